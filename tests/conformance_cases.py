@@ -31,7 +31,7 @@ CLIENTS = """
 ## client
 
 What clients are judged by that connect to `lmos-actors conform --serve`: what they do is judged as it comes;
-what says how it is tried is a riddle of the thing that is served, or needs that to be seen. See
+what says how it is tried is a challenge of the thing that is served, or needs that to be seen. See
 [Judge a client](../guides/test-conformance.md#judge-a-client).
 
 | id | case | expected | section | how it is tried |

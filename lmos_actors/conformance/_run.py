@@ -28,13 +28,13 @@ from .session import (
     AS_KOTLIN,
     AS_WRITTEN,
     Case,
+    CaseContext,
+    Dialect,
     Failed,
-    Ground,
     NoAnswer,
-    Speech,
-    Visit,
+    RunContext,
 )
-from .target import Hints, NotOffered, NotRun, Reach, find_target, no_headers
+from .target import AccessOptions, Hints, NotOffered, NotRun, find_target, no_headers
 from .wire import ConnectionGone, Refused, Unreachable
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ _VERSIONS: Final = ("lmos-actors", "trio", "h11")
 _WAYS: Final = (
     AS_WRITTEN,
     AS_IN_EXAMPLES,
-    Speech("Id", "property", "subscribeevent", offered=True),
+    Dialect("Id", "property", "subscribeevent", offered=True),
     AS_KOTLIN,
-    Speech(offered=False),
+    Dialect(offered=False),
 )
 
 
@@ -120,7 +120,7 @@ async def conform(
     """
     options = ConformOptions() if options is None else options
     began = trio.current_time()
-    ground = await prepare(network, url, options)
+    shared = await prepare(network, url, options)
     results: list[Result] = []
     stop = ""
     shut = False
@@ -128,19 +128,19 @@ async def conform(
         if stop and not (shut and case.group in _WITHOUT_SOCKET):
             result = _told(case, Verdict.NOT_RUN, stop)
         else:
-            result = await run_case(ground, case)
+            result = await run_case(shared, case)
             if result.verdict is Verdict.FAILED and not stop:
-                stop, shut = await _why_to_stop(ground, case)
+                stop, shut = await _why_to_stop(shared, case)
         results.append(result)
         if on_result is not None:
             on_result(result)
     return Card(
         subject=url,
         role="server",
-        title=str(ground.target.thing.data.get("title", "")),
-        thing=ground.target.thing.id,
+        title=str(shared.target.thing.data.get("title", "")),
+        thing=shared.target.thing.id,
         level=options.level,
-        spoken=str(ground.speech),
+        spoken=str(shared.dialect),
         seed=options.seed,
         results=tuple(results),
         seconds=trio.current_time() - began,
@@ -148,38 +148,38 @@ async def conform(
     )
 
 
-async def _why_to_stop(ground: Ground, case: Case) -> tuple[str, bool]:
+async def _why_to_stop(shared: RunContext, case: Case) -> tuple[str, bool]:
     """Return why nothing can be tried after a case: "" if the server opens WebSockets; has some time to.
 
     And whether it is there, and refuses them.
     """
-    if ground.target.socket is None:
+    if shared.target.socket is None:
         return "", False
-    visit = Visit(ground, _LISTENING, Random(ground.seed))
+    context = CaseContext(shared, _LISTENING, Random(shared.seed))
     why, shut = "", False
     for seconds in (0.0, 0.5, 1.0, 2.0):
         await trio.sleep(seconds)
         try:
-            await visit.socket()
+            await context.socket()
         except Unreachable:
             why, shut = f"the server is gone since {case.id}", False
         except Refused as refused:
             why, shut = f"{refused}, as in {case.id}", True
         else:
-            await visit.aclose()
+            await context.aclose()
             return "", False
     return why, shut
 
 
-async def prepare(network: Network, url: str, options: ConformOptions) -> Ground:
+async def prepare(network: Network, url: str, options: ConformOptions) -> RunContext:
     """Find the server and how it is spoken to. Raises Unreachable and ConfigError."""
-    reach = Reach(
+    access = AccessOptions(
         network=network, headers=options.headers, tls=options.tls, patience=max(options.patience, 10.0)
     )
-    target = await find_target(url, reach, thing=options.thing, description=options.description)
+    target = await find_target(url, access, thing=options.thing, description=options.description)
     if target.thing.description is not None:
         options.hints.check(properties=target.properties, actions=target.actions, events=target.events)
-    ground = Ground(
+    shared = RunContext(
         network=network,
         target=target,
         level=options.level,
@@ -191,11 +191,11 @@ async def prepare(network: Network, url: str, options: ConformOptions) -> Ground
         headers=options.headers,
         tls=options.tls,
     )
-    ground.speech = await _find_speech(ground)
-    return ground
+    shared.dialect = await _find_dialect(shared)
+    return shared
 
 
-async def _nothing(_: Visit) -> None:
+async def _nothing(_: CaseContext) -> None:
     await trio.lowlevel.checkpoint()
 
 
@@ -210,53 +210,53 @@ _LISTENING: Final = Case(
 )
 
 
-async def _find_speech(ground: Ground) -> Speech:
+async def _find_dialect(shared: RunContext) -> Dialect:
     """Find the first way of speaking in which something is read, else answered; else it is by the letter."""
-    if ground.level is Level.KOTLIN_WOT:
+    if shared.level is Level.KOTLIN_WOT:
         return AS_KOTLIN
-    if ground.target.socket is None:
+    if shared.target.socket is None:
         return AS_WRITTEN
     reached = False
-    refused: list[Speech] = []
-    for speech in _WAYS:
-        visit = Visit(ground, _LISTENING, Random(ground.seed))
+    refused: list[Dialect] = []
+    for dialect in _WAYS:
+        context = CaseContext(shared, _LISTENING, Random(shared.seed))
         try:
-            talk = await visit.talk(speech)
+            session = await context.session(dialect)
             reached = True
-            name = next(iter(ground.target.readable()), None) or visit.target.unknown_property()
-            heard = await talk.ask("readProperty", name=name)
-            if heard.kind == "propertyReading" or heard.status == "404":
-                return speech
-            refused += [speech] * (heard.kind == "error")
+            name = next(iter(shared.target.readable()), None) or context.target.unknown_property()
+            received = await session.ask("readProperty", name=name)
+            if received.kind == "propertyReading" or received.status == "404":
+                return dialect
+            refused += [dialect] * (received.kind == "error")
         except Unreachable:
-            if not reached and speech is _WAYS[-1]:
+            if not reached and dialect is _WAYS[-1]:
                 raise
         except (Refused, ConnectionGone, NoAnswer):
             reached = True
         finally:
-            await visit.aclose()
+            await context.aclose()
     return refused[0] if refused else AS_WRITTEN
 
 
-async def run_case(ground: Ground, case: Case) -> Result:
+async def run_case(shared: RunContext, case: Case) -> Result:
     """Run one case, and say how it came out."""
     began = trio.current_time()
-    visit = Visit(ground, case, Random(f"{ground.seed}:{case.id}"))
-    verdict, seen = await _outcome(visit, case)
+    context = CaseContext(shared, case, Random(f"{shared.seed}:{case.id}"))
+    verdict, seen = await _outcome(context, case)
     result = attrs.evolve(
         _told(case, verdict, seen),
-        departures=tuple(visit.departures),
-        traffic=tuple(visit.traffic),
-        left_out=visit.left_out,
+        departures=tuple(context.departures),
+        traffic=tuple(context.traffic),
+        left_out=context.left_out,
         seconds=trio.current_time() - began,
     )
-    return _without(_secrets(ground), result)
+    return _without(_secrets(shared), result)
 
 
-def _secrets(ground: Ground) -> list[str]:
+def _secrets(shared: RunContext) -> list[str]:
     """Give what the kit presents, which is to stand in no report."""
-    places = [each for each in (ground.target.socket, ground.target.thing.where) if each is not None]
-    values = [value.decode("latin-1") for each in places for _, value in ground.headers(each)]
+    places = [each for each in (shared.target.socket, shared.target.thing.where) if each is not None]
+    values = [value.decode("latin-1") for each in places for _, value in shared.headers(each)]
     words = dict.fromkeys(text for value in values for text in (value, value.partition(" ")[2]))
     return [word for word in words if len(word) >= _SECRET]
 
@@ -290,10 +290,10 @@ def _told(case: Case, verdict: Verdict, seen: str) -> Result:
     )
 
 
-async def _outcome(visit: Visit, case: Case) -> tuple[Verdict, str]:
+async def _outcome(context: CaseContext, case: Case) -> tuple[Verdict, str]:
     try:
         with trio.move_on_after(_CASE_SECONDS):
-            return await _tried(visit, case)
+            return await _tried(context, case)
         return Verdict.FAILED, f"it was not over after {_CASE_SECONDS:g} s"
     except NotOffered as why:
         return Verdict.NOT_OFFERED, str(why)
@@ -305,16 +305,16 @@ async def _outcome(visit: Visit, case: Case) -> tuple[Verdict, str]:
         return Verdict.FAILED, f"what came is beyond what can be worked with: {error}"
     finally:
         with suppress(ConnectionGone):
-            await visit.aclose()
+            await context.aclose()
 
 
-async def _tried(visit: Visit, case: Case) -> tuple[Verdict, str]:
-    if case.unsafe and not visit.ground.allow_unsafe:
+async def _tried(context: CaseContext, case: Case) -> tuple[Verdict, str]:
+    if case.unsafe and not context.shared.allow_unsafe:
         return Verdict.NOT_RUN, "it changes something: --allow-unsafe lets it"
-    await case.run(visit)
-    level = visit.ground.level
-    failing = [each for each in visit.departures if DEVIATIONS[each.key].fails(level)]
-    counting = [each for each in visit.departures if DEVIATIONS[each.key].counts(level)]
+    await case.run(context)
+    level = context.shared.level
+    failing = [each for each in context.departures if DEVIATIONS[each.key].fails(level)]
+    counting = [each for each in context.departures if DEVIATIONS[each.key].counts(level)]
     told = _in_words(failing or counting)
     return (Verdict.FAILED if failing else Verdict.TOLERATED if counting else Verdict.PASSED), told
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from .card import Result
-    from .session import Case, Ground
+    from .session import Case, RunContext
     from .wire import Headers
 
 WHERE: Final = "lmos"
@@ -120,7 +120,7 @@ class _Known:
     """A server that has been found, and how it is judged; or why it was not found."""
 
     options: ConformOptions
-    ground: Ground | None = None
+    shared: RunContext | None = None
     why: str = ""
 
 
@@ -136,9 +136,9 @@ def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case
         known = servers[url] = _Known(options)
 
     async def judge() -> Result:
-        if known.ground is None:
-            known.ground = await prepare(TcpNetwork(), url, to_the_named(options, url))
-        return await run_case(known.ground, case)
+        if known.shared is None:
+            known.shared = await prepare(TcpNetwork(), url, to_the_named(options, url))
+        return await run_case(known.shared, case)
 
     if not known.why:
         try:
@@ -195,7 +195,7 @@ def _locked(path: Path) -> int:
         os.close(descriptor)
 
 
-def _tell(item: pytest.Item, result: Result) -> None:
+def _report(item: pytest.Item, result: Result) -> None:
     """Have the verdict be that of a test. Raises pytest.fail.Exception and pytest.skip.Exception."""
     item.user_properties += [(_ID, result.id), (_VERDICT, result.verdict.value), (_SEEN, result.seen)]
     text = "\n".join(line.removeprefix("   ") for line in case_lines(result))
@@ -218,7 +218,7 @@ class CaseItem(pytest.Item):
     def runtest(self) -> None:
         """Run the case. Raises pytest.fail.Exception and pytest.skip.Exception."""
         url: Any = self.config.getoption("--lmos-url")
-        _tell(self, _judged(self.config, url, self.config.stash[_options], self.case))
+        _report(self, _judged(self.config, url, self.config.stash[_options], self.case))
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Return where a report says that it is."""
@@ -281,7 +281,7 @@ class Trial:
         Raises pytest.fail.Exception if it failed, pytest.skip.Exception if it was not offered or not run.
         """
         result = _judged(self.item.config, self.url, self.options, self.case)
-        _tell(self.item, result)
+        _report(self.item, result)
         return result
 
 

@@ -15,7 +15,7 @@ import attrs
 import pytest
 
 from lmos_actors.cli import main
-from lmos_actors.cli.run._jobs import Asked, Jobs
+from lmos_actors.cli.run._jobs import FileJobs, Jobs
 from lmos_actors.cli.run._pool import Pool, Task
 from lmos_actors.cli.run._run import RunOptions, run_files
 from lmos_actors.scenario import Going, Lost, Order, Ready, Said, Worker, load_scenario, run_cell
@@ -427,7 +427,7 @@ class Ear:
 
 def test_runs_that_end_in_any_order_are_told_in_one(project: Project) -> None:
     file = project.write("order.yaml", story(NOTE, seeds=[1, 2, 3]))
-    asked = Asked(
+    asked = FileJobs(
         speed=1.0,
         file=file, resolved=load_scenario(project.root / file), settings={}, seeds=None, until=None,
         cells=[0, 1, 2], twice=[], trials=2, time_limit=9.0, workers=6,

@@ -12,12 +12,12 @@ import trio.testing
 
 from lmos_actors.conformance import Call, Card, ConformOptions, Hints, Level, Verdict, conform
 from lmos_actors.conformance.scripted import (
+    NetworkServer,
     ScriptedConnection,
     ScriptedPages,
     ScriptedServer,
     ScriptedThing,
-    Serving,
-    Wire,
+    WebSocketCodec,
 )
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 
@@ -43,10 +43,10 @@ def right(
     connection: type[ScriptedConnection] = ScriptedConnection,
     server: type[ScriptedServer] = ScriptedServer,
     pages: type[ScriptedPages] = ScriptedPages,
-    serving: type[Serving] = Serving,
-    wire: type[Wire] = Wire,
+    serving: type[NetworkServer] = NetworkServer,
+    wire: type[WebSocketCodec] = WebSocketCodec,
     thing: type[ScriptedThing] = ScriptedThing,
-) -> Serving:
+) -> NetworkServer:
     """Give the scripted server, with some of its parts replaced."""
 
     class Made(server):  # type: ignore[misc, valid-type]
@@ -59,7 +59,7 @@ def right(
             return (MORNING + timedelta(seconds=self.clock())).isoformat().replace("+00:00", "Z")
 
     class MadeServing(serving):  # type: ignore[misc, valid-type]
-        wire_class = wire if wire is not Wire else serving.wire_class
+        wire_class = wire if wire is not WebSocketCodec else serving.wire_class
 
     made = Made(trio.current_time, Random(7))
     return MadeServing(made, pages(made))
@@ -79,7 +79,7 @@ class Broken:
     also: tuple[str, ...] = ()
     level: Level = Level.SPEC
 
-    def make(self) -> Serving:
+    def make(self) -> NetworkServer:
         """Give a fresh one. To be called in a run."""
         return right(**self.parts)
 
@@ -90,7 +90,7 @@ def on_virtual_time(main: Callable[[], Awaitable[Any]]) -> Any:
 
 
 def card_of(
-    make: Callable[[], Serving] = right,
+    make: Callable[[], NetworkServer] = right,
     *,
     cases: tuple[str, ...] = (),
     level: Level = Level.SPEC,

@@ -51,7 +51,7 @@ class TakesAnyInput(ScriptedConnection):
         except Problem as problem:
             if problem.status != 400 or request.payload is ABSENT:
                 raise
-            self.say_final(request, self.correlation(request), completed(None))
+            self.send_final(request, self.correlation(request), completed(None))
 
 
 @SHELF("needs-no-input", "takes no input where one is needed", "actions.missing-input")
@@ -62,7 +62,7 @@ class NeedsNoInput(ScriptedConnection):
         except Problem as problem:
             if problem.status != 400 or request.payload is not ABSENT:
                 raise
-            self.say_final(request, self.correlation(request), completed(None))
+            self.send_final(request, self.correlation(request), completed(None))
 
 
 @SHELF("refuses-null", "takes null for an input", "kotlin.null-input", level=Level.KOTLIN_WOT)
@@ -81,19 +81,19 @@ class NeverFails(ScriptedThing):
 
 @SHELF("no-pending", "says nothing of a run until it is over", "actions.pending")
 class NoPending(ScriptedConnection):
-    def say_pending(self, run: Run) -> None:
+    def send_pending(self, run: Run) -> None:
         """Say nothing."""
 
-    def say_progress(self, run: Run, share: float) -> None:
+    def send_progress(self, run: Run, share: float) -> None:
         """Say nothing."""
 
 
 @SHELF("backwards", "says pending after in progress", "actions.status-order")
 class Backwards(ScriptedConnection):
-    def say_pending(self, run: Run) -> None:
+    def send_pending(self, run: Run) -> None:
         if not self.kotlin:
-            self.say_status(run, {"status": "in progress"})
-        super().say_pending(run)
+            self.send_status(run, {"status": "in progress"})
+        super().send_pending(run)
 
 
 @SHELF("one-at-a-time", "drops an invocation while a run of the action goes on", "actions.concurrent")

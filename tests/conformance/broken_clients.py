@@ -253,7 +253,7 @@ class WritesTooMuch(Client):
         await self.say("writeMultipleProperties", data={"level": 101})
 
 
-# --- riddles
+# --- challenges
 
 
 @caught_by("read")
@@ -265,7 +265,7 @@ class ReadsTheTime(Client):
 @caught_by("write")
 class BelievesWhatItWrote(Client):
     async def do_write(self) -> None:
-        await self.ask("writeProperty", name="riddle_slate", data="chalk")
+        await self.ask("writeProperty", name="challenge_slate", data="chalk")
         await self.prove("write", "chalk")
 
 
@@ -344,7 +344,7 @@ class NamesOfEvents(Client):
 @caught_by("reversed")
 class InOrder(Client):
     def is_answer(self, message: Json, to: Json) -> bool:
-        if message.get("action") == "riddle_reversed":
+        if message.get("action") == "challenge_reversed":
             return True
         return super().is_answer(message, to)
 
@@ -428,6 +428,6 @@ class StaysAway(Client):
 class ProvesTooSoon(Client):
     async def do_reconnects(self) -> None:
         token = self.token_of(await self.invoke("restart"))
-        told = {"riddle": "reconnects", "token": token}
+        told = {"challenge": "reconnects", "token": token}
         await self.say("invokeAction", action="prove", input=told)
         await self.wait_for_the_end()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lmos_actors.conformance.scripted import (
-    Cut,
-    Head,
+    Disconnect,
+    UpgradeRequest,
     Out,
-    Say,
+    SendText,
     ScriptedConnection,
     ScriptedServer,
-    Serving,
-    Wire,
+    NetworkServer,
+    WebSocketCodec,
     refusal,
 )
 from lmos_actors.conformance.wire import (
@@ -31,19 +31,19 @@ SHELF = Shelf()
 
 
 @SHELF("shortens-pongs", "shortens what it was pinged with", "connection.ping")
-class ShortensPongs(Wire):
+class ShortensPongs(WebSocketCodec):
     def on_ping(self, payload: bytes) -> None:
         super().on_ping(payload[:100])
 
 
 @SHELF("answers-no-ping", "answers no ping", "connection.ping", "connection.pings", "frames.ping-between")
-class AnswersNoPing(Wire):
+class AnswersNoPing(WebSocketCodec):
     def on_ping(self, payload: bytes) -> None:
         return
 
 
 @SHELF("answers-first-pings", "answers the first of many pings alone", "connection.pings")
-class AnswersFirstPings(Wire):
+class AnswersFirstPings(WebSocketCodec):
     answered = 0
 
     def receive(self, data: bytes) -> None:
@@ -57,7 +57,7 @@ class AnswersFirstPings(Wire):
 
 
 @SHELF("minds-pongs", "closes on a pong that it has not asked for", "connection.pong")
-class MindsPongs(Wire):
+class MindsPongs(WebSocketCodec):
     def on_pong(self, payload: bytes) -> None:
         self.on_violation(1002, "nobody has asked")
 
@@ -80,44 +80,44 @@ class HasNoPatience(ScriptedConnection):
 
 
 @SHELF("masks-its-frames", "has a mask on its frames", "connection.unmasked")
-class MasksItsFrames(Wire):
+class MasksItsFrames(WebSocketCodec):
     def frames_of(self, text: str) -> bytes:
         return write_frame(TEXT, text.encode(), key=b"mask")
 
 
 @SHELF("uses-reserved-bits", "sets a reserved bit", "connection.unmasked")
-class UsesReservedBits(Wire):
+class UsesReservedBits(WebSocketCodec):
     def frames_of(self, text: str) -> bytes:
         return write_frame(TEXT, text.encode(), rsv=4)
 
 
 @SHELF("returns-no-close", "ends the stream in place of a Close", "connection.close")
-class ReturnsNoClose(Wire):
+class ReturnsNoClose(WebSocketCodec):
     def on_close(self, payload: bytes) -> None:
-        self.connection.put(Cut())
+        self.connection.put(Disconnect())
 
 
 @SHELF("holds-on", "leaves the stream open after both Closes", "connection.close-ends")
-class HoldsOn(Wire):
+class HoldsOn(WebSocketCodec):
     def is_done(self) -> bool:
         return self.over
 
 
 @SHELF("has-the-last-word", "answers what comes behind a Close", "connection.after-close")
-class HasTheLastWord(Wire):
+class HasTheLastWord(WebSocketCodec):
     def on_frame(self, frame: RawFrame) -> None:
-        if self.heard_close and frame.opcode == TEXT:
+        if self.received_close and frame.opcode == TEXT:
             self.connection.text(frame.payload.decode())
         else:
             super().on_frame(frame)
 
     def written(self, out: Out) -> bytes:
-        if self.said_close and isinstance(out, Say):
+        if self.said_close and isinstance(out, SendText):
             return self.frames_of(out.text)
         return super().written(out)
 
 
-class Midway(Wire):
+class Midway(WebSocketCodec):
     """Lets its connection know of itself."""
 
     def __init__(self, connection: ScriptedConnection) -> None:
@@ -171,7 +171,7 @@ class Leaves(ScriptedConnection):
 class Forgetful(ScriptedConnection):
     """Does not answer who comes back for the fifth time, having asked for one property each time."""
 
-    heard = 0
+    received = 0
     reads = 0
     ignored = False
 
@@ -181,7 +181,7 @@ class Forgetful(ScriptedConnection):
         self.ignored = self.server.visits == 4
 
     def text(self, text: str) -> None:
-        self.heard += 1
+        self.received += 1
         if not self.ignored:
             super().text(text)
 
@@ -192,7 +192,7 @@ class Forgetful(ScriptedConnection):
     def lost(self) -> None:
         server = self.server
         if not self.over and isinstance(server, Counting):
-            server.visits = server.visits + 1 if self.heard == self.reads == 1 else 0
+            server.visits = server.visits + 1 if self.received == self.reads == 1 else 0
         super().lost()
 
 
@@ -201,15 +201,15 @@ class Counting(ScriptedServer):
 
 
 @SHELF("takes-few", "takes no more than 15 connections", "connection.many")
-class TakesFew(Serving):
-    def refused(self, head: Head) -> Reply | None:
+class TakesFew(NetworkServer):
+    def refused(self, head: UpgradeRequest) -> Reply | None:
         if len(self.server.connections) >= 15:
             return refusal(503, "no room")
         return super().refused(head)
 
 
 @SHELF("reads-one-at-a-time", "drops the second of two messages in one piece", "connection.two-at-once")
-class ReadsOneAtATime(Wire):
+class ReadsOneAtATime(WebSocketCodec):
     def receive(self, data: bytes) -> None:
         try:
             found = self._reader.feed(data)
@@ -222,7 +222,7 @@ class ReadsOneAtATime(Wire):
 
 
 @SHELF("needs-a-whole-head", "needs the head of a frame in one piece", "connection.small-pieces")
-class NeedsAWholeHead(Wire):
+class NeedsAWholeHead(WebSocketCodec):
     def receive(self, data: bytes) -> None:
         if len(data) == 1 and not self._reader._buffer:
             self.on_violation(1002, "half a head")

@@ -18,30 +18,30 @@ class ReadingOfNobody(ScriptedConnection):
     def answer(self, request: Request, kind: str, members: Json) -> None:
         if request.kind != "readProperty":
             return super().answer(request, kind, members)
-        self.say(kind, request.thing.id, self.new_id(), members)
+        self.send(kind, request.thing.id, self.new_id(), members)
 
 
 @SHELF("writes-uncorrelated", "does not correlate the answers to writes", "correlation.write")
 class WritesUncorrelated(ScriptedConnection):
     def written(self, request: Request, kind: str, members: Json) -> None:
-        self.say(kind, request.thing.id, None, members)
+        self.send(kind, request.thing.id, None, members)
 
 
 @SHELF("runs-by-id", "correlates the ends of runs by messageID alone", "correlation.invoke")
 class RunsById(ScriptedConnection):
-    def say_final(
+    def send_final(
         self, request: Request, correlation: str | None, final: Final_, more: Json | None = None
     ) -> None:
-        super().say_final(request, request.id, final, more)
+        super().send_final(request, request.id, final, more)
 
 
 @SHELF("errors-uncorrelated", "does not correlate errors", "correlation.error")
 class ErrorsUncorrelated(ScriptedConnection):
     def refuse(self, request: Request, problem: Problem) -> None:
-        self.say_error(request.thing.id, problem, None, {})
+        self.send_error(request.thing.id, problem, None, {})
 
     def on_unreadable(self, message: Json, problem: Problem) -> None:
-        self.say_error(self.at.id, problem, None, {})
+        self.send_error(self.at.id, problem, None, {})
 
 
 @SHELF("needs-correlation", "makes up a correlationID where there is none", "correlation.by-message-id")
@@ -61,15 +61,17 @@ class LatestRequest(ScriptedConnection):
         members = self.reading(request.name, request.thing.read(request.name))
 
         def answer() -> None:
-            self.say("propertyReading", request.thing.id, self.correlation(self.latest), members)
+            self.send("propertyReading", request.thing.id, self.correlation(self.latest), members)
 
         self.server.after(0.01, answer)
 
 
 @SHELF("pending-of-nobody", "correlates pending with no request that there was", "correlation.statuses")
 class PendingOfNobody(ScriptedConnection):
-    def say_pending(self, run: Run) -> None:
-        self.say("actionStatus", run.request.thing.id, self.new_id(), {"action": "wait", "status": "pending"})
+    def send_pending(self, run: Run) -> None:
+        self.send(
+            "actionStatus", run.request.thing.id, self.new_id(), {"action": "wait", "status": "pending"}
+        )
 
 
 BROKEN = SHELF.all()

@@ -40,7 +40,7 @@ class InvokesUnknown(ScriptedConnection):
     def do_invokeAction(self, request: Request) -> None:
         if request.name in request.thing.actions:
             return super().do_invokeAction(request)
-        self.say_final(request, self.correlation(request), completed(None))
+        self.send_final(request, self.correlation(request), completed(None))
 
 
 @SHELF("subscribes-unknown", "takes subscriptions where there is no event", "errors.unknown-event")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance.scripted import ScriptedConnection, ScriptedServer, Wire, invalid
+from lmos_actors.conformance.scripted import ScriptedConnection, ScriptedServer, WebSocketCodec, invalid
 from tests.conformance.breaking import Broken
 from tests.conformance.shelf import Shelf
 
@@ -24,7 +24,7 @@ class Told(ScriptedConnection):
         return {"event": name, "data": data, "timestamp": self.timestamp()}
 
     def deliver_event(self, listening: Listening, name: str, data: Any) -> None:
-        self.say("event", listening.thing.id, listening.correlation, self.members(name, data))
+        self.send("event", listening.thing.id, listening.correlation, self.members(name, data))
 
 
 @SHELF("delivers-nothing", "takes subscriptions, and tells no event", "events.delivered")
@@ -82,7 +82,7 @@ class EventsByMessage(ScriptedConnection):
 @SHELF("events-anyhow", "correlates events by new ids", "events.correlation", "events.correlation-by-message")
 class EventsAnyhow(Told):
     def deliver_event(self, listening: Listening, name: str, data: Any) -> None:
-        self.say("event", listening.thing.id, self.new_id(), self.members(name, data))
+        self.send("event", listening.thing.id, self.new_id(), self.members(name, data))
 
 
 @SHELF(
@@ -190,12 +190,12 @@ class SubscribesOnce(ScriptedConnection):
             super().deliver_event(listening, name, data)
 
 
-class NotesGhosts(Wire):
+class NotesGhosts(WebSocketCodec):
     """Tells the server of a subscriber that went without a Close."""
 
     def lost(self, *, by_peer: bool) -> None:
         server = self.connection.server
-        if isinstance(server, Haunted) and not self.heard_close and self.connection.listenings:
+        if isinstance(server, Haunted) and not self.received_close and self.connection.listenings:
             server.ghosts += 1
         super().lost(by_peer=by_peer)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.conformance.scripted import (
     ABSENT,
-    Hang,
+    SendClose,
     Problem,
     ScriptedConnection,
     ScriptedServer,
@@ -19,7 +19,7 @@ from lmos_actors.conformance.scripted import (
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.scripted import Final_, Json, Request, Run, RunsVoice
+    from lmos_actors.conformance.scripted import Final_, Json, Request, Run, RunsEndpoint
 
 SHELF = Shelf()
 SOON = 0.01
@@ -117,8 +117,8 @@ class AlwaysLate(ScriptedConnection):
 
 @SHELF("percents", "tells progress in percent, where its description has a share", "extension.progress")
 class Percents(ScriptedConnection):
-    def say_progress(self, run: Run, share: float) -> None:
-        super().say_progress(run, share * 100)
+    def send_progress(self, run: Run, share: float) -> None:
+        super().send_progress(run, share * 100)
 
 
 # --- repeats
@@ -139,7 +139,7 @@ class RemainingIsContent(ScriptedConnection):
 @SHELF("repeats-unanswered", "does not answer what is repeated", "extension.retry-answer")
 class RepeatsUnanswered(ScriptedConnection):
     def repeated(self, request: Request) -> bool:
-        known = self.known.find(request, self.world.now())
+        known = self.known.find(request, self.server.now())
         return known is not None and request.kind == "invokeAction"
 
 
@@ -151,7 +151,7 @@ class OneContent(ScriptedConnection):
             return super().repeated(request)
         if self.ids_known[request.id] == content_of(request):
             return super().repeated(request)
-        self.say_final(request, self.correlation(request), completed(ABSENT))
+        self.send_final(request, self.correlation(request), completed(ABSENT))
         return True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -176,7 +176,7 @@ class OnePeer(ScriptedServer):
 
 @SHELF("output-at-the-end", "gives the last item with the end of a stream", "extension.stream")
 class OutputAtTheEnd(ScriptedConnection):
-    def end(self, run: Run, final: Final_, *, reply: tuple[RunsVoice, str] | None = None) -> None:
+    def end(self, run: Run, final: Final_, *, reply: tuple[RunsEndpoint, str] | None = None) -> None:
         if run.gathered and not self.kotlin and not isinstance(final, Problem):
             final = completed(run.gathered[-1]) if final == completed(ABSENT) else final
         super().end(run, final, reply=reply)
@@ -184,15 +184,15 @@ class OutputAtTheEnd(ScriptedConnection):
 
 @SHELF("no-end", "gives items, and never ends", "extension.stream")
 class NoEnd(ScriptedConnection):
-    def end(self, run: Run, final: Final_, *, reply: tuple[RunsVoice, str] | None = None) -> None:
+    def end(self, run: Run, final: Final_, *, reply: tuple[RunsEndpoint, str] | None = None) -> None:
         if self.kotlin or not run.gathered or final != completed(ABSENT):
             super().end(run, final, reply=reply)
 
 
 @SHELF("items-misfit", "gives items that do not fit their schema", "extension.stream")
 class ItemsMisfit(ScriptedConnection):
-    def say_item(self, run: Run, item: int) -> str:
-        return self.say_status(run, {"status": "in progress", "output": f"{item}"})
+    def send_item(self, run: Run, item: int) -> str:
+        return self.send_status(run, {"status": "in progress", "output": f"{item}"})
 
 
 @SHELF("one-too-many", "gives one item more than there is credit for", "extension.stream-credit")
@@ -234,8 +234,8 @@ class ItemsAfterTheEnd(ScriptedConnection):
         super().do_streamCredit(request)
         for run, _ in self.ended:
             if request.given == run.request.id and run.next < run.to:
-                run.heard_by[self] = request.given
-                self.say_item(run, run.next)
+                run.received_by[self] = request.given
+                self.send_item(run, run.next)
 
 
 @SHELF("late-credit-refused", "answers credit that comes late by an error", "extension.stream-late")
@@ -262,7 +262,7 @@ class ViolationsEndAll(ScriptedConnection):
 @SHELF("no-binary", "closes the connection over any binary frame", "extension.binary-late")
 class NoBinary(ScriptedConnection):
     def binary(self, data: bytes) -> None:
-        self.put(Hang(1003, "text messages alone"))
+        self.put(SendClose(1003, "text messages alone"))
 
 
 # --- one-way messages
@@ -270,9 +270,9 @@ class NoBinary(ScriptedConnection):
 
 @SHELF("answers-tells", "answers one-way messages", "extension.tell", "extension.tell-credit")
 class AnswersTells(ScriptedConnection):
-    def owe(self, request: Request) -> None:
+    def owe_credit(self, request: Request) -> None:
         self.answer(request, "actionStatus", {"action": request.name, "status": "completed"})
-        super().owe(request)
+        super().owe_credit(request)
 
 
 @SHELF("answers-tells-late", "answers one-way messages after their credit", "extension.tell")
@@ -292,10 +292,10 @@ class KeepsCredit(ScriptedConnection):
 
 @SHELF("misspells-begun", "names one number for each message", "extension.tell", "extension.tell-credit")
 class MisspellsBegun(ScriptedConnection):
-    def say(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
+    def send(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
         if kind == "tellCredit":
             members = {"begun": [first for first, _ in members["begun"]]}
-        return super().say(kind, thing_id, correlation, members)
+        return super().send(kind, thing_id, correlation, members)
 
 
 @SHELF("silent-refusals", "refuses one-way messages without a word", "extension.tell-refused")

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from lmos_actors.conformance.scripted import Hang, Json, Problem, Raw, ScriptedConnection, Wire, invalid
+from lmos_actors.conformance.scripted import SendClose, Json, Problem, SendFrame, ScriptedConnection, WebSocketCodec, invalid
 from lmos_actors.conformance.wire import (
     CLOSE,
     CONTINUATION,
@@ -103,7 +103,7 @@ class DiesOfNothing(Brittle):
 
 
 @SHELF("mends-texts", "replaces what is not UTF-8", "frames.not-utf8")
-class MendsTexts(Wire):
+class MendsTexts(WebSocketCodec):
     def on_message(self, opcode: int, data: bytes) -> None:
         super().on_message(opcode, data.decode(errors="replace").encode() if opcode == TEXT else data)
 
@@ -229,7 +229,7 @@ class SearchesForTypes(ScriptedConnection):
 
 
 @SHELF("takes-little", "takes no more than 32 kB", "frames.long-text")
-class TakesLittle(Wire):
+class TakesLittle(WebSocketCodec):
     def on_message(self, opcode: int, data: bytes) -> None:
         if len(data) > 32_768 and data.endswith(b"  }"):
             self.on_violation(1009, "too long")
@@ -245,13 +245,13 @@ class TakesLittle(Wire):
     "frames.ping-between",
     "frames.split-character",
 )
-class TakesWholeMessages(Wire):
+class TakesWholeMessages(WebSocketCodec):
     def wrong_in(self, frame: RawFrame) -> str:
         return super().wrong_in(frame) or ("" if frame.fin else "a message in parts")
 
 
 @SHELF("begins-with-something", "takes no empty frame as the first", "frames.empty-fragments")
-class BeginsWithSomething(Wire):
+class BeginsWithSomething(WebSocketCodec):
     def wrong_in(self, frame: RawFrame) -> str:
         if frame.opcode == TEXT and not frame.fin and not frame.payload:
             return "an empty part"
@@ -259,7 +259,7 @@ class BeginsWithSomething(Wire):
 
 
 @SHELF("decodes-frames", "decodes each frame of a message by itself", "frames.split-character")
-class DecodesFrames(Wire):
+class DecodesFrames(WebSocketCodec):
     def on_part(self, frame: RawFrame) -> None:
         if TEXT in (frame.opcode, self._opcode):
             try:
@@ -271,7 +271,7 @@ class DecodesFrames(Wire):
 
 
 @SHELF("is-not-pinged-between", "takes no ping between frames", "frames.ping-between")
-class IsNotPingedBetween(Wire):
+class IsNotPingedBetween(WebSocketCodec):
     def on_ping(self, payload: bytes) -> None:
         if self._opcode:
             self.on_violation(1002, "a ping in the middle of a message")
@@ -280,45 +280,45 @@ class IsNotPingedBetween(Wire):
 
 
 @SHELF("takes-bare-frames", "takes frames without a mask", "frames.unmasked")
-class TakesBareFrames(Wire):
+class TakesBareFrames(WebSocketCodec):
     def wrong_in(self, frame: RawFrame) -> str:
         return "" if not frame.masked else super().wrong_in(frame)
 
 
 @SHELF("closes-bare-frames-in-peace", "closes with 1000 on a frame without a mask", "frames.unmasked")
-class ClosesBareFramesInPeace(Wire):
+class ClosesBareFramesInPeace(WebSocketCodec):
     def on_violation(self, code: int, reason: str) -> None:
         super().on_violation(1000 if "masked" in reason else code, reason)
 
 
 @SHELF("ignores-reserved-bits", "passes over reserved bits", "frames.reserved-bits")
-class IgnoresReservedBits(Wire):
+class IgnoresReservedBits(WebSocketCodec):
     def wrong_in(self, frame: RawFrame) -> str:
         wrong = super().wrong_in(frame)
         return "" if "reserved bit" in wrong else wrong
 
 
 @SHELF("ignores-reserved-opcodes", "passes over reserved opcodes", "frames.reserved-opcodes")
-class IgnoresReservedOpcodes(Wire):
+class IgnoresReservedOpcodes(WebSocketCodec):
     def on_frame(self, frame: RawFrame) -> None:
         if frame.opcode not in range(0x3, 0x8) and frame.opcode < 0xB:
             super().on_frame(frame)
 
 
 @SHELF("takes-long-pings", "takes pings of any length", "frames.long-control")
-class TakesLongPings(Wire):
+class TakesLongPings(WebSocketCodec):
     def wrong_in(self, frame: RawFrame) -> str:
         return "" if frame.opcode == PING and len(frame.payload) > 125 else super().wrong_in(frame)
 
 
 @SHELF("takes-pings-in-parts", "takes pings in parts", "frames.fragmented-control")
-class TakesPingsInParts(Wire):
+class TakesPingsInParts(WebSocketCodec):
     def wrong_in(self, frame: RawFrame) -> str:
         return "" if frame.opcode == PING and not frame.fin else super().wrong_in(frame)
 
 
 @SHELF("begins-anywhere", "takes a continuation for a beginning", "frames.stray-continuation")
-class BeginsAnywhere(Wire):
+class BeginsAnywhere(WebSocketCodec):
     def on_frame(self, frame: RawFrame) -> None:
         if frame.opcode == CONTINUATION and not self._opcode:
             frame = RawFrame(TEXT, frame.payload, frame.fin, frame.rsv, frame.masked)
@@ -326,7 +326,7 @@ class BeginsAnywhere(Wire):
 
 
 @SHELF("begins-again", "begins again where a message begins within another", "frames.interrupted")
-class BeginsAgain(Wire):
+class BeginsAgain(WebSocketCodec):
     def on_frame(self, frame: RawFrame) -> None:
         if frame.opcode == TEXT and self._opcode:
             self._parts, self._opcode = [], 0
@@ -334,13 +334,13 @@ class BeginsAgain(Wire):
 
 
 @SHELF("returns-any-close", "returns a Close as it came", "frames.wrong-close")
-class ReturnsAnyClose(Wire):
+class ReturnsAnyClose(WebSocketCodec):
     def on_close(self, payload: bytes) -> None:
-        self.connection.put(Raw(CLOSE, payload))
+        self.connection.put(SendFrame(CLOSE, payload))
 
 
 @SHELF("waits-for-ever", "waits for a frame of any length", "frames.oversize")
-class WaitsForEver(Wire):
+class WaitsForEver(WebSocketCodec):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._reader = FrameReader(1 << 63)
@@ -357,7 +357,7 @@ class PassesOverBinary(ScriptedConnection):
 class ClosesBinaryInPeace(ScriptedConnection):
     def binary(self, data: bytes) -> None:
         if data[:1] == b"{":
-            self.put(Hang(1000))
+            self.put(SendClose(1000))
         else:
             super().binary(data)
 
@@ -366,7 +366,7 @@ class ClosesBinaryInPeace(ScriptedConnection):
 class RefusesAllTheSame(ScriptedConnection):
     def on_unreadable(self, message: Json, problem: Problem) -> None:
         if message.get("messageType") == "noSuchType":
-            self.say("actionStatus", self.at.id, message["messageID"], {"action": "x", "status": "failed"})
+            self.send("actionStatus", self.at.id, message["messageID"], {"action": "x", "status": "failed"})
         else:
             super().on_unreadable(message, problem)
 

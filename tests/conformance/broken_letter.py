@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance.scripted import Say, ScriptedConnection, dumped
+from lmos_actors.conformance.scripted import SendText, ScriptedConnection, dumped
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class ReadingsUntimed(ScriptedConnection):
 
 @SHELF("status-of-what", "does not say which action a status is of", "letter.status")
 class StatusOfWhat(ScriptedConnection):
-    def say(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
-        return super().say(kind, thing_id, correlation, _without(members, "action"))
+    def send(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
+        return super().send(kind, thing_id, correlation, _without(members, "action"))
 
 
 @SHELF("error-no-instance", "has no instance in errors", "letter.error")
@@ -56,16 +56,16 @@ class ErrorInWords(ScriptedConnection):
 
 @SHELF("status-of-other", "names another action in statuses", "letter.about")
 class StatusOfOther(ScriptedConnection):
-    def say(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
+    def send(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
         if "action" in members:
             members = {**members, "action": f"do_{members['action']}"}
-        return super().say(kind, thing_id, correlation, members)
+        return super().send(kind, thing_id, correlation, members)
 
 
 @SHELF("other-thing", "has another thingID in errors", "letter.thing")
 class OtherThing(ScriptedConnection):
-    def say_error(self, thing_id: str, problem: Problem, correlation: str | None, more: Json) -> None:
-        super().say_error("urn:example:the-gateway", problem, correlation, more)
+    def send_error(self, thing_id: str, problem: Problem, correlation: str | None, more: Json) -> None:
+        super().send_error("urn:example:the-gateway", problem, correlation, more)
 
 
 @SHELF("counts-messages", "numbers its messages", "letter.message-id")
@@ -90,18 +90,18 @@ class Epoch(ScriptedConnection):
 
 @SHELF("running", "says running for pending", "letter.status-word")
 class Running(ScriptedConnection):
-    def say_status(self, run: Run, members: Json) -> str:
+    def send_status(self, run: Run, members: Json) -> str:
         if members["status"] == "pending":
             members = {**members, "status": "running"}
-        return super().say_status(run, members)
+        return super().send_status(run, members)
 
 
 @SHELF("says-it-twice", "has messageType in messages twice", "letter.member-twice")
 class SaysItTwice(ScriptedConnection):
-    def say(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
+    def send(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
         message: dict[str, Any] = self.spelled(self.message(kind, thing_id, correlation, members))
         text = dumped(message)[:-1] + f',"messageType":"{kind}"}}'
-        self.put(Say(text))
+        self.put(SendText(text))
         return text
 
 

@@ -82,13 +82,13 @@ class TellsOthersAlone(ScriptedConnection):
 @SHELF("changes-uncorrelated", "tells changes without a correlationID", "observe.correlation")
 class ChangesUncorrelated(ScriptedConnection):
     def deliver_change(self, listening: Listening, value: Any) -> None:
-        self.say("propertyReading", listening.thing.id, None, self.reading(listening.name, value))
+        self.send("propertyReading", listening.thing.id, None, self.reading(listening.name, value))
 
 
 @SHELF("changes-correlate-anyhow", "tells changes with a new correlationID each", "observe.correlation")
 class ChangesCorrelateAnyhow(ScriptedConnection):
     def deliver_change(self, listening: Listening, value: Any) -> None:
-        self.say("propertyReading", listening.thing.id, self.new_id(), self.reading(listening.name, value))
+        self.send("propertyReading", listening.thing.id, self.new_id(), self.reading(listening.name, value))
 
 
 @SHELF("one-observer", "tells a change to the first observer alone", "observe.two-observers")

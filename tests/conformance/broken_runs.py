@@ -21,8 +21,8 @@ class Picky(ScriptedConnection):
         """Whether it finds a run for a query or a cancel."""
         raise NotImplementedError
 
-    def meant(self, request: Request) -> tuple[Run, str | None]:
-        run, correlation = super().meant(request)
+    def requested_run(self, request: Request) -> tuple[Run, str | None]:
+        run, correlation = super().requested_run(request)
         if not self.finds(request, run):
             raise not_found("run of action", request.name)
         return run, correlation
@@ -72,11 +72,11 @@ class CancelNeedsId(Picky):
 @SHELF("completes-all-the-same", "says that a run was cancelled, and completes it", "cancel.stays")
 class CompletesAllTheSame(ScriptedConnection):
     def do_cancelAction(self, request: Request) -> None:
-        run, correlation = self.meant(request)
+        run, correlation = self.requested_run(request)
         if run.final is not None or run.credit is not None:
             return super().do_cancelAction(request)
         members = {"action": request.name, "status": "failed", "output": None, "inReplyTo": request.id}
-        self.say("actionStatus", request.thing.id, correlation, members)
+        self.send("actionStatus", request.thing.id, correlation, members)
         self.server.after(1.0, partial(self.end, run, completed({"waited": 1})))
 
 

@@ -31,15 +31,15 @@ class ReadsNoId(ScriptedConnection):
 
 @SHELF("writes-Id", "writes thingId, however it is asked", "spelling.answer-ids")
 class WritesId(ScriptedConnection):
-    def learn(self, message: Json) -> None:
-        super().learn(message)
+    def adapt_to_peer(self, message: Json) -> None:
+        super().adapt_to_peer(message)
         self.ids = "Id"
 
 
 @SHELF("writes-property", "writes property and data in readings", "spelling.reading-members")
 class WritesProperty(ScriptedConnection):
-    def learn(self, message: Json) -> None:
-        super().learn(message)
+    def adapt_to_peer(self, message: Json) -> None:
+        super().adapt_to_peer(message)
         self.names = "property"
 
 
@@ -98,21 +98,21 @@ class KotlinOneAck(ScriptedConnection):
 
 @SHELF("kotlin-no-output", "leaves an output out that is null", "kotlin.one-status", level=Level.KOTLIN_WOT)
 class KotlinNoOutput(ScriptedConnection):
-    def say(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
+    def send(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
         if members.get("output", ABSENT) is None:
             members = {key: value for key, value in members.items() if key != "output"}
-        return super().say(kind, thing_id, correlation, members)
+        return super().send(kind, thing_id, correlation, members)
 
 
 @SHELF("kotlin-failed", "tells them a failure as a status", "kotlin.failure", level=Level.KOTLIN_WOT)
 class KotlinFailed(ScriptedConnection):
-    def say_final(
+    def send_final(
         self, request: Request, correlation: str | None, final: Final_, more: Json | None = None
     ) -> None:
         if not isinstance(final, tuple) or final[1].get("status") != "failed":
-            return super().say_final(request, correlation, final, more)
+            return super().send_final(request, correlation, final, more)
         members = {"action": request.name, **final[1], **(more or {})}
-        self.say("actionStatus", request.thing.id, correlation, members)
+        self.send("actionStatus", request.thing.id, correlation, members)
 
 
 @SHELF("kotlin-no-number", "refuses lastEvent", "kotlin.number-for-time", level=Level.KOTLIN_WOT)

@@ -57,7 +57,7 @@ def description(port: int) -> dict[str, Any]:
     }
 
 
-class Bad(Exception):
+class MalformedMessage(Exception):
     """A message that is answered by an error."""
 
     def __init__(self, status: int, detail: str) -> None:
@@ -95,7 +95,7 @@ class Client:
         try:
             request = self.read(data)
             await getattr(self, f"do_{request['messageType']}", self.unknown)(request)
-        except Bad as bad:
+        except MalformedMessage as bad:
             instance = f"urn:uuid:{uuid.uuid4()}"
             about = {"type": "about:blank", "title": "Error", "instance": instance}
             await self.say("error", request, status=str(bad.status), detail=str(bad), **about)
@@ -104,25 +104,25 @@ class Client:
         try:
             request = json.loads(data)
         except (ValueError, RecursionError):
-            raise Bad(400, "this is no JSON") from None
+            raise MalformedMessage(400, "this is no JSON") from None
         if not isinstance(request, dict):
-            raise Bad(400, "this is no object")
+            raise MalformedMessage(400, "this is no object")
         for member in ("messageType", "messageID", "thingID"):
             if not isinstance(request.get(member), str):
-                raise Bad(400, f"{member} is missing")
+                raise MalformedMessage(400, f"{member} is missing")
         if request["thingID"] != ID:
-            raise Bad(404, "there is no such thing")
+            raise MalformedMessage(404, "there is no such thing")
         return request
 
     async def unknown(self, request: dict[str, Any]) -> None:
-        raise Bad(400, "there is no such type of message")
+        raise MalformedMessage(400, "there is no such type of message")
 
     def named(self, request: dict[str, Any], member: str, *known: str) -> str:
         name = request.get(member)
         if not isinstance(name, str):
-            raise Bad(400, f"{member} is missing")
+            raise MalformedMessage(400, f"{member} is missing")
         if name not in known:
-            raise Bad(404, f"there is no {name}")
+            raise MalformedMessage(404, f"there is no {name}")
         return name
 
     async def do_readProperty(self, request: dict[str, Any]) -> None:
@@ -131,9 +131,9 @@ class Client:
 
     async def do_writeProperty(self, request: dict[str, Any]) -> None:
         if self.named(request, "name", "target", "serial") == "serial":
-            raise Bad(405, "serial is read-only")
+            raise MalformedMessage(405, "serial is read-only")
         if not is_number(request.get("data"), 5, 30):
-            raise Bad(400, "data is to be a number from 5 to 30")
+            raise MalformedMessage(400, "data is to be a number from 5 to 30")
         self.house.values["target"] = request["data"]
         await self.do_readProperty(request)
         for client, feed in self.house.listening("target"):
@@ -156,7 +156,7 @@ class Client:
         given = request.get("input", {})
         seconds = given.get("seconds", 0) if isinstance(given, dict) else None
         if not is_number(seconds, 0, 30):
-            raise Bad(400, "seconds is to be a number from 0 to 30")
+            raise MalformedMessage(400, "seconds is to be a number from 0 to 30")
         run: dict[str, Any] = {"status": "pending"}
         self.runs[request.get("correlationID") or request["messageID"]] = self.runs["latest"] = run
         await self.status(request, run)
@@ -180,7 +180,7 @@ class Client:
         self.named(request, "action", "boost")
         run = self.runs.get(request.get("correlationID", "latest"))
         if run is None:
-            raise Bad(404, "there is no such run")
+            raise MalformedMessage(404, "there is no such run")
         await self.status(request, run)
 
     async def do_cancelAction(self, request: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ class GaveUp(Exception):
 
 
 class Client:
-    """Solves all riddles, over one connection and one more."""
+    """Solves all challenges, over one connection and one more."""
 
     steps: tuple[str, ...] = (
         "read", "write", "zoned_time", "other_thing", "output", "pending", "progress", "failure", "error",
@@ -184,12 +184,14 @@ class Client:
         return await self.answer(await self.say(kind, thing, **members))
 
     async def invoke(self, action: str) -> Json:
-        return await self.ask("invokeAction", action=f"riddle_{action}")
+        return await self.ask("invokeAction", action=f"challenge_{action}")
 
-    async def prove(self, riddle: str, token: Any, **more: bool) -> None:
-        await self.ask("invokeAction", action="prove", input={"riddle": riddle, "token": str(token), **more})
+    async def prove(self, challenge: str, token: Any, **more: bool) -> None:
+        await self.ask(
+            "invokeAction", action="prove", input={"challenge": challenge, "token": str(token), **more}
+        )
 
-    # ---- riddles
+    # ---- challenges
 
     def value_of(self, reading: Json) -> Any:
         return reading["value"]
@@ -200,21 +202,23 @@ class Client:
     def detail_of(self, error: Json) -> Any:
         return error["detail"]
 
-    async def output(self, riddle: str) -> None:
-        await self.prove(riddle.replace("_", "-"), self.token_of(await self.invoke(riddle)))
+    async def output(self, challenge: str) -> None:
+        await self.prove(challenge.replace("_", "-"), self.token_of(await self.invoke(challenge)))
 
     async def do_read(self) -> None:
-        await self.prove("read", self.value_of(await self.ask("readProperty", name="riddle_read")))
+        await self.prove("read", self.value_of(await self.ask("readProperty", name="challenge_read")))
 
     async def do_write(self) -> None:
-        await self.ask("writeProperty", name="riddle_slate", data="chalk")
-        await self.prove("write", (await self.ask("readProperty", name="riddle_slate"))["value"])
+        await self.ask("writeProperty", name="challenge_slate", data="chalk")
+        await self.prove("write", (await self.ask("readProperty", name="challenge_slate"))["value"])
 
     async def do_zoned_time(self) -> None:
-        await self.prove("zoned-time", (await self.ask("readProperty", name="riddle_time"))["value"])
+        await self.prove("zoned-time", (await self.ask("readProperty", name="challenge_time"))["value"])
 
     async def do_other_thing(self) -> None:
-        await self.prove("other-thing", (await self.ask("readProperty", ID_B, name="riddle_read"))["value"])
+        await self.prove(
+            "other-thing", (await self.ask("readProperty", ID_B, name="challenge_read"))["value"]
+        )
 
     async def do_output(self) -> None:
         await self.output("output")
@@ -263,23 +267,23 @@ class Client:
         await self.prove("numeric-status", self.detail_of(await self.invoke("numeric_status")), failed=True)
 
     async def do_observe(self) -> None:
-        observed = await self.say("observeProperty", name="riddle_changing")
-        values = [(await self.heard(observed))["value"] for _ in range(self.wanted())]
+        observed = await self.say("observeProperty", name="challenge_changing")
+        values = [(await self.received(observed))["value"] for _ in range(self.wanted())]
         await self.prove("observe", values[-1])
 
     def wanted(self) -> int:
         """How many values are waited for."""
         return 2
 
-    async def heard(self, listening: Json) -> Json:
+    async def received(self, listening: Json) -> Json:
         while not self.is_answer(message := await self.next(), listening):
             pass
         return message
 
     async def do_event(self) -> None:
-        subscribed = await self.say(self.subscribing(), event="riddled")
-        invoked = await self.say("invokeAction", action="riddle_event")
-        event = await self.heard(subscribed)
+        subscribed = await self.say(self.subscribing(), event="challenged")
+        invoked = await self.say("invokeAction", action="challenge_event")
+        event = await self.received(subscribed)
         await self.answer(invoked)
         await self.prove("event", event["data"]["token"])
 
@@ -288,7 +292,7 @@ class Client:
 
     async def do_reversed(self) -> None:
         asked = [
-            await self.say("invokeAction", action="riddle_reversed", input={"which": which})
+            await self.say("invokeAction", action="challenge_reversed", input={"which": which})
             for which in (1, 2)
         ]
         tokens: dict[str, str] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from lmos_actors.conformance.scripted import ScriptedServer, Serving
+from lmos_actors.conformance.scripted import NetworkServer, ScriptedServer
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def near() -> Iterator[str]:
     told: Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = Queue()
 
     async def serve() -> None:
-        serving = Serving(ScriptedServer(trio.current_time, Random(1)))
+        serving = NetworkServer(ScriptedServer(trio.current_time, Random(1)))
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
                 base = await nursery.start(serving.run, TcpNetwork(), endpoint_of("ws://127.0.0.1:0"))

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from lmos_actors.conformance import Level
 from lmos_actors.conformance.scripted import (
+    NetworkServer,
     ScriptedConnection,
     ScriptedPages,
     ScriptedServer,
     ScriptedThing,
-    Serving,
-    Wire,
+    WebSocketCodec,
 )
 from tests.conformance.breaking import Broken
 
@@ -25,8 +25,8 @@ _PARTS: Final[dict[str, type]] = {
     "server": ScriptedServer,
     "thing": ScriptedThing,
     "pages": ScriptedPages,
-    "serving": Serving,
-    "wire": Wire,
+    "serving": NetworkServer,
+    "wire": WebSocketCodec,
 }
 
 

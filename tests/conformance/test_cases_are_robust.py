@@ -9,7 +9,7 @@ import pytest
 
 from lmos_actors.conformance import Hints, Level, Verdict, all_cases
 from lmos_actors.conformance.scripted import Done, ScriptedConnection, ScriptedServer, ScriptedThing
-from lmos_actors.conformance.session import Visit
+from lmos_actors.conformance.session import CaseContext
 from tests.conformance.breaking import card_of, ids, right, told
 from tests.conformance.broken import ALL
 
@@ -115,14 +115,14 @@ def test_who_refuses_what_nobody_has_defined_can_be_worked_with() -> None:
 
 def test_what_is_unsafe_is_sent_only_with_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
-    record = Visit.record
+    record = CaseContext.record
 
-    def listen(visit: Visit, traffic: Any) -> None:
+    def listen(context: CaseContext, traffic: Any) -> None:
         if traffic.sent and traffic.kind in ("text", "http"):
             sent.append(traffic.text)
-        record(visit, traffic)
+        record(context, traffic)
 
-    monkeypatch.setattr(Visit, "record", listen)
+    monkeypatch.setattr(CaseContext, "record", listen)
     card_of(allow_unsafe=False)
     assert sent
     assert not [text for text in sent if "reset" in text]

@@ -22,8 +22,8 @@ from lmos_actors.conformance import (
     conform,
 )
 from lmos_actors.conformance.inputs import fits, largest, samples
-from lmos_actors.conformance.scripted import Reply, Say, ScriptedConnection, ScriptedPages, described
-from lmos_actors.conformance.session import hear
+from lmos_actors.conformance.scripted import Reply, SendText, ScriptedConnection, ScriptedPages, described
+from lmos_actors.conformance.session import parse_message
 from lmos_actors.conformance.target import next_of
 from lmos_actors.conformance.wire import (
     CONTINUATION,
@@ -174,10 +174,10 @@ class Deep(ScriptedConnection):
     """Answers with what is nested as deeply as can be read, and deeper."""
 
     def text(self, text: str) -> None:
-        self.put(Say("[" * 100_000))
-        self.put(Say('{"a":' * 400 + "1e400" + "}" * 400))
+        self.put(SendText("[" * 100_000))
+        self.put(SendText('{"a":' * 400 + "1e400" + "}" * 400))
         self.put(
-            Say('{"messageType":"propertyReading","value":"\\ud800","name":"\\ud800","timestamp":1e400}')
+            SendText('{"messageType":"propertyReading","value":"\\ud800","name":"\\ud800","timestamp":1e400}')
         )
 
 
@@ -235,12 +235,12 @@ def test_answers_that_cannot_be_read_are_said() -> None:
     ],
 )
 def test_messages_that_cannot_be_read_are_said(text: str, why: str) -> None:
-    assert why in hear(text, 0, 0).trouble
+    assert why in parse_message(text, 0, 0).trouble
 
 
 def test_many_members_are_read_in_good_time() -> None:
     text = json.dumps({f"m{n}": n for n in range(50_000)})[:-1] + ', "z": 1, "z": 2}'
-    assert hear(text, 0, 0).twice == ("z",)
+    assert parse_message(text, 0, 0).twice == ("z",)
     with pytest.raises(ValueError, match="'z' stands twice"):
         read_json(text)
 

@@ -1,4 +1,4 @@
-"""Clients judged: ours solves every riddle without a fault, each broken one is caught by its case alone."""
+"""Clients judged: ours solves every challenge without a fault, each broken one is caught by its case alone."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lmos_actors import LmosActorsError, open_node
 from lmos_actors.conformance import Card, Level, Verdict
 from lmos_actors.conformance.clients import (
     CLIENT_CASES,
-    RIDDLES,
-    Book,
+    CHALLENGES,
+    ClientNotes,
     MessageRules,
-    RiddleConnection,
-    RiddleServer,
+    ChallengeConnection,
+    ChallengeServer,
     judge_clients,
-    puzzling,
-    puzzling_b,
+    describe_challenges,
+    describe_challenges_b,
 )
-from lmos_actors.conformance.scripted import ID, ID_B, REQUESTS, Say
+from lmos_actors.conformance.scripted import ID, ID_B, REQUESTS, SendText
 from lmos_actors.conformance.wire import RawFrame, close_payload, exchange, write_frame
 from lmos_actors.protocol import td
 from lmos_actors.transport import MemoryNetwork, endpoint_of
@@ -65,44 +65,44 @@ def told(card: Card) -> str:
 
 
 async def solve(thing: ConsumedThing, beside: ConsumedThing) -> None:
-    """Solve every riddle."""
+    """Solve every challenge."""
 
-    async def prove(riddle: str, token: str, **more: bool) -> None:
-        assert (await thing.invoke("prove", {"riddle": riddle, "token": token, **more})) == {"right": True}
+    async def prove(challenge: str, token: str, **more: bool) -> None:
+        assert (await thing.invoke("prove", {"challenge": challenge, "token": token, **more})) == {"right": True}
 
-    async def invoked(riddle: str) -> None:
-        output = await thing.invoke(f"riddle_{riddle.replace('-', '_')}")
-        await prove(riddle, output["token"])
+    async def invoked(challenge: str) -> None:
+        output = await thing.invoke(f"challenge_{challenge.replace('-', '_')}")
+        await prove(challenge, output["token"])
 
-    await prove("read", await thing.read("riddle_read"))
-    await prove("zoned-time", await thing.read("riddle_time"))
-    await prove("other-thing", await beside.read("riddle_read"))
-    await thing.write("riddle_slate", "chalk")
-    await prove("write", await thing.read("riddle_slate"))
-    for riddle in ("output", "pending", "progress", "unknown-members", "unknown-type", "stray-event",
+    await prove("read", await thing.read("challenge_read"))
+    await prove("zoned-time", await thing.read("challenge_time"))
+    await prove("other-thing", await beside.read("challenge_read"))
+    await thing.write("challenge_slate", "chalk")
+    await prove("write", await thing.read("challenge_slate"))
+    for challenge in ("output", "pending", "progress", "unknown-members", "unknown-type", "stray-event",
                    "stray-answer", "stray-pong", "fragments", "long", "letters"):  # fmt: skip
-        await invoked(riddle)
-    for riddle in ("failure", "error", "numeric-status"):
+        await invoked(challenge)
+    for challenge in ("failure", "error", "numeric-status"):
         with pytest.raises(LmosActorsError) as failed:
-            await thing.invoke(f"riddle_{riddle.replace('-', '_')}")
-        await prove(riddle, str(failed.value), failed=True)
-    async with thing.observe("riddle_changing") as values:
-        heard = aiter(values)
-        assert await anext(heard) == "not yet"
-        await prove("observe", await anext(heard))
-    async with thing.subscribe("riddled") as events:
-        await thing.invoke("riddle_event")
+            await thing.invoke(f"challenge_{challenge.replace('-', '_')}")
+        await prove(challenge, str(failed.value), failed=True)
+    async with thing.observe("challenge_changing") as values:
+        received = aiter(values)
+        assert await anext(received) == "not yet"
+        await prove("observe", await anext(received))
+    async with thing.subscribe("challenged") as events:
+        await thing.invoke("challenge_event")
         await prove("event", (await anext(aiter(events)))["token"])
     tokens: dict[int, str] = {}
 
     async def one(which: int) -> None:
-        tokens[which] = (await thing.invoke("riddle_reversed", {"which": which}))["token"]
+        tokens[which] = (await thing.invoke("challenge_reversed", {"which": which}))["token"]
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one, 1)
         nursery.start_soon(one, 2)
     await prove("reversed", f"{tokens[1]} {tokens[2]}")
-    output = await thing.invoke("riddle_restart")
+    output = await thing.invoke("challenge_restart")
     await trio.sleep(0.1)
     await thing.ready()
     await prove("reconnects", output["token"])
@@ -114,7 +114,7 @@ async def ours(network: MemoryNetwork, **how: Any) -> None:
         await solve(thing, await node.consume_thing("http://judge.example/agents/conformance-b", **how))
 
 
-async def test_our_client_solves_every_riddle(autojump_clock: trio.abc.Clock) -> None:
+async def test_our_client_solves_every_challenge(autojump_clock: trio.abc.Clock) -> None:
     card = await judged(ours)
     assert ids(card, Verdict.PASSED) == [case.id for case in CLIENT_CASES], told(card)
     assert card.role == "client"
@@ -170,13 +170,13 @@ async def test_who_only_connects_is_not_judged_by_more(autojump_clock: trio.abc.
         "client.nothing-after-close",
     ]
     assert ids(card, Verdict.FAILED) == []
-    assert seen["client.read"].seen == "no client has begun it. How: read riddle_read; its value is the token"
+    assert seen["client.read"].seen == "no client has begun it. How: read challenge_read; its value is the token"
 
 
 class ProvesNothing(Client):
     steps = ("read", "output")
 
-    async def prove(self, riddle: str, token: Any, **more: bool) -> None:
+    async def prove(self, challenge: str, token: Any, **more: bool) -> None:
         pass
 
 
@@ -192,10 +192,10 @@ class OneAtATime(Client):
 
     async def do_reversed(self) -> None:
         for which in (1, 2):
-            await self.ask("invokeAction", action="riddle_reversed", input={"which": which})
+            await self.ask("invokeAction", action="challenge_reversed", input={"which": which})
 
 
-async def test_a_riddle_of_two_is_begun_by_two(autojump_clock: trio.abc.Clock) -> None:
+async def test_a_challenge_of_two_is_begun_by_two(autojump_clock: trio.abc.Clock) -> None:
     card = await judged(partial(by_hand, client=OneAtATime))
     assert "client.reversed" in ids(card, Verdict.NOT_RUN)
     assert ids(card, Verdict.FAILED) == []
@@ -243,9 +243,9 @@ async def test_a_card_shows_what_went_by(autojump_clock: trio.abc.Clock) -> None
     assert "is not the token" in wrong.seen
     first, answer, *_ = wrong.traffic
     assert (first.sent, first.kind, answer.sent) == (False, "text", True)
-    assert '"riddle_read"' in first.text
+    assert '"challenge_read"' in first.text
     assert unproven.seen == "it was begun 1x, and never proven"
-    assert '"riddle_output"' in unproven.traffic[0].text
+    assert '"challenge_output"' in unproven.traffic[0].text
     assert card.subject == "clients"
     assert card.thing == ID
 
@@ -278,13 +278,13 @@ async def test_it_ends_when_it_is_told_to(autojump_clock: trio.abc.Clock) -> Non
 
 
 async def test_who_is_refused_is_judged_and_has_left(autojump_clock: trio.abc.Clock) -> None:
-    async def knock(network: MemoryNetwork) -> None:
+    async def options(network: MemoryNetwork) -> None:
         stream = await network.connect(HERE, None)
         await stream.send_all(b"GET /ws HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nUser-Agent: x/1\r\n\r\n")
         assert (await stream.receive_some(12)) == b"HTTP/1.1 426"
         await stream.aclose()
 
-    card = await judged(knock)
+    card = await judged(options)
     assert card.subject == "x/1"
     assert ids(card, Verdict.FAILED) == ["client.handshake", "client.subprotocol"]
 
@@ -397,12 +397,12 @@ async def test_parts_are_cut_within_a_letter(autojump_clock: trio.abc.Clock) -> 
     assert [frame.opcode for frame in frames[1:4]] == [0x9, 0x0, 0x0]
 
 
-@pytest.mark.parametrize("describe", [puzzling, puzzling_b])
+@pytest.mark.parametrize("describe", [describe_challenges, describe_challenges_b])
 def test_the_descriptions_have_nothing_wrong(describe: Any) -> None:
     assert td.check(describe("ws://127.0.0.1:8080"), strict=True) == ()
 
 
-async def test_the_page_tells_the_riddles(autojump_clock: trio.abc.Clock) -> None:
+async def test_the_page_tells_the_challenges(autojump_clock: trio.abc.Clock) -> None:
     pages: list[bytes] = []
 
     async def look(network: MemoryNetwork) -> None:
@@ -410,15 +410,15 @@ async def test_the_page_tells_the_riddles(autojump_clock: trio.abc.Clock) -> Non
             network, "GET", "http://judge.example/", headers=(("Accept", "text/html"),), patience=5
         )
         refused = await exchange(
-            network, "POST", "http://judge.example/agents/conformance/actions/riddle_output", patience=5
+            network, "POST", "http://judge.example/agents/conformance/actions/challenge_output", patience=5
         )
         assert refused.status == 405
         pages.append(answer.body)
         await Quiet(network).run()
 
     await judged(look)
-    for case in RIDDLES:
-        assert f"<code>{case.riddle}</code>".encode() in pages[0]
+    for case in CHALLENGES:
+        assert f"<code>{case.challenge}</code>".encode() in pages[0]
 
 
 def test_ids_of_cases_stay() -> None:
@@ -427,13 +427,13 @@ def test_ids_of_cases_stay() -> None:
         "handshake subprotocol masked frames utf-8 text json types members spelling ids fresh-ids thing-id "
         "offered input pongs returns-close close nothing-after-close"
     )
-    riddles = (
+    challenges = (
         "read write zoned-time output pending progress failure error numeric-status observe event "
         "other-thing reversed unknown-members unknown-type stray-event stray-answer stray-pong fragments "
         "long letters reconnects"
     )
     ids = [case.id for case in CLIENT_CASES]
-    assert ids == [f"client.{each}" for each in (*watched.split(), *riddles.split())]
+    assert ids == [f"client.{each}" for each in (*watched.split(), *challenges.split())]
 
 
 # --- nothing that a client sends raises
@@ -441,7 +441,7 @@ def test_ids_of_cases_stay() -> None:
 ODD: tuple[Any, ...] = (
     None, True, -1, 1.5, 10**400, math.inf, "", "x", "\ud800", [], {}, [1], {"\ud800": 1}, [[["x"]] * 3],
     {"items": 1, "bytes": 1}, {"items": 10**30, "bytes": 1e300}, {"text": "a", "times": 2.0}, {"which": 1.0},
-    {"to": 5.0}, {"seconds": 0.0}, {"a": 10**400, "b": 1}, {"riddle": "read", "token": "\ud800"},
+    {"to": 5.0}, {"seconds": 0.0}, {"a": 10**400, "b": 1}, {"challenge": "read", "token": "\ud800"},
 )  # fmt: skip
 MEMBERS = (
     "thingID", "thingId", "messageID", "messageId", "correlationID", "correlationId", "name", "property",
@@ -453,17 +453,17 @@ MEMBERS = (
 def test_nothing_that_a_client_sends_raises() -> None:
     random = Random(1)
     time = [0.0]
-    server = RiddleServer(lambda: time[0], Random(1), Book(Level.SPEC), 2.0)
+    server = ChallengeServer(lambda: time[0], Random(1), ClientNotes(Level.SPEC), 2.0)
     names = {
         "name": [*server.main.properties], "action": [*server.main.actions], "event": [*server.main.events],
         "thingID": [ID, ID_B], "messageID": [f"m{number}" for number in range(30)],
     }  # fmt: skip
     names |= {"property": names["name"], "thingId": names["thingID"], "correlationID": names["messageID"]}
-    connections: list[RiddleConnection] = []
+    connections: list[ChallengeConnection] = []
     for _ in range(1500):
         if len(connections) < 3:
             made = server.connect(offered=random.random() < 0.5, peer=random.choice(["", "p" * 32]))
-            assert isinstance(made, RiddleConnection)
+            assert isinstance(made, ChallengeConnection)
             connections.append(made)
         connection = random.choice(connections)
         kind = random.choice([*REQUESTS, "subscribeevent", "error", "x", 5])
@@ -473,10 +473,10 @@ def test_nothing_that_a_client_sends_raises() -> None:
             message[member] = random.choice(likely if likely and random.random() < 0.8 else ODD)
         text = json.dumps(message)
         text = text[: random.randrange(len(text))] if random.random() < 0.02 else text
-        MessageRules(server.book, connection.log, server.things, {}).judge(text)
+        MessageRules(server.notes, connection.log, server.things, {}).judge(text)
         connection.text(text)
         for out in connection.out:
-            if isinstance(out, Say):
+            if isinstance(out, SendText):
                 out.text.encode()
         connection.out.clear()
         if random.random() < 0.005:
@@ -484,5 +484,5 @@ def test_nothing_that_a_client_sends_raises() -> None:
             connection.lost()
         time[0] += random.random() / 10
         server.tick()
-    for result in server.book.results():
+    for result in server.notes.results():
         result.seen.encode()

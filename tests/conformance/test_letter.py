@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmos_actors.conformance.session import ABSENT, faults, hear
+from lmos_actors.conformance.session import ABSENT, faults, parse_message
 
 THING = "urn:uuid:3f1d3a7a-4f97-4e6b-b45f-f3c2e1c84c77"
 ONE, TWO = "c370da58-69ae-4e83-bb5a-ac6cfb2fed54", "5afb752f-8be0-4a3c-8108-1327a6009cbd"
@@ -26,7 +26,7 @@ GOOD: dict[str, dict[str, Any]] = {
 def found(kind: str, **changes: Any) -> set[tuple[str, str]]:
     data = {"messageType": kind, **HEAD, **GOOD[kind], **changes}
     text = json.dumps({key: value for key, value in data.items() if value is not ABSENT})
-    return {(fault.key, fault.member) for fault in faults(hear(text, 0.0, 0))}
+    return {(fault.key, fault.member) for fault in faults(parse_message(text, 0.0, 0))}
 
 
 @pytest.mark.parametrize("kind", GOOD)
@@ -80,28 +80,28 @@ def test_what_is_not_as_written_is_found(
 def test_a_member_that_is_there_twice_is_found() -> None:
     text = json.dumps({"messageType": "acknowledgement", "message": "x", **HEAD})
     twice = text[:-1] + ', "message": "y"}'
-    assert [(fault.key, fault.member) for fault in faults(hear(twice, 0.0, 0))] == [
+    assert [(fault.key, fault.member) for fault in faults(parse_message(twice, 0.0, 0))] == [
         ("member-twice", "message")
     ]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"a": NaN}', "[" * 100_000, b"\x00"])
 def test_what_is_no_message_is_told(text: str | bytes) -> None:
-    heard = hear(text, 0.0, 0)
-    assert heard.trouble
-    assert heard.kind == ""
-    assert [fault.key for fault in faults(heard)] == ["member-type"]
-    assert str(heard)
+    received = parse_message(text, 0.0, 0)
+    assert received.trouble
+    assert received.kind == ""
+    assert [fault.key for fault in faults(received)] == ["member-type"]
+    assert str(received)
 
 
 def test_both_spellings_are_read() -> None:
-    heard = hear(
+    received = parse_message(
         json.dumps({"messageType": "propertyReading", "thingId": THING, "messageId": ONE, "property": "p",
                     "correlationId": None, "data": 3}), 1.0, 2)  # fmt: skip
-    assert (heard.thing, heard.message_id, heard.name, heard.value) == (THING, ONE, "p", 3)
-    assert heard.correlation is None
-    assert hear('{"messageType": "event", "data": 3}', 0.0, 0).value == 3
-    assert hear('{"messageType": "event"}', 0.0, 0).value is ABSENT
+    assert (received.thing, received.message_id, received.name, received.value) == (THING, ONE, "p", 3)
+    assert received.correlation is None
+    assert parse_message('{"messageType": "event", "data": 3}', 0.0, 0).value == 3
+    assert parse_message('{"messageType": "event"}', 0.0, 0).value is ABSENT
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,6 @@ def test_both_spellings_are_read() -> None:
      (True, None), ("odd", "odd")],
 )  # fmt: skip
 def test_statuses_are_read_widely(written: Any, read: str | None) -> None:
-    heard = hear(json.dumps({"messageType": "actionStatus", "status": written}), 0.0, 0)
-    assert heard.status == read
-    assert heard.is_final == (read not in ("in progress", "pending"))
+    received = parse_message(json.dumps({"messageType": "actionStatus", "status": written}), 0.0, 0)
+    assert received.status == read
+    assert received.is_final == (read not in ("in progress", "pending"))

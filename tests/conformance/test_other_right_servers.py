@@ -11,12 +11,12 @@ import trio
 
 from lmos_actors.conformance import Level, Verdict
 from lmos_actors.conformance.scripted import (
-    Head,
+    UpgradeRequest,
     HttpRequest,
     Reply,
     ScriptedPages,
     ScriptedThing,
-    Serving,
+    NetworkServer,
     refusal,
 )
 from tests.conformance.breaking import HERE, card_of, ids, right, told
@@ -38,10 +38,10 @@ def verdict(case: str, *, level: Level = Level.SPEC, **parts: Any) -> Verdict:
 # --- right in another way
 
 
-class Insists(Serving):
+class Insists(NetworkServer):
     """Lets nobody in who does not offer the subprotocol: the binding says MUST."""
 
-    def refused(self, head: Head) -> Reply | None:
+    def refused(self, head: UpgradeRequest) -> Reply | None:
         return super().refused(head) if self.subprotocol(head) else refusal(400, "lmosprotocol is needed")
 
 

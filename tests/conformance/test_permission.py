@@ -11,7 +11,7 @@ import trio
 
 from lmos_actors.conformance import Call, ConformOptions, Verdict, conform
 from lmos_actors.conformance.scripted import ID_B, VALUES, ScriptedConnection, ScriptedServer
-from lmos_actors.conformance.session import Visit
+from lmos_actors.conformance.session import CaseContext
 from lmos_actors.transport import MemoryNetwork
 from tests.conformance.breaking import HERE, HINTS, card_of, ids, on_virtual_time, right, told
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lmos_actors.conformance.card import Traffic
-    from lmos_actors.conformance.scripted import Json, Request, Serving
+    from lmos_actors.conformance.scripted import Json, Request, NetworkServer
 
 URL = f"http://{HERE.authority}/agents/conformance"
 WRITING = (
@@ -39,15 +39,15 @@ WRITING = (
 def invoked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Give the actions that the kit asks for over the WebSocket: which thing's, and which."""
     found: list[tuple[str, str]] = []
-    record = Visit.record
+    record = CaseContext.record
 
-    def listen(visit: Visit, traffic: Traffic) -> None:
+    def listen(context: CaseContext, traffic: Traffic) -> None:
         if traffic.sent and traffic.kind == "text" and '"invokeAction"' in traffic.text:
             data = json.loads(traffic.text)
             found.append((data.get("thingID", ""), data.get("action", "")))
-        record(visit, traffic)
+        record(context, traffic)
 
-    monkeypatch.setattr(Visit, "record", listen)
+    monkeypatch.setattr(CaseContext, "record", listen)
     return found
 
 
@@ -100,9 +100,9 @@ class Mute(ScriptedConnection):
 
 @pytest.mark.parametrize("connection", [Abrupt, Mute])
 def test_what_was_changed_is_put_back_though_nothing_answers(connection: type[ScriptedConnection]) -> None:
-    made: list[Serving] = []
+    made: list[NetworkServer] = []
 
-    def make() -> Serving:
+    def make() -> NetworkServer:
         made.append(right(connection=connection))
         return made[-1]
 

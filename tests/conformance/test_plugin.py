@@ -61,7 +61,7 @@ class Server:
             raise Unreachable(url, "nothing is there")
         return url
 
-    async def run_case(self, ground: str, case: Case) -> Result:
+    async def run_case(self, shared: str, case: Case) -> Result:
         self.ran.append(case.id)
         return OUTCOMES[case.id]
 

@@ -8,10 +8,10 @@ import pytest
 
 from lmos_actors.conformance import Verdict
 from lmos_actors.conformance.scripted import (
-    Head,
+    NetworkServer,
     ScriptedConnection,
     ScriptedServer,
-    Serving,
+    UpgradeRequest,
     completed,
     invalid,
     not_allowed,
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.scripted import Json, Reply, Request, Run, ScriptedThing
 
 
-class SpeaksDraftsToo(Serving):
+class SpeaksDraftsToo(NetworkServer):
     """Speaks version 8 beside 13, as the WebSocket server of Node.js that most use does."""
 
-    def refused(self, head: Head) -> Reply | None:
+    def refused(self, head: UpgradeRequest) -> Reply | None:
         refused = super().refused(head)
         return None if refused and head.header("sec-websocket-version") == "8" else refused
 
@@ -54,8 +54,8 @@ class CorrelatesWhenAsked(ScriptedConnection):
 class KeepsNoRuns(ScriptedConnection):
     """Does not know a run that is over, of an action whose forms offer no query and no cancel."""
 
-    def meant(self, request: Request) -> tuple[Run, str | None]:
-        run, correlation = super().meant(request)
+    def requested_run(self, request: Request) -> tuple[Run, str | None]:
+        run, correlation = super().requested_run(request)
         if run.final is not None:
             raise not_found("run of action", request.name)
         return run, correlation

@@ -12,7 +12,7 @@ from lmos_actors import ConfigError
 from lmos_actors.conformance import ConformOptions, Level, Result, Unreachable, Verdict, all_cases, conform
 from lmos_actors.conformance._run import prepare, run_case
 from lmos_actors.conformance.card import DEVIATIONS, ROWS, lmos
-from lmos_actors.conformance.scripted import Head, Serving, refusal
+from lmos_actors.conformance.scripted import UpgradeRequest, NetworkServer, refusal
 from lmos_actors.conformance.session import (
     AS_IN_EXAMPLES,
     AS_KOTLIN,
@@ -22,7 +22,7 @@ from lmos_actors.conformance.session import (
     NoAnswer,
 )
 from lmos_actors.conformance.target import NotOffered, NotRun
-from lmos_actors.conformance.wire import ConnectionGone, Gone, Unreachable as Nobody
+from lmos_actors.conformance.wire import ConnectionGone, ConnectionEnd, Unreachable as Nobody
 from lmos_actors.transport import MemoryNetwork
 from tests.conformance.breaking import HERE, card_of, on_virtual_time, right
 from tests.conformance.kotlin import kotlin_card
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lmos_actors.conformance.scripted import Reply
-    from lmos_actors.conformance.session import Visit
+    from lmos_actors.conformance.session import CaseContext
 
 URL = f"http://{HERE.authority}/agents/conformance"
 
 
-def result_of(run: Callable[[Visit], Awaitable[None]], *, unsafe: bool = False, **options: Any) -> Result:
+def result_of(run: Callable[[CaseContext], Awaitable[None]], *, unsafe: bool = False, **options: Any) -> Result:
     """Run a case that is no case of the kit."""
 
     async def main() -> Result:
@@ -44,8 +44,8 @@ def result_of(run: Callable[[Visit], Awaitable[None]], *, unsafe: bool = False, 
         chapter.case("own.case", "A case", section=lmos("error"), expected="this", unsafe=unsafe)(run)
         async with trio.open_nursery() as nursery:
             await nursery.start(right().run, network, HERE)
-            ground = await prepare(network, URL, ConformOptions(**options))
-            result = await run_case(ground, chapter.cases[0])
+            shared = await prepare(network, URL, ConformOptions(**options))
+            result = await run_case(shared, chapter.cases[0])
             nursery.cancel_scope.cancel()
         return result
 
@@ -53,8 +53,8 @@ def result_of(run: Callable[[Visit], Awaitable[None]], *, unsafe: bool = False, 
     return result
 
 
-def raising(error: Exception) -> Callable[[Visit], Awaitable[None]]:
-    async def run(visit: Visit) -> None:
+def raising(error: Exception) -> Callable[[CaseContext], Awaitable[None]]:
+    async def run(context: CaseContext) -> None:
         raise error
 
     return run
@@ -68,7 +68,7 @@ def raising(error: Exception) -> Callable[[Visit], Awaitable[None]]:
         (NotRun("so"), Verdict.NOT_RUN),
         (NoAnswer("so"), Verdict.FAILED),
         (Nobody("ws://x", "so"), Verdict.FAILED),
-        (ConnectionGone(Gone(1003, "so")), Verdict.FAILED),
+        (ConnectionGone(ConnectionEnd(1003, "so")), Verdict.FAILED),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -80,8 +80,8 @@ def test_what_ends_a_case_is_told(error: Exception, verdict: Verdict) -> None:
 
 
 def test_what_the_kit_presents_is_in_no_report() -> None:
-    async def run(visit: Visit) -> None:
-        await visit.talk()
+    async def run(context: CaseContext) -> None:
+        await context.session()
         raise Failed("you said s3cret-token, and k3y")
 
     headers = ((b"Authorization", b"Bearer s3cret-token"), (b"X-Api-Key", b"k3yk3y"), (b"X", b"k3y"))
@@ -101,7 +101,7 @@ def test_a_mistake_of_the_kit_is_no_verdict() -> None:
 
 
 def test_a_case_that_never_ends_fails() -> None:
-    async def run(visit: Visit) -> None:
+    async def run(context: CaseContext) -> None:
         await trio.sleep_forever()
 
     result = result_of(run)
@@ -111,7 +111,7 @@ def test_a_case_that_never_ends_fails() -> None:
 
 
 def test_what_is_unsafe_waits_for_permission() -> None:
-    async def run(visit: Visit) -> None:
+    async def run(context: CaseContext) -> None:
         return None
 
     assert result_of(run, unsafe=True).verdict is Verdict.NOT_RUN
@@ -132,9 +132,9 @@ LEVELS = (
 def test_a_level_decides_what_comes_of_a_departure(row: tuple[str, Verdict, Verdict, Verdict]) -> None:
     key, *verdicts = row
 
-    async def run(visit: Visit) -> None:
-        visit.differs(key, "this")
-        visit.differs(key, "this")
+    async def run(context: CaseContext) -> None:
+        context.differs(key, "this")
+        context.differs(key, "this")
 
     for level, verdict in zip(Level, verdicts, strict=True):
         result = result_of(run, level=level)
@@ -161,10 +161,10 @@ def test_connections_end_with_their_case() -> None:
 
 
 def test_what_went_by_is_kept_and_bounded() -> None:
-    async def run(visit: Visit) -> None:
-        talk = await visit.talk()
+    async def run(context: CaseContext) -> None:
+        session = await context.session()
         for _ in range(150):
-            await talk.ask("readProperty", name="level")
+            await session.ask("readProperty", name="level")
 
     result = result_of(run)
     assert len(result.traffic) == 200
@@ -224,10 +224,10 @@ def test_a_server_that_goes_away_is_not_looked_for_in_every_case() -> None:
     on_virtual_time(main)
 
 
-class Shut(Serving):
+class Shut(NetworkServer):
     """Lets nobody in."""
 
-    def refused(self, head: Head) -> Reply | None:
+    def refused(self, head: UpgradeRequest) -> Reply | None:
         return refusal(401, "who are you?")
 
 

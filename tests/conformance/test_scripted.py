@@ -13,14 +13,14 @@ from lmos_actors.conformance.scripted import (
     ID,
     ID_B,
     MOST_WAITING,
-    Cut,
-    Hang,
+    Disconnect,
+    SendClose,
     HttpRequest,
-    Say,
+    SendText,
     ScriptedConnection,
     ScriptedPages,
     ScriptedServer,
-    Wire,
+    WebSocketCodec,
     described,
     described_b,
 )
@@ -60,15 +60,15 @@ class Peer:
         self.connection = connection
         self.number = 0
 
-    def heard(self) -> list[Any]:
+    def received(self) -> list[Any]:
         """Give what came since."""
-        found = [json.loads(out.text) if isinstance(out, Say) else out for out in self.connection.out]
+        found = [json.loads(out.text) if isinstance(out, SendText) else out for out in self.connection.out]
         self.connection.out.clear()
         return found
 
     def raw(self, text: str) -> list[Any]:
         self.connection.text(text)
-        return self.heard()
+        return self.received()
 
     def send(self, kind: str, **members: Any) -> list[Any]:
         self.number += 1
@@ -181,9 +181,9 @@ def test_lone_surrogates_come_back(peer: Peer) -> None:
 
 def test_binary_closes_unless_it_is_a_late_item(peer: Peer) -> None:
     peer.connection.binary(bytes.fromhex("01000000000000010000000061"))
-    assert peer.heard() == []
+    assert peer.received() == []
     peer.connection.binary(b"hello")
-    assert peer.heard() == [Hang(1003, "text messages, and items of streams")]
+    assert peer.received() == [SendClose(1003, "text messages, and items of streams")]
 
 
 def test_too_much_closes(peer: Peer) -> None:
@@ -215,20 +215,20 @@ def test_an_observer_hears_the_value_and_its_changes(desk: Desk, peer: Peer) -> 
     assert peer.one("observeProperty", name="level", correlationID=C)["value"] == 20
     other.send("writeProperty", name="level", data=3)
     other.send("writeProperty", name="level", data=3)
-    (change,) = peer.heard()
+    (change,) = peer.received()
     assert (change["value"], change["correlationID"]) == (3, C)
     assert peer.one("unobserveProperty", name="level", ack=True)["message"] == "unobserveProperty"
     other.send("writeProperty", name="level", data=4)
-    assert peer.heard() == []
+    assert peer.received() == []
 
 
 def test_the_time_is_told_while_somebody_observes_it(desk: Desk, peer: Peer) -> None:
     peer.send("observeProperty", name="uptime")
     desk.sleep(2.5)
-    assert [each["value"] for each in peer.heard()] == [1.0, 2.0]
+    assert [each["value"] for each in peer.received()] == [1.0, 2.0]
     assert peer.send("unobserveProperty", name="uptime") == []
     desk.sleep(5)
-    assert peer.heard() == []
+    assert peer.received() == []
     assert desk.server.due() is None
 
 
@@ -243,7 +243,7 @@ def test_events_come_to_each_subscription_and_before_the_answer(desk: Desk, peer
     assert [each["messageType"] for each in found] == ["event", "event", "actionStatus"]
     assert [each["correlationID"] for each in found[:2]] == [C, M]
     assert found[0]["data"] == {"note": "x", "number": 1}
-    assert other.heard() == []
+    assert other.received() == []
     peer.send("invokeAction", thingID=ID_B, action="ring", input={"note": "x"})
     peer.send("unsubscribeAllEvents")
     assert len(peer.send("invokeAction", action="ring", input={"note": "x"})) == 1
@@ -265,7 +265,7 @@ def test_a_run_is_pending_and_then_completed(desk: Desk, peer: Peer) -> None:
     query = peer.one("queryAction", action="wait", correlationID=M)
     assert (query["status"], query["correlationID"], "inReplyTo" in query) == ("pending", C, True)
     desk.sleep(3)
-    going, final = peer.heard()
+    going, final = peer.received()
     assert (going["status"], 0 < going["progress"] < 1, "output" in going) == ("in progress", True, False)
     assert (final["status"], final["output"], final["correlationID"]) == ("completed", {"waited": 3}, C)
     assert peer.one("queryAction", action="wait")["status"] == "completed"
@@ -278,7 +278,7 @@ def test_the_final_answer_of_a_cancelled_run_answers_the_cancel(desk: Desk, peer
     assert (final["status"], final["cancelled"], final["reason"]) == ("failed", True, "enough")
     assert (final["correlationID"], final["inReplyTo"], final["output"]) == (M, C, None)
     desk.sleep(9)
-    assert peer.heard() == []
+    assert peer.received() == []
 
 
 def test_without_a_correlation_the_newest_run_is_meant(peer: Peer) -> None:
@@ -295,7 +295,7 @@ def test_a_declared_failure_is_a_status(peer: Peer) -> None:
 def test_a_deadline_ends_a_run(desk: Desk, peer: Peer) -> None:
     peer.send("invokeAction", action="wait", input={"seconds": 3}, remaining=1)
     desk.sleep(5)
-    _, found = peer.heard()
+    _, found = peer.received()
     assert (found["type"], found["started"]) == ("urn:lmos-actors:errors#deadline-exceeded", True)
 
 
@@ -307,7 +307,7 @@ def test_a_repeated_run_goes_on_and_is_answered_where_it_was_asked(desk: Desk) -
     two = desk.connect(peer="p" * 32)
     assert two.send("invokeAction", **asked, attempt=2) == []
     desk.sleep(3)
-    assert [each["status"] for each in two.heard()] == ["in progress", "completed"]
+    assert [each["status"] for each in two.received()] == ["in progress", "completed"]
     assert [each["status"] for each in two.send("invokeAction", **asked, attempt=3)] == ["completed"]
     desk.sleep(61)
     assert [each["status"] for each in two.send("invokeAction", **asked, attempt=4)] == ["pending"]
@@ -399,16 +399,16 @@ def test_at_the_address_of_a_thing_no_id_is_needed(desk: Desk) -> None:
 
 def test_who_takes_nothing_is_cut(peer: Peer) -> None:
     for _ in range(MOST_WAITING + 1):
-        peer.connection.say("event", ID, None, {})
-    assert peer.heard() == [Cut()]
+        peer.connection.send("event", ID, None, {})
+    assert peer.received() == [Disconnect()]
 
 
 def test_nothing_is_written_after_a_close(peer: Peer) -> None:
-    wire = Wire(peer.connection)
-    assert wire.written(Say("x")) == b"\x81\x01x"
-    assert wire.written(Hang(1000)) == b"\x88\x02\x03\xe8"
-    assert wire.written(Say("x")) == b""
-    assert wire.written(Hang(1000)) == b""
+    wire = WebSocketCodec(peer.connection)
+    assert wire.written(SendText("x")) == b"\x81\x01x"
+    assert wire.written(SendClose(1000)) == b"\x88\x02\x03\xe8"
+    assert wire.written(SendText("x")) == b""
+    assert wire.written(SendClose(1000)) == b""
 
 
 # --- HTTP

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, InvalidInput, NotAllowed, open_node
-from lmos_actors.conformance.scripted import ID, ScriptedServer, Serving
+from lmos_actors.conformance.scripted import ID, ScriptedServer, NetworkServer
 from lmos_actors.conformance.wire import (
     BINARY,
     CLOSE,
@@ -45,7 +45,7 @@ READ = json.dumps(
 async def served(network: Network | None = None, url: str = HERE) -> AsyncGenerator[Place]:
     """Serve for as long as it is entered."""
     network = network or MemoryNetwork()
-    serving = Serving(ScriptedServer(trio.current_time, Random(1)))
+    serving = NetworkServer(ScriptedServer(trio.current_time, Random(1)))
     async with trio.open_nursery() as nursery:
         base = await nursery.start(serving.run, network, endpoint_of(url))
         yield Place(network, base, serving)
@@ -55,7 +55,7 @@ async def served(network: Network | None = None, url: str = HERE) -> AsyncGenera
 class Place:
     """Where it is served."""
 
-    def __init__(self, network: Network, base: str, serving: Serving) -> None:
+    def __init__(self, network: Network, base: str, serving: NetworkServer) -> None:
         self.network = network
         self.base = base
         self.serving = serving
@@ -79,14 +79,14 @@ class Place:
         await stream.aclose()
         return int(lines[0].split(" ")[1]), headers, body
 
-    async def open(self) -> Raw:
+    async def open(self) -> SendFrame:
         stream = await self.stream()
         head = f"GET /ws HTTP/1.1\r\nHost: kit.example\r\n{upgrade()}\r\n\r\n"
         await stream.send_all(head.encode())
         data = b""
         while b"\r\n\r\n" not in data:
             data += await stream.receive_some(65536)
-        raw = Raw(stream)
+        raw = SendFrame(stream)
         raw.take(bytes(data.partition(b"\r\n\r\n")[2]))
         return raw
 
@@ -103,7 +103,7 @@ def upgrade(**changed: str) -> str:
     return "\r\n".join(f"{name}: {value}" for name, value in {**headers, **changed}.items() if value)
 
 
-class Raw:
+class SendFrame:
     """An open WebSocket, by hand."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
@@ -224,7 +224,7 @@ async def test_who_takes_nothing_is_cut(autojump_clock: trio.abc.Clock) -> None:
         raw = await place.open()
         await raw.send(TEXT, READ)
         for _ in range(50):
-            place.serving.server.connections[0].say("event", ID, None, {"data": "x" * 500})
+            place.serving.server.connections[0].send("event", ID, None, {"data": "x" * 500})
         await trio.sleep(40)
         assert place.serving.server.connections == []
 

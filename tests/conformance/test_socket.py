@@ -15,10 +15,10 @@ from lmos_actors.conformance.wire import (
     PING,
     PONG,
     TEXT,
+    ConnectionEnd,
     ConnectionGone,
     FrameReader,
-    Gone,
-    Knock,
+    HandshakeOptions,
     Recorder,
     Refused,
     Socket,
@@ -45,7 +45,7 @@ class Other:
     async def say(self, *frames: bytes) -> None:
         await self.stream.send_all(b"".join(frames))
 
-    async def hear(self) -> list[tuple[int, bytes, bool]]:
+    async def parse_message(self) -> list[tuple[int, bytes, bool]]:
         found = self._reader.feed(bytes(await self.stream.receive_some(65536)))
         return [(frame.opcode, frame.payload, frame.masked) for frame in found]
 
@@ -76,8 +76,8 @@ async def play(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
-        knock = Knock(network=network, endpoint=HERE, tls=None, **knocking)
-        socket = await open_socket(knock, Recorder(kept.append, 1, trio.current_time()), Random(1))
+        options = HandshakeOptions(network=network, endpoint=HERE, tls=None, **knocking)
+        socket = await open_socket(options, Recorder(kept.append, 1, trio.current_time()), Random(1))
         await body(socket)
         await socket.aclose()
     await listener.aclose()
@@ -115,7 +115,7 @@ async def test_the_handshake_is_what_was_asked_for(autojump_clock: object) -> No
 async def test_messages_come_from_however_many_frames(autojump_clock: object) -> None:
     async def script(other: Other) -> None:
         await other.say(write_frame(TEXT, b"fr", fin=False), write_frame(PING, b"p"))
-        assert await other.hear() == [(PONG, b"p", True)]
+        assert await other.parse_message() == [(PONG, b"p", True)]
         await other.say(write_frame(0, b"ag"), write_frame(BINARY, b"\0"), write_frame(TEXT, "€".encode()))
 
     async def body(socket: Socket) -> None:
@@ -136,13 +136,13 @@ async def test_messages_come_from_however_many_frames(autojump_clock: object) ->
 async def test_a_close_is_returned_and_told(autojump_clock: object) -> None:
     async def script(other: Other) -> None:
         await other.say(write_frame(CLOSE, b"\x03\xf4later"))
-        assert await other.hear() == [(CLOSE, b"\x03\xf4", True)]
+        assert await other.parse_message() == [(CLOSE, b"\x03\xf4", True)]
         await other.stream.aclose()
 
     async def body(socket: Socket) -> None:
         with pytest.raises(ConnectionGone, match="closed with 1012 'later'"):
             await socket.next_message(5)
-        assert socket.gone == Gone(1012, "later")
+        assert socket.gone == ConnectionEnd(1012, "later")
         assert await socket.stream_end(5)
 
     await play(script, body)
@@ -220,6 +220,6 @@ async def test_what_is_no_upgrade_is_told(
 
 
 async def test_nobody_there(autojump_clock: object) -> None:
-    knock = Knock(network=MemoryNetwork(), endpoint=HERE, tls=None)
+    options = HandshakeOptions(network=MemoryNetwork(), endpoint=HERE, tls=None)
     with pytest.raises(Unreachable, match=r"there\.example"):
-        await open_socket(knock, Recorder(lambda _: None, 1, 0.0), Random(1))
+        await open_socket(options, Recorder(lambda _: None, 1, 0.0), Random(1))

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from lmos_actors import ConfigError
-from lmos_actors.conformance.target import HttpForm, Reach, Target, find_target, next_of
+from lmos_actors.conformance.target import HttpForm, AccessOptions, Target, find_target, next_of
 from lmos_actors.conformance.wire import Unreachable
 from lmos_actors.protocol.td import MAX_BYTES
 
@@ -42,9 +42,9 @@ async def found(
     pages: dict[str, Page], url: str, *more: str, headers: Callable[[str], Any] | None = None, **options: Any
 ) -> Target:
     async with serving(pages, *more) as served:
-        reach = Reach(network=served.network, patience=10)
-        reach = reach if headers is None else attrs.evolve(reach, headers=headers)
-        return await find_target(url, reach, **options)
+        access = AccessOptions(network=served.network, patience=10)
+        access = access if headers is None else attrs.evolve(access, headers=headers)
+        return await find_target(url, access, **options)
 
 
 # --- where a description is looked for
@@ -81,7 +81,7 @@ async def test_a_description_is_found(url, place, autojump_clock) -> None:
 
 async def test_the_likeliest_place_comes_first_and_nothing_is_asked_twice(autojump_clock) -> None:
     async with serving({WELL_KNOWN: described(td("urn:a")), f"{HERE}/": described([td("urn:b")])}) as pages:
-        target = await find_target(HERE, Reach(network=pages.network))
+        target = await find_target(HERE, AccessOptions(network=pages.network))
     assert target.thing.id == "urn:a"
     assert [each.id for each in target.others] == ["urn:b"]
     assert sorted(pages.paths) == ["/", "/.well-known/wot", "/things"]
@@ -118,7 +118,7 @@ async def test_it_is_looked_for_where_the_option_says_alone(kind, tmp_path, auto
     async with serving(
         {"http://other/td": described(td("urn:a", form("ws"))), WELL_KNOWN: described(td("urn:b"))}
     ) as pages:
-        target = await find_target("ws://thing/ws", Reach(network=pages.network), description=place)
+        target = await find_target("ws://thing/ws", AccessOptions(network=pages.network), description=place)
     assert (target.thing.id, target.socket, target.others) == ("urn:a", SOCKET, ())
     assert pages.paths == ([] if kind == "file" else ["/td"])
 
@@ -153,7 +153,7 @@ async def test_credentials_go_to_the_authority_that_was_given_alone(autojump_clo
         "http://third/": described([td("urn:b", form("ws://third/ws"))]),
     }
     async with serving(pages) as served:
-        shown = Reach(network=served.network, headers=lambda url: ((b"Authorization", url.encode()),))
+        shown = AccessOptions(network=served.network, headers=lambda url: ((b"Authorization", url.encode()),))
         target = await find_target("http://thing/a", shown)
     told = {request.split(b" ")[1]: b"Authorization: " in request for request in served.asked}
     assert told == {b"/a": True, b"/b": False, b"/c": True, b"/": False, b"/things": False}
@@ -162,9 +162,9 @@ async def test_credentials_go_to_the_authority_that_was_given_alone(autojump_clo
 
 async def test_an_accept_header_of_ones_own_stands(autojump_clock) -> None:
     async with serving({f"{HERE}/a": described(td())}) as pages:
-        own = Reach(network=pages.network, headers=lambda _: ((b"accept", b"text/x"),))
+        own = AccessOptions(network=pages.network, headers=lambda _: ((b"accept", b"text/x"),))
         await find_target("http://thing/a", own)
-        await find_target("http://thing/a", Reach(network=pages.network))
+        await find_target("http://thing/a", AccessOptions(network=pages.network))
     assert [request.lower().count(b"accept:") for request in pages.asked if b"/a " in request] == [1, 1]
     assert b"application/td+json" in pages.asked[-3]
 
@@ -250,13 +250,13 @@ SEVERAL = {
     ("thing", "meant"), [("urn:x:a", 0), ("a", 0), ("Thing a", 0), ("b", 1), ("c", 2), ("Thing c", 2)]
 )
 @pytest.mark.parametrize("url", [HERE, SOCKET])
-async def test_one_of_several_is_named(thing, meant, url, autojump_clock) -> None:
+async def test_one_of_several_is_named(thing, requested_run, url, autojump_clock) -> None:
     target = await found(SEVERAL, url, thing=thing)
     ids = ["urn:x:a", "http://thing/agents/b", "c"]
-    assert target.thing.id == ids[meant]
+    assert target.thing.id == ids[requested_run]
     assert json.loads(target.thing.text) == target.thing.data
-    if meant < 2:
-        assert [each.id for each in target.others] == [ids[1 - meant]]
+    if requested_run < 2:
+        assert [each.id for each in target.others] == [ids[1 - requested_run]]
 
 
 @pytest.mark.parametrize(

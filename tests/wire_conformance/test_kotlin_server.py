@@ -22,9 +22,9 @@ from lmos_actors import (
     prop,
     simulate,
 )
-from lmos_actors.cli._answers import Answers
-from lmos_actors.cli.remote._session import Talk
-from lmos_actors.cli.remote._subscriptions import Hearing
+from lmos_actors.cli._answers import AnswerPrinter
+from lmos_actors.cli.remote._session import RemoteSession
+from lmos_actors.cli.remote._subscriptions import EventSubscription
 from lmos_actors.transport import MemoryNetwork
 from tests.protocol.lmos.kotlin_server import Closed as Unreadable, KotlinServer
 from tests.wire_conformance.bench import Bench, World
@@ -422,13 +422,13 @@ def test_an_action_without_input_is_sent_null() -> None:
 async def listen_to_all(capsys: Any) -> None:
     network = MemoryNetwork()
     async with served(network) as kotlin, open_node(network=network) as node:
-        talk = Talk(Answers(json=True))
+        talk = RemoteSession(AnswerPrinter(json=True))
         talk.thing = await node.consume_thing(f"http://{kotlin.server.address}/{THING}")
         codes: list[int] = []
         async with trio.open_nursery() as nursery:
 
             async def listen() -> None:
-                codes.append(await Hearing(count=2)(talk))
+                codes.append(await EventSubscription(count=2)(talk))
 
             nursery.start_soon(listen)
             await trio.sleep(1)

@@ -13,7 +13,7 @@ from lmos_actors.conformance.wire import ConnectionGone
 
 if TYPE_CHECKING:
     from lmos_actors.conformance.inputs import Sample
-    from lmos_actors.conformance.session import Heard, Talk, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
     from lmos_actors.conformance.target import Call
 
 CHAPTER = Chapter()
@@ -35,21 +35,21 @@ _RANKS: Final = {"pending": 0, "in progress": 1}
     expected="an actionStatus completed for each action that may be invoked",
     needs=_INVOCABLE,
 )
-async def completed(visit: Visit) -> None:
-    calls = visit.roles.safe_calls()[:_MOST]
-    talk = await visit.talk()
+async def completed(context: CaseContext) -> None:
+    calls = context.roles.safe_calls()[:_MOST]
+    session = await context.session()
     refused: list[str] = []
     for call in calls:
-        heard = await visit.invoke(talk, call)
-        if heard.kind == "actionStatus" and heard.status == "completed":
+        received = await context.invoke(session, call)
+        if received.kind == "actionStatus" and received.status == "completed":
             continue
-        told = f"{call.action}: {heard}"
-        given = not call.has_input or call.action in visit.ground.hints.inputs
-        if given and call.action in visit.target.safe_actions():
-            visit.fail(told)
+        told = f"{call.action}: {received}"
+        given = not call.has_input or call.action in context.shared.hints.inputs
+        if given and call.action in context.target.safe_actions():
+            context.fail(told)
         refused.append(told)  # an input that was invented, or what may not be done at the moment
     if len(refused) == len(calls):
-        visit.not_run(f"nothing invented would do: name inputs that will, --hints ({refused[0]})")
+        context.not_run(f"nothing invented would do: name inputs that will, --hints ({refused[0]})")
 
 
 @CHAPTER.case(
@@ -59,26 +59,26 @@ async def completed(visit: Visit) -> None:
     expected="an output that matches the data schema of the description, in the actionStatus completed",
     needs="an action with an output that may be invoked",
 )
-async def output(visit: Visit) -> None:
-    visit.roles.safe_call(output=True)
-    talk = await visit.talk()
-    for call in visit.roles.safe_calls()[:_MOST]:
-        schema = visit.target.actions[call.action].output
+async def output(context: CaseContext) -> None:
+    context.roles.safe_call(output=True)
+    session = await context.session()
+    for call in context.roles.safe_calls()[:_MOST]:
+        schema = context.target.actions[call.action].output
         if not schema:
             continue
-        heard = await _quietly(visit, talk, call)
-        if heard is None or heard.kind != "actionStatus" or heard.status != "completed":
+        received = await _quietly(context, session, call)
+        if received is None or received.kind != "actionStatus" or received.status != "completed":
             continue
-        found = heard.get("output")
+        found = received.get("output")
         why = "it has no output" if found is ABSENT else fits(schema, found)
         if why is not None:
-            visit.fail(f"{call.action}: {why}")
+            context.fail(f"{call.action}: {why}")
 
 
-async def _quietly(visit: Visit, talk: Talk, call: Call) -> Heard | None:
+async def _quietly(context: CaseContext, session: Session, call: Call) -> ReceivedMessage | None:
     """Invoke an action; None if nothing answers that, which is the subject of other cases."""
     try:
-        return await visit.invoke(talk, call)
+        return await context.invoke(session, call)
     except NoAnswer:
         return None
 
@@ -90,12 +90,14 @@ async def _quietly(visit: Visit, talk: Talk, call: Call) -> Heard | None:
     expected="no error 400 or 422 for an input that matches the data schema of the description",
     needs=_WITH_INPUT,
 )
-async def boundary_input(visit: Visit) -> None:
-    talk = await visit.talk()
-    for action, sample in _inputs(visit, "boundary", "valid"):
-        heard = await _tried(talk, action, sample.value)
-        if heard is not None and heard.kind == "error" and heard.status in _HARD_TO_TELL:
-            visit.differs("refuses-valid-input", f"{action}: {sample.value!r} ({sample.why}) gave {heard}")
+async def boundary_input(context: CaseContext) -> None:
+    session = await context.session()
+    for action, sample in _inputs(context, "boundary", "valid"):
+        received = await _tried(session, action, sample.value)
+        if received is not None and received.kind == "error" and received.status in _HARD_TO_TELL:
+            context.differs(
+                "refuses-valid-input", f"{action}: {sample.value!r} ({sample.why}) gave {received}"
+            )
 
 
 @CHAPTER.case(
@@ -105,26 +107,26 @@ async def boundary_input(visit: Visit) -> None:
     expected="an error, or an actionStatus failed, for an input that does not match the data schema",
     needs=_WITH_INPUT,
 )
-async def wrong_input(visit: Visit) -> None:
-    inputs = _inputs(visit, "invalid")
+async def wrong_input(context: CaseContext) -> None:
+    inputs = _inputs(context, "invalid")
     if not inputs:
-        visit.not_offered("no action that may be invoked has an input that could be wrong")
-    talk = await visit.talk()
+        context.not_offered("no action that may be invoked has an input that could be wrong")
+    session = await context.session()
     for action, sample in inputs:
-        heard = await talk.ask("invokeAction", name=action, input=sample.value)
-        if not _is_refusal(heard):
-            visit.differs("takes-wrong-input", f"{action}: {sample.value!r} ({sample.why}) gave {heard}")
+        received = await session.ask("invokeAction", name=action, input=sample.value)
+        if not _is_refusal(received):
+            context.differs("takes-wrong-input", f"{action}: {sample.value!r} ({sample.why}) gave {received}")
 
 
-def _inputs(visit: Visit, *kinds: str) -> list[tuple[str, Sample]]:
+def _inputs(context: CaseContext, *kinds: str) -> list[tuple[str, Sample]]:
     """Invent inputs of these kinds, six for each action that may be invoked and takes no time."""
-    visit.roles.safe_call(input=True)
+    context.roles.safe_call(input=True)
     found: list[tuple[str, Sample]] = []
-    for call in visit.roles.safe_calls()[:_MOST]:
-        affordance = visit.target.actions[call.action]
+    for call in context.roles.safe_calls()[:_MOST]:
+        affordance = context.target.actions[call.action]
         if affordance.input is None or affordance.synchronous is False:
             continue
-        made = samples(affordance.input, visit.random)
+        made = samples(affordance.input, context.random)
         fitting = sorted(
             (each for each in made if each.kind in kinds), key=lambda each: kinds.index(each.kind)
         )
@@ -132,15 +134,15 @@ def _inputs(visit: Visit, *kinds: str) -> list[tuple[str, Sample]]:
     return found
 
 
-async def _tried(talk: Talk, action: str, value: Any) -> Heard | None:
+async def _tried(session: Session, action: str, value: Any) -> ReceivedMessage | None:
     try:
-        return await talk.ask("invokeAction", name=action, input=value)
+        return await session.ask("invokeAction", name=action, input=value)
     except NoAnswer:
         return None
 
 
-def _is_refusal(heard: Heard) -> bool:
-    return heard.kind == "error" or heard.status == "failed"
+def _is_refusal(received: ReceivedMessage) -> bool:
+    return received.kind == "error" or received.status == "failed"
 
 
 @CHAPTER.case(
@@ -151,20 +153,20 @@ def _is_refusal(heard: Heard) -> bool:
     "schema allows neither an empty object nor null",
     needs=_WITH_INPUT,
 )
-async def missing_input(visit: Visit) -> None:
-    visit.roles.safe_call(input=True)
-    talk = await visit.talk()
+async def missing_input(context: CaseContext) -> None:
+    context.roles.safe_call(input=True)
+    session = await context.session()
     tried = False
-    for call in visit.roles.safe_calls()[:_MOST]:
-        schema = visit.target.actions[call.action].input
+    for call in context.roles.safe_calls()[:_MOST]:
+        schema = context.target.actions[call.action].input
         if not schema or fits(schema, {}) is None or fits(schema, None) is None:
             continue
         tried = True
-        heard = await talk.ask("invokeAction", name=call.action)
-        if not _is_refusal(heard):
-            visit.differs("takes-wrong-input", f"{call.action}: no input gave {heard}")
+        received = await session.ask("invokeAction", name=call.action)
+        if not _is_refusal(received):
+            context.differs("takes-wrong-input", f"{call.action}: no input gave {received}")
     if not tried:
-        visit.not_offered("no action that may be invoked needs an input")
+        context.not_offered("no action that may be invoked needs an input")
 
 
 @CHAPTER.case(
@@ -174,13 +176,13 @@ async def missing_input(visit: Visit) -> None:
     expected="an actionStatus failed, or an error, for a run that fails",
     needs="an action that fails, --hints",
 )
-async def failing(visit: Visit) -> None:
-    call = visit.roles.failing_call()
-    heard = await visit.invoke(await visit.talk(), call)
-    if _is_refusal(heard):
+async def failing(context: CaseContext) -> None:
+    call = context.roles.failing_call()
+    received = await context.invoke(await context.session(), call)
+    if _is_refusal(received):
         return
-    must_be_meant_to_fail(visit, call, heard)
-    visit.fail(heard)
+    must_be_meant_to_fail(context, call, received)
+    context.fail(received)
 
 
 @CHAPTER.case(
@@ -190,20 +192,20 @@ async def failing(visit: Visit) -> None:
     expected="an actionStatus pending or in progress, for an action that is not synchronous",
     needs="an action that takes a while",
 )
-async def pending(visit: Visit) -> None:
-    call = visit.roles.slow_call()
-    if visit.ground.speech.is_kotlin:
-        visit.not_offered(_ONE_STATUS)
-    talk = await visit.talk()
-    sent = await talk.send("invokeAction", name=call.action, **call.members())
+async def pending(context: CaseContext) -> None:
+    call = context.roles.slow_call()
+    if context.shared.dialect.is_kotlin:
+        context.not_offered(_ONE_STATUS)
+    session = await context.session()
+    sent = await session.send("invokeAction", name=call.action, **call.members())
     try:
-        heard = await talk.answer(sent)
+        received = await session.answer(sent)
     except NoAnswer as why:
-        visit.differs("no-pending", why)
+        context.differs("no-pending", why)
         return
     finally:
-        await leave(talk, sent)
-    visit.expect(heard, "actionStatus")
+        await leave(session, sent)
+    context.expect(received, "actionStatus")
 
 
 @CHAPTER.case(
@@ -213,31 +215,31 @@ async def pending(visit: Visit) -> None:
     expected="pending, then in progress, then completed or failed, and none of the first two after that",
     needs=_INVOCABLE,
 )
-async def status_order(visit: Visit) -> None:
-    await _hold_order(visit, visit.roles.safe_call(), long=False)
-    if not visit.ground.speech.is_kotlin:
+async def status_order(context: CaseContext) -> None:
+    await _hold_order(context, context.roles.safe_call(), long=False)
+    if not context.shared.dialect.is_kotlin:
         with suppress(NotOffered, NotRun):
-            await _hold_order(visit, visit.roles.slow_call(), long=True)
+            await _hold_order(context, context.roles.slow_call(), long=True)
 
 
-async def _hold_order(visit: Visit, call: Call, *, long: bool) -> None:
+async def _hold_order(context: CaseContext, call: Call, *, long: bool) -> None:
     """Go through a run, which is cancelled after its first statuses if it takes long."""
-    talk = await visit.talk()
-    sent = await talk.send("invokeAction", name=call.action, **call.members())
+    session = await context.session()
+    sent = await session.send("invokeAction", name=call.action, **call.members())
     try:
-        heard = await talk.answer(sent)
-        if long and not heard.is_final:
-            await talk.send("cancelAction", name=call.action, correlation=sent.message_id)
+        received = await session.answer(sent)
+        if long and not received.is_final:
+            await session.send("cancelAction", name=call.action, correlation=sent.message_id)
     except NoAnswer:
         return
     except ConnectionGone as why:
-        visit.not_offered(f"{why}: actions.completed says more")
-    await visit.settle(talk)
-    found = [heard, *await talk.drain(_AFTER)]
+        context.not_offered(f"{why}: actions.completed says more")
+    await context.flush(session)
+    found = [received, *await session.drain(_AFTER)]
     seen = [each.status for each in found if each.kind == "actionStatus" and "inReplyTo" not in each.data]
     ranks = [_RANKS.get(status or "", 2) for status in seen]
     if ranks != sorted(ranks):
-        visit.fail(f"{call.action}: {', '.join(str(status) for status in seen)}")
+        context.fail(f"{call.action}: {', '.join(str(status) for status in seen)}")
 
 
 @CHAPTER.case(
@@ -247,20 +249,20 @@ async def _hold_order(visit: Visit, call: Call, *, long: bool) -> None:
     expected="an answer to each of two invokeAction of the same action, be it pending or an error",
     needs="an action that takes a while and is answered at once",
 )
-async def concurrent(visit: Visit) -> None:
-    call = visit.roles.slow_call()
-    if visit.ground.speech.is_kotlin:
-        visit.not_offered(_ONE_STATUS)
-    talk = await visit.talk()
+async def concurrent(context: CaseContext) -> None:
+    call = context.roles.slow_call()
+    if context.shared.dialect.is_kotlin:
+        context.not_offered(_ONE_STATUS)
+    session = await context.session()
     try:
-        sent = await talk.send("invokeAction", name=call.action, **call.members())
-        await talk.answer(sent)
+        sent = await session.send("invokeAction", name=call.action, **call.members())
+        await session.answer(sent)
     except SILENCE as why:
-        visit.not_offered(f"{why}: actions.pending says more")
-    second = await talk.send("invokeAction", name=call.action, **call.members())
-    while (heard := await talk.next()) is not None:
-        if heard.kind in ("actionStatus", "error") and heard.correlation != sent.correlation:
-            await leave(talk, sent)
-            await leave(talk, second)
+        context.not_offered(f"{why}: actions.pending says more")
+    second = await session.send("invokeAction", name=call.action, **call.members())
+    while (received := await session.next()) is not None:
+        if received.kind in ("actionStatus", "error") and received.correlation != sent.correlation:
+            await leave(session, sent)
+            await leave(session, second)
             return
-    visit.differs("no-pending", "the second was not answered while the first went on")
+    context.differs("no-pending", "the second was not answered while the first went on")

@@ -11,7 +11,7 @@ from lmos_actors.conformance.card import lmos, rfc6455
 from lmos_actors.conformance.session import (
     Chapter,
     NoAnswer,
-    Talk,
+    Session,
     answers,
     happen,
     must_answer,
@@ -33,7 +33,7 @@ from lmos_actors.conformance.wire import (
 )
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Visit
+    from lmos_actors.conformance.session import CaseContext
 
 CHAPTER = Chapter()
 
@@ -45,26 +45,26 @@ _PIECE: Final = 20
 _MOMENT: Final = 0.002  # seconds in which what was sent gets there by itself
 
 
-def _request(visit: Visit, talk: Talk) -> bytes:
+def _request(context: CaseContext, session: Session) -> bytes:
     """Return a request about something that is not there."""
-    return talk.text("readProperty", name=visit.target.unknown_property()).encode()
+    return session.text("readProperty", name=context.target.unknown_property()).encode()
 
 
-def _masked(visit: Visit, opcode: int, payload: bytes) -> bytes:
-    return write_frame(opcode, payload, key=visit.random.randbytes(4))
+def _masked(context: CaseContext, opcode: int, payload: bytes) -> bytes:
+    return write_frame(opcode, payload, key=context.random.randbytes(4))
 
 
 # --- pings
 
 
-async def _pong(visit: Visit, talk: Talk, payload: bytes) -> None:
+async def _pong(context: CaseContext, session: Session, payload: bytes) -> None:
     """Fail unless a pong of that payload comes."""
-    while (frame := await talk.socket.next_frame(talk.patience)) is not None:
+    while (frame := await session.socket.next_frame(session.patience)) is not None:
         if frame.opcode == PONG and frame.payload == payload:
             return
         if frame.opcode == PONG:
-            visit.fail(f"the ping {payload!r} is answered by a pong {frame.payload!r}")
-    visit.fail(f"no pong with the payload {payload!r}")
+            context.fail(f"the ping {payload!r} is answered by a pong {frame.payload!r}")
+    context.fail(f"no pong with the payload {payload!r}")
 
 
 @CHAPTER.case(
@@ -73,11 +73,11 @@ async def _pong(visit: Visit, talk: Talk, payload: bytes) -> None:
     section=rfc6455("5.5.3"),
     expected="a pong with the payload of the ping: of text, none, and 125 bytes that are no text",
 )
-async def ping(visit: Visit) -> None:
-    talk = await visit.talk()
+async def ping(context: CaseContext) -> None:
+    session = await context.session()
     for payload in (b"are you there?", b"", bytes(range(128, 253))):
-        await talk.socket.send_frame(PING, payload)
-        await _pong(visit, talk, payload)
+        await session.socket.send_frame(PING, payload)
+        await _pong(context, session, payload)
 
 
 @CHAPTER.case(
@@ -86,14 +86,14 @@ async def ping(visit: Visit) -> None:
     section=rfc6455("5.5.3"),
     expected="a pong with the payload of the newest ping",
 )
-async def pings(visit: Visit) -> None:
-    talk = await visit.talk()
+async def pings(context: CaseContext) -> None:
+    session = await context.session()
     payloads = [b"%d" % number for number in range(_PINGS)]
-    await talk.socket.send_bytes(b"".join(_masked(visit, PING, each) for each in payloads))
-    while (frame := await talk.socket.next_frame(talk.patience)) is not None:
+    await session.socket.send_bytes(b"".join(_masked(context, PING, each) for each in payloads))
+    while (frame := await session.socket.next_frame(session.patience)) is not None:
         if frame.opcode == PONG and frame.payload == payloads[-1]:
             return
-    visit.fail(f"no pong with the payload {payloads[-1]!r}")
+    context.fail(f"no pong with the payload {payloads[-1]!r}")
 
 
 @CHAPTER.case(
@@ -102,10 +102,10 @@ async def pings(visit: Visit) -> None:
     section=rfc6455("5.5.3"),
     expected="nothing, and the connection stays",
 )
-async def pong(visit: Visit) -> None:
-    talk = await visit.talk()
-    await talk.socket.send_frame(PONG, b"unasked")
-    await must_answer(visit, talk, "a pong that nobody has asked for")
+async def pong(context: CaseContext) -> None:
+    session = await context.session()
+    await session.socket.send_frame(PONG, b"unasked")
+    await must_answer(context, session, "a pong that nobody has asked for")
 
 
 @CHAPTER.case(
@@ -114,16 +114,16 @@ async def pong(visit: Visit) -> None:
     section=lmos("Publish-Subscribe"),
     expected="the connection stays open for as long as --idle says; pings are answered meanwhile",
 )
-async def idle(visit: Visit) -> None:
-    talk = await visit.talk()
-    until = trio.current_time() + visit.ground.idle
+async def idle(context: CaseContext) -> None:
+    session = await context.session()
+    until = trio.current_time() + context.shared.idle
     with suppress(ConnectionGone):
-        while frame := await talk.socket.next_frame(max(0.0, until - trio.current_time())):
+        while frame := await session.socket.next_frame(max(0.0, until - trio.current_time())):
             if frame.opcode == CLOSE:
-                visit.fail("it was closed while nothing was said")
-    if talk.socket.gone is not None:
-        visit.fail(f"{talk.socket.gone}, while nothing was said")
-    await must_answer(visit, talk, f"{visit.ground.idle:g} s of silence")
+                context.fail("it was closed while nothing was said")
+    if session.socket.gone is not None:
+        context.fail(f"{session.socket.gone}, while nothing was said")
+    await must_answer(context, session, f"{context.shared.idle:g} s of silence")
 
 
 # --- frames of the server
@@ -135,17 +135,17 @@ async def idle(visit: Visit) -> None:
     section=rfc6455("5.1"),
     expected="frames without a mask, their reserved bits 0",
 )
-async def unmasked(visit: Visit) -> None:
-    talk = await visit.talk()
-    await answers(visit, talk)
-    await talk.socket.send_frame(PING, b"")
+async def unmasked(context: CaseContext) -> None:
+    session = await context.session()
+    await answers(context, session)
+    await session.socket.send_frame(PING, b"")
     with suppress(ConnectionGone):
-        await talk.socket.next_frame(talk.patience)
-    for frame in talk.socket.frames:
+        await session.socket.next_frame(session.patience)
+    for frame in session.socket.frames:
         if frame.masked:
-            visit.fail(f"a frame with the opcode {frame.opcode:#x} has a mask")
+            context.fail(f"a frame with the opcode {frame.opcode:#x} has a mask")
         if frame.rsv:
-            visit.fail(f"a frame with the opcode {frame.opcode:#x} has the reserved bits {frame.rsv:03b}")
+            context.fail(f"a frame with the opcode {frame.opcode:#x} has the reserved bits {frame.rsv:03b}")
 
 
 # --- the end
@@ -157,14 +157,14 @@ async def unmasked(visit: Visit) -> None:
     section=rfc6455("5.5.1"),
     expected="a Close in answer, usually with the same code",
 )
-async def close(visit: Visit) -> None:
-    talk = await visit.talk()
-    await talk.socket.close(1000, "done")
-    gone = await talk.closed()
+async def close(context: CaseContext) -> None:
+    session = await context.session()
+    await session.socket.close(1000, "done")
+    gone = await session.closed()
     if gone is None:
-        visit.fail("the Close is not answered")
+        context.fail("the Close is not answered")
     if gone.code is None:
-        visit.fail(str(gone))
+        context.fail(str(gone))
 
 
 @CHAPTER.case(
@@ -173,11 +173,11 @@ async def close(visit: Visit) -> None:
     section=rfc6455("7.1.1"),
     expected="the end of the TCP stream, by the server",
 )
-async def close_ends(visit: Visit) -> None:
-    talk = await visit.talk()
-    await talk.socket.close()
-    if await talk.closed() is not None and not await talk.socket.stream_end(talk.patience):
-        visit.differs("stream-left-open", f"it is still open after {talk.patience:g} s")
+async def close_ends(context: CaseContext) -> None:
+    session = await context.session()
+    await session.socket.close()
+    if await session.closed() is not None and not await session.socket.stream_end(session.patience):
+        context.differs("stream-left-open", f"it is still open after {session.patience:g} s")
 
 
 @CHAPTER.case(
@@ -186,16 +186,16 @@ async def close_ends(visit: Visit) -> None:
     section=rfc6455("5.5.1"),
     expected="no message after the Close of the server; what is sent behind the other's Close is passed over",
 )
-async def after_close(visit: Visit) -> None:
-    talk = await visit.talk()
-    closing = _masked(visit, CLOSE, close_payload(1000))
-    await talk.socket.send_bytes(closing + _masked(visit, TEXT, _request(visit, talk)))
-    await talk.closed()
-    await talk.socket.stream_end(talk.patience)
-    said = [frame for frame in talk.socket.frames if frame.opcode in _DATA]
+async def after_close(context: CaseContext) -> None:
+    session = await context.session()
+    closing = _masked(context, CLOSE, close_payload(1000))
+    await session.socket.send_bytes(closing + _masked(context, TEXT, _request(context, session)))
+    await session.closed()
+    await session.socket.stream_end(session.patience)
+    said = [frame for frame in session.socket.frames if frame.opcode in _DATA]
     if said:
         shown = said[0].payload[:200].decode(errors="replace")
-        visit.fail(f"a message that came behind a Close is answered: {shown}")
+        context.fail(f"a message that came behind a Close is answered: {shown}")
 
 
 @CHAPTER.case(
@@ -204,15 +204,15 @@ async def after_close(visit: Visit) -> None:
     section=rfc6455("7.2.3"),
     expected="an answer on another connection, and on a new one",
 )
-async def cut(visit: Visit) -> None:
-    other, talk = await visit.talk(), await visit.talk()
-    await must_answer(visit, talk, "the handshake")
-    await talk.socket.send_bytes(_masked(visit, TEXT, _request(visit, talk))[:20])
+async def cut(context: CaseContext) -> None:
+    other, session = await context.session(), await context.session()
+    await must_answer(context, session, "the handshake")
+    await session.socket.send_bytes(_masked(context, TEXT, _request(context, session))[:20])
     await trio.sleep(_MOMENT)
-    await talk.socket.cut()
+    await session.socket.cut()
     await trio.sleep(_MOMENT)
-    await must_answer(visit, other, "a cut of another connection")
-    await must_be_there(visit, "a cut")
+    await must_answer(context, other, "a cut of another connection")
+    await must_be_there(context, "a cut")
 
 
 @CHAPTER.case(
@@ -221,11 +221,11 @@ async def cut(visit: Visit) -> None:
     section=rfc6455("7.2.3"),
     expected="answers on each of five connections, one after the other",
 )
-async def reconnect(visit: Visit) -> None:
+async def reconnect(context: CaseContext) -> None:
     for number in range(5):
-        talk = await visit.talk()
-        await must_answer(visit, talk, f"{number} connections before")
-        await talk.socket.aclose()
+        session = await context.session()
+        await must_answer(context, session, f"{number} connections before")
+        await session.socket.aclose()
 
 
 @CHAPTER.case(
@@ -235,20 +235,20 @@ async def reconnect(visit: Visit) -> None:
     expected="no event on a new connection, on which nothing has been subscribed to",
     needs="an event, and something that makes it happen",
 )
-async def forgets(visit: Visit) -> None:
-    event = visit.roles.event()
-    call, left = await visit.trigger(event), await subscribed(visit, event)
+async def forgets(context: CaseContext) -> None:
+    event = context.roles.event()
+    call, left = await context.trigger(event), await subscribed(context, event)
     await left.socket.aclose()
-    new, witness = await visit.talk(), await subscribed(visit, event)
-    await visit.settle(new)
-    await happen(visit, call)
+    new, witness = await context.session(), await subscribed(context, event)
+    await context.flush(new)
+    await happen(context, call)
     if await witness.event(event) is None:
-        visit.not_run(f"{event} did not happen: name what makes it happen under triggers, --hints")
+        context.not_run(f"{event} did not happen: name what makes it happen under triggers, --hints")
     with suppress(NoAnswer):
-        await visit.settle(new)
-    heard = next((each for each in new.heard if each.kind == "event"), None)
-    if heard is not None:
-        visit.fail(f"a connection that has not subscribed was told: {heard}")
+        await context.flush(new)
+    received = next((each for each in new.received if each.kind == "event"), None)
+    if received is not None:
+        context.fail(f"a connection that has not subscribed was told: {received}")
 
 
 # --- many, and in pieces
@@ -260,15 +260,15 @@ async def forgets(visit: Visit) -> None:
     section=lmos("Interaction Patterns"),
     expected=f"answers on {_MANY} connections that are open at once",
 )
-async def many(visit: Visit) -> None:
-    talks: list[Talk] = []
+async def many(context: CaseContext) -> None:
+    talks: list[Session] = []
     for number in range(1, _MANY + 1):
         try:
-            talks.append(await visit.talk())
+            talks.append(await context.session())
         except (Refused, Unreachable) as why:
-            visit.fail(f"connection {number}: {why}")
-    for talk in talks:
-        await must_answer(visit, talk, f"{_MANY} connections had been opened,")
+            context.fail(f"connection {number}: {why}")
+    for session in talks:
+        await must_answer(context, session, f"{_MANY} connections had been opened,")
 
 
 @CHAPTER.case(
@@ -277,13 +277,13 @@ async def many(visit: Visit) -> None:
     section=rfc6455("5.2"),
     expected="an answer to each",
 )
-async def two_at_once(visit: Visit) -> None:
-    talk = await visit.talk()
-    frames = [_masked(visit, TEXT, _request(visit, talk)) for _ in range(2)]
-    await talk.socket.send_bytes(b"".join(frames))
+async def two_at_once(context: CaseContext) -> None:
+    session = await context.session()
+    frames = [_masked(context, TEXT, _request(context, session)) for _ in range(2)]
+    await session.socket.send_bytes(b"".join(frames))
     for number in (1, 2):
-        if await talk.next() is None:
-            visit.fail(f"message {number} of 2 is not answered")
+        if await session.next() is None:
+            context.fail(f"message {number} of 2 is not answered")
 
 
 @CHAPTER.case(
@@ -292,13 +292,13 @@ async def two_at_once(visit: Visit) -> None:
     section=rfc6455("5.2"),
     expected="an answer to a message whose head comes byte by byte, the rest a little at a time",
 )
-async def small_pieces(visit: Visit) -> None:
-    talk = await visit.talk()
-    frame = _masked(visit, TEXT, _request(visit, talk))
+async def small_pieces(context: CaseContext) -> None:
+    session = await context.session()
+    frame = _masked(context, TEXT, _request(context, session))
     pieces = [frame[at : at + 1] for at in range(_HEAD)]
     pieces += [frame[at : at + _PIECE] for at in range(_HEAD, len(frame), _PIECE)]
     for piece in pieces:
-        await talk.socket.send_bytes(piece)
+        await session.socket.send_bytes(piece)
         await trio.sleep(_MOMENT)
-    if await talk.next() is None:
-        visit.fail("a message that came in small pieces is not answered")
+    if await session.next() is None:
+        context.fail("a message that came in small pieces is not answered")

@@ -9,7 +9,7 @@ from lmos_actors.conformance.session import Chapter, NoAnswer, leave, restorable
 from lmos_actors.conformance.wire import ConnectionGone
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Heard, Sent, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent
 
 CHAPTER = Chapter()
 
@@ -18,18 +18,20 @@ _EXPECTED: Final = "the correlationID of the request in the answer to it"
 _READABLE: Final = "a property that can be read"
 
 
-def _hold(visit: Visit, heard: Heard, sent: Sent) -> None:
-    found = heard.correlation
+def _hold(context: CaseContext, received: ReceivedMessage, sent: Sent) -> None:
+    found = received.correlation
     if found == sent.correlation:
         return
     if found is None:
-        visit.differs("correlation-missing", f"{heard.kind} has no correlationID")
+        context.differs("correlation-missing", f"{received.kind} has no correlationID")
     elif found == sent.message_id:
-        visit.differs(
-            "correlation-by-messageID", f"{heard.kind} has the messageID of the request in its place"
+        context.differs(
+            "correlation-by-messageID", f"{received.kind} has the messageID of the request in its place"
         )
     else:
-        visit.fail(f"{heard.kind} has the correlationID {found!r}, and the request has {sent.correlation!r}")
+        context.fail(
+            f"{received.kind} has the correlationID {found!r}, and the request has {sent.correlation!r}"
+        )
 
 
 @CHAPTER.case(
@@ -39,11 +41,11 @@ def _hold(visit: Visit, heard: Heard, sent: Sent) -> None:
     expected=_EXPECTED,
     needs=_READABLE,
 )
-async def read(visit: Visit) -> None:
-    talk = await visit.talk()
-    name = visit.roles.readable_property()
-    sent = await talk.send("readProperty", name=name, correlation=talk.new_id())
-    _hold(visit, await talk.answer(sent), sent)
+async def read(context: CaseContext) -> None:
+    session = await context.session()
+    name = context.roles.readable_property()
+    sent = await session.send("readProperty", name=name, correlation=session.new_id())
+    _hold(context, await session.answer(sent), sent)
 
 
 @CHAPTER.case(
@@ -53,11 +55,11 @@ async def read(visit: Visit) -> None:
     expected=_EXPECTED,
     needs="a property that can be read and written",
 )
-async def write(visit: Visit) -> None:
-    talk = await visit.talk()
-    name, value = next(iter((await restorable_values(visit, talk)).items()))
-    sent = await talk.send("writeProperty", name=name, data=value, correlation=talk.new_id())
-    _hold(visit, await talk.answer(sent), sent)
+async def write(context: CaseContext) -> None:
+    session = await context.session()
+    name, value = next(iter((await restorable_values(context, session)).items()))
+    sent = await session.send("writeProperty", name=name, data=value, correlation=session.new_id())
+    _hold(context, await session.answer(sent), sent)
 
 
 @CHAPTER.case(
@@ -67,12 +69,12 @@ async def write(visit: Visit) -> None:
     expected=_EXPECTED,
     needs="an action that may be invoked",
 )
-async def invoke(visit: Visit) -> None:
-    call = visit.roles.safe_call()
-    talk = await visit.talk()
-    correlation = talk.new_id()
-    sent = await talk.send("invokeAction", name=call.action, correlation=correlation, **call.members())
-    _hold(visit, await talk.final(sent), sent)
+async def invoke(context: CaseContext) -> None:
+    call = context.roles.safe_call()
+    session = await context.session()
+    correlation = session.new_id()
+    sent = await session.send("invokeAction", name=call.action, correlation=correlation, **call.members())
+    _hold(context, await session.final(sent), sent)
 
 
 @CHAPTER.case(
@@ -81,16 +83,18 @@ async def invoke(visit: Visit) -> None:
     section=lmos("error, Example Response"),
     expected="the correlationID of the request in the error that answers it",
 )
-async def error(visit: Visit) -> None:
-    talk = await visit.talk()
-    sent = await talk.send("readProperty", name=visit.target.unknown_property(), correlation=talk.new_id())
+async def error(context: CaseContext) -> None:
+    session = await context.session()
+    sent = await session.send(
+        "readProperty", name=context.target.unknown_property(), correlation=session.new_id()
+    )
     try:
-        heard = await talk.answer(sent)
+        received = await session.answer(sent)
     except (NoAnswer, ConnectionGone) as why:
-        visit.not_offered(f"{why}: errors.unknown-property says more")
-    if heard.kind != "error":
-        visit.not_offered(f"{heard}: errors.unknown-property says more")
-    _hold(visit, heard, sent)
+        context.not_offered(f"{why}: errors.unknown-property says more")
+    if received.kind != "error":
+        context.not_offered(f"{received}: errors.unknown-property says more")
+    _hold(context, received, sent)
 
 
 @CHAPTER.case(
@@ -101,19 +105,22 @@ async def error(visit: Visit) -> None:
     "actionStatus have it, or none, since it is optional",
     needs="an action that may be invoked, or a property that can be read",
 )
-async def by_message_id(visit: Visit) -> None:
-    talk = await visit.talk()
-    if visit.target.safe_actions():
-        call = visit.roles.safe_call()
-        sent = await talk.send("invokeAction", name=call.action, correlation=None, **call.members())
+async def by_message_id(context: CaseContext) -> None:
+    session = await context.session()
+    if context.target.safe_actions():
+        call = context.roles.safe_call()
+        sent = await session.send("invokeAction", name=call.action, correlation=None, **call.members())
     else:
-        sent = await talk.send("readProperty", name=visit.roles.readable_property(), correlation=None)
-    heard = await talk.final(sent)
-    if heard.correlation is None:
-        visit.not_offered(f"{heard.kind} has no correlationID, which is optional: requests need to have one")
-    elif heard.correlation != sent.message_id:
-        visit.fail(
-            f"{heard.kind} has the correlationID {heard.correlation!r}, and the request {sent.message_id!r}"
+        sent = await session.send("readProperty", name=context.roles.readable_property(), correlation=None)
+    received = await session.final(sent)
+    if received.correlation is None:
+        context.not_offered(
+            f"{received.kind} has no correlationID, which is optional: requests need to have one"
+        )
+    elif received.correlation != sent.message_id:
+        context.fail(
+            f"{received.kind} has the correlationID {received.correlation!r}, "
+            f"and the request {sent.message_id!r}"
         )
 
 
@@ -124,28 +131,28 @@ async def by_message_id(visit: Visit) -> None:
     expected="two answers, each with the correlationID of the request that it answers",
     needs=_READABLE,
 )
-async def two_open(visit: Visit) -> None:
+async def two_open(context: CaseContext) -> None:
     """Two requests whose answers can be told apart by what is in them: a reading, and one of another name."""
-    talk = await visit.talk()
-    known = visit.roles.readable_property()
-    others = [name for name in visit.target.readable() if name != known]
-    names = (known, others[0] if others else visit.target.unknown_property())
+    session = await context.session()
+    known = context.roles.readable_property()
+    others = [name for name in context.target.readable() if name != known]
+    names = (known, others[0] if others else context.target.unknown_property())
     for _ in range(4):
-        sent = [await talk.send("readProperty", name=name) for name in names]
+        sent = [await session.send("readProperty", name=name) for name in names]
         for _ in sent:
-            heard = await talk.next()
-            if heard is None:
-                visit.fail("only one of two requests was answered" if talk.heard else "no answer")
-            _hold_own(visit, heard, sent)
+            received = await session.next()
+            if received is None:
+                context.fail("only one of two requests was answered" if session.received else "no answer")
+            _hold_own(context, received, sent)
 
 
-def _hold_own(visit: Visit, heard: Heard, sent: list[Sent]) -> None:
+def _hold_own(context: CaseContext, received: ReceivedMessage, sent: list[Sent]) -> None:
     """Fail if an answer about one of the requests is correlated with the other."""
     for one, other in (sent, sent[::-1]):
-        if heard.correlation != other.correlation:
+        if received.correlation != other.correlation:
             continue
-        if heard.kind == "propertyReading" and heard.name == one.name:
-            visit.fail(f"the reading of {one.name} has the correlationID of the request for {other.name}")
+        if received.kind == "propertyReading" and received.name == one.name:
+            context.fail(f"the reading of {one.name} has the correlationID of the request for {other.name}")
 
 
 @CHAPTER.case(
@@ -156,18 +163,18 @@ def _hold_own(visit: Visit, heard: Heard, sent: list[Sent]) -> None:
     "last",
     needs="an action that takes a while",
 )
-async def statuses(visit: Visit) -> None:
-    call = visit.roles.slow_call()
-    if visit.ground.speech.is_kotlin:
-        visit.not_offered("to kotlin-wot's clients a run has one status")
-    talk = await visit.talk()
-    correlation = talk.new_id()
-    sent = await talk.send("invokeAction", name=call.action, correlation=correlation, **call.members())
+async def statuses(context: CaseContext) -> None:
+    call = context.roles.slow_call()
+    if context.shared.dialect.is_kotlin:
+        context.not_offered("to kotlin-wot's clients a run has one status")
+    session = await context.session()
+    correlation = session.new_id()
+    sent = await session.send("invokeAction", name=call.action, correlation=correlation, **call.members())
     try:
-        heard = await talk.answer(sent)
+        received = await session.answer(sent)
     except NoAnswer as why:
-        visit.not_offered(f"{why}: actions.pending says more")
-    if heard.is_final:
+        context.not_offered(f"{why}: actions.pending says more")
+    if received.is_final:
         return  # correlation.invoke is about these
-    await leave(talk, sent)
-    _hold(visit, heard, sent)
+    await leave(session, sent)
+    _hold(context, received, sent)

@@ -27,7 +27,7 @@ from lmos_actors.transport import endpoint_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.conformance.session import Visit
+    from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.wire import HttpAnswer
     from lmos_actors.protocol.td import Finding, Form
 
@@ -53,11 +53,11 @@ _SERVED: Final = "a description that is served"
     expected="200 with Content-Type application/td+json or application/json",
     needs=_SERVED,
 )
-async def served(visit: Visit) -> None:
-    answer = await visit.http("GET", _url(visit), headers=(ACCEPT,))
+async def served(context: CaseContext) -> None:
+    answer = await context.http("GET", _url(context), headers=(ACCEPT,))
     if answer.status != 200:
-        visit.fail(f"{answer.status}")
-    _media_type(visit, answer)
+        context.fail(f"{answer.status}")
+    _media_type(context, answer)
 
 
 @CHAPTER.case(
@@ -67,17 +67,17 @@ async def served(visit: Visit) -> None:
     expected="the status and the headers that GET is answered with",
     needs=_SERVED,
 )
-async def head(visit: Visit) -> None:
-    url = _url(visit)
-    got = await visit.http("GET", url, headers=(ACCEPT,))
-    asked = await visit.http("HEAD", url, headers=(ACCEPT,))
+async def head(context: CaseContext) -> None:
+    url = _url(context)
+    got = await context.http("GET", url, headers=(ACCEPT,))
+    asked = await context.http("HEAD", url, headers=(ACCEPT,))
     if asked.status != got.status:
-        visit.differs("no-head", f"{asked.status}, where GET is answered with {got.status}")
+        context.differs("no-head", f"{asked.status}, where GET is answered with {got.status}")
         return
     for name in _SAME:
         one, other = asked.header(name), got.header(name)
         if one is not None and other is not None and one != other:
-            visit.differs("no-head", f"{name} is {one!r}, of GET {other!r}")
+            context.differs("no-head", f"{name} is {one!r}, of GET {other!r}")
 
 
 @CHAPTER.case(
@@ -87,36 +87,36 @@ async def head(visit: Visit) -> None:
     expected="200 with one description, as application/td+json or application/json, if anything is there",
     needs="something at /.well-known/wot",
 )
-async def well_known(visit: Visit) -> None:
-    url = on_web(_url(visit), WELL_KNOWN)
-    answer = await visit.http("GET", url, headers=(ACCEPT,))
+async def well_known(context: CaseContext) -> None:
+    url = on_web(_url(context), WELL_KNOWN)
+    answer = await context.http("GET", url, headers=(ACCEPT,))
     location = answer.header("location")
     if answer.status in _MOVED and location is not None:
-        answer = await visit.http("GET", resolve(url, location), headers=(ACCEPT,))
+        answer = await context.http("GET", resolve(url, location), headers=(ACCEPT,))
     if answer.status in _NOT_THERE:
-        visit.not_offered(f"{WELL_KNOWN} answers {answer.status}")
+        context.not_offered(f"{WELL_KNOWN} answers {answer.status}")
     if answer.status != 200:
-        visit.fail(f"{WELL_KNOWN} answers {answer.status}")
-    _media_type(visit, answer)
+        context.fail(f"{WELL_KNOWN} answers {answer.status}")
+    _media_type(context, answer)
     try:
         found = answer.json()
     except ValueError as error:
-        visit.fail(f"{WELL_KNOWN} is no JSON: {error}")
+        context.fail(f"{WELL_KNOWN} is no JSON: {error}")
     if not is_object(found) or not any(word in found for word in _TELLING):
-        visit.fail(f"{WELL_KNOWN} is no description: {answer.text[:100]}")
+        context.fail(f"{WELL_KNOWN} is no description: {answer.text[:100]}")
 
 
-def _url(visit: Visit) -> str:
-    where = visit.target.thing.where
+def _url(context: CaseContext) -> str:
+    where = context.target.thing.where
     if not is_url(where):
-        visit.not_offered(f"its description was read from the file {where}")
+        context.not_offered(f"its description was read from the file {where}")
     return where
 
 
-def _media_type(visit: Visit, answer: HttpAnswer) -> None:
+def _media_type(context: CaseContext, answer: HttpAnswer) -> None:
     if answer.media_type not in _MEDIA_TYPES:
         said = answer.header("content-type")
-        visit.differs("td-media-type", "no Content-Type" if said is None else f"Content-Type: {said}")
+        context.differs("td-media-type", "no Content-Type" if said is None else f"Content-Type: {said}")
 
 
 # --- what stands in it
@@ -129,14 +129,14 @@ def _media_type(visit: Visit, answer: HttpAnswer) -> None:
     expected="a JSON object, each name in it once, whose members have the types that TD 1.1 gives them",
     needs=_READABLE,
 )
-async def readable(visit: Visit) -> None:
-    thing = visit.target.thing
+async def readable(context: CaseContext) -> None:
+    thing = context.target.thing
     if thing.problem:
-        visit.fail(thing.problem)
+        context.fail(thing.problem)
     try:
         read_json(thing.text)
     except ValueError as error:
-        visit.fail(error)
+        context.fail(error)
 
 
 @CHAPTER.case(
@@ -146,8 +146,8 @@ async def readable(visit: Visit) -> None:
     expected="nothing that the JSON schema of TD 1.1 refuses, and no name that nothing defines",
     needs=_READABLE,
 )
-async def schema(visit: Visit) -> None:
-    _judge(visit, "", "td-doubtful")
+async def schema(context: CaseContext) -> None:
+    _judge(context, "", "td-doubtful")
 
 
 @CHAPTER.case(
@@ -157,10 +157,10 @@ async def schema(visit: Visit) -> None:
     expected="an @context of https://www.w3.org/2022/wot/td/v1.1 and https://eclipse.dev/lmos/protocol/v1",
     needs=_READABLE,
 )
-async def context(visit: Visit) -> None:
-    _judge(visit, "context", "td-context")
-    if "https://eclipse.dev/lmos/protocol/v1" not in _texts(_data(visit).get("@context")):
-        visit.differs("td-context", "https://eclipse.dev/lmos/protocol/v1 is not in it")
+async def names_the_context(context: CaseContext) -> None:
+    _judge(context, "context", "td-context")
+    if "https://eclipse.dev/lmos/protocol/v1" not in _texts(_data(context).get("@context")):
+        context.differs("td-context", "https://eclipse.dev/lmos/protocol/v1 is not in it")
 
 
 @CHAPTER.case(
@@ -170,11 +170,11 @@ async def context(visit: Visit) -> None:
     expected="an @type of lmos:Agent, or of a tool lmos:Tool",
     needs=_READABLE,
 )
-async def kind(visit: Visit) -> None:
-    _judge(visit, "type", "td-type", tolerated=False)  # `Agent`, as the table has it, is right too
-    found = [each.rpartition(":")[2].rpartition("#")[2] for each in _texts(_data(visit).get("@type"))]
+async def kind(context: CaseContext) -> None:
+    _judge(context, "type", "td-type", tolerated=False)  # `Agent`, as the table has it, is right too
+    found = [each.rpartition(":")[2].rpartition("#")[2] for each in _texts(_data(context).get("@type"))]
     if "Agent" not in found and "Tool" not in found:
-        visit.differs("td-type", f"@type is {_data(visit).get('@type')!r}")
+        context.differs("td-type", f"@type is {_data(context).get('@type')!r}")
 
 
 @CHAPTER.case(
@@ -184,12 +184,12 @@ async def kind(visit: Visit) -> None:
     expected="an id that is a URI, such as urn:uuid:..., if there is one: it is the thingID of the messages",
     needs="an id",
 )
-async def identity(visit: Visit) -> None:
-    found = _data(visit).get("id")
+async def identity(context: CaseContext) -> None:
+    found = _data(context).get("id")
     if found is None:
-        visit.not_offered("its description has no id")
+        context.not_offered("its description has no id")
     if not isinstance(found, str) or not is_uri(found):
-        visit.differs("td-id", f"id is {found!r}")
+        context.differs("td-id", f"id is {found!r}")
 
 
 @CHAPTER.case(
@@ -199,8 +199,8 @@ async def identity(visit: Visit) -> None:
     expected="security and securityDefinitions; nosec_sc with the scheme nosec if everybody is",
     needs=_READABLE,
 )
-async def security(visit: Visit) -> None:
-    _judge(visit, "security", "td-security")
+async def security(context: CaseContext) -> None:
+    _judge(context, "security", "td-security")
 
 
 @CHAPTER.case(
@@ -210,15 +210,15 @@ async def security(visit: Visit) -> None:
     expected="a form with the subprotocol lmosprotocol for every affordance that has one for a WebSocket",
     needs="a form",
 )
-async def subprotocol(visit: Visit) -> None:
-    target = visit.target
+async def subprotocol(context: CaseContext) -> None:
+    target = context.target
     if not sockets_of(target.readable_part):
-        visit.fail("no form leads to a WebSocket")
-    for name, forms in _forms(visit):
+        context.fail("no form leads to a WebSocket")
+    for name, forms in _forms(context):
         sockets = [form for form in forms if form.href.lower().startswith(("ws:", "wss:"))]
         if sockets and all(form.subprotocol != SUBPROTOCOL for form in sockets):
             said = sockets[0].subprotocol
-            visit.differs("form-no-subprotocol", f"{name}: {said if said else 'no subprotocol'}")
+            context.differs("form-no-subprotocol", f"{name}: {said if said else 'no subprotocol'}")
 
 
 @CHAPTER.case(
@@ -228,8 +228,8 @@ async def subprotocol(visit: Visit) -> None:
     expected="of each form an op that its affordance can have: no writeproperty of a readOnly property",
     needs=_READABLE,
 )
-async def operations(visit: Visit) -> None:
-    _judge(visit, "op", "td-doubtful")
+async def operations(context: CaseContext) -> None:
+    _judge(context, "op", "td-doubtful")
 
 
 @CHAPTER.case(
@@ -239,50 +239,50 @@ async def operations(visit: Visit) -> None:
     expected="an href in each form that is a URI, or one when resolved against base",
     needs=_READABLE,
 )
-async def addresses(visit: Visit) -> None:
-    _judge(visit, "href", "td-doubtful")
-    for name, forms in _forms(visit):
+async def addresses(context: CaseContext) -> None:
+    _judge(context, "href", "td-doubtful")
+    for name, forms in _forms(context):
         for form in forms:
             if not variables_of(form.href) and form.href.lower().startswith(("ws", "http")):
                 try:
                     endpoint_of(expand(form.href, {}))
                 except ConfigError as error:
-                    visit.fail(f"{name}: {error}")
+                    context.fail(f"{name}: {error}")
 
 
-def _forms(visit: Visit) -> Iterator[tuple[str, tuple[Form, ...]]]:
+def _forms(context: CaseContext) -> Iterator[tuple[str, tuple[Form, ...]]]:
     """Return the forms of each affordance, and of the whole thing."""
-    described, target = visit.target.readable_part, visit.target
+    described, target = context.target.readable_part, context.target
     for affordances in (target.properties, target.actions, target.events):
         for name, affordance in affordances.items():
             yield name, effective_forms(described, affordance)
     yield "the thing", effective_forms(described)
 
 
-def _data(visit: Visit) -> dict[str, Any]:
-    thing = visit.target.thing
+def _data(context: CaseContext) -> dict[str, Any]:
+    thing = context.target.thing
     if not thing.data:
-        visit.not_offered("its description cannot be read: description.readable says why")
+        context.not_offered("its description cannot be read: description.readable says why")
     return thing.data
 
 
-def _judge(visit: Visit, part: str, key: str, *, tolerated: bool = True) -> None:
+def _judge(context: CaseContext, part: str, key: str, *, tolerated: bool = True) -> None:
     """Fail for errors in a part of the description, and note what is only not as it should be."""
-    thing = visit.target.thing
-    data = _data(visit)
+    thing = context.target.thing
+    data = _data(context)
     if data.get("base") is None and is_url(thing.where):
         data = {**data, "base": thing.where}  # RFC 3986, 5.1.3
     found = [each for each in check(data) if _part_of(each) == part]
     if part == "" and thing.description is None:
-        visit.not_offered("its description cannot be read: description.readable says why")
+        context.not_offered("its description cannot be read: description.readable says why")
     errors = [str(each) for each in found if each.severity == "error"]
     if errors:
-        visit.fail(
+        context.fail(
             "; ".join([*errors[:_TOLD], *([f"and {len(errors) - _TOLD} more"] if errors[_TOLD:] else [])])
         )
     for each in found[:_TOLD]:
         if tolerated or not each.tolerated:
-            visit.differs(key, str(each))
+            context.differs(key, str(each))
 
 
 def _part_of(finding: Finding) -> str:

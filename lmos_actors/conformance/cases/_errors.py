@@ -11,7 +11,7 @@ from lmos_actors.conformance.target import NotOffered, NotRun
 from lmos_actors.conformance.wire import ConnectionGone
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Heard, Sent, Talk, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
 
 CHAPTER = Chapter()
 
@@ -25,10 +25,12 @@ _ANSWERS: Final = ("propertyReading", "propertyReadings", "actionStatus", "error
     section=_ERROR,
     expected="an error in answer to a readProperty with another thingID",
 )
-async def unknown_thing(visit: Visit) -> None:
-    talk = await visit.talk()
-    name = next(iter(visit.target.readable()), None) or visit.target.unknown_property()
-    visit.expect(await talk.ask("readProperty", name=name, thing=visit.target.unknown_thing()), "error")
+async def unknown_thing(context: CaseContext) -> None:
+    session = await context.session()
+    name = next(iter(context.target.readable()), None) or context.target.unknown_property()
+    context.expect(
+        await session.ask("readProperty", name=name, thing=context.target.unknown_thing()), "error"
+    )
 
 
 @CHAPTER.case(
@@ -37,9 +39,9 @@ async def unknown_thing(visit: Visit) -> None:
     section=_ERROR,
     expected="an error in answer to a readProperty with a name that is not in the description",
 )
-async def unknown_property(visit: Visit) -> None:
-    talk = await visit.talk()
-    visit.expect(await talk.ask("readProperty", name=visit.target.unknown_property()), "error")
+async def unknown_property(context: CaseContext) -> None:
+    session = await context.session()
+    context.expect(await session.ask("readProperty", name=context.target.unknown_property()), "error")
 
 
 @CHAPTER.case(
@@ -48,9 +50,11 @@ async def unknown_property(visit: Visit) -> None:
     section=_ERROR,
     expected="an error in answer to a writeProperty with a name that is not in the description",
 )
-async def unknown_write(visit: Visit) -> None:
-    talk = await visit.talk()
-    visit.expect(await talk.ask("writeProperty", name=visit.target.unknown_property(), data=1), "error")
+async def unknown_write(context: CaseContext) -> None:
+    session = await context.session()
+    context.expect(
+        await session.ask("writeProperty", name=context.target.unknown_property(), data=1), "error"
+    )
 
 
 @CHAPTER.case(
@@ -59,9 +63,9 @@ async def unknown_write(visit: Visit) -> None:
     section=_ERROR,
     expected="an error in answer to an invokeAction with an action that is not in the description",
 )
-async def unknown_action(visit: Visit) -> None:
-    talk = await visit.talk()
-    visit.expect(await talk.ask("invokeAction", name=visit.target.unknown_action()), "error")
+async def unknown_action(context: CaseContext) -> None:
+    session = await context.session()
+    context.expect(await session.ask("invokeAction", name=context.target.unknown_action()), "error")
 
 
 @CHAPTER.case(
@@ -71,10 +75,10 @@ async def unknown_action(visit: Visit) -> None:
     expected="an error in answer to a subscribeEvent with an event that is not in the description: silence "
     "would be taken for a success",
 )
-async def unknown_event(visit: Visit) -> None:
-    talk = await visit.talk()
-    sent = await talk.send("subscribeEvent", name=visit.target.unknown_event())
-    visit.expect(await talk.answer(sent), "error")
+async def unknown_event(context: CaseContext) -> None:
+    session = await context.session()
+    sent = await session.send("subscribeEvent", name=context.target.unknown_event())
+    context.expect(await session.answer(sent), "error")
 
 
 @CHAPTER.case(
@@ -83,10 +87,10 @@ async def unknown_event(visit: Visit) -> None:
     section=_ERROR,
     expected="a status such as 404: those from 500 to 599 say that the server is at fault, and to try again",
 )
-async def blame(visit: Visit) -> None:
-    sent, heard = await an_error(visit)
-    if heard.status is not None and heard.status.startswith("5"):
-        visit.differs("error-blames-server", f"{sent.kind} of {sent.name!r}: {heard}")
+async def blame(context: CaseContext) -> None:
+    sent, received = await an_error(context)
+    if received.status is not None and received.status.startswith("5"):
+        context.differs("error-blames-server", f"{sent.kind} of {sent.name!r}: {received}")
 
 
 @CHAPTER.case(
@@ -95,17 +99,17 @@ async def blame(visit: Visit) -> None:
     section=_ERROR,
     expected="an answer to a readProperty after several requests that were answered by errors",
 )
-async def stays(visit: Visit) -> None:
-    talk = await visit.talk()
+async def stays(context: CaseContext) -> None:
+    session = await context.session()
     for _ in range(3):
         for kind, name in (
-            ("readProperty", visit.target.unknown_property()),
-            ("invokeAction", visit.target.unknown_action()),
+            ("readProperty", context.target.unknown_property()),
+            ("invokeAction", context.target.unknown_action()),
         ):
             with suppress(NoAnswer):
-                await talk.ask(kind, name=name)
-    name = next(iter(visit.target.readable()), None) or visit.target.unknown_property()
-    await talk.ask("readProperty", name=name)
+                await session.ask(kind, name=name)
+    name = next(iter(context.target.readable()), None) or context.target.unknown_property()
+    await session.ask("readProperty", name=name)
 
 
 @CHAPTER.case(
@@ -114,41 +118,43 @@ async def stays(visit: Visit) -> None:
     section=lmos("Request-Reply"),
     expected="one answer to a read, a write, a run and a request in error, and nothing that nobody asked for",
 )
-async def once(visit: Visit) -> None:
-    talk = await visit.talk()
-    answered = await _ask_everything(visit, talk)
+async def once(context: CaseContext) -> None:
+    session = await context.session()
+    answered = await _ask_everything(context, session)
     ids = {sent.message_id: sent for sent, _ in answered}
-    for heard in await talk.drain():
-        if heard.kind not in _ANSWERS or not heard.is_final:
+    for received in await session.drain():
+        if received.kind not in _ANSWERS or not received.is_final:
             continue
-        sent = ids.get(str(heard.correlation))
+        sent = ids.get(str(received.correlation))
         if sent is not None:
-            visit.fail(f"a second answer to {sent.kind}: {heard}")
-        if heard.correlation is None and heard.kind in [first.kind for _, first in answered]:
-            visit.fail(f"an answer too many: {heard}")
+            context.fail(f"a second answer to {sent.kind}: {received}")
+        if received.correlation is None and received.kind in [first.kind for _, first in answered]:
+            context.fail(f"an answer too many: {received}")
 
 
-async def _ask_everything(visit: Visit, talk: Talk) -> list[tuple[Sent, Heard]]:
+async def _ask_everything(context: CaseContext, session: Session) -> list[tuple[Sent, ReceivedMessage]]:
     """Ask something of every kind; return what was answered."""
-    found: list[tuple[Sent, Heard]] = []
-    known = next(iter(visit.target.readable()), None) or visit.target.unknown_property()
+    found: list[tuple[Sent, ReceivedMessage]] = []
+    known = next(iter(context.target.readable()), None) or context.target.unknown_property()
     for kind, name, thing in (
         ("readProperty", known, None),
-        ("readProperty", visit.target.unknown_property(), None),
-        ("readProperty", known, visit.target.unknown_thing()),
-        ("invokeAction", visit.target.unknown_action(), None),
+        ("readProperty", context.target.unknown_property(), None),
+        ("readProperty", known, context.target.unknown_thing()),
+        ("invokeAction", context.target.unknown_action(), None),
     ):
-        found += await _answered(talk, await talk.send(kind, name=name, thing=thing))
-    for name, value in (await values_of(visit, talk, visit.target.restorable())).items():
-        found += await _answered(talk, await talk.send("writeProperty", name=name, data=value))
+        found += await _answered(session, await session.send(kind, name=name, thing=thing))
+    for name, value in (await values_of(context, session, context.target.restorable())).items():
+        found += await _answered(session, await session.send("writeProperty", name=name, data=value))
     with suppress(NotOffered, NotRun):
-        call = visit.roles.safe_call()
-        found += await _answered(talk, await talk.send("invokeAction", name=call.action, **call.members()))
+        call = context.roles.safe_call()
+        found += await _answered(
+            session, await session.send("invokeAction", name=call.action, **call.members())
+        )
     return found
 
 
-async def _answered(talk: Talk, sent: Sent) -> list[tuple[Sent, Heard]]:
+async def _answered(session: Session, sent: Sent) -> list[tuple[Sent, ReceivedMessage]]:
     try:
-        return [(sent, await talk.final(sent))]
+        return [(sent, await session.final(sent))]
     except (NoAnswer, ConnectionGone):
         return []

@@ -18,7 +18,7 @@ from lmos_actors.conformance.session import (
 from lmos_actors.protocol.td import SUBPROTOCOL
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Heard, Sent, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent
 
 CHAPTER = Chapter()
 
@@ -34,23 +34,23 @@ _NEEDS: Final = "an event that an action which may be invoked makes happen"
     expected="no error in answer to subscribeEvent, and a message `event` when the event has happened",
     needs=_NEEDS,
 )
-async def delivered(visit: Visit) -> None:
-    event = visit.roles.event()
-    call, talk = await visit.trigger(event), await visit.talk()
-    _, heard = await tell(visit, talk, "subscribeEvent", name=event)
-    if heard is not None and heard.kind == "error":
-        visit.fail(f"subscribeEvent is answered by {heard}")
-    await happen(visit, call)
-    if await talk.event(event) is None:
-        visit.fail(f"{call.action} was invoked, and no {event} came")
+async def delivered(context: CaseContext) -> None:
+    event = context.roles.event()
+    call, session = await context.trigger(event), await context.session()
+    _, received = await tell(context, session, "subscribeEvent", name=event)
+    if received is not None and received.kind == "error":
+        context.fail(f"subscribeEvent is answered by {received}")
+    await happen(context, call)
+    if await session.event(event) is None:
+        context.fail(f"{call.action} was invoked, and no {event} came")
 
 
-async def _one(visit: Visit) -> tuple[str, Heard]:
+async def _one(context: CaseContext) -> tuple[str, ReceivedMessage]:
     """Get an event. Raises NotOffered where none comes."""
-    event = visit.roles.event()
-    call, talk = await visit.trigger(event), await subscribed(visit, event)
-    await happen(visit, call)
-    return event, await first_event(visit, talk, event)
+    event = context.roles.event()
+    call, session = await context.trigger(event), await subscribed(context, event)
+    await happen(context, call)
+    return event, await first_event(context, session, event)
 
 
 @CHAPTER.case(
@@ -60,9 +60,9 @@ async def _one(visit: Visit) -> tuple[str, Heard]:
     expected="the members event, a text, and data in each message `event`, beside those of every message",
     needs=_NEEDS,
 )
-async def members(visit: Visit) -> None:
-    _, heard = await _one(visit)
-    visit.judge(heard, "member-missing", "member-type", members=("event", "data"))
+async def members(context: CaseContext) -> None:
+    _, received = await _one(context)
+    context.judge(received, "member-missing", "member-type", members=("event", "data"))
 
 
 @CHAPTER.case(
@@ -72,14 +72,14 @@ async def members(visit: Visit) -> None:
     expected="data as the description of the event has it",
     needs=f"{_NEEDS}, and a schema for its data",
 )
-async def data(visit: Visit) -> None:
-    schemas = {name: each.data for name, each in visit.target.events.items()}
+async def data(context: CaseContext) -> None:
+    schemas = {name: each.data for name, each in context.target.events.items()}
     if not any(schemas.values()):
-        visit.not_offered("no event has a schema for its data")
-    event, heard = await _one(visit)
-    wrong = fits(schemas[event] or {}, heard.data.get("data"))
+        context.not_offered("no event has a schema for its data")
+    event, received = await _one(context)
+    wrong = fits(schemas[event] or {}, received.data.get("data"))
     if wrong is not None:
-        visit.fail(f"data of {event}: {wrong}")
+        context.fail(f"data of {event}: {wrong}")
 
 
 @CHAPTER.case(
@@ -89,10 +89,10 @@ async def data(visit: Visit) -> None:
     expected="a timestamp, a date-time of RFC 9557, in each message `event`",
     needs=_NEEDS,
 )
-async def timestamp(visit: Visit) -> None:
-    _, heard = await _one(visit)
+async def timestamp(context: CaseContext) -> None:
+    _, received = await _one(context)
     keys = ("member-missing", "member-type", "time-number", "time-format")
-    visit.judge(heard, *keys, members=("timestamp",))
+    context.judge(received, *keys, members=("timestamp",))
 
 
 @CHAPTER.case(
@@ -102,12 +102,16 @@ async def timestamp(visit: Visit) -> None:
     expected="the correlationID of the subscribeEvent as that of each of its events",
     needs=_NEEDS,
 )
-async def correlation(visit: Visit) -> None:
-    sent, heard = await _correlated(visit, wanted=True)
-    if heard.correlation == sent.message_id:
-        visit.differs("event-by-messageID", f"the correlationID is that messageID, not {sent.correlation!r}")
-    elif heard.correlation != sent.correlation:
-        visit.fail(f"the correlationID is {heard.correlation!r}, that of subscribeEvent {sent.correlation!r}")
+async def correlation(context: CaseContext) -> None:
+    sent, received = await _correlated(context, wanted=True)
+    if received.correlation == sent.message_id:
+        context.differs(
+            "event-by-messageID", f"the correlationID is that messageID, not {sent.correlation!r}"
+        )
+    elif received.correlation != sent.correlation:
+        context.fail(
+            f"the correlationID is {received.correlation!r}, that of subscribeEvent {sent.correlation!r}"
+        )
 
 
 @CHAPTER.case(
@@ -118,21 +122,21 @@ async def correlation(visit: Visit) -> None:
     "that has none than its messageID",
     needs=_NEEDS,
 )
-async def correlation_by_message(visit: Visit) -> None:
-    sent, heard = await _correlated(visit, wanted=False)
-    if heard.correlation is None:
-        visit.differs("event-uncorrelated", "the event has no correlationID")
-    elif heard.correlation != sent.message_id:
-        visit.fail(f"the correlationID is {heard.correlation!r}, the messageID was {sent.message_id!r}")
+async def correlation_by_message(context: CaseContext) -> None:
+    sent, received = await _correlated(context, wanted=False)
+    if received.correlation is None:
+        context.differs("event-uncorrelated", "the event has no correlationID")
+    elif received.correlation != sent.message_id:
+        context.fail(f"the correlationID is {received.correlation!r}, the messageID was {sent.message_id!r}")
 
 
-async def _correlated(visit: Visit, *, wanted: bool) -> tuple[Sent, Heard]:
-    event = visit.roles.event()
-    call, talk = await visit.trigger(event), await visit.talk()
-    given = talk.new_id() if wanted else None
-    sent = await listen(visit, talk, "subscribeEvent", event, correlation=given)
-    await happen(visit, call)
-    return sent, await first_event(visit, talk, event)
+async def _correlated(context: CaseContext, *, wanted: bool) -> tuple[Sent, ReceivedMessage]:
+    event = context.roles.event()
+    call, session = await context.trigger(event), await context.session()
+    given = session.new_id() if wanted else None
+    sent = await listen(context, session, "subscribeEvent", event, correlation=given)
+    await happen(context, call)
+    return sent, await first_event(context, session, event)
 
 
 @CHAPTER.case(
@@ -142,16 +146,16 @@ async def _correlated(visit: Visit, *, wanted: bool) -> tuple[Sent, Heard]:
     expected="one message `event` for what has happened once",
     needs=_NEEDS,
 )
-async def once(visit: Visit) -> None:
-    event = visit.roles.event()
-    call, talk = await visit.trigger(event), await subscribed(visit, event)
-    await happen(visit, call)
-    first = await first_event(visit, talk, event)
-    await visit.settle(talk)
-    for heard in await events(talk, event):
-        if same(heard.data.get("data"), first.data.get("data")):
+async def once(context: CaseContext) -> None:
+    event = context.roles.event()
+    call, session = await context.trigger(event), await subscribed(context, event)
+    await happen(context, call)
+    first = await first_event(context, session, event)
+    await context.flush(session)
+    for received in await events(session, event):
+        if same(received.data.get("data"), first.data.get("data")):
             fix = f"if {call.action} makes it happen twice, name another under triggers, --hints"
-            visit.fail(f"{event} came twice with the same data; {fix}")
+            context.fail(f"{event} came twice with the same data; {fix}")
 
 
 @CHAPTER.case(
@@ -162,14 +166,14 @@ async def once(visit: Visit) -> None:
     "the other",
     needs=_NEEDS,
 )
-async def each(visit: Visit) -> None:
-    event = visit.roles.event()
-    call, talk = await visit.trigger(event), await subscribed(visit, event)
-    await happen(visit, call, times=5)
-    await first_event(visit, talk, event)
+async def each(context: CaseContext) -> None:
+    event = context.roles.event()
+    call, session = await context.trigger(event), await subscribed(context, event)
+    await happen(context, call, times=5)
+    await first_event(context, session, event)
     for number in range(1, 5):
-        if await talk.event(event) is None:
-            visit.fail(f"{call.action} was invoked five times, and {number} of {event} came")
+        if await session.event(event) is None:
+            context.fail(f"{call.action} was invoked five times, and {number} of {event} came")
 
 
 @CHAPTER.case(
@@ -179,16 +183,16 @@ async def each(visit: Visit) -> None:
     expected="the `event` message on both connections that have subscribed",
     needs=_NEEDS,
 )
-async def two_subscribers(visit: Visit) -> None:
-    event = visit.roles.event()
-    call = await visit.trigger(event)
-    talks = [await subscribed(visit, event), await subscribed(visit, event)]
-    await happen(visit, call)
-    heard = [await talk.event(event) for talk in talks]
-    if heard == [None, None]:
-        visit.not_offered(f"{event} comes to nobody: events.delivered says more")
-    if None in heard:
-        visit.fail(f"{event} came to the {'second' if heard[0] is None else 'first'} subscriber alone")
+async def two_subscribers(context: CaseContext) -> None:
+    event = context.roles.event()
+    call = await context.trigger(event)
+    talks = [await subscribed(context, event), await subscribed(context, event)]
+    await happen(context, call)
+    received = [await session.event(event) for session in talks]
+    if received == [None, None]:
+        context.not_offered(f"{event} comes to nobody: events.delivered says more")
+    if None in received:
+        context.fail(f"{event} came to the {'second' if received[0] is None else 'first'} subscriber alone")
 
 
 @CHAPTER.case(
@@ -198,16 +202,20 @@ async def two_subscribers(visit: Visit) -> None:
     expected="messages `event` for subscribers, and for nobody else",
     needs=_NEEDS,
 )
-async def not_subscribed(visit: Visit) -> None:
-    event = visit.roles.event()
-    call, idle, control = await visit.trigger(event), await visit.talk(), await subscribed(visit, event)
-    await visit.settle(idle)
-    await happen(visit, call)
-    await first_event(visit, control, event)
-    await visit.settle(idle)
-    heard = await idle.event(within=0)
-    if heard is not None:
-        visit.fail(f"{heard} came over a connection that has subscribed to nothing")
+async def not_subscribed(context: CaseContext) -> None:
+    event = context.roles.event()
+    call, idle, control = (
+        await context.trigger(event),
+        await context.session(),
+        await subscribed(context, event),
+    )
+    await context.flush(idle)
+    await happen(context, call)
+    await first_event(context, control, event)
+    await context.flush(idle)
+    received = await idle.event(within=0)
+    if received is not None:
+        context.fail(f"{received} came over a connection that has subscribed to nothing")
 
 
 @CHAPTER.case(
@@ -217,18 +225,18 @@ async def not_subscribed(visit: Visit) -> None:
     expected="events of the name that was subscribed to, and of no other",
     needs="two events, one of which an action that may be invoked makes happen",
 )
-async def other_event(visit: Visit) -> None:
-    event = visit.roles.event()
-    others = [name for name in visit.target.events if name != event]
+async def other_event(context: CaseContext) -> None:
+    event = context.roles.event()
+    others = [name for name in context.target.events if name != event]
     if not others:
-        visit.not_offered("it describes no second event")
-    call, subject = await visit.trigger(event), await subscribed(visit, others[0])
-    control = await subscribed(visit, event)
-    await happen(visit, call)
-    await first_event(visit, control, event)
-    await visit.settle(subject)
+        context.not_offered("it describes no second event")
+    call, subject = await context.trigger(event), await subscribed(context, others[0])
+    control = await subscribed(context, event)
+    await happen(context, call)
+    await first_event(context, control, event)
+    await context.flush(subject)
     if await subject.event(event, within=0) is not None:
-        visit.fail(f"{event} came to who has subscribed to {others[0]} alone")
+        context.fail(f"{event} came to who has subscribed to {others[0]} alone")
 
 
 @CHAPTER.case(
@@ -239,20 +247,24 @@ async def other_event(visit: Visit) -> None:
     "correlationID, was asked for twice; whether the second is refused is left open",
     needs=_NEEDS,
 )
-async def twice_subscribed(visit: Visit) -> None:
-    event = visit.roles.event()
-    call, control, talk = await visit.trigger(event), await subscribed(visit, event), await visit.talk()
-    same_for_both = talk.new_id()
-    await listen(visit, talk, "subscribeEvent", event, correlation=same_for_both)
-    await tell(visit, talk, "subscribeEvent", name=event, correlation=same_for_both)
-    await happen(visit, call)
-    await first_event(visit, control, event)
-    await talk.event(event)
-    await visit.settle(control)
-    await visit.settle(talk)
-    wanted, found = 1 + len(await events(control, event)), 1 + len(await events(talk, event))
+async def twice_subscribed(context: CaseContext) -> None:
+    event = context.roles.event()
+    call, control, session = (
+        await context.trigger(event),
+        await subscribed(context, event),
+        await context.session(),
+    )
+    same_for_both = session.new_id()
+    await listen(context, session, "subscribeEvent", event, correlation=same_for_both)
+    await tell(context, session, "subscribeEvent", name=event, correlation=same_for_both)
+    await happen(context, call)
+    await first_event(context, control, event)
+    await session.event(event)
+    await context.flush(control)
+    await context.flush(session)
+    wanted, found = 1 + len(await events(control, event)), 1 + len(await events(session, event))
     if found > wanted:
-        visit.fail(f"{found} of {event} came, and {wanted} to who has subscribed once")
+        context.fail(f"{found} of {event} came, and {wanted} to who has subscribed once")
 
 
 @CHAPTER.case(
@@ -262,16 +274,16 @@ async def twice_subscribed(visit: Visit) -> None:
     expected="no message `event` after unsubscribeEvent has been taken in",
     needs=_NEEDS,
 )
-async def unsubscribe(visit: Visit) -> None:
-    event = visit.roles.event()
-    call, control = await visit.trigger(event), await subscribed(visit, event)
-    talk = await subscribed(visit, event)
-    await tell(visit, talk, "unsubscribeEvent", name=event)
-    await happen(visit, call)
-    await first_event(visit, control, event)
-    await visit.settle(talk)
-    if await talk.event(event, within=0) is not None:
-        visit.fail(f"{event} came after unsubscribeEvent")
+async def unsubscribe(context: CaseContext) -> None:
+    event = context.roles.event()
+    call, control = await context.trigger(event), await subscribed(context, event)
+    session = await subscribed(context, event)
+    await tell(context, session, "unsubscribeEvent", name=event)
+    await happen(context, call)
+    await first_event(context, control, event)
+    await context.flush(session)
+    if await session.event(event, within=0) is not None:
+        context.fail(f"{event} came after unsubscribeEvent")
 
 
 @CHAPTER.case(
@@ -281,18 +293,20 @@ async def unsubscribe(visit: Visit) -> None:
     expected="events after the second subscribeEvent as after the first",
     needs=_NEEDS,
 )
-async def resubscribe(visit: Visit) -> None:
-    event = visit.roles.event()
-    call, talk = await visit.trigger(event), await subscribed(visit, event)
-    await happen(visit, call)
-    await first_event(visit, talk, event)
-    await tell(visit, talk, "unsubscribeEvent", name=event)
-    await events(talk, event)
-    await tell(visit, talk, "subscribeEvent", name=event)
-    await events(talk, event)
-    await happen(visit, call)
-    if await talk.event(event) is None:
-        visit.fail(f"{event} came before it was unsubscribed from, and not after it was subscribed to again")
+async def resubscribe(context: CaseContext) -> None:
+    event = context.roles.event()
+    call, session = await context.trigger(event), await subscribed(context, event)
+    await happen(context, call)
+    await first_event(context, session, event)
+    await tell(context, session, "unsubscribeEvent", name=event)
+    await events(session, event)
+    await tell(context, session, "subscribeEvent", name=event)
+    await events(session, event)
+    await happen(context, call)
+    if await session.event(event) is None:
+        context.fail(
+            f"{event} came before it was unsubscribed from, and not after it was subscribed to again"
+        )
 
 
 @CHAPTER.case(
@@ -302,25 +316,25 @@ async def resubscribe(visit: Visit) -> None:
     expected="the `event` message to a subscriber, though the connection of an earlier one was cut",
     needs=_NEEDS,
 )
-async def gone_subscriber(visit: Visit) -> None:
-    event = visit.roles.event()
-    call, gone = await visit.trigger(event), await subscribed(visit, event)
-    talk = await subscribed(visit, event)
-    await happen(visit, call)
-    await first_event(visit, talk, event)
-    await events(talk, event)
+async def gone_subscriber(context: CaseContext) -> None:
+    event = context.roles.event()
+    call, gone = await context.trigger(event), await subscribed(context, event)
+    session = await subscribed(context, event)
+    await happen(context, call)
+    await first_event(context, session, event)
+    await events(session, event)
     await gone.socket.cut()
-    await happen(visit, call)
-    if await talk.event(event) is None:
-        visit.fail(f"no {event} came to a subscriber once another's connection had been cut")
+    await happen(context, call)
+    if await session.event(event) is None:
+        context.fail(f"no {event} came to a subscriber once another's connection had been cut")
 
 
-def _needs_op(visit: Visit, op: str) -> None:
+def _needs_op(context: CaseContext, op: str) -> None:
     """End the case unless a form of the whole thing names an operation for LMOS."""
-    for form in visit.target.readable_part.forms or ():
+    for form in context.target.readable_part.forms or ():
         if op in form.ops and form.subprotocol == SUBPROTOCOL:
             return
-    visit.not_offered(f"no form of the thing has the op {op} and the subprotocol {SUBPROTOCOL}")
+    context.not_offered(f"no form of the thing has the op {op} and the subprotocol {SUBPROTOCOL}")
 
 
 @CHAPTER.case(
@@ -330,17 +344,21 @@ def _needs_op(visit: Visit, op: str) -> None:
     expected="the `event` message to who has sent subscribeAllEvents",
     needs=f"{_NEEDS}, and a form with the op subscribeallevents",
 )
-async def all_events(visit: Visit) -> None:
-    _needs_op(visit, "subscribeallevents")
-    event = visit.roles.event()
-    call, control, talk = await visit.trigger(event), await subscribed(visit, event), await visit.talk()
-    _, heard = await tell(visit, talk, "subscribeAllEvents")
-    if heard is not None and heard.kind == "error":
-        visit.fail(f"subscribeAllEvents is answered by {heard}")
-    await happen(visit, call)
-    await first_event(visit, control, event)
-    if await talk.event(event) is None:
-        visit.fail(f"{event} did not come to who has subscribed to all events")
+async def all_events(context: CaseContext) -> None:
+    _needs_op(context, "subscribeallevents")
+    event = context.roles.event()
+    call, control, session = (
+        await context.trigger(event),
+        await subscribed(context, event),
+        await context.session(),
+    )
+    _, received = await tell(context, session, "subscribeAllEvents")
+    if received is not None and received.kind == "error":
+        context.fail(f"subscribeAllEvents is answered by {received}")
+    await happen(context, call)
+    await first_event(context, control, event)
+    if await session.event(event) is None:
+        context.fail(f"{event} did not come to who has subscribed to all events")
 
 
 @CHAPTER.case(
@@ -351,17 +369,17 @@ async def all_events(visit: Visit) -> None:
     "subscribed to all at once or one by one",
     needs=f"{_NEEDS}, and a form with the op unsubscribeallevents",
 )
-async def unsubscribe_all(visit: Visit) -> None:
-    _needs_op(visit, "unsubscribeallevents")
-    event = visit.roles.event()
-    call, control = await visit.trigger(event), await subscribed(visit, event)
-    subjects = {"one by one": await subscribed(visit, event), "all at once": await visit.talk()}
-    await tell(visit, subjects["all at once"], "subscribeAllEvents")
-    for talk in subjects.values():
-        await tell(visit, talk, "unsubscribeAllEvents")
-    await happen(visit, call)
-    await first_event(visit, control, event)
-    for how, talk in subjects.items():
-        await visit.settle(talk)
-        if await talk.event(event, within=0) is not None:
-            visit.fail(f"{event}, subscribed to {how}, came after unsubscribeAllEvents")
+async def unsubscribe_all(context: CaseContext) -> None:
+    _needs_op(context, "unsubscribeallevents")
+    event = context.roles.event()
+    call, control = await context.trigger(event), await subscribed(context, event)
+    subjects = {"one by one": await subscribed(context, event), "all at once": await context.session()}
+    await tell(context, subjects["all at once"], "subscribeAllEvents")
+    for session in subjects.values():
+        await tell(context, session, "unsubscribeAllEvents")
+    await happen(context, call)
+    await first_event(context, control, event)
+    for how, session in subjects.items():
+        await context.flush(session)
+        if await session.event(event, within=0) is not None:
+            context.fail(f"{event}, subscribed to {how}, came after unsubscribeAllEvents")

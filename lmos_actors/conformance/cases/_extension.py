@@ -12,7 +12,7 @@ from lmos_actors.conformance.session import (
     SILENCE,
     Chapter,
     NoAnswer,
-    Talk,
+    Session,
     first_event,
     happen,
     listen,
@@ -22,7 +22,7 @@ from lmos_actors.conformance.session import (
 from lmos_actors.conformance.target import NotOffered, NotRun
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Heard, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage
     from lmos_actors.conformance.target import Call
 
 CHAPTER = Chapter()
@@ -31,11 +31,11 @@ _ACKS: Final = extension("Members, Acknowledgements")
 _DEADLINES: Final = extension("Members, Deadlines")
 
 
-def needs(visit: Visit, word: str) -> None:
+def needs(context: CaseContext, word: str) -> None:
     """End the case unless an extension is offered, to such as the kit is now."""
-    visit.offers(word)
-    if visit.ground.speech.is_kotlin:
-        visit.not_offered("a consumer with the habits of kotlin-wot is told nothing beyond LMOS")
+    context.offers(word)
+    if context.shared.dialect.is_kotlin:
+        context.not_offered("a consumer with the habits of kotlin-wot is told nothing beyond LMOS")
 
 
 @CHAPTER.case(
@@ -45,35 +45,35 @@ def needs(visit: Visit, word: str) -> None:
     expected="the words of lmosx:offers in the field LMOS-Extensions of the answer to the handshake",
     needs="lmosx:offers",
 )
-async def announced(visit: Visit) -> None:
-    if not visit.target.offers:
-        visit.not_offered("the description has no lmosx:offers")
-    field = (await visit.socket()).handshake.header("lmos-extensions")
+async def announced(context: CaseContext) -> None:
+    if not context.target.offers:
+        context.not_offered("the description has no lmosx:offers")
+    field = (await context.socket()).handshake.header("lmos-extensions")
     words = frozenset(word.strip() for word in (field or "").split(",")) - {""}
-    if words != visit.target.offers:
-        offered = ", ".join(sorted(visit.target.offers))
-        visit.fail(f"LMOS-Extensions: {field}, and lmosx:offers has {offered}")
+    if words != context.target.offers:
+        offered = ", ".join(sorted(context.target.offers))
+        context.fail(f"LMOS-Extensions: {field}, and lmosx:offers has {offered}")
 
 
-def outcome(heard: Heard) -> tuple[Any, ...]:
+def outcome(received: ReceivedMessage) -> tuple[Any, ...]:
     """Return what of a final answer has to be the same when the same is asked again."""
-    output = heard.data.get("output")
-    return heard.kind, heard.status, heard.data.get("type"), output
+    output = received.data.get("output")
+    return received.kind, received.status, received.data.get("type"), output
 
 
 # --- acknowledgements
 
 
-async def _acknowledged(visit: Visit, talk: Talk, kind: str, name: str | None = None) -> None:
-    sent = await talk.send(kind, name=name, ack=True)
+async def _acknowledged(context: CaseContext, session: Session, kind: str, name: str | None = None) -> None:
+    sent = await session.send(kind, name=name, ack=True)
     try:
-        heard = visit.expect(await talk.answer(sent), "acknowledgement")
+        received = context.expect(await session.answer(sent), "acknowledgement")
     except NoAnswer:
-        visit.fail(f"{kind} with ack: true is not acknowledged")
-    if heard.data.get("message") != kind:
-        visit.fail(f"{kind} is acknowledged with the message {heard.data.get('message')!r}")
-    if heard.correlation != sent.correlation:
-        visit.fail(f"{kind} is acknowledged with the correlationID {heard.correlation!r}, not its own")
+        context.fail(f"{kind} with ack: true is not acknowledged")
+    if received.data.get("message") != kind:
+        context.fail(f"{kind} is acknowledged with the message {received.data.get('message')!r}")
+    if received.correlation != sent.correlation:
+        context.fail(f"{kind} is acknowledged with the correlationID {received.correlation!r}, not its own")
 
 
 @CHAPTER.case(
@@ -83,9 +83,9 @@ async def _acknowledged(visit: Visit, talk: Talk, kind: str, name: str | None = 
     expected="an acknowledgement with the message subscribeEvent and its correlationID, for ack: true",
     needs="lmosx:offers with acks, and an event",
 )
-async def ack(visit: Visit) -> None:
-    needs(visit, "acks")
-    await _acknowledged(visit, await visit.talk(), "subscribeEvent", visit.roles.event())
+async def ack(context: CaseContext) -> None:
+    needs(context, "acks")
+    await _acknowledged(context, await context.session(), "subscribeEvent", context.roles.event())
 
 
 @CHAPTER.case(
@@ -96,17 +96,17 @@ async def ack(visit: Visit) -> None:
     "unobserveProperty, in answer to ack: true",
     needs="lmosx:offers with acks, and an event",
 )
-async def ack_each(visit: Visit) -> None:
-    needs(visit, "acks")
-    event, talk = visit.roles.event(), await visit.talk()
-    await _acknowledged(visit, talk, "subscribeAllEvents")
-    await _acknowledged(visit, talk, "unsubscribeAllEvents")
-    await listen(visit, talk, "subscribeEvent", event)
-    await _acknowledged(visit, talk, "unsubscribeEvent", event)
-    if visit.target.observable():
-        name = visit.target.observable()[0]
-        await listen(visit, talk, "observeProperty", name)
-        await _acknowledged(visit, talk, "unobserveProperty", name)
+async def ack_each(context: CaseContext) -> None:
+    needs(context, "acks")
+    event, session = context.roles.event(), await context.session()
+    await _acknowledged(context, session, "subscribeAllEvents")
+    await _acknowledged(context, session, "unsubscribeAllEvents")
+    await listen(context, session, "subscribeEvent", event)
+    await _acknowledged(context, session, "unsubscribeEvent", event)
+    if context.target.observable():
+        name = context.target.observable()[0]
+        await listen(context, session, "observeProperty", name)
+        await _acknowledged(context, session, "unobserveProperty", name)
 
 
 @CHAPTER.case(
@@ -116,21 +116,21 @@ async def ack_each(visit: Visit) -> None:
     expected="the acknowledgement before any `event` of the subscription",
     needs="lmosx:offers with acks, and an event that an action which may be invoked makes happen",
 )
-async def ack_first(visit: Visit) -> None:
-    needs(visit, "acks")
-    event = visit.roles.event()
-    call, talk = await visit.trigger(event), await visit.talk()
-    sent = await talk.send("subscribeEvent", name=event, ack=True)
-    run = await talk.send("invokeAction", name=call.action, **call.members())
-    told = await first_event(visit, talk, event)
+async def ack_first(context: CaseContext) -> None:
+    needs(context, "acks")
+    event = context.roles.event()
+    call, session = await context.trigger(event), await context.session()
+    sent = await session.send("subscribeEvent", name=event, ack=True)
+    run = await session.send("invokeAction", name=call.action, **call.members())
+    told = await first_event(context, session, event)
     with suppress(*SILENCE):
-        await talk.final(run)
+        await session.final(run)
     try:
-        heard = await talk.answer(sent)
+        received = await session.answer(sent)
     except NoAnswer:
-        visit.not_offered("subscribeEvent is not acknowledged: extension.ack says more")
-    if heard.kind == "acknowledgement" and heard.number > told.number:
-        visit.fail("the event came before the acknowledgement of its subscription")
+        context.not_offered("subscribeEvent is not acknowledged: extension.ack says more")
+    if received.kind == "acknowledgement" and received.number > told.number:
+        context.fail("the event came before the acknowledgement of its subscription")
 
 
 @CHAPTER.case(
@@ -141,17 +141,17 @@ async def ack_first(visit: Visit) -> None:
     "not have",
     needs="lmosx:offers with acks",
 )
-async def ack_refused(visit: Visit) -> None:
-    needs(visit, "acks")
-    talk = await visit.talk()
-    sent = await talk.send("subscribeEvent", name=visit.target.unknown_event(), ack=True)
+async def ack_refused(context: CaseContext) -> None:
+    needs(context, "acks")
+    session = await context.session()
+    sent = await session.send("subscribeEvent", name=context.target.unknown_event(), ack=True)
     with suppress(NoAnswer):
-        await talk.answer(sent)
-    talk.forget(sent)
-    await visit.settle(talk)
-    for heard in talk.heard:
-        if heard.kind == "acknowledgement":
-            visit.fail(heard)
+        await session.answer(sent)
+    session.forget(sent)
+    await context.flush(session)
+    for received in session.received:
+        if received.kind == "acknowledgement":
+            context.fail(received)
 
 
 @CHAPTER.case(
@@ -161,14 +161,14 @@ async def ack_refused(visit: Visit) -> None:
     expected="no acknowledgement of subscribeEvent and unsubscribeEvent without ack: true",
     needs="lmosx:offers with acks, and an event",
 )
-async def unasked(visit: Visit) -> None:
-    needs(visit, "acks")
-    event, talk = visit.roles.event(), await visit.talk()
-    await tell(visit, talk, "subscribeEvent", name=event)
-    await tell(visit, talk, "unsubscribeEvent", name=event)
-    for heard in talk.heard:
-        if heard.kind == "acknowledgement":
-            visit.fail(heard)
+async def unasked(context: CaseContext) -> None:
+    needs(context, "acks")
+    event, session = context.roles.event(), await context.session()
+    await tell(context, session, "subscribeEvent", name=event)
+    await tell(context, session, "unsubscribeEvent", name=event)
+    for received in session.received:
+        if received.kind == "acknowledgement":
+            context.fail(received)
 
 
 @CHAPTER.case(
@@ -178,17 +178,21 @@ async def unasked(visit: Visit) -> None:
     expected="the same events for a subscription with gaps: true as for one without",
     needs="lmosx:offers with gaps, and an event that an action which may be invoked makes happen",
 )
-async def gaps(visit: Visit) -> None:
-    needs(visit, "gaps")
-    event = visit.roles.event()
-    call, control, talk = await visit.trigger(event), await subscribed(visit, event), await visit.talk()
-    _, heard = await tell(visit, talk, "subscribeEvent", name=event, gaps=True)
-    if heard is not None and heard.kind == "error":
-        visit.fail(f"subscribeEvent with gaps: true is answered by {heard}")
-    await happen(visit, call)
-    await first_event(visit, control, event)
-    if await talk.event(event) is None:
-        visit.fail(f"no {event} came to who has subscribed with gaps: true")
+async def gaps(context: CaseContext) -> None:
+    needs(context, "gaps")
+    event = context.roles.event()
+    call, control, session = (
+        await context.trigger(event),
+        await subscribed(context, event),
+        await context.session(),
+    )
+    _, received = await tell(context, session, "subscribeEvent", name=event, gaps=True)
+    if received is not None and received.kind == "error":
+        context.fail(f"subscribeEvent with gaps: true is answered by {received}")
+    await happen(context, call)
+    await first_event(context, control, event)
+    if await session.event(event) is None:
+        context.fail(f"no {event} came to who has subscribed with gaps: true")
 
 
 # --- deadlines
@@ -201,13 +205,13 @@ async def gaps(visit: Visit) -> None:
     expected="an error of the type deadline-exceeded when the `remaining` seconds of invokeAction are over",
     needs="lmosx:offers with deadlines, and an action that takes a while, --hints",
 )
-async def deadline(visit: Visit) -> None:
-    needs(visit, "deadlines")
-    call, talk = visit.roles.slow_call(), await visit.talk()
-    sent = await talk.send("invokeAction", name=call.action, remaining=0.2, **call.members())
-    heard = await talk.final(sent)
-    if heard.kind != "error" or not str(heard.data.get("type")).endswith("#deadline-exceeded"):
-        visit.fail(heard)
+async def deadline(context: CaseContext) -> None:
+    needs(context, "deadlines")
+    call, session = context.roles.slow_call(), await context.session()
+    sent = await session.send("invokeAction", name=call.action, remaining=0.2, **call.members())
+    received = await session.final(sent)
+    if received.kind != "error" or not str(received.data.get("type")).endswith("#deadline-exceeded"):
+        context.fail(received)
 
 
 @CHAPTER.case(
@@ -217,16 +221,16 @@ async def deadline(visit: Visit) -> None:
     expected="the same answer with `remaining` of 30 seconds as without it, from an action that is quick",
     needs="lmosx:offers with deadlines, and an action that may be invoked",
 )
-async def deadline_left(visit: Visit) -> None:
-    needs(visit, "deadlines")
-    call, talk = visit.roles.safe_call(), await visit.talk()
+async def deadline_left(context: CaseContext) -> None:
+    needs(context, "deadlines")
+    call, session = context.roles.safe_call(), await context.session()
     try:
-        without = await visit.invoke(talk, call)
+        without = await context.invoke(session, call)
     except NoAnswer:
-        visit.not_offered(f"{call.action} is not answered: actions.completed says more")
-    heard = await visit.invoke(talk, call, remaining=30)
-    if outcome(heard)[:2] != outcome(without)[:2]:
-        visit.fail(heard)
+        context.not_offered(f"{call.action} is not answered: actions.completed says more")
+    received = await context.invoke(session, call, remaining=30)
+    if outcome(received)[:2] != outcome(without)[:2]:
+        context.fail(received)
 
 
 # --- progress
@@ -239,33 +243,35 @@ async def deadline_left(visit: Visit) -> None:
     expected="a `progress` that fits lmosx:progress in an actionStatus `in progress` without output",
     needs="an action that may be invoked and has lmosx:progress",
 )
-async def progress(visit: Visit) -> None:
-    call, talk = _progressing(visit), await visit.talk()
-    schema = visit.target.readable_part.progress_of(call.action) or {}
-    sent, told = await talk.send("invokeAction", name=call.action, **call.members()), False
+async def progress(context: CaseContext) -> None:
+    call, session = _progressing(context), await context.session()
+    schema = context.target.readable_part.progress_of(call.action) or {}
+    sent, told = await session.send("invokeAction", name=call.action, **call.members()), False
     with suppress(NoAnswer):
-        while not told and not (heard := await talk.answer(sent)).is_final:
-            told = heard.get("progress") is not ABSENT and heard.get("output") is ABSENT
-            wrong = fits(schema, heard.get("progress")) if told else None
+        while not told and not (received := await session.answer(sent)).is_final:
+            told = received.get("progress") is not ABSENT and received.get("output") is ABSENT
+            wrong = fits(schema, received.get("progress")) if told else None
             if wrong is not None:
-                visit.fail(f"progress of {call.action}: {wrong}")
+                context.fail(f"progress of {call.action}: {wrong}")
     if not told:
-        visit.not_offered(f"{call.action} said nothing of its progress within {visit.ground.patience:g} s")
+        context.not_offered(
+            f"{call.action} said nothing of its progress within {context.shared.patience:g} s"
+        )
 
 
-def _progressing(visit: Visit) -> Call:
+def _progressing(context: CaseContext) -> Call:
     """Return the call of an action that says how far it is: one that takes a while, if there is one."""
-    described = visit.target.readable_part
-    names = [name for name in visit.target.actions if described.progress_of(name) is not None]
+    described = context.target.readable_part
+    names = [name for name in context.target.actions if described.progress_of(name) is not None]
     if not names:
-        visit.not_offered("no action has lmosx:progress")
-    if visit.ground.speech.is_kotlin:
-        visit.not_offered("a consumer with the habits of kotlin-wot is told nothing beyond LMOS")
+        context.not_offered("no action has lmosx:progress")
+    if context.shared.dialect.is_kotlin:
+        context.not_offered("a consumer with the habits of kotlin-wot is told nothing beyond LMOS")
     with suppress(NotOffered, NotRun):
-        call = visit.roles.slow_call()
+        call = context.roles.slow_call()
         if call.action in names:
             return call
     for name in names:
-        if visit.ground.allow_unsafe or name in visit.target.safe_actions():
-            return visit.roles.call(name)
-    visit.not_run(f"{names[0]} is not safe: --allow-unsafe lets it be invoked")
+        if context.shared.allow_unsafe or name in context.target.safe_actions():
+            return context.roles.call(name)
+    context.not_run(f"{names[0]} is not safe: --allow-unsafe lets it be invoked")

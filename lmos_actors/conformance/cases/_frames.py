@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.conformance.card import lmos, rfc6455
 from lmos_actors.conformance.session import (
-    Bad,
     Chapter,
+    MalformedMessage,
     answers,
-    judge_bad,
+    judge_malformed,
     must_answer,
     must_be_read,
     must_be_there,
@@ -22,7 +22,7 @@ from lmos_actors.conformance.wire import ConnectionGone
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lmos_actors.conformance.session import Talk, Visit
+    from lmos_actors.conformance.session import CaseContext, Session
 
 CHAPTER = Chapter()
 
@@ -39,10 +39,10 @@ _TRACE: Final = {
 _LIMITED: Final = (1008, 1009)
 
 
-def _request(talk: Talk, kind: str = "readProperty", **members: Any) -> dict[str, Any]:
+def _request(session: Session, kind: str = "readProperty", **members: Any) -> dict[str, Any]:
     """Return a request as plain data, with an id that correlates too."""
-    message_id = talk.new_id()
-    text = talk.text(kind, message_id=message_id, correlation=message_id, **members)
+    message_id = session.new_id()
+    text = session.text(kind, message_id=message_id, correlation=message_id, **members)
     data: dict[str, Any] = json.loads(text)
     return data
 
@@ -52,43 +52,47 @@ def _without(data: dict[str, Any], *words: str) -> str:
     return json.dumps({name: value for name, value in data.items() if not name.startswith(words)})
 
 
-async def _all(visit: Visit, rows: Iterable[Bad], talk: Talk) -> None:
+async def _all(context: CaseContext, rows: Iterable[MalformedMessage], session: Session) -> None:
     for bad in rows:
-        talk = await judge_bad(visit, talk, bad)
+        session = await judge_malformed(context, session, bad)
 
 
 # --- what is no message
 
 
 @CHAPTER.case("frames.not-json", "What is no JSON is answered by an error", section=_ERROR, expected=_SOFTLY)
-async def not_json(visit: Visit) -> None:
-    talk = await visit.talk()
-    whole = talk.text("readProperty", name=visit.target.unknown_property())
+async def not_json(context: CaseContext) -> None:
+    session = await context.session()
+    whole = session.text("readProperty", name=context.target.unknown_property())
     rows = (
-        Bad(what="half a message", text=whole[: len(whole) // 2], has_id=False),
-        Bad(what="a word that is no JSON", text="hello", has_id=False),
-        Bad(what="a message with a comma too many", text=f"{whole[:-1]},}}", has_id=False),
+        MalformedMessage(what="half a message", text=whole[: len(whole) // 2], has_id=False),
+        MalformedMessage(what="a word that is no JSON", text="hello", has_id=False),
+        MalformedMessage(what="a message with a comma too many", text=f"{whole[:-1]},}}", has_id=False),
     )
-    await _all(visit, rows, talk)
+    await _all(context, rows, session)
 
 
 @CHAPTER.case(
     "frames.no-object", "JSON that is no object is answered by an error", section=_ERROR, expected=_SOFTLY
 )
-async def no_object(visit: Visit) -> None:
-    talk = await visit.talk()
-    whole = talk.text("readProperty", name=visit.target.unknown_property())
+async def no_object(context: CaseContext) -> None:
+    session = await context.session()
+    whole = session.text("readProperty", name=context.target.unknown_property())
     texts = {"an array": f"[{whole}]", "a text": '"hello"', "a number": "42", "null": "null", "true": "true"}
-    await _all(visit, [Bad(what=what, text=text, has_id=False) for what, text in texts.items()], talk)
+    await _all(
+        context,
+        [MalformedMessage(what=what, text=text, has_id=False) for what, text in texts.items()],
+        session,
+    )
 
 
 @CHAPTER.case("frames.empty", "An empty message is answered by an error", section=_ERROR, expected=_SOFTLY)
-async def empty(visit: Visit) -> None:
+async def empty(context: CaseContext) -> None:
     rows = (
-        Bad(what="an empty message", text="", has_id=False),
-        Bad(what="an empty object", text="{}", has_id=False),
+        MalformedMessage(what="an empty message", text="", has_id=False),
+        MalformedMessage(what="an empty object", text="{}", has_id=False),
     )
-    await _all(visit, rows, await visit.talk())
+    await _all(context, rows, await context.session())
 
 
 @CHAPTER.case(
@@ -97,12 +101,12 @@ async def empty(visit: Visit) -> None:
     section=rfc6455("8.1"),
     expected="a Close with 1007, or the end of the connection",
 )
-async def not_utf8(visit: Visit) -> None:
-    talk = await visit.talk()
-    text = talk.text("readProperty", name="@").encode().replace(b"@", b"\xc3\x28")
-    await talk.socket.send_frame(1, text)
-    await must_end(visit, talk, "a text that is not UTF-8", 1007, 1005, None)
-    await must_be_there(visit, "a text that is not UTF-8")
+async def not_utf8(context: CaseContext) -> None:
+    session = await context.session()
+    text = session.text("readProperty", name="@").encode().replace(b"@", b"\xc3\x28")
+    await session.socket.send_frame(1, text)
+    await must_end(context, session, "a text that is not UTF-8", 1007, 1005, None)
+    await must_be_there(context, "a text that is not UTF-8")
 
 
 # --- members that are missing or wrong
@@ -114,10 +118,10 @@ async def not_utf8(visit: Visit) -> None:
     section=_COMMON,
     expected=_SOFTLY,
 )
-async def no_type(visit: Visit) -> None:
-    talk = await visit.talk()
-    text = _without(_request(talk, name=visit.target.unknown_property()), "messageType")
-    await judge_bad(visit, talk, Bad(what="a message without messageType", text=text))
+async def no_type(context: CaseContext) -> None:
+    session = await context.session()
+    text = _without(_request(session, name=context.target.unknown_property()), "messageType")
+    await judge_malformed(context, session, MalformedMessage(what="a message without messageType", text=text))
 
 
 @CHAPTER.case(
@@ -126,19 +130,23 @@ async def no_type(visit: Visit) -> None:
     section=_COMMON,
     expected="an error, and the connection stays; an answer, where it is clear which thing is meant",
 )
-async def no_thing(visit: Visit) -> None:
-    talk = await visit.talk()
-    text = _without(_request(talk, name=visit.target.unknown_property()), "thing")
-    await judge_bad(visit, talk, Bad(what="a message without thingID", text=text, only_error=False))
+async def no_thing(context: CaseContext) -> None:
+    session = await context.session()
+    text = _without(_request(session, name=context.target.unknown_property()), "thing")
+    await judge_malformed(
+        context, session, MalformedMessage(what="a message without thingID", text=text, only_error=False)
+    )
 
 
 @CHAPTER.case(
     "frames.no-id", "A message without messageID is answered by an error", section=_COMMON, expected=_SOFTLY
 )
-async def no_id(visit: Visit) -> None:
-    talk = await visit.talk()
-    text = _without(_request(talk, name=visit.target.unknown_property()), "messageI", "correlation")
-    await judge_bad(visit, talk, Bad(what="a message without messageID", text=text, has_id=False))
+async def no_id(context: CaseContext) -> None:
+    session = await context.session()
+    text = _without(_request(session, name=context.target.unknown_property()), "messageI", "correlation")
+    await judge_malformed(
+        context, session, MalformedMessage(what="a message without messageID", text=text, has_id=False)
+    )
 
 
 @CHAPTER.case(
@@ -147,17 +155,17 @@ async def no_id(visit: Visit) -> None:
     section=lmos("readProperty"),
     expected=f"for a property, an action and an event that is not named {_SOFTLY}",
 )
-async def no_name(visit: Visit) -> None:
-    talk = await visit.talk()
+async def no_name(context: CaseContext) -> None:
+    session = await context.session()
     rows = [
-        Bad(what=f"{kind} without {member}", text=json.dumps(_request(talk, kind)))
+        MalformedMessage(what=f"{kind} without {member}", text=json.dumps(_request(session, kind)))
         for kind, member in (
             ("readProperty", "name"),
             ("invokeAction", "action"),
             ("subscribeEvent", "event"),
         )
     ]
-    await _all(visit, rows, talk)
+    await _all(context, rows, session)
 
 
 @CHAPTER.case(
@@ -166,10 +174,10 @@ async def no_name(visit: Visit) -> None:
     section=_COMMON,
     expected=f"for members that are no texts {_SOFTLY}",
 )
-async def member_types(visit: Visit) -> None:
-    talk = await visit.talk()
-    whole = _request(talk, name=visit.target.unknown_property())
-    rows: list[Bad] = []
+async def member_types(context: CaseContext) -> None:
+    session = await context.session()
+    whole = _request(session, name=context.target.unknown_property())
+    rows: list[MalformedMessage] = []
     for word, value in (
         ("messageType", 7),
         ("thing", {}),
@@ -177,10 +185,12 @@ async def member_types(visit: Visit) -> None:
         ("name", {"a": 1}),
         ("name", None),
     ):
-        member = next((each for each in whole if each.startswith(word)), talk.speech.names)
+        member = next((each for each in whole if each.startswith(word)), session.dialect.names)
         text = json.dumps({**whole, member: value})
-        rows.append(Bad(what=f"{member}: {json.dumps(value)}", text=text, has_id=word != "messageI"))
-    await _all(visit, rows, talk)
+        rows.append(
+            MalformedMessage(what=f"{member}: {json.dumps(value)}", text=text, has_id=word != "messageI")
+        )
+    await _all(context, rows, session)
 
 
 # --- types
@@ -192,13 +202,13 @@ async def member_types(visit: Visit) -> None:
     section=_TYPES,
     expected=_SOFTLY,
 )
-async def unknown_type(visit: Visit) -> None:
-    talk = await visit.talk()
+async def unknown_type(context: CaseContext) -> None:
+    session = await context.session()
     rows = [
-        Bad(what=f"the messageType {kind!r}", text=json.dumps(_request(talk, kind)))
+        MalformedMessage(what=f"the messageType {kind!r}", text=json.dumps(_request(session, kind)))
         for kind in ("noSuchType", "")
     ]
-    await _all(visit, rows, talk)
+    await _all(context, rows, session)
 
 
 @CHAPTER.case(
@@ -207,17 +217,17 @@ async def unknown_type(visit: Visit) -> None:
     section=_TYPES,
     expected="an error or nothing, and the connection stays",
 )
-async def thing_types(visit: Visit) -> None:
-    talk = await visit.talk()
+async def thing_types(context: CaseContext) -> None:
+    session = await context.session()
     for kind in ("propertyReading", "actionStatus", "event", "error"):
         what = f"a message of the type {kind}"
         try:
-            await talk.socket.send_text(json.dumps(_request(talk, kind) | _of_things(kind)))
-            if not await answers(visit, talk):
-                visit.fail(f"after {what} nothing is answered on the connection")
+            await session.socket.send_text(json.dumps(_request(session, kind) | _of_things(kind)))
+            if not await answers(context, session):
+                context.fail(f"after {what} nothing is answered on the connection")
         except ConnectionGone as ended:
-            note_close(visit, ended.gone, what)
-            talk = await visit.talk()
+            note_close(context, ended.gone, what)
+            session = await context.session()
 
 
 def _of_things(kind: str) -> dict[str, Any]:
@@ -235,16 +245,16 @@ def _of_things(kind: str) -> dict[str, Any]:
 # --- JSON that is unusual
 
 
-async def _odd(visit: Visit, text: str, what: str, talk: Talk) -> None:
+async def _odd(context: CaseContext, text: str, what: str, session: Session) -> None:
     """Send what a server need not be able to read; that it says so by an error, or closes, is right too."""
     try:
-        await talk.socket.send_text(text)
-        if await talk.next() is None:
-            visit.fail(f"{what} is not answered")
+        await session.socket.send_text(text)
+        if await session.next() is None:
+            context.fail(f"{what} is not answered")
     except ConnectionGone as ended:
-        note_close(visit, ended.gone, what, *_LIMITED)
-        talk = await visit.talk()
-    await must_answer(visit, talk, what)
+        note_close(context, ended.gone, what, *_LIMITED)
+        session = await context.session()
+    await must_answer(context, session, what)
 
 
 @CHAPTER.case(
@@ -253,12 +263,12 @@ async def _odd(visit: Visit, text: str, what: str, talk: Talk) -> None:
     section=_COMMON,
     expected="an error, or an answer by one of the two spellings, and the connection stays",
 )
-async def two_spellings(visit: Visit) -> None:
-    talk = await visit.talk()
-    whole = _request(talk, name=visit.target.unknown_property())
-    other = "thingId" if talk.speech.ids == "ID" else "thingID"
-    text = json.dumps({**whole, other: visit.target.unknown_thing()})
-    await _odd(visit, text, "a message with two thingIDs that differ", talk)
+async def two_spellings(context: CaseContext) -> None:
+    session = await context.session()
+    whole = _request(session, name=context.target.unknown_property())
+    other = "thingId" if session.dialect.ids == "ID" else "thingID"
+    text = json.dumps({**whole, other: context.target.unknown_thing()})
+    await _odd(context, text, "a message with two thingIDs that differ", session)
 
 
 @CHAPTER.case(
@@ -267,10 +277,12 @@ async def two_spellings(visit: Visit) -> None:
     section=_COMMON,
     expected="an error, or an answer by one of the two, and the connection stays",
 )
-async def duplicate_member(visit: Visit) -> None:
-    talk = await visit.talk()
-    text = json.dumps(_request(talk, name=visit.target.unknown_property()))
-    await _odd(visit, f'{text[:-1]}, "{talk.speech.names}": "other"}}', "a member that is there twice", talk)
+async def duplicate_member(context: CaseContext) -> None:
+    session = await context.session()
+    text = json.dumps(_request(session, name=context.target.unknown_property()))
+    await _odd(
+        context, f'{text[:-1]}, "{session.dialect.names}": "other"}}', "a member that is there twice", session
+    )
 
 
 @CHAPTER.case(
@@ -279,11 +291,11 @@ async def duplicate_member(visit: Visit) -> None:
     section=_ERROR,
     expected="an answer, by an error too, or a Close with 1008 or 1009; and the server goes on",
 )
-async def nesting(visit: Visit) -> None:
-    talk = await visit.talk()
-    text = json.dumps(_request(talk, "writeProperty", name=visit.target.unknown_property()))
+async def nesting(context: CaseContext) -> None:
+    session = await context.session()
+    text = json.dumps(_request(session, "writeProperty", name=context.target.unknown_property()))
     text = f'{text[:-1]}, "data": {"[" * _LEVELS}{"]" * _LEVELS}}}'
-    await _odd(visit, text, f"a value nested {_LEVELS} levels deep", talk)
+    await _odd(context, text, f"a value nested {_LEVELS} levels deep", session)
 
 
 @CHAPTER.case(
@@ -292,14 +304,14 @@ async def nesting(visit: Visit) -> None:
     section=_ERROR,
     expected="an answer, by an error too, or a Close with 1008 or 1009; and the server goes on",
 )
-async def huge_number(visit: Visit) -> None:
+async def huge_number(context: CaseContext) -> None:
     for number, what in (
         ("1e999999", "the number 1e999999"),
         ("9" * _DIGITS, f"a number of {_DIGITS} digits"),
     ):
-        talk = await visit.talk()
-        text = json.dumps(_request(talk, "writeProperty", name=visit.target.unknown_property()))
-        await _odd(visit, f'{text[:-1]}, "data": {number}}}', what, talk)
+        session = await context.session()
+        text = json.dumps(_request(session, "writeProperty", name=context.target.unknown_property()))
+        await _odd(context, f'{text[:-1]}, "data": {number}}}', what, session)
 
 
 @CHAPTER.case(
@@ -308,9 +320,11 @@ async def huge_number(visit: Visit) -> None:
     section=_ERROR,
     expected="an answer, by an error too, and the connection stays",
 )
-async def surrogate(visit: Visit) -> None:
-    talk = await visit.talk()
-    await _odd(visit, json.dumps(_request(talk, name="\ud800")), "half of a surrogate pair in a name", talk)
+async def surrogate(context: CaseContext) -> None:
+    session = await context.session()
+    await _odd(
+        context, json.dumps(_request(session, name="\ud800")), "half of a surrogate pair in a name", session
+    )
 
 
 @CHAPTER.case(
@@ -319,11 +333,13 @@ async def surrogate(visit: Visit) -> None:
     section=_COMMON,
     expected="an answer, as without them",
 )
-async def unknown_members(visit: Visit) -> None:
-    async def send(talk: Talk, text: str) -> None:
-        await talk.socket.send_text(f'{text[:-1]}, "example:extra": {{"a": [1, null]}}}}')
+async def unknown_members(context: CaseContext) -> None:
+    async def send(session: Session, text: str) -> None:
+        await session.socket.send_text(f'{text[:-1]}, "example:extra": {{"a": [1, null]}}}}')
 
-    await must_be_read(visit, "a request with a member of another's", send, refusal="refuses-unknown-members")
+    await must_be_read(
+        context, "a request with a member of another's", send, refusal="refuses-unknown-members"
+    )
 
 
 @CHAPTER.case(
@@ -332,11 +348,11 @@ async def unknown_members(visit: Visit) -> None:
     section=_COMMON,
     expected="an answer, as without them",
 )
-async def trace_members(visit: Visit) -> None:
-    async def send(talk: Talk, text: str) -> None:
-        await talk.socket.send_text(json.dumps(json.loads(text) | _TRACE))
+async def trace_members(context: CaseContext) -> None:
+    async def send(session: Session, text: str) -> None:
+        await session.socket.send_text(json.dumps(json.loads(text) | _TRACE))
 
-    await must_be_read(visit, "a request with traceparent and tracestate", send)
+    await must_be_read(context, "a request with traceparent and tracestate", send)
 
 
 @CHAPTER.case(
@@ -345,14 +361,14 @@ async def trace_members(visit: Visit) -> None:
     section=_COMMON,
     expected="the usual answer to a request on several lines, whose messageType comes last",
 )
-async def white_space(visit: Visit) -> None:
-    async def send(talk: Talk, text: str) -> None:
+async def white_space(context: CaseContext) -> None:
+    async def send(session: Session, text: str) -> None:
         data = dict(reversed(json.loads(text).items()))
         data["messageType"] = data.pop("messageType")
         lines = json.dumps(data, indent="\t").replace("\n", "\r\n")
-        await talk.socket.send_text(f" \r\n{lines}\n\t ")
+        await session.socket.send_text(f" \r\n{lines}\n\t ")
 
-    await must_be_read(visit, "a request on several lines, its messageType last,", send)
+    await must_be_read(context, "a request on several lines, its messageType last,", send)
 
 
 @CHAPTER.case(
@@ -361,9 +377,9 @@ async def white_space(visit: Visit) -> None:
     section=_COMMON,
     expected="the usual answer to a request with \\u escapes in the name of a member and in its messageType",
 )
-async def escapes(visit: Visit) -> None:
-    async def send(talk: Talk, text: str) -> None:
+async def escapes(context: CaseContext) -> None:
+    async def send(session: Session, text: str) -> None:
         text = text.replace("messageType", "message\\u0054ype").replace("readProperty", "read\\u0050roperty")
-        await talk.socket.send_text(text)
+        await session.socket.send_text(text)
 
-    await must_be_read(visit, "a request with escaped characters", send)
+    await must_be_read(context, "a request with escaped characters", send)

@@ -25,7 +25,7 @@ from lmos_actors.conformance.wire import (
 )
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Talk, Visit
+    from lmos_actors.conformance.session import CaseContext, Session
 
 CHAPTER = Chapter()
 
@@ -37,15 +37,15 @@ _ANSWERED: Final = "an answer, as to the same message in one frame"
 _NEVER_SAID: Final = (1004, 1005, 1006, 1015)  # codes that no Close may have: RFC 6455, 7.4.1
 
 
-def _request(visit: Visit, talk: Talk) -> str:
+def _request(context: CaseContext, session: Session) -> str:
     """Make a request about something that is not there."""
-    return talk.text("readProperty", name=visit.target.unknown_property())
+    return session.text("readProperty", name=context.target.unknown_property())
 
 
-async def _sent_in_parts(talk: Talk, parts: list[bytes]) -> None:
+async def _sent_in_parts(session: Session, parts: list[bytes]) -> None:
     for number, part in enumerate(parts):
         fin = number == len(parts) - 1
-        await talk.socket.send_frame(TEXT if number == 0 else CONTINUATION, part, fin=fin)
+        await session.socket.send_frame(TEXT if number == 0 else CONTINUATION, part, fin=fin)
 
 
 def _thirds(text: str) -> list[bytes]:
@@ -63,21 +63,21 @@ def _thirds(text: str) -> list[bytes]:
     section=rfc6455("5.2"),
     expected="an answer to a request with 60,000 characters of white space in it",
 )
-async def long_text(visit: Visit) -> None:
-    async def send(talk: Talk, text: str) -> None:
-        await talk.socket.send_text(f"{text[:-1]}{' ' * _LONG}}}")
+async def long_text(context: CaseContext) -> None:
+    async def send(session: Session, text: str) -> None:
+        await session.socket.send_text(f"{text[:-1]}{' ' * _LONG}}}")
 
-    await must_be_read(visit, "a message of 60 kB", send)
+    await must_be_read(context, "a message of 60 kB", send)
 
 
 @CHAPTER.case(
     "frames.fragmented", "A message in three frames is read", section=rfc6455("5.4"), expected=_ANSWERED
 )
-async def fragmented(visit: Visit) -> None:
-    async def send(talk: Talk, text: str) -> None:
-        await _sent_in_parts(talk, _thirds(text))
+async def fragmented(context: CaseContext) -> None:
+    async def send(session: Session, text: str) -> None:
+        await _sent_in_parts(session, _thirds(text))
 
-    await must_be_read(visit, "a message in three frames", send)
+    await must_be_read(context, "a message in three frames", send)
 
 
 @CHAPTER.case(
@@ -86,12 +86,12 @@ async def fragmented(visit: Visit) -> None:
     section=rfc6455("5.4"),
     expected=_ANSWERED,
 )
-async def empty_fragments(visit: Visit) -> None:
-    async def send(talk: Talk, text: str) -> None:
+async def empty_fragments(context: CaseContext) -> None:
+    async def send(session: Session, text: str) -> None:
         one, two, three = _thirds(text)
-        await _sent_in_parts(talk, [b"", one, b"", two + three, b""])
+        await _sent_in_parts(session, [b"", one, b"", two + three, b""])
 
-    await must_be_read(visit, "a message whose first, third and last frames are empty", send)
+    await must_be_read(context, "a message whose first, third and last frames are empty", send)
 
 
 @CHAPTER.case(
@@ -100,13 +100,13 @@ async def empty_fragments(visit: Visit) -> None:
     section=rfc6455("5.6"),
     expected=_ANSWERED,
 )
-async def split_character(visit: Visit) -> None:
-    async def send(talk: Talk, text: str) -> None:
+async def split_character(context: CaseContext) -> None:
+    async def send(session: Session, text: str) -> None:
         data = text.encode()
         at = data.index(_FACE.encode()) + 2
-        await _sent_in_parts(talk, [data[:at], data[at:]])
+        await _sent_in_parts(session, [data[:at], data[at:]])
 
-    await must_be_read(visit, "a message that is split in the middle of a character", send, name=_FACE)
+    await must_be_read(context, "a message that is split in the middle of a character", send, name=_FACE)
 
 
 @CHAPTER.case(
@@ -115,44 +115,44 @@ async def split_character(visit: Visit) -> None:
     section=rfc6455("5.4"),
     expected="a pong, and an answer to the message",
 )
-async def ping_between(visit: Visit) -> None:
-    async def send(talk: Talk, text: str) -> None:
+async def ping_between(context: CaseContext) -> None:
+    async def send(session: Session, text: str) -> None:
         one, two, three = _thirds(text)
-        await talk.socket.send_frame(TEXT, one, fin=False)
-        await talk.socket.send_frame(PING, b"between")
-        await talk.socket.send_frame(CONTINUATION, two, fin=False)
-        await talk.socket.send_frame(CONTINUATION, three)
+        await session.socket.send_frame(TEXT, one, fin=False)
+        await session.socket.send_frame(PING, b"between")
+        await session.socket.send_frame(CONTINUATION, two, fin=False)
+        await session.socket.send_frame(CONTINUATION, three)
 
-    talk = await must_be_read(visit, "a message with a ping between its frames", send)
-    await _pong(visit, talk, b"between")
+    session = await must_be_read(context, "a message with a ping between its frames", send)
+    await _pong(context, session, b"between")
 
 
-async def _pong(visit: Visit, talk: Talk, payload: bytes) -> None:
+async def _pong(context: CaseContext, session: Session, payload: bytes) -> None:
     def has_come() -> bool:
-        return any(frame.opcode == PONG and frame.payload == payload for frame in talk.socket.frames)
+        return any(frame.opcode == PONG and frame.payload == payload for frame in session.socket.frames)
 
     with suppress(ConnectionGone):
-        while not has_come() and await talk.socket.next_frame(talk.patience) is not None:
+        while not has_come() and await session.socket.next_frame(session.patience) is not None:
             pass
     if not has_come():
-        visit.fail(f"no pong with the payload {payload!r}")
+        context.fail(f"no pong with the payload {payload!r}")
 
 
 # --- what is forbidden
 
 
-async def _refused(visit: Visit, talk: Talk, what: str, *codes: int | None) -> None:
-    await must_end(visit, talk, what, *codes)
-    await must_be_there(visit, what)
+async def _refused(context: CaseContext, session: Session, what: str, *codes: int | None) -> None:
+    await must_end(context, session, what, *codes)
+    await must_be_there(context, what)
 
 
 @CHAPTER.case(
     "frames.unmasked", "A frame without a mask ends the connection", section=rfc6455("5.1"), expected=_ENDS
 )
-async def unmasked(visit: Visit) -> None:
-    talk = await visit.talk()
-    await talk.socket.send_frame(TEXT, _request(visit, talk).encode(), masked=False)
-    await _refused(visit, talk, "a frame without a mask")
+async def unmasked(context: CaseContext) -> None:
+    session = await context.session()
+    await session.socket.send_frame(TEXT, _request(context, session).encode(), masked=False)
+    await _refused(context, session, "a frame without a mask")
 
 
 @CHAPTER.case(
@@ -161,23 +161,23 @@ async def unmasked(visit: Visit) -> None:
     section=rfc6455("5.2"),
     expected=_ENDS,
 )
-async def reserved_bits(visit: Visit) -> None:
+async def reserved_bits(context: CaseContext) -> None:
     for bit in (4, 2, 1):
-        talk = await visit.talk()
-        await talk.socket.send_frame(TEXT, _request(visit, talk).encode(), rsv=bit)
-        await must_end(visit, talk, f"a frame with the reserved bit RSV{3 - bit.bit_length() + 1}")
-    await must_be_there(visit, "frames with reserved bits")
+        session = await context.session()
+        await session.socket.send_frame(TEXT, _request(context, session).encode(), rsv=bit)
+        await must_end(context, session, f"a frame with the reserved bit RSV{3 - bit.bit_length() + 1}")
+    await must_be_there(context, "frames with reserved bits")
 
 
 @CHAPTER.case(
     "frames.reserved-opcodes", "A reserved opcode ends the connection", section=rfc6455("5.2"), expected=_ENDS
 )
-async def reserved_opcodes(visit: Visit) -> None:
+async def reserved_opcodes(context: CaseContext) -> None:
     for opcode in (0x3, 0x7, 0xB, 0xF):
-        talk = await visit.talk()
-        await talk.socket.send_frame(opcode, b"")
-        await must_end(visit, talk, f"a frame with the opcode {opcode:#x}")
-    await must_be_there(visit, "frames with reserved opcodes")
+        session = await context.session()
+        await session.socket.send_frame(opcode, b"")
+        await must_end(context, session, f"a frame with the opcode {opcode:#x}")
+    await must_be_there(context, "frames with reserved opcodes")
 
 
 @CHAPTER.case(
@@ -186,10 +186,10 @@ async def reserved_opcodes(visit: Visit) -> None:
     section=rfc6455("5.5"),
     expected=_ENDS,
 )
-async def long_control(visit: Visit) -> None:
-    talk = await visit.talk()
-    await talk.socket.send_frame(PING, b"x" * 126)
-    await _refused(visit, talk, "a ping of 126 bytes")
+async def long_control(context: CaseContext) -> None:
+    session = await context.session()
+    await session.socket.send_frame(PING, b"x" * 126)
+    await _refused(context, session, "a ping of 126 bytes")
 
 
 @CHAPTER.case(
@@ -198,10 +198,10 @@ async def long_control(visit: Visit) -> None:
     section=rfc6455("5.5"),
     expected=_ENDS,
 )
-async def fragmented_control(visit: Visit) -> None:
-    talk = await visit.talk()
-    await talk.socket.send_frame(PING, b"x", fin=False)
-    await _refused(visit, talk, "a ping without its end")
+async def fragmented_control(context: CaseContext) -> None:
+    session = await context.session()
+    await session.socket.send_frame(PING, b"x", fin=False)
+    await _refused(context, session, "a ping without its end")
 
 
 @CHAPTER.case(
@@ -210,10 +210,10 @@ async def fragmented_control(visit: Visit) -> None:
     section=rfc6455("5.4"),
     expected=_ENDS,
 )
-async def stray_continuation(visit: Visit) -> None:
-    talk = await visit.talk()
-    await talk.socket.send_frame(CONTINUATION, _request(visit, talk).encode())
-    await _refused(visit, talk, "a continuation of nothing")
+async def stray_continuation(context: CaseContext) -> None:
+    session = await context.session()
+    await session.socket.send_frame(CONTINUATION, _request(context, session).encode())
+    await _refused(context, session, "a continuation of nothing")
 
 
 @CHAPTER.case(
@@ -222,12 +222,12 @@ async def stray_continuation(visit: Visit) -> None:
     section=rfc6455("5.4"),
     expected=_ENDS,
 )
-async def interrupted(visit: Visit) -> None:
-    talk = await visit.talk()
-    text = _request(visit, talk)
-    await talk.socket.send_frame(TEXT, text[:10].encode(), fin=False)
-    await talk.socket.send_frame(TEXT, text.encode())
-    await _refused(visit, talk, "a message that begins within another")
+async def interrupted(context: CaseContext) -> None:
+    session = await context.session()
+    text = _request(context, session)
+    await session.socket.send_frame(TEXT, text[:10].encode(), fin=False)
+    await session.socket.send_frame(TEXT, text.encode())
+    await _refused(context, session, "a message that begins within another")
 
 
 @CHAPTER.case(
@@ -236,22 +236,22 @@ async def interrupted(visit: Visit) -> None:
     section=rfc6455("7.4.1"),
     expected="a Close with 1002, or the end of the connection, for 0, 999, 1005, 1006 and half a code",
 )
-async def wrong_close(visit: Visit) -> None:
+async def wrong_close(context: CaseContext) -> None:
     for payload in (b"\x00\x00", b"\x03\xe7", b"\x03\xed", b"\x03\xee", b"\x03"):
-        talk = await visit.talk()
+        session = await context.session()
         what = (
             f"a Close with {int.from_bytes(payload, 'big')}"
             if len(payload) == 2
             else "a Close with half a code"
         )
-        await talk.socket.send_frame(CLOSE, payload)
-        if await talk.closed() is None:
-            visit.fail(f"after {what} the connection is still open")
-        for frame in talk.socket.frames:
+        await session.socket.send_frame(CLOSE, payload)
+        if await session.closed() is None:
+            context.fail(f"after {what} the connection is still open")
+        for frame in session.socket.frames:
             code = int.from_bytes(frame.payload[:2], "big")
             if frame.opcode == CLOSE and frame.payload and (code in _NEVER_SAID or code < 1000):
-                visit.fail(f"{what} is answered by one with {code}")
-    await must_be_there(visit, "Closes with forbidden codes")
+                context.fail(f"{what} is answered by one with {code}")
+    await must_be_there(context, "Closes with forbidden codes")
 
 
 # --- what may be refused
@@ -263,15 +263,15 @@ async def wrong_close(visit: Visit) -> None:
     section=rfc6455("10.4"),
     expected="a Close with 1009, or the end of the connection, once a frame says that it has 2^40 bytes",
 )
-async def oversize(visit: Visit) -> None:
-    talk = await visit.talk()
-    await talk.socket.send_frame(TEXT, b'{"messageType": "', claims=_CLAIMED)
-    gone = await talk.closed()
+async def oversize(context: CaseContext) -> None:
+    session = await context.session()
+    await session.socket.send_frame(TEXT, b'{"messageType": "', claims=_CLAIMED)
+    gone = await session.closed()
     if gone is None:
-        visit.differs("frame-unlimited", f"a frame that claims {_CLAIMED} bytes leaves the connection open")
+        context.differs("frame-unlimited", f"a frame that claims {_CLAIMED} bytes leaves the connection open")
     elif gone.code not in (1009, *FITTING):
-        visit.differs("close-code", f"{gone}")
-    await must_be_there(visit, "a frame that claims to be endless")
+        context.differs("close-code", f"{gone}")
+    await must_be_there(context, "a frame that claims to be endless")
 
 
 @CHAPTER.case(
@@ -280,14 +280,14 @@ async def oversize(visit: Visit) -> None:
     section=rfc6455("7.4.1"),
     expected="a Close with 1003, or an error; messages of LMOS are JSON texts",
 )
-async def binary(visit: Visit) -> None:
-    talk = await visit.talk()
+async def binary(context: CaseContext) -> None:
+    session = await context.session()
     try:
-        await talk.socket.send_frame(BINARY, _request(visit, talk).encode())
-        if await talk.next() is None:
-            visit.differs("binary-ignored", "nothing comes of it")
-        await must_answer(visit, talk, "a binary message")
+        await session.socket.send_frame(BINARY, _request(context, session).encode())
+        if await session.next() is None:
+            context.differs("binary-ignored", "nothing comes of it")
+        await must_answer(context, session, "a binary message")
     except ConnectionGone as ended:
         if ended.gone.code not in (1003, 1005, None):
-            visit.differs("close-code", f"after a binary message {ended}")
-        await must_be_there(visit, "a binary message")
+            context.differs("close-code", f"after a binary message {ended}")
+        await must_be_there(context, "a binary message")

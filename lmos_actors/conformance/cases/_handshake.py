@@ -10,7 +10,7 @@ from lmos_actors.conformance.target import sockets_of
 from lmos_actors.conformance.wire import Refused
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Visit
+    from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.wire import Handshake
 
 CHAPTER = Chapter()
@@ -27,10 +27,10 @@ _REFUSED: Final = range(400, 500)
     section=rfc6455("4.2.2"),
     expected="101 with the Sec-WebSocket-Accept of the key that was sent",
 )
-async def accept(visit: Visit) -> None:
-    socket = await visit.socket()
+async def accept(context: CaseContext) -> None:
+    socket = await context.socket()
     if socket.handshake.header("sec-websocket-accept") != socket.handshake.accept:
-        visit.fail(f"Sec-WebSocket-Accept: {socket.handshake.header('sec-websocket-accept')}")
+        context.fail(f"Sec-WebSocket-Accept: {socket.handshake.header('sec-websocket-accept')}")
 
 
 @CHAPTER.case(
@@ -39,14 +39,14 @@ async def accept(visit: Visit) -> None:
     section=rfc6455("4.2.2"),
     expected="Upgrade: websocket and Connection: Upgrade in the answer",
 )
-async def headers(visit: Visit) -> None:
-    handshake = (await visit.socket()).handshake
+async def headers(context: CaseContext) -> None:
+    handshake = (await context.socket()).handshake
     upgrade = handshake.header("upgrade")
     if upgrade is None or upgrade.lower() != "websocket":
-        visit.fail("no Upgrade header" if upgrade is None else f"Upgrade: {upgrade}")
+        context.fail("no Upgrade header" if upgrade is None else f"Upgrade: {upgrade}")
     connection = handshake.header("connection") or ""
     if "upgrade" not in _words(connection.lower()):
-        visit.fail(f"Connection: {connection}" if connection else "no Connection header")
+        context.fail(f"Connection: {connection}" if connection else "no Connection header")
 
 
 @CHAPTER.case(
@@ -55,12 +55,12 @@ async def headers(visit: Visit) -> None:
     section=rfc6455("4.2.1"),
     expected='101 where it says "Connection: keep-alive, Upgrade" and "Upgrade: WebSocket"',
 )
-async def header_words(visit: Visit) -> None:
-    await visit.socket()  # if this is refused, it is not for the words
+async def header_words(context: CaseContext) -> None:
+    await context.socket()  # if this is refused, it is not for the words
     try:
-        await visit.socket(headers=((b"Connection", b"keep-alive, Upgrade"), (b"Upgrade", b"WebSocket")))
+        await context.socket(headers=((b"Connection", b"keep-alive, Upgrade"), (b"Upgrade", b"WebSocket")))
     except Refused as refused:
-        visit.fail(refused)
+        context.fail(refused)
 
 
 @CHAPTER.case(
@@ -69,12 +69,12 @@ async def header_words(visit: Visit) -> None:
     section=binding("WebSocket Protocol Handshake"),
     expected="Sec-WebSocket-Protocol: lmosprotocol in the answer",
 )
-async def subprotocol(visit: Visit) -> None:
-    selected = _selected((await visit.socket(offered=(_OURS,))).handshake)
+async def subprotocol(context: CaseContext) -> None:
+    selected = _selected((await context.socket(offered=(_OURS,))).handshake)
     if selected is None:
-        visit.differs("no-subprotocol", "none is selected")
+        context.differs("no-subprotocol", "none is selected")
     elif selected != _OURS:
-        visit.fail(f"Sec-WebSocket-Protocol: {selected}")
+        context.fail(f"Sec-WebSocket-Protocol: {selected}")
 
 
 @CHAPTER.case(
@@ -84,14 +84,14 @@ async def subprotocol(visit: Visit) -> None:
     expected="Sec-WebSocket-Protocol: lmosprotocol in the answer",
     needs="lmosprotocol, selected where it alone is offered",
 )
-async def subprotocol_among_others(visit: Visit) -> None:
-    if _selected((await visit.socket(offered=(_OURS,))).handshake) != _OURS:
-        visit.not_offered("it does not select lmosprotocol where that alone is offered")
-    selected = _selected((await visit.socket(offered=(_OTHER, _OURS))).handshake)
+async def subprotocol_among_others(context: CaseContext) -> None:
+    if _selected((await context.socket(offered=(_OURS,))).handshake) != _OURS:
+        context.not_offered("it does not select lmosprotocol where that alone is offered")
+    selected = _selected((await context.socket(offered=(_OTHER, _OURS))).handshake)
     if selected is None:
-        visit.differs("no-subprotocol", f"none is selected of {_OTHER}, {_OURS}")
+        context.differs("no-subprotocol", f"none is selected of {_OTHER}, {_OURS}")
     elif selected != _OURS:
-        visit.fail(f"Sec-WebSocket-Protocol: {selected}")
+        context.fail(f"Sec-WebSocket-Protocol: {selected}")
 
 
 @CHAPTER.case(
@@ -100,8 +100,8 @@ async def subprotocol_among_others(visit: Visit) -> None:
     section=rfc6455("4.2.2"),
     expected="no Sec-WebSocket-Protocol in the answer, or a refusal with 4xx",
 )
-async def subprotocol_unasked(visit: Visit) -> None:
-    await _selects_none(visit, ())
+async def subprotocol_unasked(context: CaseContext) -> None:
+    await _selects_none(context, ())
 
 
 @CHAPTER.case(
@@ -110,19 +110,21 @@ async def subprotocol_unasked(visit: Visit) -> None:
     section=rfc6455("4.2.2"),
     expected="no Sec-WebSocket-Protocol in the answer, or a refusal with 4xx",
 )
-async def subprotocol_unknown(visit: Visit) -> None:
-    await _selects_none(visit, (_OTHER,))
+async def subprotocol_unknown(context: CaseContext) -> None:
+    await _selects_none(context, (_OTHER,))
 
 
-async def _selects_none(visit: Visit, offered: tuple[str, ...]) -> None:
+async def _selects_none(context: CaseContext, offered: tuple[str, ...]) -> None:
     try:
-        selected = _selected((await visit.socket(offered=offered)).handshake)
+        selected = _selected((await context.socket(offered=offered)).handshake)
     except Refused as refused:
         if refused.handshake.status not in _REFUSED:
-            visit.fail(refused)
+            context.fail(refused)
         return
     if selected is not None:
-        visit.fail(f"Sec-WebSocket-Protocol: {selected}, where {', '.join(offered) or 'nothing'} was offered")
+        context.fail(
+            f"Sec-WebSocket-Protocol: {selected}, where {', '.join(offered) or 'nothing'} was offered"
+        )
 
 
 @CHAPTER.case(
@@ -131,16 +133,16 @@ async def _selects_none(visit: Visit, offered: tuple[str, ...]) -> None:
     section=rfc6455("4.4"),
     expected="426, or another 4xx, with Sec-WebSocket-Version: 13, for version 99, which does not exist",
 )
-async def version(visit: Visit) -> None:
-    refused = await _refusal(visit, headers=((b"Sec-WebSocket-Version", b"99"),))
+async def version(context: CaseContext) -> None:
+    refused = await _refusal(context, headers=((b"Sec-WebSocket-Version", b"99"),))
     if refused is None:
-        visit.fail("101, although version 99 was asked for")
+        context.fail("101, although version 99 was asked for")
     if refused.status not in _REFUSED:
-        visit.fail(f"{refused.status}")
+        context.fail(f"{refused.status}")
     spoken = refused.header("sec-websocket-version")
     if "13" not in _words(spoken or ""):
         said = "no Sec-WebSocket-Version" if spoken is None else f"Sec-WebSocket-Version: {spoken}"
-        visit.differs("version-unsaid", f"{refused.status} with {said}")
+        context.differs("version-unsaid", f"{refused.status} with {said}")
 
 
 @CHAPTER.case(
@@ -149,19 +151,19 @@ async def version(visit: Visit) -> None:
     section=rfc6455("4.2.1"),
     expected="400, or another 4xx, where there is no Sec-WebSocket-Key",
 )
-async def key(visit: Visit) -> None:
-    refused = await _refusal(visit, without=(b"Sec-WebSocket-Key",))
+async def key(context: CaseContext) -> None:
+    refused = await _refusal(context, without=(b"Sec-WebSocket-Key",))
     if refused is None:
-        visit.fail("101, although there was no Sec-WebSocket-Key")
+        context.fail("101, although there was no Sec-WebSocket-Key")
     if refused.status not in _REFUSED:
-        visit.fail(f"{refused.status}")
+        context.fail(f"{refused.status}")
 
 
 async def _refusal(
-    visit: Visit, *, headers: tuple[tuple[bytes, bytes], ...] = (), without: tuple[bytes, ...] = ()
+    context: CaseContext, *, headers: tuple[tuple[bytes, bytes], ...] = (), without: tuple[bytes, ...] = ()
 ) -> Handshake | None:
     try:
-        await visit.socket(headers=headers, without=without)
+        await context.socket(headers=headers, without=without)
     except Refused as refused:
         return refused.handshake
     return None
@@ -173,10 +175,10 @@ async def _refusal(
     section=rfc6455("9.1"),
     expected="no Sec-WebSocket-Extensions in the answer",
 )
-async def extensions(visit: Visit) -> None:
-    found = (await visit.socket()).handshake.header("sec-websocket-extensions")
+async def extensions(context: CaseContext) -> None:
+    found = (await context.socket()).handshake.header("sec-websocket-extensions")
     if found:
-        visit.fail(f"Sec-WebSocket-Extensions: {found}")
+        context.fail(f"Sec-WebSocket-Extensions: {found}")
 
 
 @CHAPTER.case(
@@ -186,15 +188,15 @@ async def extensions(visit: Visit) -> None:
     expected="101 at the href of every form for LMOS",
     needs="a form for LMOS",
 )
-async def addresses(visit: Visit) -> None:
-    found = [url for url, _ in sockets_of(visit.target.readable_part)]
+async def addresses(context: CaseContext) -> None:
+    found = [url for url, _ in sockets_of(context.target.readable_part)]
     if not found:
-        visit.not_offered("its description has no form for LMOS")
+        context.not_offered("its description has no form for LMOS")
     for url in found[:_MOST]:
         try:
-            socket = await visit.socket(url=url)
+            socket = await context.socket(url=url)
         except Refused as refused:
-            visit.fail(f"{url}: {refused}")
+            context.fail(f"{url}: {refused}")
         await socket.aclose()
 
 

@@ -28,7 +28,7 @@ from lmos_actors.conformance.target import HttpForm
 from lmos_actors.protocol.td import choose, effective_forms
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Visit
+    from lmos_actors.conformance.session import CaseContext
 
 CHAPTER = Chapter()
 
@@ -44,16 +44,16 @@ _READS: Final = "a form for HTTP that reads a property"
     expected="200, with the value that a propertyReading has",
     needs=_READS,
 )
-async def read(visit: Visit) -> None:
-    reading_form(visit)
-    talk = await visit.talk()
-    for name, form in forms_for(visit, "properties", "readproperty", visit.target.readable()):
-        before = await read_by_socket(talk, name)
-        value = value_of(visit, await carry_out(visit, form), f"{form.method} of {name}")
+async def read(context: CaseContext) -> None:
+    reading_form(context)
+    session = await context.session()
+    for name, form in forms_for(context, "properties", "readproperty", context.target.readable()):
+        before = await read_by_socket(session, name)
+        value = value_of(context, await carry_out(context, form), f"{form.method} of {name}")
         if before is ABSENT or value == before:
             continue
-        if await read_by_socket(talk, name) == before:
-            visit.fail(f"{name} is {shown(value)} over HTTP, and {shown(before)} over the WebSocket")
+        if await read_by_socket(session, name) == before:
+            context.fail(f"{name} is {shown(value)} over HTTP, and {shown(before)} over the WebSocket")
 
 
 @CHAPTER.case(
@@ -63,12 +63,12 @@ async def read(visit: Visit) -> None:
     expected="a Content-Type that is the contentType of the form, application/json if it has none",
     needs=_READS,
 )
-async def media_type(visit: Visit) -> None:
-    name, form = reading_form(visit)
-    answer = await carry_out(visit, form)
+async def media_type(context: CaseContext) -> None:
+    name, form = reading_form(context)
+    answer = await carry_out(context, form)
     wanted = (form.content_type or "application/json").partition(";")[0].strip().lower()
     if answer.status == 200 and answer.media_type != wanted:
-        visit.differs("http-media-type", f"{name}: {answer.header('content-type')}, not {wanted}")
+        context.differs("http-media-type", f"{name}: {answer.header('content-type')}, not {wanted}")
 
 
 @CHAPTER.case(
@@ -78,18 +78,18 @@ async def media_type(visit: Visit) -> None:
     expected="200, with an object of every property that can be read",
     needs="a form for HTTP that reads all properties",
 )
-async def read_all(visit: Visit) -> None:
-    form = choose(effective_forms(visit.target.readable_part), "readallproperties", ("https", "http"))
+async def read_all(context: CaseContext) -> None:
+    form = choose(effective_forms(context.target.readable_part), "readallproperties", ("https", "http"))
     if form is None:
-        visit.not_offered("it describes no form for HTTP that reads all properties")
+        context.not_offered("it describes no form for HTTP that reads all properties")
     url = HttpForm(url=form.href, method="GET", content_type=form.content_type or "")
-    found = value_of(visit, await carry_out(visit, url), "GET of all properties")
-    wanted = visit.target.readable()
+    found = value_of(context, await carry_out(context, url), "GET of all properties")
+    wanted = context.target.readable()
     if not isinstance(found, dict):
-        visit.fail(f"GET of all properties is answered with {shown(found)}")
+        context.fail(f"GET of all properties is answered with {shown(found)}")
     missing = [name for name in wanted if name not in found]
     if missing:
-        visit.fail(f"GET of all properties lacks {', '.join(missing)}")
+        context.fail(f"GET of all properties lacks {', '.join(missing)}")
 
 
 @CHAPTER.case(
@@ -99,20 +99,24 @@ async def read_all(visit: Visit) -> None:
     expected="200 or 204 for the value that it has; it has it still",
     needs="a form for HTTP that writes a property",
 )
-async def write(visit: Visit) -> None:
+async def write(context: CaseContext) -> None:
     name, form = first_form(
-        visit, "properties", "writeproperty", visit.target.restorable(), "writes a property that can be read"
+        context,
+        "properties",
+        "writeproperty",
+        context.target.restorable(),
+        "writes a property that can be read",
     )
-    talk = await visit.talk()
-    before = await read_by_socket(talk, name)
+    session = await context.session()
+    before = await read_by_socket(session, name)
     if before is ABSENT:
-        visit.not_offered(f"{name} cannot be read: properties.read says more")
-    answer = await carry_out(visit, form, before)
+        context.not_offered(f"{name} cannot be read: properties.read says more")
+    answer = await carry_out(context, form, before)
     if answer.status not in GOOD:
-        visit.fail(f"{form.method} of {name}, with the value that it has, is answered with {answer.status}")
-    after = await read_by_socket(talk, name)
+        context.fail(f"{form.method} of {name}, with the value that it has, is answered with {answer.status}")
+    after = await read_by_socket(session, name)
     if after != before:
-        visit.fail(f"{name} was {shown(before)}, and is {shown(after)} now")
+        context.fail(f"{name} was {shown(before)}, and is {shown(after)} now")
 
 
 @CHAPTER.case(
@@ -123,27 +127,31 @@ async def write(visit: Visit) -> None:
     needs="a form for HTTP that writes a property",
     unsafe=True,
 )
-async def write_seen(visit: Visit) -> None:
+async def write_seen(context: CaseContext) -> None:
     name, form = first_form(
-        visit, "properties", "writeproperty", visit.target.restorable(), "writes a property that can be read"
+        context,
+        "properties",
+        "writeproperty",
+        context.target.restorable(),
+        "writes a property that can be read",
     )
-    talk = await visit.talk()
-    before = await read_by_socket(talk, name)
+    session = await context.session()
+    before = await read_by_socket(session, name)
     if before is ABSENT:
-        visit.not_offered(f"{name} cannot be read: properties.read says more")
-    change = visit.roles.change_of(name, before)
+        context.not_offered(f"{name} cannot be read: properties.read says more")
+    change = context.roles.change_of(name, before)
     value = getattr(change, "value", ABSENT)
     if value is ABSENT:
-        visit.not_run(f"no other value for {name} was found: name one under changes, --hints")
+        context.not_run(f"no other value for {name} was found: name one under changes, --hints")
     try:
-        answer = await carry_out(visit, form, value)
-        after = await read_by_socket(talk, name)
+        answer = await carry_out(context, form, value)
+        after = await read_by_socket(session, name)
     finally:
-        await put_back(visit, talk, name, before)
+        await put_back(context, session, name, before)
     if answer.status not in GOOD:
-        visit.not_offered(f"{form.method} of {name} is answered with {answer.status}: http.write says more")
+        context.not_offered(f"{form.method} of {name} is answered with {answer.status}: http.write says more")
     if after != value:
-        visit.fail(f"{shown(value)} was written to {name}, and {shown(after)} is read")
+        context.fail(f"{shown(value)} was written to {name}, and {shown(after)} is read")
 
 
 @CHAPTER.case(
@@ -153,13 +161,13 @@ async def write_seen(visit: Visit) -> None:
     expected="405, or another 4xx, and the value stays",
     needs="a form for HTTP that reads a read-only property",
 )
-async def read_only(visit: Visit) -> None:
+async def read_only(context: CaseContext) -> None:
     name, form = first_form(
-        visit, "properties", "readproperty", visit.target.read_only(), "reads a read-only property"
+        context, "properties", "readproperty", context.target.read_only(), "reads a read-only property"
     )
-    value = value_of(visit, await carry_out(visit, form), f"{form.method} of {name}")
+    value = value_of(context, await carry_out(context, form), f"{form.method} of {name}")
     put = HttpForm(url=form.url, method="PUT", content_type=form.content_type)
-    must_be_refused(visit, await carry_out(visit, put, value), f"PUT of the read-only property {name}")
+    must_be_refused(context, await carry_out(context, put, value), f"PUT of the read-only property {name}")
 
 
 @CHAPTER.case(
@@ -169,12 +177,12 @@ async def read_only(visit: Visit) -> None:
     expected="405, or another 4xx",
     needs="a form for HTTP that writes a write-only property",
 )
-async def write_only(visit: Visit) -> None:
+async def write_only(context: CaseContext) -> None:
     name, form = first_form(
-        visit, "properties", "writeproperty", visit.target.write_only(), "writes a write-only property"
+        context, "properties", "writeproperty", context.target.write_only(), "writes a write-only property"
     )
-    answer = await visit.http("GET", form.url, headers=accepting(form))
-    must_be_refused(visit, answer, f"GET of the write-only property {name}")
+    answer = await context.http("GET", form.url, headers=accepting(form))
+    must_be_refused(context, answer, f"GET of the write-only property {name}")
 
 
 @CHAPTER.case(
@@ -185,26 +193,26 @@ async def write_only(visit: Visit) -> None:
     needs="a form for HTTP that writes a property of a certain kind",
     unsafe=True,
 )
-async def wrong_value(visit: Visit) -> None:
-    names = visit.target.restorable()
-    for name, form in forms_for(visit, "properties", "writeproperty", names):
-        wrong = wrong_for(visit, visit.target.properties[name].schema)
+async def wrong_value(context: CaseContext) -> None:
+    names = context.target.restorable()
+    for name, form in forms_for(context, "properties", "writeproperty", names):
+        wrong = wrong_for(context, context.target.properties[name].schema)
         if wrong is ABSENT:
             continue
-        talk = await visit.talk()
-        before = await read_by_socket(talk, name)
+        session = await context.session()
+        before = await read_by_socket(session, name)
         if before is ABSENT:
-            visit.not_offered(f"{name} cannot be read: properties.read says more")
+            context.not_offered(f"{name} cannot be read: properties.read says more")
         try:
-            answer = await carry_out(visit, form, wrong)
-            after = await read_by_socket(talk, name)
+            answer = await carry_out(context, form, wrong)
+            after = await read_by_socket(session, name)
         finally:
-            await put_back(visit, talk, name, before)
+            await put_back(context, session, name, before)
         if after != before:
-            visit.fail(f"{shown(wrong)} does not fit {name}, and was written")
-        must_be_refused(visit, answer, f"{form.method} of {name} with {shown(wrong)}")
+            context.fail(f"{shown(wrong)} does not fit {name}, and was written")
+        must_be_refused(context, answer, f"{form.method} of {name} with {shown(wrong)}")
         return
-    visit.not_offered("it describes no form for HTTP that writes a property of a certain kind")
+    context.not_offered("it describes no form for HTTP that writes a property of a certain kind")
 
 
 # --- what is not there
@@ -217,11 +225,11 @@ async def wrong_value(visit: Visit) -> None:
     expected="404 in the place of a property that is not described",
     needs="a form for HTTP that reads a property, whose address ends in its name",
 )
-async def unknown(visit: Visit) -> None:
-    name, url = _neighbour(visit)
-    answer = await visit.http("GET", url)
+async def unknown(context: CaseContext) -> None:
+    name, url = _neighbour(context)
+    answer = await context.http("GET", url)
     if answer.status not in (404, 410):
-        visit.fail(f"GET of {name}, which is not described, is answered with {answer.status}")
+        context.fail(f"GET of {name}, which is not described, is answered with {answer.status}")
 
 
 @CHAPTER.case(
@@ -231,28 +239,28 @@ async def unknown(visit: Visit) -> None:
     expected="in problem details (RFC 9457), if it has any, the status that the answer has",
     needs="a form for HTTP that reads a property, whose address ends in its name",
 )
-async def problem(visit: Visit) -> None:
-    _, url = _neighbour(visit)
-    answer = await visit.http("GET", url)
+async def problem(context: CaseContext) -> None:
+    _, url = _neighbour(context)
+    answer = await context.http("GET", url)
     if answer.media_type != "application/problem+json":
         return
     try:
         told = answer.json()
     except ValueError as error:
-        visit.fail(f"the problem details are no JSON: {error}")
+        context.fail(f"the problem details are no JSON: {error}")
     status = told.get("status", answer.status) if is_object(told) else None
     if status != answer.status:
-        visit.fail(f"the answer has the status {answer.status}, and its problem details {shown(status)}")
+        context.fail(f"the answer has the status {answer.status}, and its problem details {shown(status)}")
 
 
-def _neighbour(visit: Visit) -> tuple[str, str]:
+def _neighbour(context: CaseContext) -> tuple[str, str]:
     """Return the name of a property that is not there, and where it would be."""
-    for name, form in forms_for(visit, "properties", "readproperty", visit.target.readable()):
+    for name, form in forms_for(context, "properties", "readproperty", context.target.readable()):
         above, _, last = form.url.rpartition("/")
         if unquote(last) == name:
-            missing = visit.target.unknown_property()
+            missing = context.target.unknown_property()
             return missing, f"{above}/{quote(missing, safe='')}"
-    visit.not_offered("no form for HTTP that reads a property has an address that ends in its name")
+    context.not_offered("no form for HTTP that reads a property has an address that ends in its name")
 
 
 @CHAPTER.case(
@@ -262,14 +270,14 @@ def _neighbour(visit: Visit) -> tuple[str, str]:
     expected="405 with Allow, or another 4xx, or 501, to PATCH of a read-only property",
     needs="a form for HTTP that reads a read-only property",
 )
-async def method(visit: Visit) -> None:
+async def method(context: CaseContext) -> None:
     name, form = first_form(
-        visit, "properties", "readproperty", visit.target.read_only(), "reads a read-only property"
+        context, "properties", "readproperty", context.target.read_only(), "reads a read-only property"
     )
-    answer = await visit.http(
+    answer = await context.http(
         "PATCH", form.url, headers=((b"Content-Type", b"application/json"),), body=b"{}"
     )
     if answer.status not in (*OF_CLIENT, 501):
-        visit.fail(f"PATCH of {name} is answered with {answer.status}")
+        context.fail(f"PATCH of {name} is answered with {answer.status}")
     if answer.status == 405 and answer.header("allow") is None:
-        visit.differs("no-allow", f"PATCH of {name}")
+        context.differs("no-allow", f"PATCH of {name}")

@@ -21,7 +21,7 @@ from lmos_actors.conformance.session import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.conformance.session import Visit
+    from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.target import Call, HttpForm
 
 CHAPTER = Chapter()
@@ -30,19 +30,19 @@ _ACTION: Final = td("5.3.1.4 ActionAffordance")
 _BAD: Final = http("15.5.1")
 
 
-def _calls(visit: Visit, output: bool | None = None) -> Iterator[tuple[Call, HttpForm]]:
+def _calls(context: CaseContext, output: bool | None = None) -> Iterator[tuple[Call, HttpForm]]:
     """Return calls of actions that may be invoked and have a form for HTTP."""
-    for call in visit.roles.safe_calls():
-        form = visit.target.http_form("actions", call.action, "invokeaction")
-        has = visit.target.actions[call.action].output is not None
+    for call in context.roles.safe_calls():
+        form = context.target.http_form("actions", call.action, "invokeaction")
+        has = context.target.actions[call.action].output is not None
         if form is not None and output in (None, has):
             yield call, form
 
 
-def _call(visit: Visit, output: bool | None = None) -> tuple[Call, HttpForm]:
-    for found in _calls(visit, output):
+def _call(context: CaseContext, output: bool | None = None) -> tuple[Call, HttpForm]:
+    for found in _calls(context, output):
         return found
-    visit.not_offered("it describes no form for HTTP that invokes a safe action")
+    context.not_offered("it describes no form for HTTP that invokes a safe action")
 
 
 @CHAPTER.case(
@@ -52,21 +52,21 @@ def _call(visit: Visit, output: bool | None = None) -> tuple[Call, HttpForm]:
     expected="200 with the output, 204 without one, or 201 of a run that goes on; what a completed run gives",
     needs="a form for HTTP that invokes a safe action",
 )
-async def invoke(visit: Visit) -> None:
-    call, form = _call(visit)
-    answer = await carry_out(visit, form, call.input if call.has_input else ABSENT)
+async def invoke(context: CaseContext) -> None:
+    call, form = _call(context)
+    answer = await carry_out(context, form, call.input if call.has_input else ABSENT)
     told = f"{form.method} of {call.action} is answered with {answer.status}"
-    if 400 <= answer.status < 500 and call.action not in visit.target.safe_actions():
-        visit.not_run(f"{told}: name an input that will do under inputs, --hints")
+    if 400 <= answer.status < 500 and call.action not in context.target.safe_actions():
+        context.not_run(f"{told}: name an input that will do under inputs, --hints")
     if answer.status not in GOOD:
-        visit.fail(told)
-    schema = visit.target.actions[call.action].output
+        context.fail(told)
+    schema = context.target.actions[call.action].output
     if answer.status != 200 or schema is None:
         return
-    output = value_of(visit, answer, f"{form.method} of {call.action}")
+    output = value_of(context, answer, f"{form.method} of {call.action}")
     wrong = fits(schema, output)
     if wrong is not None:
-        visit.fail(f"the output of {call.action} does not fit its description: {wrong}")
+        context.fail(f"the output of {call.action} does not fit its description: {wrong}")
 
 
 @CHAPTER.case(
@@ -76,18 +76,18 @@ async def invoke(visit: Visit) -> None:
     expected="for the same input the output that an actionStatus has",
     needs="a form for HTTP that invokes a safe action with an output",
 )
-async def invoke_equal(visit: Visit) -> None:
-    talk = await visit.talk()
-    for call, form in _calls(visit, True):
-        outputs = [(await visit.invoke(talk, call)).get("output") for _ in range(2)]
+async def invoke_equal(context: CaseContext) -> None:
+    session = await context.session()
+    for call, form in _calls(context, True):
+        outputs = [(await context.invoke(session, call)).get("output") for _ in range(2)]
         if outputs[0] is ABSENT or outputs[0] != outputs[1]:
             continue
-        answer = await carry_out(visit, form, call.input if call.has_input else ABSENT)
-        if answer.status == 200 and (output := value_of(visit, answer, call.action)) != outputs[0]:
+        answer = await carry_out(context, form, call.input if call.has_input else ABSENT)
+        if answer.status == 200 and (output := value_of(context, answer, call.action)) != outputs[0]:
             told = f"{shown(output)} over HTTP, and {shown(outputs[0])} over the WebSocket"
-            visit.fail(f"{call.action}, with {shown(call.members())}, gives {told}")
+            context.fail(f"{call.action}, with {shown(call.members())}, gives {told}")
         return
-    visit.not_offered(
+    context.not_offered(
         "it describes no form for HTTP that invokes an action which gives one output for one input"
     )
 
@@ -99,15 +99,15 @@ async def invoke_equal(visit: Visit) -> None:
     expected="400, or another 4xx",
     needs="a form for HTTP that invokes a safe action with an input of a certain kind",
 )
-async def wrong_input(visit: Visit) -> None:
-    for call, form in _calls(visit):
-        schema = visit.target.actions[call.action].input
-        wrong = ABSENT if schema is None else wrong_for(visit, schema)
+async def wrong_input(context: CaseContext) -> None:
+    for call, form in _calls(context):
+        schema = context.target.actions[call.action].input
+        wrong = ABSENT if schema is None else wrong_for(context, schema)
         if wrong is not ABSENT:
-            answer = await carry_out(visit, form, wrong)
-            must_be_refused(visit, answer, f"{form.method} of {call.action} with {shown(wrong)}")
+            answer = await carry_out(context, form, wrong)
+            must_be_refused(context, answer, f"{form.method} of {call.action} with {shown(wrong)}")
             return
-    visit.not_offered(
+    context.not_offered(
         "it describes no form for HTTP that invokes a safe action with an input of a certain kind"
     )
 
@@ -119,11 +119,13 @@ async def wrong_input(visit: Visit) -> None:
     expected="400, or another 4xx",
     needs="a form for HTTP that invokes a safe action with an input",
 )
-async def not_json(visit: Visit) -> None:
-    for call, form in _calls(visit):
-        if visit.target.actions[call.action].input is not None:
+async def not_json(context: CaseContext) -> None:
+    for call, form in _calls(context):
+        if context.target.actions[call.action].input is not None:
             kind = (b"Content-Type", b"application/json")
-            answer = await visit.http(form.method, form.url, headers=(*accepting(form), kind), body=b'{"a": ')
-            must_be_refused(visit, answer, f"{form.method} of {call.action} with a body that is no JSON")
+            answer = await context.http(
+                form.method, form.url, headers=(*accepting(form), kind), body=b'{"a": '
+            )
+            must_be_refused(context, answer, f"{form.method} of {call.action} with a body that is no JSON")
             return
-    visit.not_offered("it describes no form for HTTP that invokes a safe action with an input")
+    context.not_offered("it describes no form for HTTP that invokes a safe action with an input")

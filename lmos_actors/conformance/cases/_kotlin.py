@@ -16,45 +16,48 @@ from lmos_actors.conformance.session import (
 from lmos_actors.conformance.target import NotOffered
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Heard, Sent, Talk, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
 
 CHAPTER = Chapter()
 
 _CLIENT: Final = kotlin("WebSocketProtocolClient")
 
 
-def _lacks(visit: Visit, seen: object) -> NoReturn:
+def _lacks(context: CaseContext, seen: object) -> NoReturn:
     """Say that a server does not suit kotlin-wot's clients: at their level it fails, else it need not."""
-    if visit.ground.level is Level.KOTLIN_WOT:
-        visit.fail(seen)
-    visit.not_offered(f"it does not suit kotlin-wot's clients, which no text demands: {seen}")
+    if context.shared.level is Level.KOTLIN_WOT:
+        context.fail(seen)
+    context.not_offered(f"it does not suit kotlin-wot's clients, which no text demands: {seen}")
 
 
-async def _asked(visit: Visit, talk: Talk, kind: str, name: str, **members: Any) -> tuple[Sent, Heard]:
+async def _asked(
+    context: CaseContext, session: Session, kind: str, name: str, **members: Any
+) -> tuple[Sent, ReceivedMessage]:
     try:
-        sent = await talk.send(kind, name=name, correlation=None, **members)
-        return sent, await talk.answer(sent)
+        sent = await session.send(kind, name=name, correlation=None, **members)
+        return sent, await session.answer(sent)
     except SILENCE as why:
-        _lacks(visit, why)
+        _lacks(context, why)
 
 
-async def _talk(visit: Visit) -> Talk:
+async def _session(context: CaseContext) -> Session:
     try:
-        return await visit.talk(AS_KOTLIN)
+        return await context.session(AS_KOTLIN)
     except SILENCE as why:
-        _lacks(visit, why)
+        _lacks(context, why)
 
 
-def _as_read(visit: Visit, heard: Heard, sent: Sent, kind: str, *members: str) -> None:
+def _as_read(context: CaseContext, received: ReceivedMessage, sent: Sent, kind: str, *members: str) -> None:
     """Hold an answer against what the client needs of it: its kind, its members, and whose answer it is."""
-    missing = [each for each in ("thingId", "messageId", *members) if each not in heard.data]
-    if heard.kind != kind:
-        _lacks(visit, heard)
+    missing = [each for each in ("thingId", "messageId", *members) if each not in received.data]
+    if received.kind != kind:
+        _lacks(context, received)
     if missing:
-        _lacks(visit, f"{heard.kind} without {', '.join(missing)}: {heard.text[:300]}")
-    if heard.data.get("correlationId") != sent.message_id:
+        _lacks(context, f"{received.kind} without {', '.join(missing)}: {received.text[:300]}")
+    if received.data.get("correlationId") != sent.message_id:
         _lacks(
-            visit, f"correlationId is {heard.data.get('correlationId')!r}, not the messageId of the request"
+            context,
+            f"correlationId is {received.data.get('correlationId')!r}, not the messageId of the request",
         )
 
 
@@ -66,10 +69,10 @@ def _as_read(visit: Visit, heard: Heard, sent: Sent, kind: str, *members: str) -
     "request as correlationId",
     needs="a property that can be read",
 )
-async def read(visit: Visit) -> None:
-    name = visit.roles.readable_property()
-    sent, heard = await _asked(visit, await _talk(visit), "readProperty", name)
-    _as_read(visit, heard, sent, "propertyReading", "property", "data", "timestamp")
+async def read(context: CaseContext) -> None:
+    name = context.roles.readable_property()
+    sent, received = await _asked(context, await _session(context), "readProperty", name)
+    _as_read(context, received, sent, "propertyReading", "property", "data", "timestamp")
 
 
 @CHAPTER.case(
@@ -80,10 +83,10 @@ async def read(visit: Visit) -> None:
     "request",
     needs="an observable property",
 )
-async def observe(visit: Visit) -> None:
-    name = visit.roles.observable_property()
-    sent, heard = await _asked(visit, await _talk(visit), "observeProperty", name)
-    _as_read(visit, heard, sent, "propertyReading", "property", "data", "timestamp")
+async def observe(context: CaseContext) -> None:
+    name = context.roles.observable_property()
+    sent, received = await _asked(context, await _session(context), "observeProperty", name)
+    _as_read(context, received, sent, "propertyReading", "property", "data", "timestamp")
 
 
 @CHAPTER.case(
@@ -93,9 +96,9 @@ async def observe(visit: Visit) -> None:
     expected="an acknowledgement with message, correlated by the messageId of the request",
     needs="an event",
 )
-async def subscribe(visit: Visit) -> None:
-    sent, heard = await _asked(visit, await _talk(visit), "subscribeEvent", visit.roles.event())
-    _as_read(visit, heard, sent, "acknowledgement", "message")
+async def subscribe(context: CaseContext) -> None:
+    sent, received = await _asked(context, await _session(context), "subscribeEvent", context.roles.event())
+    _as_read(context, received, sent, "acknowledgement", "message")
 
 
 @CHAPTER.case(
@@ -105,16 +108,16 @@ async def subscribe(visit: Visit) -> None:
     expected="an acknowledgement of the second subscribeevent too: kotlin-wot's clients unsubscribe by it",
     needs="an event",
 )
-async def subscribe_again(visit: Visit) -> None:
-    talk, event = await _talk(visit), visit.roles.event()
+async def subscribe_again(context: CaseContext) -> None:
+    session, event = await _session(context), context.roles.event()
     try:
-        first = await talk.ask("subscribeEvent", name=event, correlation=None)
+        first = await session.ask("subscribeEvent", name=event, correlation=None)
     except SILENCE as why:
-        visit.not_offered(f"{why}: kotlin.subscribe says more")
+        context.not_offered(f"{why}: kotlin.subscribe says more")
     if first.kind != "acknowledgement":
-        visit.not_offered(f"{first}: kotlin.subscribe says more")
-    sent, heard = await _asked(visit, talk, "subscribeEvent", event)
-    _as_read(visit, heard, sent, "acknowledgement", "message")
+        context.not_offered(f"{first}: kotlin.subscribe says more")
+    sent, received = await _asked(context, session, "subscribeEvent", event)
+    _as_read(context, received, sent, "acknowledgement", "message")
 
 
 @CHAPTER.case(
@@ -125,15 +128,15 @@ async def subscribe_again(visit: Visit) -> None:
     "take the first status for the end, and wait for ever where there is no output",
     needs="an action that may be invoked",
 )
-async def one_status(visit: Visit) -> None:
-    for call in visit.roles.safe_calls()[:8]:
-        talk = await _talk(visit)
-        sent, heard = await _asked(visit, talk, "invokeAction", call.action, **call.members())
-        if heard.kind == "error":
+async def one_status(context: CaseContext) -> None:
+    for call in context.roles.safe_calls()[:8]:
+        session = await _session(context)
+        sent, received = await _asked(context, session, "invokeAction", call.action, **call.members())
+        if received.kind == "error":
             continue
-        _as_read(visit, heard, sent, "actionStatus", "action", "status", "output")
-        if heard.status != "completed":
-            _lacks(visit, heard)
+        _as_read(context, received, sent, "actionStatus", "action", "status", "output")
+        if received.status != "completed":
+            _lacks(context, received)
 
 
 @CHAPTER.case(
@@ -144,14 +147,16 @@ async def one_status(visit: Visit) -> None:
     "any actionStatus for a success, and drop an error that lacks one of them",
     needs="an action that fails, --hints",
 )
-async def failure(visit: Visit) -> None:
-    call = visit.roles.failing_call()
-    sent, heard = await _asked(visit, await _talk(visit), "invokeAction", call.action, **call.members())
-    must_be_meant_to_fail(visit, call, heard)
-    _as_read(visit, heard, sent, "error", *MANDATORY["error"])
-    wrong = [each for each in MANDATORY["error"] if not isinstance(heard.data[each], str)]
+async def failure(context: CaseContext) -> None:
+    call = context.roles.failing_call()
+    sent, received = await _asked(
+        context, await _session(context), "invokeAction", call.action, **call.members()
+    )
+    must_be_meant_to_fail(context, call, received)
+    _as_read(context, received, sent, "error", *MANDATORY["error"])
+    wrong = [each for each in MANDATORY["error"] if not isinstance(received.data[each], str)]
     if wrong:
-        _lacks(visit, f"{', '.join(wrong)} is no text: {heard.text[:300]}")
+        _lacks(context, f"{', '.join(wrong)} is no text: {received.text[:300]}")
 
 
 @CHAPTER.case(
@@ -162,11 +167,11 @@ async def failure(visit: Visit) -> None:
     "there is none",
     needs="an action without an input that may be invoked",
 )
-async def null_input(visit: Visit) -> None:
-    call = visit.roles.safe_call(input=False)
-    _, heard = await _asked(visit, await _talk(visit), "invokeAction", call.action, input=None)
-    if heard.status != "completed":
-        _lacks(visit, heard)
+async def null_input(context: CaseContext) -> None:
+    call = context.roles.safe_call(input=False)
+    _, received = await _asked(context, await _session(context), "invokeAction", call.action, input=None)
+    if received.status != "completed":
+        _lacks(context, received)
 
 
 @CHAPTER.case(
@@ -177,15 +182,15 @@ async def null_input(visit: Visit) -> None:
     "write it",
     needs="an event",
 )
-async def number_for_time(visit: Visit) -> None:
-    talk = await _talk(visit)
+async def number_for_time(context: CaseContext) -> None:
+    session = await _session(context)
     try:
-        first = await talk.ask("subscribeEvent", name=visit.roles.event(), correlation=None)
+        first = await session.ask("subscribeEvent", name=context.roles.event(), correlation=None)
         if first.kind != "acknowledgement":
             raise NoAnswer(str(first))
     except SILENCE as why:
         raise NotOffered(f"{why}: kotlin.subscribe says more") from None
-    talk = await _talk(visit)
+    session = await _session(context)
     last = {"lastEvent": 1737399600.520000000}
-    sent, heard = await _asked(visit, talk, "subscribeEvent", visit.roles.event(), **last)
-    _as_read(visit, heard, sent, "acknowledgement", "message")
+    sent, received = await _asked(context, session, "subscribeEvent", context.roles.event(), **last)
+    _as_read(context, received, sent, "acknowledgement", "message")

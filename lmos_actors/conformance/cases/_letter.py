@@ -20,7 +20,7 @@ from lmos_actors.conformance.session import (
 from lmos_actors.conformance.target import NotOffered, NotRun
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Heard, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage
     from lmos_actors.conformance.target import Call
 
 CHAPTER = Chapter()
@@ -31,15 +31,17 @@ _INVOCABLE: Final = "an action that may be invoked"
 _OWN: Final = ("thingID", "messageID", "messageType")
 
 
-def _members(visit: Visit, heard: Heard) -> None:
+def _members(context: CaseContext, received: ReceivedMessage) -> None:
     """Judge that what must be there is there, and is a text where it has to be one."""
-    members = tuple(member for member in (*_OWN, *MANDATORY[heard.kind]) if not _elsewhere(heard, member))
-    visit.judge(heard, "member-missing", members=members)
-    visit.judge(heard, "member-type", members=(*members, "correlationID", "message"))
+    members = tuple(
+        member for member in (*_OWN, *MANDATORY[received.kind]) if not _elsewhere(received, member)
+    )
+    context.judge(received, "member-missing", members=members)
+    context.judge(received, "member-type", members=(*members, "correlationID", "message"))
 
 
-def _elsewhere(heard: Heard, member: str) -> bool:
-    return heard.kind == "error" and member == "status"
+def _elsewhere(received: ReceivedMessage, member: str) -> bool:
+    return received.kind == "error" and member == "status"
 
 
 @CHAPTER.case(
@@ -49,8 +51,8 @@ def _elsewhere(heard: Heard, member: str) -> bool:
     expected="thingID, messageID, messageType, name, value and timestamp",
     needs=_READABLE,
 )
-async def reading(visit: Visit) -> None:
-    _members(visit, (await a_reading(visit))[1])
+async def reading(context: CaseContext) -> None:
+    _members(context, (await a_reading(context))[1])
 
 
 @CHAPTER.case(
@@ -60,16 +62,16 @@ async def reading(visit: Visit) -> None:
     expected="thingID, messageID, messageType, data, an object of values, and timestamp",
     needs="a property that can be read and written",
 )
-async def readings(visit: Visit) -> None:
-    talk = await visit.talk()
-    values = await restorable_values(visit, talk)
+async def readings(context: CaseContext) -> None:
+    session = await context.session()
+    values = await restorable_values(context, session)
     try:
-        heard = await talk.ask("writeMultipleProperties", data=values)
+        received = await session.ask("writeMultipleProperties", data=values)
     except SILENCE as why:
-        visit.not_offered(f"{why}: properties.write-multiple says more")
-    if heard.kind != "propertyReadings":
-        visit.not_offered(f"{heard}: properties.write-multiple says more")
-    _members(visit, heard)
+        context.not_offered(f"{why}: properties.write-multiple says more")
+    if received.kind != "propertyReadings":
+        context.not_offered(f"{received}: properties.write-multiple says more")
+    _members(context, received)
 
 
 @CHAPTER.case(
@@ -79,8 +81,8 @@ async def readings(visit: Visit) -> None:
     expected="thingID, messageID, messageType, action and status",
     needs=_INVOCABLE,
 )
-async def status(visit: Visit) -> None:
-    _members(visit, (await a_status(visit))[1])
+async def status(context: CaseContext) -> None:
+    _members(context, (await a_status(context))[1])
 
 
 @CHAPTER.case(
@@ -89,10 +91,10 @@ async def status(visit: Visit) -> None:
     section=lmos("error"),
     expected="thingID, messageID, messageType, type, title, status, detail and instance, all of them texts",
 )
-async def error(visit: Visit) -> None:
-    _, heard = await an_error(visit)
-    _members(visit, heard)
-    visit.judge(heard, "member-missing", members=("status",))
+async def error(context: CaseContext) -> None:
+    _, received = await an_error(context)
+    _members(context, received)
+    context.judge(received, "member-missing", members=("status",))
 
 
 @CHAPTER.case(
@@ -101,8 +103,8 @@ async def error(visit: Visit) -> None:
     section=lmos("error"),
     expected='a status such as "404", not the number 404',
 )
-async def error_status(visit: Visit) -> None:
-    visit.judge((await an_error(visit))[1], "error-status")
+async def error_status(context: CaseContext) -> None:
+    context.judge((await an_error(context))[1], "error-status")
 
 
 @CHAPTER.case(
@@ -111,8 +113,8 @@ async def error_status(visit: Visit) -> None:
     section=lmos("error"),
     expected="URI references without blanks in type and instance",
 )
-async def error_uri(visit: Visit) -> None:
-    visit.judge((await an_error(visit))[1], "error-uri")
+async def error_uri(context: CaseContext) -> None:
+    context.judge((await an_error(context))[1], "error-uri")
 
 
 @CHAPTER.case(
@@ -123,10 +125,10 @@ async def error_uri(visit: Visit) -> None:
     "that was invoked",
     needs=f"{_READABLE}, or {_INVOCABLE}",
 )
-async def about(visit: Visit) -> None:
-    for sent, heard in await one_of_each(visit):
-        if heard.kind != "error" and heard.name not in (sent.name, None):
-            visit.fail(f"{sent.kind} of {sent.name!r} was answered by {heard}")
+async def about(context: CaseContext) -> None:
+    for sent, received in await one_of_each(context):
+        if received.kind != "error" and received.name not in (sent.name, None):
+            context.fail(f"{sent.kind} of {sent.name!r} was answered by {received}")
 
 
 @CHAPTER.case(
@@ -135,11 +137,13 @@ async def about(visit: Visit) -> None:
     section=_COMMON,
     expected="the id of the description, a URI, as thingID in each answer",
 )
-async def thing(visit: Visit) -> None:
-    for _, heard in await one_of_each(visit):
-        if isinstance(heard.thing, str) and heard.thing != visit.target.thing.id:
-            visit.fail(f"the thingID of {heard.kind} is {heard.thing!r}, not {visit.target.thing.id!r}")
-        visit.judge(heard, "thing-no-uri")
+async def thing(context: CaseContext) -> None:
+    for _, received in await one_of_each(context):
+        if isinstance(received.thing, str) and received.thing != context.target.thing.id:
+            context.fail(
+                f"the thingID of {received.kind} is {received.thing!r}, not {context.target.thing.id!r}"
+            )
+        context.judge(received, "thing-no-uri")
 
 
 @CHAPTER.case(
@@ -148,9 +152,9 @@ async def thing(visit: Visit) -> None:
     section=_COMMON,
     expected="a messageID such as 79057736-3e0e-4dc3-b139-a33051901ee2 in each answer",
 )
-async def message_id(visit: Visit) -> None:
-    for _, heard in await one_of_each(visit):
-        visit.judge(heard, "id-no-uuid", members=("messageID",))
+async def message_id(context: CaseContext) -> None:
+    for _, received in await one_of_each(context):
+        context.judge(received, "id-no-uuid", members=("messageID",))
 
 
 @CHAPTER.case(
@@ -159,16 +163,16 @@ async def message_id(visit: Visit) -> None:
     section=_COMMON,
     expected="in each answer a messageID that is neither that of the request nor that of another answer",
 )
-async def own_message_id(visit: Visit) -> None:
+async def own_message_id(context: CaseContext) -> None:
     seen: list[str] = []
     for _ in range(2):
-        for sent, heard in await one_of_each(visit):
-            if heard.message_id == sent.message_id:
-                visit.fail(f"{heard.kind} has the messageID of the request")
-            if heard.message_id in seen:
-                visit.fail(f"two messages have the messageID {heard.message_id!r}")
-            if isinstance(heard.message_id, str):
-                seen.append(heard.message_id)
+        for sent, received in await one_of_each(context):
+            if received.message_id == sent.message_id:
+                context.fail(f"{received.kind} has the messageID of the request")
+            if received.message_id in seen:
+                context.fail(f"two messages have the messageID {received.message_id!r}")
+            if isinstance(received.message_id, str):
+                seen.append(received.message_id)
 
 
 @CHAPTER.case(
@@ -178,8 +182,8 @@ async def own_message_id(visit: Visit) -> None:
     expected="a timestamp such as 2026-01-31T08:15:00.250Z in a propertyReading",
     needs=_READABLE,
 )
-async def timestamp(visit: Visit) -> None:
-    visit.judge((await a_reading(visit))[1], "time-number", "time-format")
+async def timestamp(context: CaseContext) -> None:
+    context.judge((await a_reading(context))[1], "time-number", "time-format")
 
 
 @CHAPTER.case(
@@ -189,27 +193,27 @@ async def timestamp(visit: Visit) -> None:
     expected="pending, in progress, completed or failed",
     needs=_INVOCABLE,
 )
-async def status_word(visit: Visit) -> None:
-    await _judge_words(visit, visit.roles.safe_call())
+async def status_word(context: CaseContext) -> None:
+    await _judge_words(context, context.roles.safe_call())
     with suppress(NotOffered, NotRun):
-        await _judge_words(visit, visit.roles.failing_call())
-    if not visit.ground.speech.is_kotlin:
+        await _judge_words(context, context.roles.failing_call())
+    if not context.shared.dialect.is_kotlin:
         with suppress(NotOffered, NotRun):
-            await _judge_words(visit, visit.roles.slow_call())
+            await _judge_words(context, context.roles.slow_call())
 
 
-async def _judge_words(visit: Visit, call: Call) -> None:
+async def _judge_words(context: CaseContext, call: Call) -> None:
     try:
-        talk = await visit.talk()
-        sent = await talk.send("invokeAction", name=call.action, **call.members())
-        heard = await talk.answer(sent)
-        if not heard.is_final:
-            await leave(talk, sent)
+        session = await context.session()
+        sent = await session.send("invokeAction", name=call.action, **call.members())
+        received = await session.answer(sent)
+        if not received.is_final:
+            await leave(session, sent)
     except SILENCE:
         return
-    visit.judge(heard, "status-word")
-    if heard.kind == "actionStatus":
-        visit.judge(heard, "member-type", members=("status",))
+    context.judge(received, "status-word")
+    if received.kind == "actionStatus":
+        context.judge(received, "member-type", members=("status",))
 
 
 @CHAPTER.case(
@@ -218,6 +222,6 @@ async def _judge_words(visit: Visit, call: Call) -> None:
     section=lmos("Common Message Members Table"),
     expected="each member once: readers of JSON differ in which of two they take",
 )
-async def member_twice(visit: Visit) -> None:
-    for _, heard in await one_of_each(visit):
-        visit.judge(heard, "member-twice")
+async def member_twice(context: CaseContext) -> None:
+    for _, received in await one_of_each(context):
+        context.judge(received, "member-twice")

@@ -18,7 +18,7 @@ from lmos_actors.conformance.session import (
 )
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Visit
+    from lmos_actors.conformance.session import CaseContext
 
 CHAPTER = Chapter()
 
@@ -35,11 +35,11 @@ _CHANGES: Final = "an observable property that can be changed"
     expected="no error in answer to observeProperty; whether a first reading comes is left open",
     needs=_NEEDS,
 )
-async def starts(visit: Visit) -> None:
-    name, talk = visit.roles.observable_property(), await visit.talk()
-    _, heard = await tell(visit, talk, "observeProperty", name=name)
-    if heard is not None and heard.kind == "error":
-        visit.fail(f"observeProperty is answered by {heard}")
+async def starts(context: CaseContext) -> None:
+    name, session = context.roles.observable_property(), await context.session()
+    _, received = await tell(context, session, "observeProperty", name=name)
+    if received is not None and received.kind == "error":
+        context.fail(f"observeProperty is answered by {received}")
 
 
 @CHAPTER.case(
@@ -50,21 +50,21 @@ async def starts(visit: Visit) -> None:
     "it changes",
     needs=_NEEDS,
 )
-async def first_reading(visit: Visit) -> None:
-    name, talk = visit.roles.observable_property(), await visit.talk()
-    before = await values_of(visit, talk, [name])
-    _, heard = await tell(visit, talk, "observeProperty", name=name)
-    after = await values_of(visit, await visit.talk(), [name])
-    if heard is None or heard.kind != "propertyReading":
+async def first_reading(context: CaseContext) -> None:
+    name, session = context.roles.observable_property(), await context.session()
+    before = await values_of(context, session, [name])
+    _, received = await tell(context, session, "observeProperty", name=name)
+    after = await values_of(context, await context.session(), [name])
+    if received is None or received.kind != "propertyReading":
         return
-    if heard.name not in (name, None):
-        visit.fail(f"{name} is observed, and the first reading is of {heard.name!r}")
-    wrong = fits(visit.target.properties[name].schema, None if heard.value is ABSENT else heard.value)
-    if heard.value is not ABSENT and wrong is not None:
-        visit.fail(f"the first reading does not fit the schema of {name}: {wrong}")
+    if received.name not in (name, None):
+        context.fail(f"{name} is observed, and the first reading is of {received.name!r}")
+    wrong = fits(context.target.properties[name].schema, None if received.value is ABSENT else received.value)
+    if received.value is not ABSENT and wrong is not None:
+        context.fail(f"the first reading does not fit the schema of {name}: {wrong}")
     steady = name in before and name in after and same(before[name], after[name])
-    if steady and not same(heard.value, before[name]):
-        visit.fail(f"{name} is {before[name]!r}, and the first reading says {heard.value!r}")
+    if steady and not same(received.value, before[name]):
+        context.fail(f"{name} is {before[name]!r}, and the first reading says {received.value!r}")
 
 
 @CHAPTER.case(
@@ -73,9 +73,9 @@ async def first_reading(visit: Visit) -> None:
     section=lmos("error"),
     expected="an error in answer to observeProperty for a property that the description does not have",
 )
-async def unknown(visit: Visit) -> None:
-    talk = await visit.talk()
-    visit.expect(await talk.ask("observeProperty", name=visit.target.unknown_property()), "error")
+async def unknown(context: CaseContext) -> None:
+    session = await context.session()
+    context.expect(await session.ask("observeProperty", name=context.target.unknown_property()), "error")
 
 
 @CHAPTER.case(
@@ -86,18 +86,18 @@ async def unknown(visit: Visit) -> None:
     needs=_CHANGES,
     unsafe=True,
 )
-async def change(visit: Visit) -> None:
-    name = visit.roles.changeable_property()
-    async with changing(visit, name) as changer:
-        talk = await observing(visit, name)
+async def change(context: CaseContext) -> None:
+    name = context.roles.changeable_property()
+    async with changing(context, name) as changer:
+        session = await observing(context, name)
         value = await changer.change()
-        heard = await talk.reading(name)
-        if heard is None:
-            visit.fail(f"{name} was changed to {value!r}, and nobody told of it")
-        await visit.settle(talk, but=name)
-        told = [heard, *await readings(talk, name)]
+        received = await session.reading(name)
+        if received is None:
+            context.fail(f"{name} was changed to {value!r}, and nobody told of it")
+        await context.flush(session, but=name)
+        told = [received, *await readings(session, name)]
         if not any(same(each.value, value) for each in told):
-            visit.fail(f"{name} was changed to {value!r}, and the reading says {told[-1].value!r}")
+            context.fail(f"{name} was changed to {value!r}, and the reading says {told[-1].value!r}")
 
 
 @CHAPTER.case(
@@ -109,15 +109,15 @@ async def change(visit: Visit) -> None:
     needs=_CHANGES,
     unsafe=True,
 )
-async def own_change(visit: Visit) -> None:
-    name = visit.roles.changeable_property()
-    talk, control = await observing(visit, name), await observing(visit, name)
-    async with changing(visit, name, talk) as changer:
+async def own_change(context: CaseContext) -> None:
+    name = context.roles.changeable_property()
+    session, control = await observing(context, name), await observing(context, name)
+    async with changing(context, name, session) as changer:
         value = await changer.change()
-        await first_change(visit, control, name)
-        heard = await talk.reading(name)
-    if heard is None:
-        visit.differs(
+        await first_change(context, control, name)
+        received = await session.reading(name)
+    if received is None:
+        context.differs(
             "own-change-untold", f"{name} was changed to {value!r}, and others alone are told of it"
         )
 
@@ -131,21 +131,21 @@ async def own_change(visit: Visit) -> None:
     needs=_CHANGES,
     unsafe=True,
 )
-async def correlation(visit: Visit) -> None:
-    name = visit.roles.changeable_property()
-    async with changing(visit, name) as changer:
-        talk = await visit.talk()
-        given = talk.new_id()
-        sent, _ = await tell(visit, talk, "observeProperty", name=name, correlation=given)
-        await readings(talk, name)
+async def correlation(context: CaseContext) -> None:
+    name = context.roles.changeable_property()
+    async with changing(context, name) as changer:
+        session = await context.session()
+        given = session.new_id()
+        sent, _ = await tell(context, session, "observeProperty", name=name, correlation=given)
+        await readings(session, name)
         await changer.change()
-        heard = await first_change(visit, talk, name)
-    if heard.correlation is None or heard.correlation == sent.message_id:
-        visit.differs(
-            "observation-uncorrelated", f"the correlationID is {heard.correlation!r}, not {given!r}"
+        received = await first_change(context, session, name)
+    if received.correlation is None or received.correlation == sent.message_id:
+        context.differs(
+            "observation-uncorrelated", f"the correlationID is {received.correlation!r}, not {given!r}"
         )
-    elif heard.correlation != given:
-        visit.fail(f"the correlationID is {heard.correlation!r}, and that of the observation {given!r}")
+    elif received.correlation != given:
+        context.fail(f"the correlationID is {received.correlation!r}, and that of the observation {given!r}")
 
 
 @CHAPTER.case(
@@ -156,16 +156,16 @@ async def correlation(visit: Visit) -> None:
     needs=_CHANGES,
     unsafe=True,
 )
-async def two_observers(visit: Visit) -> None:
-    name = visit.roles.changeable_property()
-    async with changing(visit, name) as changer:
-        talks = [await observing(visit, name), await observing(visit, name)]
+async def two_observers(context: CaseContext) -> None:
+    name = context.roles.changeable_property()
+    async with changing(context, name) as changer:
+        talks = [await observing(context, name), await observing(context, name)]
         await changer.change()
-        heard = [await talk.reading(name) for talk in talks]
-    if heard == [None, None]:
-        visit.not_offered("a change comes to nobody who observes: observe.change says more")
-    if None in heard:
-        visit.fail(f"the change came to the {'second' if heard[0] is None else 'first'} observer alone")
+        received = [await session.reading(name) for session in talks]
+    if received == [None, None]:
+        context.not_offered("a change comes to nobody who observes: observe.change says more")
+    if None in received:
+        context.fail(f"the change came to the {'second' if received[0] is None else 'first'} observer alone")
 
 
 @CHAPTER.case(
@@ -176,17 +176,17 @@ async def two_observers(visit: Visit) -> None:
     needs=_CHANGES,
     unsafe=True,
 )
-async def not_observing(visit: Visit) -> None:
-    name = visit.roles.changeable_property()
-    async with changing(visit, name) as changer:
-        idle, control = await visit.talk(), await observing(visit, name)
-        await visit.settle(idle, but=name)
+async def not_observing(context: CaseContext) -> None:
+    name = context.roles.changeable_property()
+    async with changing(context, name) as changer:
+        idle, control = await context.session(), await observing(context, name)
+        await context.flush(idle, but=name)
         await changer.change()
-        await first_change(visit, control, name)
-        await visit.settle(idle, but=name)
-    for heard in idle.heard:  # also what was taken for an answer
-        if heard.kind == "propertyReading" and heard.name == name:
-            visit.fail(f"{heard} came over a connection that observes nothing")
+        await first_change(context, control, name)
+        await context.flush(idle, but=name)
+    for received in idle.received:  # also what was taken for an answer
+        if received.kind == "propertyReading" and received.name == name:
+            context.fail(f"{received} came over a connection that observes nothing")
 
 
 @CHAPTER.case(
@@ -198,21 +198,21 @@ async def not_observing(visit: Visit) -> None:
     needs=_CHANGES,
     unsafe=True,
 )
-async def twice(visit: Visit) -> None:
-    name = visit.roles.changeable_property()
-    async with changing(visit, name) as changer:
-        control, given = await observing(visit, name), (await visit.talk()).new_id()
-        talk = await observing(visit, name, correlation=given)
-        await tell(visit, talk, "observeProperty", name=name, correlation=given)
-        await readings(talk, name)
+async def twice(context: CaseContext) -> None:
+    name = context.roles.changeable_property()
+    async with changing(context, name) as changer:
+        control, given = await observing(context, name), (await context.session()).new_id()
+        session = await observing(context, name, correlation=given)
+        await tell(context, session, "observeProperty", name=name, correlation=given)
+        await readings(session, name)
         await changer.change()
-        await first_change(visit, control, name)
-        await talk.reading(name)
-        await visit.settle(control, but=name)
-        await visit.settle(talk, but=name)
-        wanted, found = 1 + len(await readings(control, name)), 1 + len(await readings(talk, name))
+        await first_change(context, control, name)
+        await session.reading(name)
+        await context.flush(control, but=name)
+        await context.flush(session, but=name)
+        wanted, found = 1 + len(await readings(control, name)), 1 + len(await readings(session, name))
     if found > wanted:
-        visit.fail(f"{found} readings came, and {wanted} to who observes once")
+        context.fail(f"{found} readings came, and {wanted} to who observes once")
 
 
 @CHAPTER.case(
@@ -223,14 +223,14 @@ async def twice(visit: Visit) -> None:
     needs=_CHANGES,
     unsafe=True,
 )
-async def unobserve(visit: Visit) -> None:
-    name = visit.roles.changeable_property()
-    async with changing(visit, name) as changer:
-        control, talk = await observing(visit, name), await observing(visit, name)
-        await tell(visit, talk, "unobserveProperty", name=name)
-        await readings(talk, name)
+async def unobserve(context: CaseContext) -> None:
+    name = context.roles.changeable_property()
+    async with changing(context, name) as changer:
+        control, session = await observing(context, name), await observing(context, name)
+        await tell(context, session, "unobserveProperty", name=name)
+        await readings(session, name)
         await changer.change()
-        await first_change(visit, control, name)
-        await visit.settle(talk, but=name)
-    if await readings(talk, name):
-        visit.fail(f"a change of {name} came after unobserveProperty")
+        await first_change(context, control, name)
+        await context.flush(session, but=name)
+    if await readings(session, name):
+        context.fail(f"a change of {name} came after unobserveProperty")

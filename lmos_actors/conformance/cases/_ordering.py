@@ -24,7 +24,7 @@ from lmos_actors.conformance.target import Call
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.conformance.session import Heard, Talk, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
 
 CHAPTER = Chapter()
 
@@ -42,20 +42,20 @@ _EVENTS: Final = 5
     expected="an answer to each of fifty readProperty that are sent without waiting in between",
     needs="a property that can be read",
 )
-async def pipelined(visit: Visit) -> None:
-    name, talk = visit.roles.readable_property(), await visit.talk()
-    first = await talk.ask("readProperty", name=name)
+async def pipelined(context: CaseContext) -> None:
+    name, session = context.roles.readable_property(), await context.session()
+    first = await session.ask("readProperty", name=name)
     if first.kind != "propertyReading":
-        visit.not_offered(f"{name} cannot be read: properties.read says more")
-    sent = [await talk.send("readProperty", name=name) for _ in range(_MANY)]
+        context.not_offered(f"{name} cannot be read: properties.read says more")
+    sent = [await session.send("readProperty", name=name) for _ in range(_MANY)]
     for each in sent:
-        talk.forget(each)
+        session.forget(each)
     answered = 0
     while answered < _MANY:
-        heard = await talk.next()
-        if heard is None:
-            visit.fail(f"{answered} of {_MANY} requests were answered")
-        answered += heard.kind in ("propertyReading", "error")
+        received = await session.next()
+        if received is None:
+            context.fail(f"{answered} of {_MANY} requests were answered")
+        answered += received.kind in ("propertyReading", "error")
 
 
 @CHAPTER.case(
@@ -67,20 +67,22 @@ async def pipelined(visit: Visit) -> None:
     needs="a property that can be read and written",
     unsafe=True,
 )
-async def write_then_read(visit: Visit) -> None:
-    name, talk = visit.roles.writable_property(), await visit.talk()
-    async with changing(visit, name) as changer:
+async def write_then_read(context: CaseContext) -> None:
+    name, session = context.roles.writable_property(), await context.session()
+    async with changing(context, name) as changer:
         before, after = changer.value, await changer.change()
         for value in (before, after):
-            write = await talk.send("writeProperty", name=name, data=value)
-            read = await talk.send("readProperty", name=name)
+            write = await session.send("writeProperty", name=name, data=value)
+            read = await session.send("readProperty", name=name)
             try:
-                heard = await talk.answer(read)
+                received = await session.answer(read)
             except NoAnswer:
-                visit.not_offered("answers cannot be told apart: correlation.* say more")
-            talk.forget(write)
-            if not same(heard.value, value):
-                visit.differs("out-of-order", f"{value!r} was written, and read behind it {heard.value!r}")
+                context.not_offered("answers cannot be told apart: correlation.* say more")
+            session.forget(write)
+            if not same(received.value, value):
+                context.differs(
+                    "out-of-order", f"{value!r} was written, and read behind it {received.value!r}"
+                )
 
 
 @CHAPTER.case(
@@ -92,23 +94,23 @@ async def write_then_read(visit: Visit) -> None:
     needs="an observable property that can be changed",
     unsafe=True,
 )
-async def changes(visit: Visit) -> None:
-    name, written, told = visit.roles.changeable_property(), list[Any](), list[Any]()
-    talk = await observing(visit, name)
-    async with changing(visit, name) as changer:
+async def changes(context: CaseContext) -> None:
+    name, written, told = context.roles.changeable_property(), list[Any](), list[Any]()
+    session = await observing(context, name)
+    async with changing(context, name) as changer:
         for _ in range(4):
             written.append(await changer.change())
         while not (told and same(told[-1], written[-1])):
-            heard = await talk.reading(name)
-            if heard is None:
+            received = await session.reading(name)
+            if received is None:
                 break
-            told.append(heard.value)
-        await visit.settle(talk, but=name)
-        told += [heard.value for heard in await readings(talk, name)]
+            told.append(received.value)
+        await context.flush(session, but=name)
+        told += [received.value for received in await readings(session, name)]
     if not told:
-        visit.not_offered("changes do not come to who observes: observe.change says more")
+        context.not_offered("changes do not come to who observes: observe.change says more")
     if not _in_order(told, written):
-        visit.fail(f"the values were {written!r}, in this order, and the readings say {told!r}")
+        context.fail(f"the values were {written!r}, in this order, and the readings say {told!r}")
 
 
 def _in_order(told: Sequence[Any], written: Sequence[Any]) -> bool:
@@ -130,35 +132,39 @@ def _in_order(told: Sequence[Any], written: Sequence[Any]) -> bool:
     "as far as their data and their timestamps tell",
     needs="an event that an action which may be invoked makes happen",
 )
-async def events_in_order(visit: Visit) -> None:
-    event = visit.roles.event()
-    call, talk, asking = await visit.trigger(event), await subscribed(visit, event), await visit.talk()
+async def events_in_order(context: CaseContext) -> None:
+    event = context.roles.event()
+    call, session, asking = (
+        await context.trigger(event),
+        await subscribed(context, event),
+        await context.session(),
+    )
     marks = [f"conformance-{number}" for number in range(_EVENTS)]
     for mark in marks:
         with suppress(*SILENCE):
-            await visit.invoke(asking, _marked(visit, call, mark))
-    heard = await _gathered(visit, talk, event)
-    told = [mark for each in heard for mark in marks if f'"{mark}"' in json.dumps(each.data.get("data"))]
+            await context.invoke(asking, _marked(context, call, mark))
+    received = await _gathered(context, session, event)
+    told = [mark for each in received for mark in marks if f'"{mark}"' in json.dumps(each.data.get("data"))]
     if told != sorted(told):
-        visit.fail(f"the invocations were numbered from 0, and their events came as {told!r}")
-    times = [time for each in heard if (time := _time(each)) is not None]
+        context.fail(f"the invocations were numbered from 0, and their events came as {told!r}")
+    times = [time for each in received if (time := _time(each)) is not None]
     if times != sorted(times):
-        visit.fail(f"the timestamps are {[each.isoformat() for each in times]!r}, in this order")
+        context.fail(f"the timestamps are {[each.isoformat() for each in times]!r}, in this order")
 
 
-async def _gathered(visit: Visit, talk: Talk, event: str) -> list[Heard]:
-    found: list[Heard] = []
-    while len(found) < _EVENTS and (heard := await talk.event(event)) is not None:
-        found.append(heard)
+async def _gathered(context: CaseContext, session: Session, event: str) -> list[ReceivedMessage]:
+    found: list[ReceivedMessage] = []
+    while len(found) < _EVENTS and (received := await session.event(event)) is not None:
+        found.append(received)
     if not found:
-        visit.not_offered(f"{event} does not come to who has subscribed: events.delivered says more")
-    await visit.settle(talk)
-    return found + await events(talk, event)
+        context.not_offered(f"{event} does not come to who has subscribed: events.delivered says more")
+    await context.flush(session)
+    return found + await events(session, event)
 
 
-def _marked(visit: Visit, call: Call, mark: str) -> Call:
+def _marked(context: CaseContext, call: Call, mark: str) -> Call:
     """Put a mark into an input: in the place of a text, where there is one and the schema lets it."""
-    schema = visit.target.actions[call.action].input if call.action in visit.target.actions else None
+    schema = context.target.actions[call.action].input if call.action in context.target.actions else None
     if is_object(call.input):
         for key, value in call.input.items():
             changed = {**call.input, key: mark}
@@ -167,8 +173,8 @@ def _marked(visit: Visit, call: Call, mark: str) -> Call:
     return call
 
 
-def _time(heard: Heard) -> datetime | None:
-    value = heard.data.get("timestamp")
+def _time(received: ReceivedMessage) -> datetime | None:
+    value = received.data.get("timestamp")
     with suppress(ValueError):
         found = datetime.fromisoformat(value) if isinstance(value, str) else None
         return found if found is not None and found.tzinfo is not None else None
@@ -182,16 +188,16 @@ def _time(heard: Heard) -> datetime | None:
     expected="an answer to readProperty while an action that was invoked before goes on",
     needs=_SLOW,
 )
-async def slow_run(visit: Visit) -> None:
-    name, call = visit.roles.readable_property(), visit.roles.slow_call()
-    talk = await visit.talk()
-    run = await talk.send("invokeAction", name=call.action, **call.members())
-    read = await talk.send("readProperty", name=name)
-    talk.forget(run)
+async def slow_run(context: CaseContext) -> None:
+    name, call = context.roles.readable_property(), context.roles.slow_call()
+    session = await context.session()
+    run = await session.send("invokeAction", name=call.action, **call.members())
+    read = await session.send("readProperty", name=name)
+    session.forget(run)
     try:
-        await talk.answer(read)
+        await session.answer(read)
     except NoAnswer as error:
-        visit.differs("held-up", f"while {call.action} goes on, there is {error}")
+        context.differs("held-up", f"while {call.action} goes on, there is {error}")
 
 
 @CHAPTER.case(
@@ -201,11 +207,11 @@ async def slow_run(visit: Visit) -> None:
     expected="an answer to readProperty while an action goes on that was invoked over another connection",
     needs=_SLOW,
 )
-async def slow_elsewhere(visit: Visit) -> None:
-    name, call = visit.roles.readable_property(), visit.roles.slow_call()
-    busy, talk = await visit.talk(), await visit.talk()
-    await visit.settle(talk)
+async def slow_elsewhere(context: CaseContext) -> None:
+    name, call = context.roles.readable_property(), context.roles.slow_call()
+    busy, session = await context.session(), await context.session()
+    await context.flush(session)
     await busy.send("invokeAction", name=call.action, **call.members())
     with suppress(NoAnswer):
-        await busy.next(within=visit.ground.patience / 4)
-    await talk.ask("readProperty", name=name)
+        await busy.next(within=context.shared.patience / 4)
+    await session.ask("readProperty", name=name)

@@ -20,7 +20,7 @@ from lmos_actors.conformance.target import NewValue, NotRun
 from lmos_actors.conformance.wire import ConnectionGone
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Heard, Talk, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
 
 CHAPTER = Chapter()
 
@@ -38,13 +38,13 @@ _MOST: Final = 20
     expected="a propertyReading for each property that is not write-only",
     needs="a property that can be read",
 )
-async def read(visit: Visit) -> None:
-    visit.roles.readable_property()
-    talk = await visit.talk()
-    for name in visit.target.readable()[:_MOST]:
-        heard = await talk.ask("readProperty", name=name)
-        if heard.kind != "propertyReading":
-            visit.fail(f"{name}: {heard}")
+async def read(context: CaseContext) -> None:
+    context.roles.readable_property()
+    session = await context.session()
+    for name in context.target.readable()[:_MOST]:
+        received = await session.ask("readProperty", name=name)
+        if received.kind != "propertyReading":
+            context.fail(f"{name}: {received}")
 
 
 @CHAPTER.case(
@@ -54,14 +54,14 @@ async def read(visit: Visit) -> None:
     expected="values that match the data schemas of the description",
     needs="a property that can be read",
 )
-async def value(visit: Visit) -> None:
-    visit.roles.readable_property()
-    found = await values_of(visit, await visit.talk(), visit.target.readable())
+async def value(context: CaseContext) -> None:
+    context.roles.readable_property()
+    found = await values_of(context, await context.session(), context.target.readable())
     if not found:
-        visit.not_offered("no property could be read: properties.read says more")
-    wrong = [(name, fits(visit.target.properties[name].schema, each)) for name, each in found.items()]
+        context.not_offered("no property could be read: properties.read says more")
+    wrong = [(name, fits(context.target.properties[name].schema, each)) for name, each in found.items()]
     if told := [f"{name}: {why}" for name, why in wrong if why is not None]:
-        visit.fail("; ".join(told))
+        context.fail("; ".join(told))
 
 
 @CHAPTER.case(
@@ -71,12 +71,12 @@ async def value(visit: Visit) -> None:
     expected="a propertyReadings, or a propertyReading, in answer to a write of the value that was just read",
     needs=_BOTH,
 )
-async def write(visit: Visit) -> None:
-    talk = await visit.talk()
-    for name, old in (await restorable_values(visit, talk)).items():
-        heard = await talk.ask("writeProperty", name=name, data=old)
-        if heard.kind not in _WRITTEN:
-            visit.fail(f"{name}: {heard}")
+async def write(context: CaseContext) -> None:
+    session = await context.session()
+    for name, old in (await restorable_values(context, session)).items():
+        received = await session.ask("writeProperty", name=name, data=old)
+        if received.kind not in _WRITTEN:
+            context.fail(f"{name}: {received}")
 
 
 @CHAPTER.case(
@@ -86,19 +86,19 @@ async def write(visit: Visit) -> None:
     expected="the name and the new value in the propertyReading or propertyReadings",
     needs=_BOTH,
 )
-async def write_answer(visit: Visit) -> None:
-    talk = await visit.talk()
-    for name, old in (await restorable_values(visit, talk)).items():
+async def write_answer(context: CaseContext) -> None:
+    session = await context.session()
+    for name, old in (await restorable_values(context, session)).items():
         with suppress(NoAnswer):
-            heard = await talk.ask("writeProperty", name=name, data=old)
-            if heard.kind in _WRITTEN and not same(_written(heard, name), old):
-                visit.fail(f"{name}: {old!r} was written, and the answer was {heard}")
+            received = await session.ask("writeProperty", name=name, data=old)
+            if received.kind in _WRITTEN and not same(_written(received, name), old):
+                context.fail(f"{name}: {old!r} was written, and the answer was {received}")
 
 
-def _written(heard: Heard, name: str) -> Any:
-    if heard.kind == "propertyReading":
-        return heard.value if heard.name in (name, None) else ABSENT
-    data = heard.get("data")
+def _written(received: ReceivedMessage, name: str) -> Any:
+    if received.kind == "propertyReading":
+        return received.value if received.name in (name, None) else ABSENT
+    data = received.get("data")
     return data.get(name, ABSENT) if is_object(data) else ABSENT
 
 
@@ -110,33 +110,33 @@ def _written(heard: Heard, name: str) -> Any:
     needs=_BOTH,
     unsafe=True,
 )
-async def write_kept(visit: Visit) -> None:
-    writing, reading = await visit.talk(), await visit.talk()
+async def write_kept(context: CaseContext) -> None:
+    writing, reading = await context.session(), await context.session()
     tried = False
-    for name, old in (await restorable_values(visit, writing)).items():
+    for name, old in (await restorable_values(context, writing)).items():
         try:
-            change = visit.roles.change_of(name, old)
+            change = context.roles.change_of(name, old)
         except NotRun:
             continue
         if isinstance(change, NewValue):
             tried = True
-            await _held_after_write(visit, writing, reading, name, old, change.value)
+            await _held_after_write(context, writing, reading, name, old, change.value)
     if not tried:
-        visit.not_run("no other value for a property was found: name one under changes, --hints")
+        context.not_run("no other value for a property was found: name one under changes, --hints")
 
 
 async def _held_after_write(
-    visit: Visit, writing: Talk, reading: Talk, name: str, old: Any, new: Any
+    context: CaseContext, writing: Session, reading: Session, name: str, old: Any, new: Any
 ) -> None:
     try:
         answer = await writing.ask("writeProperty", name=name, data=new)
         if answer.kind not in _WRITTEN:
             return  # properties.write is about these
-        now = await values_of(visit, reading, [name])
+        now = await values_of(context, reading, [name])
         if name in now and not same(now[name], new):
-            visit.fail(f"{name}: {new!r} was written, and {now[name]!r} is read")
+            context.fail(f"{name}: {new!r} was written, and {now[name]!r} is read")
     finally:
-        await put_back(visit, writing, name, old)
+        await put_back(context, writing, name, old)
 
 
 @CHAPTER.case(
@@ -147,25 +147,25 @@ async def _held_after_write(
     needs=f"{_BOTH}, and a schema that some value does not match",
     unsafe=True,
 )
-async def write_wrong(visit: Visit) -> None:
-    talk = await visit.talk()
+async def write_wrong(context: CaseContext) -> None:
+    session = await context.session()
     tried = False
-    for name, old in (await restorable_values(visit, talk)).items():
+    for name, old in (await restorable_values(context, session)).items():
         try:
-            for sample in _wrong(visit, name):
+            for sample in _wrong(context, name):
                 tried = True
-                heard = await talk.ask("writeProperty", name=name, data=sample.value)
-                if heard.kind != "error":
-                    told = f"{name}: {sample.value!r} ({sample.why}) gave {heard}"
-                    visit.differs("takes-wrong-value", told)
+                received = await session.ask("writeProperty", name=name, data=sample.value)
+                if received.kind != "error":
+                    told = f"{name}: {sample.value!r} ({sample.why}) gave {received}"
+                    context.differs("takes-wrong-value", told)
         finally:
-            await put_back(visit, talk, name, old)
+            await put_back(context, session, name, old)
     if not tried:
-        visit.not_offered("no property has a schema that a value could be wrong for")
+        context.not_offered("no property has a schema that a value could be wrong for")
 
 
-def _wrong(visit: Visit, name: str) -> list[Any]:
-    found = samples(visit.target.properties[name].schema, visit.random)
+def _wrong(context: CaseContext, name: str) -> list[Any]:
+    found = samples(context.target.properties[name].schema, context.random)
     return [sample for sample in found if sample.kind == "invalid"][:4]
 
 
@@ -177,22 +177,22 @@ def _wrong(visit: Visit, name: str) -> list[Any]:
     needs=f"{_BOTH}, and a schema that some value does not match",
     unsafe=True,
 )
-async def write_wrong_kept(visit: Visit) -> None:
-    talk = await visit.talk()
+async def write_wrong_kept(context: CaseContext) -> None:
+    session = await context.session()
     refused = False
-    for name, old in (await restorable_values(visit, talk)).items():
-        for sample in _wrong(visit, name):
+    for name, old in (await restorable_values(context, session)).items():
+        for sample in _wrong(context, name):
             try:
-                heard = await talk.ask("writeProperty", name=name, data=sample.value)
-                now = await values_of(visit, talk, [name])
+                received = await session.ask("writeProperty", name=name, data=sample.value)
+                now = await values_of(context, session, [name])
             finally:
-                await put_back(visit, talk, name, old)
-            if heard.kind == "error":
+                await put_back(context, session, name, old)
+            if received.kind == "error":
                 refused = True
                 if name in now and not same(now[name], old):
-                    visit.fail(f"{name}: {sample.value!r} was refused, and {now[name]!r} is read")
+                    context.fail(f"{name}: {sample.value!r} was refused, and {now[name]!r} is read")
     if not refused:
-        visit.not_offered("no write was refused: properties.write-wrong says more")
+        context.not_offered("no write was refused: properties.write-wrong says more")
 
 
 @CHAPTER.case(
@@ -203,11 +203,13 @@ async def write_wrong_kept(visit: Visit) -> None:
     needs="properties that can be read and written, and the operation writemultipleproperties in a form of "
     "the thing",
 )
-async def write_multiple(visit: Visit) -> None:
-    talk = await visit.talk()
-    old = await restorable_values(visit, talk)
-    heard = await _ask_all(visit, talk, "writeMultipleProperties", "writemultipleproperties", data=old)
-    _hold_all(visit, heard, old)
+async def write_multiple(context: CaseContext) -> None:
+    session = await context.session()
+    old = await restorable_values(context, session)
+    received = await _ask_all(
+        context, session, "writeMultipleProperties", "writemultipleproperties", data=old
+    )
+    _hold_all(context, received, old)
 
 
 @CHAPTER.case(
@@ -218,15 +220,15 @@ async def write_multiple(visit: Visit) -> None:
     "text has no message for it, and kotlin-wot's readAllProperties is tried",
     needs="an answer to kotlin-wot's readAllProperties",
 )
-async def read_all(visit: Visit) -> None:
-    visit.roles.readable_property()
-    talk = await visit.talk()
-    heard = await _ask_all(visit, talk, "readAllProperties", "readallproperties")
-    known = await values_of(visit, talk, visit.target.readable())
-    _hold_all(visit, heard, dict.fromkeys(known, ABSENT))
-    secret = [name for name in visit.target.write_only() if name in heard.data["data"]]
+async def read_all(context: CaseContext) -> None:
+    context.roles.readable_property()
+    session = await context.session()
+    received = await _ask_all(context, session, "readAllProperties", "readallproperties")
+    known = await values_of(context, session, context.target.readable())
+    _hold_all(context, received, dict.fromkeys(known, ABSENT))
+    secret = [name for name in context.target.write_only() if name in received.data["data"]]
     if secret:
-        visit.fail(f"{', '.join(secret)} is write-only, and given away")
+        context.fail(f"{', '.join(secret)} is write-only, and given away")
 
 
 @CHAPTER.case(
@@ -237,44 +239,48 @@ async def read_all(visit: Visit) -> None:
     "it, and kotlin-wot's readMultipleProperties is tried",
     needs="an answer to kotlin-wot's readMultipleProperties",
 )
-async def read_multiple(visit: Visit) -> None:
-    visit.roles.readable_property()
-    talk = await visit.talk()
-    names = list(await values_of(visit, talk, visit.target.readable()))[:2]
-    heard = await _ask_all(visit, talk, "readMultipleProperties", "readmultipleproperties", properties=names)
-    _hold_all(visit, heard, dict.fromkeys(names, ABSENT))
-    more = [name for name in heard.data["data"] if name not in names]
+async def read_multiple(context: CaseContext) -> None:
+    context.roles.readable_property()
+    session = await context.session()
+    names = list(await values_of(context, session, context.target.readable()))[:2]
+    received = await _ask_all(
+        context, session, "readMultipleProperties", "readmultipleproperties", properties=names
+    )
+    _hold_all(context, received, dict.fromkeys(names, ABSENT))
+    more = [name for name in received.data["data"] if name not in names]
     if more:
-        visit.fail(f"{', '.join(names)} was asked for, and {', '.join(more)} came as well")
+        context.fail(f"{', '.join(names)} was asked for, and {', '.join(more)} came as well")
 
 
-async def _ask_all(visit: Visit, talk: Talk, kind: str, op: str, **members: Any) -> Heard:
+async def _ask_all(
+    context: CaseContext, session: Session, kind: str, op: str, **members: Any
+) -> ReceivedMessage:
     """Ask for several properties at once; that it cannot be done only counts if it is said to be possible."""
     is_in_text = kind == "writeMultipleProperties"
-    offered = is_in_text and is_offered(visit.target.readable_part.forms, op)
+    offered = is_in_text and is_offered(context.target.readable_part.forms, op)
     why_not = f"no form of the thing has {op}" if is_in_text else f"no text has a message for {op}"
     try:
-        heard = await talk.ask(kind, **members)
+        received = await session.ask(kind, **members)
     except (NoAnswer, ConnectionGone) as why:
         if offered:
             raise
-        visit.not_offered(f"{why_not}, and {why}")
-    if heard.kind != "propertyReadings":
+        context.not_offered(f"{why_not}, and {why}")
+    if received.kind != "propertyReadings":
         if offered:
-            visit.fail(heard)
-        visit.not_offered(f"{why_not}, and the answer was {heard}")
-    return heard
+            context.fail(received)
+        context.not_offered(f"{why_not}, and the answer was {received}")
+    return received
 
 
-def _hold_all(visit: Visit, heard: Heard, wanted: dict[str, Any]) -> None:
-    data = heard.get("data")
+def _hold_all(context: CaseContext, received: ReceivedMessage, wanted: dict[str, Any]) -> None:
+    data = received.get("data")
     if not is_object(data):
-        visit.fail(f"data is no object: {heard}")
+        context.fail(f"data is no object: {received}")
     if missing := [name for name in wanted if name not in data]:
-        visit.fail(f"{', '.join(missing)} is not in data: {heard}")
+        context.fail(f"{', '.join(missing)} is not in data: {received}")
     for name, value in wanted.items():
         if value is not ABSENT and not same(data[name], value):
-            visit.fail(f"{name}: {value!r} was written, and the answer was {heard}")
+            context.fail(f"{name}: {value!r} was written, and the answer was {received}")
 
 
 @CHAPTER.case(
@@ -284,13 +290,13 @@ def _hold_all(visit: Visit, heard: Heard, wanted: dict[str, Any]) -> None:
     expected="an error in answer to a writeProperty for a property with readOnly",
     needs="a read-only property",
 )
-async def read_only(visit: Visit) -> None:
-    visit.roles.read_only_property()
-    talk = await visit.talk()
-    for name, old in (await values_of(visit, talk, visit.target.read_only())).items():
-        heard = await talk.ask("writeProperty", name=name, data=old)
-        if heard.kind != "error":
-            visit.fail(f"{name}: {heard}")
+async def read_only(context: CaseContext) -> None:
+    context.roles.read_only_property()
+    session = await context.session()
+    for name, old in (await values_of(context, session, context.target.read_only())).items():
+        received = await session.ask("writeProperty", name=name, data=old)
+        if received.kind != "error":
+            context.fail(f"{name}: {received}")
 
 
 @CHAPTER.case(
@@ -300,10 +306,10 @@ async def read_only(visit: Visit) -> None:
     expected="an error in answer to a readProperty for a property with writeOnly",
     needs="a write-only property",
 )
-async def write_only(visit: Visit) -> None:
-    visit.roles.write_only_property()
-    talk = await visit.talk()
-    for name in visit.target.write_only()[:_MOST]:
-        heard = await talk.ask("readProperty", name=name)
-        if heard.kind != "error":
-            visit.fail(f"{name}: {heard}")
+async def write_only(context: CaseContext) -> None:
+    context.roles.write_only_property()
+    session = await context.session()
+    for name in context.target.write_only()[:_MOST]:
+        received = await session.ask("readProperty", name=name)
+        if received.kind != "error":
+            context.fail(f"{name}: {received}")

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.conformance.card import extension
 from lmos_actors.conformance.inputs import same
-from lmos_actors.conformance.session import SILENCE, Chapter, NoAnswer, Talk, events, first_event, subscribed
+from lmos_actors.conformance.session import (
+    SILENCE,
+    Chapter,
+    NoAnswer,
+    Session,
+    events,
+    first_event,
+    subscribed,
+)
 
 from ._extension import needs, outcome
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Heard, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage
     from lmos_actors.conformance.target import Call
 
 CHAPTER = Chapter()
@@ -25,33 +33,33 @@ _REPEATED: Final = "lmosx:offers with retries, and an event that an action which
 class _Repeats:
     """Invokes an action under one id, and counts the events that it makes happen."""
 
-    def __init__(self, visit: Visit, event: str, call: Call, control: Talk) -> None:
-        self._visit, self._event, self._call, self._control = visit, event, call, control
+    def __init__(self, context: CaseContext, event: str, call: Call, control: Session) -> None:
+        self._context, self._event, self._call, self._control = context, event, call, control
 
     @classmethod
-    async def begin(cls, visit: Visit) -> _Repeats:
+    async def begin(cls, context: CaseContext) -> _Repeats:
         """Be ready to hear the event."""
-        needs(visit, "retries")
-        event = visit.roles.event()
-        call = await visit.trigger(event)
-        return cls(visit, event, call, await subscribed(visit, event))
+        needs(context, "retries")
+        event = context.roles.event()
+        call = await context.trigger(event)
+        return cls(context, event, call, await subscribed(context, event))
 
-    async def ask(self, talk: Talk, id: str, **members: Any) -> Heard | None:
+    async def ask(self, session: Session, id: str, **members: Any) -> ReceivedMessage | None:
         """Invoke the action under an id; return the answer, if there is one."""
         members = {**self._call.members(), **members}
         with suppress(*SILENCE):
-            sent = await talk.send("invokeAction", name=self._call.action, message_id=id, **members)
-            return await talk.final(sent)
+            sent = await session.send("invokeAction", name=self._call.action, message_id=id, **members)
+            return await session.final(sent)
         return None
 
     async def first(self) -> None:
         """Wait for the event of the first time. Raises NotOffered where it does not come."""
-        await first_event(self._visit, self._control, self._event)
+        await first_event(self._context, self._control, self._event)
         await self.again()
 
     async def again(self) -> bool:
         """Return whether more events have come."""
-        await self._visit.settle(self._control)
+        await self._context.flush(self._control)
         return bool(await events(self._control, self._event))
 
     async def comes(self) -> bool:
@@ -67,14 +75,14 @@ class _Repeats:
     "and `remaining` aside",
     needs=_REPEATED,
 )
-async def retry(visit: Visit) -> None:
-    repeats, talk = await _Repeats.begin(visit), await visit.talk()
-    await repeats.ask(talk, id := talk.new_id(), attempt=1)
+async def retry(context: CaseContext) -> None:
+    repeats, session = await _Repeats.begin(context), await context.session()
+    await repeats.ask(session, id := session.new_id(), attempt=1)
     await repeats.first()
     for members in ({"attempt": 1}, {"attempt": 2, "remaining": 60}):
-        await repeats.ask(talk, id, **members)
+        await repeats.ask(session, id, **members)
         if await repeats.again():
-            visit.fail(f"it was carried out again when it was repeated with {members!r}")
+            context.fail(f"it was carried out again when it was repeated with {members!r}")
 
 
 @CHAPTER.case(
@@ -84,17 +92,17 @@ async def retry(visit: Visit) -> None:
     expected="the same final answer when invokeAction is sent again with the same messageID and content",
     needs="lmosx:offers with retries, and an action that may be invoked",
 )
-async def retry_answer(visit: Visit) -> None:
-    needs(visit, "retries")
-    call, talk = visit.roles.safe_call(), await visit.talk()
-    id = talk.new_id()
+async def retry_answer(context: CaseContext) -> None:
+    needs(context, "retries")
+    call, session = context.roles.safe_call(), await context.session()
+    id = session.new_id()
     try:
-        first = await visit.invoke(talk, call, message_id=id, attempt=1)
+        first = await context.invoke(session, call, message_id=id, attempt=1)
     except NoAnswer:
-        visit.not_offered(f"{call.action} is not answered: actions.completed says more")
-    again = await visit.invoke(talk, call, message_id=id, attempt=2)
+        context.not_offered(f"{call.action} is not answered: actions.completed says more")
+    again = await context.invoke(session, call, message_id=id, attempt=2)
     if not all(same(one, other) for one, other in zip(outcome(first), outcome(again), strict=True)):
-        visit.fail(f"at first {first}, and then {again}")
+        context.fail(f"at first {first}, and then {again}")
 
 
 @CHAPTER.case(
@@ -105,29 +113,31 @@ async def retry_answer(visit: Visit) -> None:
     "content before",
     needs=f"{_REPEATED}, and a second action that may be invoked",
 )
-async def retry_other(visit: Visit) -> None:
-    repeats, talk = await _Repeats.begin(visit), await visit.talk()
-    call = await visit.trigger(visit.roles.event())
-    others = [each for each in visit.roles.safe_calls() if each.action != call.action]
+async def retry_other(context: CaseContext) -> None:
+    repeats, session = await _Repeats.begin(context), await context.session()
+    call = await context.trigger(context.roles.event())
+    others = [each for each in context.roles.safe_calls() if each.action != call.action]
     if not others:
-        visit.not_offered("it describes no second action that may be invoked")
-    await repeats.ask(talk, talk.new_id())
+        context.not_offered("it describes no second action that may be invoked")
+    await repeats.ask(session, session.new_id())
     await repeats.first()
-    id = talk.new_id()
+    id = session.new_id()
     with suppress(*SILENCE):
-        await visit.invoke(talk, others[0], message_id=id)
+        await context.invoke(session, others[0], message_id=id)
     await repeats.again()
-    await repeats.ask(talk, id)
+    await repeats.ask(session, id)
     if not await repeats.comes():
-        visit.fail(
+        context.fail(
             f"{call.action} was not carried out, as {others[0].action} had been asked for under its messageID"
         )
 
 
-async def _as_peer(visit: Visit, peer: str) -> Talk:
+async def _as_peer(context: CaseContext, peer: str) -> Session:
     headers = ((b"LMOS-Peer", peer.encode()),) if peer else ()
-    socket = await visit.socket(headers=headers)
-    return Talk(socket, visit.ground.speech, visit.target.thing.id, visit.random, visit.ground.patience)
+    socket = await context.socket(headers=headers)
+    return Session(
+        socket, context.shared.dialect, context.target.thing.id, context.random, context.shared.patience
+    )
 
 
 @CHAPTER.case(
@@ -137,14 +147,14 @@ async def _as_peer(visit: Visit, peer: str) -> Talk:
     expected="no second event when invokeAction is repeated over another connection with the same LMOS-Peer",
     needs=_REPEATED,
 )
-async def retry_peer(visit: Visit) -> None:
-    repeats, peer = await _Repeats.begin(visit), secrets.token_hex(24)  # as the seed comes again
-    talk = await _as_peer(visit, peer)
-    await repeats.ask(talk, id := talk.new_id(), attempt=1)
+async def retry_peer(context: CaseContext) -> None:
+    repeats, peer = await _Repeats.begin(context), secrets.token_hex(24)  # as the seed comes again
+    session = await _as_peer(context, peer)
+    await repeats.ask(session, id := session.new_id(), attempt=1)
     await repeats.first()
-    await repeats.ask(await _as_peer(visit, peer), id, attempt=2)
+    await repeats.ask(await _as_peer(context, peer), id, attempt=2)
     if await repeats.again():
-        visit.fail("it was carried out again for the same LMOS-Peer")
+        context.fail("it was carried out again for the same LMOS-Peer")
 
 
 @CHAPTER.case(
@@ -154,11 +164,11 @@ async def retry_peer(visit: Visit) -> None:
     expected="an event for each of two peers, connections without LMOS-Peer, that use the same messageID",
     needs=_REPEATED,
 )
-async def retry_stranger(visit: Visit) -> None:
-    repeats = await _Repeats.begin(visit)
-    talk = await visit.talk()
-    await repeats.ask(talk, id := talk.new_id())
+async def retry_stranger(context: CaseContext) -> None:
+    repeats = await _Repeats.begin(context)
+    session = await context.session()
+    await repeats.ask(session, id := session.new_id())
     await repeats.first()
-    await repeats.ask(await visit.talk(), id)
+    await repeats.ask(await context.session(), id)
     if not await repeats.comes():
-        visit.fail("what one connection had asked for was not carried out for another one")
+        context.fail("what one connection had asked for was not carried out for another one")

@@ -13,7 +13,7 @@ from lmos_actors.conformance.session import Chapter, NoAnswer, is_offered, leave
 from lmos_actors.conformance.wire import ConnectionGone
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Heard, Sent, Talk, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
 
 CHAPTER = Chapter()
 
@@ -25,54 +25,56 @@ _LONGER: Final = "name a longer one as slow, --hints"
 _UNKNOWN: Final = "an error or an actionStatus, and a connection that stays"
 
 
-async def _begin(visit: Visit, talk: Talk) -> Sent:
+async def _begin(context: CaseContext, session: Session) -> Sent:
     """Begin a run that takes a while."""
-    call = visit.roles.slow_call()
-    sent = await talk.send("invokeAction", name=call.action, **call.members())
-    if talk.speech.is_kotlin:
+    call = context.roles.slow_call()
+    sent = await session.send("invokeAction", name=call.action, **call.members())
+    if session.dialect.is_kotlin:
         return sent  # to such clients nothing is said of it until it is over
     try:
-        heard = await talk.answer(sent)
+        received = await session.answer(sent)
     except NoAnswer:
         return sent  # that it says nothing at first is another case's
-    if heard.is_final:
-        visit.not_run(f"the run was over at once ({heard}): {_LONGER}")
+    if received.is_final:
+        context.not_run(f"the run was over at once ({received}): {_LONGER}")
     return sent
 
 
 async def _ask(
-    visit: Visit, talk: Talk, kind: str, action: str, correlation: str | None, **members: Any
-) -> Heard:
+    context: CaseContext, session: Session, kind: str, action: str, correlation: str | None, **members: Any
+) -> ReceivedMessage:
     """Query or cancel, and wait for the reply. That it cannot be done only counts if the forms offer it."""
-    offered = is_offered(visit.target.actions[action].forms, kind.lower())
+    offered = is_offered(context.target.actions[action].forms, kind.lower())
     try:
-        sent = await talk.send(kind, name=action, correlation=correlation, **members)
-        heard = await _reply(talk, sent)
+        sent = await session.send(kind, name=action, correlation=correlation, **members)
+        received = await _reply(session, sent)
     except (NoAnswer, ConnectionGone) as why:
         if offered:
-            visit.fail(why)
-        visit.not_offered(f"no form of {action} has the operation {kind.lower()}, and {why}")
-    if heard.kind == "error" and heard.status in ("400", "405", "501") and not offered:
-        visit.not_offered(f"no form of {action} has the operation {kind.lower()}, and the answer was {heard}")
-    return heard
+            context.fail(why)
+        context.not_offered(f"no form of {action} has the operation {kind.lower()}, and {why}")
+    if received.kind == "error" and received.status in ("400", "405", "501") and not offered:
+        context.not_offered(
+            f"no form of {action} has the operation {kind.lower()}, and the answer was {received}"
+        )
+    return received
 
 
-async def _reply(talk: Talk, sent: Sent) -> Heard:
+async def _reply(session: Session, sent: Sent) -> ReceivedMessage:
     """Wait for the reply. No text says how it is correlated: as the request, as the run, or by `inReplyTo`.
 
     To a cancel, it is the final status of the run, or another if that does not come.
     """
-    found: Heard | None = None
-    while (heard := await talk.next()) is not None:
-        if sent.message_id in (heard.correlation, heard.data.get("inReplyTo")):
-            return heard
-        if heard.kind not in ("actionStatus", "error"):
+    found: ReceivedMessage | None = None
+    while (received := await session.next()) is not None:
+        if sent.message_id in (received.correlation, received.data.get("inReplyTo")):
+            return received
+        if received.kind not in ("actionStatus", "error"):
             continue
-        if not talk.speech.is_kotlin and (heard.is_final or sent.kind == "queryAction"):
-            return heard
-        found = found or heard
+        if not session.dialect.is_kotlin and (received.is_final or sent.kind == "queryAction"):
+            return received
+        found = found or received
     if found is None:
-        raise NoAnswer(f"no answer to {sent.kind} within {talk.patience:g} s")
+        raise NoAnswer(f"no answer to {sent.kind} within {session.patience:g} s")
     return found
 
 
@@ -83,23 +85,23 @@ async def _reply(talk: Talk, sent: Sent) -> Heard:
     expected="an actionStatus pending or in progress",
     needs=_LASTING,
 )
-async def query_running(visit: Visit) -> None:
-    talk = await visit.talk()
-    run = await _begin(visit, talk)
-    heard = await _ask(visit, talk, "queryAction", run.name or "", run.message_id)
-    if heard.kind == "actionStatus" and heard.is_final:
-        await _both_ends(visit, talk, heard)
-    await leave(talk, run)
-    if heard.kind != "actionStatus" or heard.status not in _GOING:
-        visit.fail(heard)
+async def query_running(context: CaseContext) -> None:
+    session = await context.session()
+    run = await _begin(context, session)
+    received = await _ask(context, session, "queryAction", run.name or "", run.message_id)
+    if received.kind == "actionStatus" and received.is_final:
+        await _both_ends(context, session, received)
+    await leave(session, run)
+    if received.kind != "actionStatus" or received.status not in _GOING:
+        context.fail(received)
 
 
-async def _both_ends(visit: Visit, talk: Talk, end: Heard) -> None:
+async def _both_ends(context: CaseContext, session: Session, end: ReceivedMessage) -> None:
     """Tell a run that ended just then, so that its end and the reply say the same, from a wrong reply."""
-    while (heard := await talk.next()) is not None:
-        if heard.kind in ("actionStatus", "error"):
-            visit.not_run(f"the run was over before it was asked about ({end}): {_LONGER}")
-    visit.fail(f"nothing but {end}, the end of the run without an answer to queryAction, or a wrong answer")
+    while (received := await session.next()) is not None:
+        if received.kind in ("actionStatus", "error"):
+            context.not_run(f"the run was over before it was asked about ({end}): {_LONGER}")
+    context.fail(f"nothing but {end}, the end of the run without an answer to queryAction, or a wrong answer")
 
 
 @CHAPTER.case(
@@ -109,31 +111,31 @@ async def _both_ends(visit: Visit, talk: Talk, end: Heard) -> None:
     expected="an actionStatus of the run that goes on",
     needs=_LASTING,
 )
-async def query_by_name(visit: Visit) -> None:
-    talk = await visit.talk()
-    run = await _begin(visit, talk)
-    heard = await _ask(visit, talk, "queryAction", run.name or "", None)
-    await leave(talk, run)
-    if heard.kind != "actionStatus":
-        visit.fail(heard)
+async def query_by_name(context: CaseContext) -> None:
+    session = await context.session()
+    run = await _begin(context, session)
+    received = await _ask(context, session, "queryAction", run.name or "", None)
+    await leave(session, run)
+    if received.kind != "actionStatus":
+        context.fail(received)
 
 
-async def _finished(visit: Visit, talk: Talk, op: str) -> tuple[Sent, Heard]:
+async def _finished(context: CaseContext, session: Session, op: str) -> tuple[Sent, ReceivedMessage]:
     """Let a run end, of an action whose forms offer the operation if there is one; return how it ended."""
-    calls = visit.roles.safe_calls()
-    offering = (call for call in calls if is_offered(visit.target.actions[call.action].forms, op))
+    calls = context.roles.safe_calls()
+    offering = (call for call in calls if is_offered(context.target.actions[call.action].forms, op))
     call = next(offering, calls[0])
-    sent = await talk.send("invokeAction", name=call.action, **call.members())
+    sent = await session.send("invokeAction", name=call.action, **call.members())
     try:
-        return sent, await talk.final(sent)
+        return sent, await session.final(sent)
     except NoAnswer as why:
-        visit.not_offered(f"{why}: actions.completed says more")
+        context.not_offered(f"{why}: actions.completed says more")
 
 
-def _holds_forms(visit: Visit, run: Sent, op: str, error: Heard) -> None:
+def _holds_forms(context: CaseContext, run: Sent, op: str, error: ReceivedMessage) -> None:
     """Hold an error against nobody whose forms do not say that the operation can be done."""
-    if not is_offered(visit.target.actions[run.name or ""].forms, op):
-        visit.not_offered(f"no form of {run.name} has the operation {op}, and the answer was {error}")
+    if not is_offered(context.target.actions[run.name or ""].forms, op):
+        context.not_offered(f"no form of {run.name} has the operation {op}, and the answer was {error}")
 
 
 @CHAPTER.case(
@@ -143,17 +145,17 @@ def _holds_forms(visit: Visit, run: Sent, op: str, error: Heard) -> None:
     expected="an actionStatus completed: the latest status of a previously invoked action",
     needs="an action that may be invoked",
 )
-async def query_finished(visit: Visit) -> None:
-    talk = await visit.talk()
-    sent, over = await _finished(visit, talk, "queryaction")
+async def query_finished(context: CaseContext) -> None:
+    session = await context.session()
+    sent, over = await _finished(context, session, "queryaction")
     if over.status != "completed":
-        visit.not_offered(f"{over}: actions.completed says more")
-    heard = await _ask(visit, talk, "queryAction", sent.name or "", sent.message_id)
-    if heard.kind == "error":
-        _holds_forms(visit, sent, "queryaction", heard)
-        visit.differs("run-forgotten", heard)
-    elif heard.status != "completed":
-        visit.fail(heard)
+        context.not_offered(f"{over}: actions.completed says more")
+    received = await _ask(context, session, "queryAction", sent.name or "", sent.message_id)
+    if received.kind == "error":
+        _holds_forms(context, sent, "queryaction", received)
+        context.differs("run-forgotten", received)
+    elif received.status != "completed":
+        context.fail(received)
 
 
 @CHAPTER.case(
@@ -163,18 +165,18 @@ async def query_finished(visit: Visit) -> None:
     expected=_UNKNOWN,
     needs="an action",
 )
-async def query_unknown(visit: Visit) -> None:
-    await _about_none(visit, "queryAction")
+async def query_unknown(context: CaseContext) -> None:
+    await _about_none(context, "queryAction")
 
 
-async def _about_none(visit: Visit, kind: str) -> None:
-    action = next(iter(visit.target.actions), None)
+async def _about_none(context: CaseContext, kind: str) -> None:
+    action = next(iter(context.target.actions), None)
     if action is None:
-        visit.not_offered("it describes no action")
-    talk = await visit.talk()
-    heard = await _ask(visit, talk, kind, action, talk.new_id())
-    visit.expect(heard, "actionStatus", "error")
-    await visit.settle(talk)
+        context.not_offered("it describes no action")
+    session = await context.session()
+    received = await _ask(context, session, kind, action, session.new_id())
+    context.expect(received, "actionStatus", "error")
+    await context.flush(session)
 
 
 @CHAPTER.case(
@@ -184,17 +186,19 @@ async def _about_none(visit: Visit, kind: str) -> None:
     expected="an actionStatus",
     needs=_LASTING,
 )
-async def cancel_running(visit: Visit) -> None:
-    talk = await visit.talk()
-    run = await _begin(visit, talk)
-    await _cancel(visit, talk, run.name or "", run.message_id, reason="the kit tries it")
+async def cancel_running(context: CaseContext) -> None:
+    session = await context.session()
+    run = await _begin(context, session)
+    await _cancel(context, session, run.name or "", run.message_id, reason="the kit tries it")
 
 
-async def _cancel(visit: Visit, talk: Talk, action: str, correlation: str | None, **members: Any) -> Heard:
-    heard = await _ask(visit, talk, "cancelAction", action, correlation, **members)
-    if heard.kind == "error":
-        visit.differs("cancel-error", heard)
-    return heard
+async def _cancel(
+    context: CaseContext, session: Session, action: str, correlation: str | None, **members: Any
+) -> ReceivedMessage:
+    received = await _ask(context, session, "cancelAction", action, correlation, **members)
+    if received.kind == "error":
+        context.differs("cancel-error", received)
+    return received
 
 
 @CHAPTER.case(
@@ -204,10 +208,10 @@ async def _cancel(visit: Visit, talk: Talk, action: str, correlation: str | None
     expected="an actionStatus",
     needs=_LASTING,
 )
-async def cancel_by_name(visit: Visit) -> None:
-    talk = await visit.talk()
-    run = await _begin(visit, talk)
-    await _cancel(visit, talk, run.name or "", None)
+async def cancel_by_name(context: CaseContext) -> None:
+    session = await context.session()
+    run = await _begin(context, session)
+    await _cancel(context, session, run.name or "", None)
 
 
 @CHAPTER.case(
@@ -217,15 +221,15 @@ async def cancel_by_name(visit: Visit) -> None:
     expected="no actionStatus completed for the run after the cancel was confirmed, and none in progress",
     needs=_LASTING,
 )
-async def cancel_stays(visit: Visit) -> None:
-    talk = await visit.talk()
-    run = await _begin(visit, talk)
-    heard = await _ask(visit, talk, "cancelAction", run.name or "", run.message_id)
-    if heard.kind != "actionStatus" or heard.status not in ("failed", "cancelled"):
-        visit.not_offered(f"the run was not cancelled: {heard}")
-    for each in await talk.drain():
+async def cancel_stays(context: CaseContext) -> None:
+    session = await context.session()
+    run = await _begin(context, session)
+    received = await _ask(context, session, "cancelAction", run.name or "", run.message_id)
+    if received.kind != "actionStatus" or received.status not in ("failed", "cancelled"):
+        context.not_offered(f"the run was not cancelled: {received}")
+    for each in await session.drain():
         if each.kind == "actionStatus" and each.status in ("completed", *_GOING):
-            visit.fail(f"after the cancel: {each}")
+            context.fail(f"after the cancel: {each}")
 
 
 @CHAPTER.case(
@@ -235,15 +239,15 @@ async def cancel_stays(visit: Visit) -> None:
     expected="an actionStatus: the action could not be cancelled, as it was already completed",
     needs="an action that may be invoked",
 )
-async def cancel_finished(visit: Visit) -> None:
-    talk = await visit.talk()
-    sent, over = await _finished(visit, talk, "cancelaction")
+async def cancel_finished(context: CaseContext) -> None:
+    session = await context.session()
+    sent, over = await _finished(context, session, "cancelaction")
     if over.kind == "error":
-        visit.not_offered(f"{over}: actions.completed says more")
-    heard = await _ask(visit, talk, "cancelAction", sent.name or "", sent.message_id)
-    if heard.kind == "error":
-        _holds_forms(visit, sent, "cancelaction", heard)
-        visit.differs("cancel-error", heard)
+        context.not_offered(f"{over}: actions.completed says more")
+    received = await _ask(context, session, "cancelAction", sent.name or "", sent.message_id)
+    if received.kind == "error":
+        _holds_forms(context, sent, "cancelaction", received)
+        context.differs("cancel-error", received)
 
 
 @CHAPTER.case(
@@ -253,8 +257,8 @@ async def cancel_finished(visit: Visit) -> None:
     expected=_UNKNOWN,
     needs="an action",
 )
-async def cancel_unknown(visit: Visit) -> None:
-    await _about_none(visit, "cancelAction")
+async def cancel_unknown(context: CaseContext) -> None:
+    await _about_none(context, "cancelAction")
 
 
 @CHAPTER.case(
@@ -264,18 +268,18 @@ async def cancel_unknown(visit: Visit) -> None:
     expected="of two runs of an action the one goes on whose correlationID the cancelAction does not have",
     needs=f"{_LASTING}, and lmosx:offers: LMOS does not say which of several runs is meant",
 )
-async def cancel_other_run(visit: Visit) -> None:
-    if not visit.target.offers:
-        visit.not_offered(
+async def cancel_other_run(context: CaseContext) -> None:
+    if not context.target.offers:
+        context.not_offered(
             "it offers none of the extensions, and LMOS does not say which of several runs is meant"
         )
-    talk = await visit.talk()
-    first = await _begin(visit, talk)
-    second = await _begin(visit, talk)
-    ended = await _ask(visit, talk, "cancelAction", first.name or "", first.message_id)
+    session = await context.session()
+    first = await _begin(context, session)
+    second = await _begin(context, session)
+    ended = await _ask(context, session, "cancelAction", first.name or "", first.message_id)
     if ended.kind != "actionStatus":
-        visit.not_offered(f"the run was not cancelled: {ended}")
-    heard = await _ask(visit, talk, "queryAction", first.name or "", second.message_id)
-    await leave(talk, second)
-    if heard.kind == "actionStatus" and heard.status not in _GOING:
-        visit.differs("cancels-other-run", f"the other run is now {heard}")
+        context.not_offered(f"the run was not cancelled: {ended}")
+    received = await _ask(context, session, "queryAction", first.name or "", second.message_id)
+    await leave(session, second)
+    if received.kind == "actionStatus" and received.status not in _GOING:
+        context.differs("cancels-other-run", f"the other run is now {received}")

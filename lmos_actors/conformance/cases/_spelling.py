@@ -10,34 +10,34 @@ from lmos_actors.conformance.card import Level, lmos
 from lmos_actors.conformance.session import SILENCE, Chapter, a_reading, one_of_each
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Speech, Visit
+    from lmos_actors.conformance.session import CaseContext, Dialect
 
 CHAPTER = Chapter()
 
 _READABLE: Final = "a property that can be read"
 
 
-async def understood(visit: Visit, speech: Speech) -> str | None:
+async def understood(context: CaseContext, dialect: Dialect) -> str | None:
     """Read a property in a speech; return None if a reading came, else what came. Raises NotOffered."""
-    name = visit.roles.readable_property()
+    name = context.roles.readable_property()
     try:
-        talk = await visit.talk(speech)
-        heard = await talk.ask("readProperty", name=name)
+        session = await context.session(dialect)
+        received = await session.ask("readProperty", name=name)
     except SILENCE as why:
         return str(why)
-    return None if heard.kind == "propertyReading" else str(heard)
+    return None if received.kind == "propertyReading" else str(received)
 
 
-async def _hold(visit: Visit, speech: Speech, key: str, *, refusable: bool = False) -> None:
+async def _hold(context: CaseContext, dialect: Dialect, key: str, *, refusable: bool = False) -> None:
     """`refusable`: the text has another spelling too, so that an error is as right an answer."""
-    seen = await understood(visit, speech)
+    seen = await understood(context, dialect)
     if seen is None:
         return
-    if speech == visit.ground.speech or await understood(visit, visit.ground.speech) is not None:
-        visit.not_offered("its property cannot be read in any spelling: properties.read says more")
+    if dialect == context.shared.dialect or await understood(context, context.shared.dialect) is not None:
+        context.not_offered("its property cannot be read in any spelling: properties.read says more")
     if refusable and seen.startswith("error "):
-        visit.not_offered(f"it goes by the tables, and refuses what is spelt as the examples: {seen}")
-    visit.differs(key, seen)
+        context.not_offered(f"it goes by the tables, and refuses what is spelt as the examples: {seen}")
+    context.differs(key, seen)
 
 
 @CHAPTER.case(
@@ -47,8 +47,8 @@ async def _hold(visit: Visit, speech: Speech, key: str, *, refusable: bool = Fal
     expected="a propertyReading in answer to a readProperty that is spelt as in the tables",
     needs=_READABLE,
 )
-async def table_ids(visit: Visit) -> None:
-    await _hold(visit, attrs.evolve(visit.ground.speech, ids="ID"), "table-spelling-unread")
+async def table_ids(context: CaseContext) -> None:
+    await _hold(context, attrs.evolve(context.shared.dialect, ids="ID"), "table-spelling-unread")
 
 
 @CHAPTER.case(
@@ -59,9 +59,9 @@ async def table_ids(visit: Visit) -> None:
     "the tables demand the other spelling",
     needs=_READABLE,
 )
-async def example_ids(visit: Visit) -> None:
-    speech = attrs.evolve(visit.ground.speech, ids="Id")
-    await _hold(visit, speech, "example-spelling-unread", refusable=True)
+async def example_ids(context: CaseContext) -> None:
+    dialect = attrs.evolve(context.shared.dialect, ids="Id")
+    await _hold(context, dialect, "example-spelling-unread", refusable=True)
 
 
 @CHAPTER.case(
@@ -70,11 +70,11 @@ async def example_ids(visit: Visit) -> None:
     section=lmos("Common Message Members Table"),
     expected="answers spelt as in the tables, to requests that are spelt so",
 )
-async def answer_ids(visit: Visit) -> None:
-    if visit.ground.speech.ids == "Id" and visit.ground.level is not Level.KOTLIN_WOT:
-        visit.not_offered("it understands no requests spelt as in the tables: spelling.table-ids says more")
-    for _, heard in await one_of_each(visit):
-        visit.judge(heard, "ids-spelled-Id")
+async def answer_ids(context: CaseContext) -> None:
+    if context.shared.dialect.ids == "Id" and context.shared.level is not Level.KOTLIN_WOT:
+        context.not_offered("it understands no requests spelt as in the tables: spelling.table-ids says more")
+    for _, received in await one_of_each(context):
+        context.judge(received, "ids-spelled-Id")
 
 
 @CHAPTER.case(
@@ -84,6 +84,6 @@ async def answer_ids(visit: Visit) -> None:
     expected="a propertyReading with the members name and value, in answer to a request with name",
     needs=_READABLE,
 )
-async def reading_members(visit: Visit) -> None:
-    _, heard = await a_reading(visit)
-    visit.judge(heard, "names-spelled-property", "value-spelled-data")
+async def reading_members(context: CaseContext) -> None:
+    _, received = await a_reading(context)
+    context.judge(received, "names-spelled-property", "value-spelled-data")

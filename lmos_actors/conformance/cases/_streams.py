@@ -13,7 +13,7 @@ from lmos_actors.conformance.wire import BINARY
 from ._extension import needs
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Heard, Sent, Talk, Visit
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
     from lmos_actors.conformance.target import Call
 
 CHAPTER = Chapter()
@@ -30,54 +30,59 @@ _MANY: Final = 2_000
 class _Stream:
     """A run whose answer is a stream. `items`: their outputs; `end`: the final answer, once it has come."""
 
-    def __init__(self, visit: Visit, talk: Talk, call: Call, sent: Sent) -> None:
-        self.visit, self.talk, self.call, self.sent = visit, talk, call, sent
+    def __init__(self, context: CaseContext, session: Session, call: Call, sent: Sent) -> None:
+        self.context, self.session, self.call, self.sent = context, session, call, sent
         self.items: list[Any] = []
-        self.end: Heard | None = None
+        self.end: ReceivedMessage | None = None
 
     @classmethod
     async def begin(
-        cls, visit: Visit, *, items: int | None = None, size: int = _BYTES, talk: Talk | None = None
+        cls,
+        context: CaseContext,
+        *,
+        items: int | None = None,
+        size: int = _BYTES,
+        session: Session | None = None,
     ) -> _Stream:
         """Invoke the action; `items`, `size`: the credit for items and bytes, none without `items`."""
-        needs(visit, "streams")
-        call = visit.roles.streamed_call()
-        talk = await visit.talk() if talk is None else talk
+        needs(context, "streams")
+        call = context.roles.streamed_call()
+        session = await context.session() if session is None else session
         members: dict[str, Any] = {} if items is None else {"credit": {"items": items, "bytes": size}}
-        sent = await talk.send("invokeAction", name=call.action, **call.members(), **members)
-        return cls(visit, talk, call, sent)
+        sent = await session.send("invokeAction", name=call.action, **call.members(), **members)
+        return cls(context, session, call, sent)
 
     async def take(self, most: int, within: float | None = None) -> None:
         """Wait for so many items in all, or the end."""
         while self.end is None and len(self.items) < most:
             try:
-                heard = await self.talk.answer(self.sent, within)
+                received = await self.session.answer(self.sent, within)
             except NoAnswer:
                 return
-            if heard.is_final:
-                self.end = heard
-            elif heard.get("output") is not ABSENT:
-                self.items.append(heard.get("output"))
+            if received.is_final:
+                self.end = received
+            elif received.get("output") is not ABSENT:
+                self.items.append(received.get("output"))
 
     async def more(self, items: int, size: int = _BYTES) -> None:
         """Give more credit."""
-        await self.talk.send("streamCredit", correlation=self.sent.message_id, items=items, bytes=size)
+        await self.session.send("streamCredit", correlation=self.sent.message_id, items=items, bytes=size)
 
     async def enough(self, wanted: int, what: str) -> None:
         """Fail unless so many items have come, and no more; fewer if the end comes."""
         await self.take(wanted)
         if len(self.items) < wanted and self.end is None:
-            self.visit.fail(f"{len(self.items)} items came for {what}, and not {wanted}")
-        await self.visit.settle(self.talk)
-        await self.take(wanted + 1, within=self.talk.patience / 4)
+            self.context.fail(f"{len(self.items)} items came for {what}, and not {wanted}")
+        await self.context.flush(self.session)
+        await self.take(wanted + 1, within=self.session.patience / 4)
         if len(self.items) > wanted:
-            self.visit.fail(f"{len(self.items)} items came for {what}, and not {wanted}")
+            self.context.fail(f"{len(self.items)} items came for {what}, and not {wanted}")
 
     async def first(self, wanted: int) -> None:
         """Wait for so many items. Raises NotOffered where they do not come."""
         await self.take(wanted)
         if len(self.items) < wanted:
-            self.visit.not_offered(f"{self.call.action} gives fewer than {wanted} items")
+            self.context.not_offered(f"{self.call.action} gives fewer than {wanted} items")
 
 
 @CHAPTER.case(
@@ -88,23 +93,23 @@ class _Stream:
     "`completed` without an output as the end",
     needs=_NEEDS,
 )
-async def stream(visit: Visit) -> None:
-    run = await _Stream.begin(visit)
+async def stream(context: CaseContext) -> None:
+    run = await _Stream.begin(context)
     await run.take(_MANY)
     if run.end is None:
-        visit.fail(f"the answer has no end behind {len(run.items)} items")
+        context.fail(f"the answer has no end behind {len(run.items)} items")
     if (run.end.kind, run.end.status) != ("actionStatus", "completed"):
-        visit.fail(f"the end of the answer is {run.end}")
+        context.fail(f"the end of the answer is {run.end}")
     if run.end.data.get("output") is not None:
-        visit.fail(f"the end has an output: {run.end}")
+        context.fail(f"the end has an output: {run.end}")
     if not run.items:
-        visit.fail("no item came before the end")
-    streams = visit.target.readable_part.streams_of(run.call.action)
+        context.fail("no item came before the end")
+    streams = context.target.readable_part.streams_of(run.call.action)
     schema = streams.output.schema if streams is not None and streams.output is not None else None
     for item in run.items:
         wrong = fits(schema or {}, item)
         if wrong is not None:
-            visit.fail(f"an item does not fit its schema: {wrong}")
+            context.fail(f"an item does not fit its schema: {wrong}")
 
 
 @CHAPTER.case(
@@ -114,8 +119,8 @@ async def stream(visit: Visit) -> None:
     expected="three items, and not one more, for a credit of three items",
     needs=_NEEDS,
 )
-async def stream_credit(visit: Visit) -> None:
-    run = await _Stream.begin(visit, items=3)
+async def stream_credit(context: CaseContext) -> None:
+    run = await _Stream.begin(context, items=3)
     await run.enough(3, "a credit of three items")
 
 
@@ -127,8 +132,8 @@ async def stream_credit(visit: Visit) -> None:
     "bytes below zero",
     needs=_NEEDS,
 )
-async def stream_bytes(visit: Visit) -> None:
-    run = await _Stream.begin(visit, items=100, size=1)
+async def stream_bytes(context: CaseContext) -> None:
+    run = await _Stream.begin(context, items=100, size=1)
     await run.enough(1, "a credit of one byte")
 
 
@@ -139,13 +144,13 @@ async def stream_bytes(visit: Visit) -> None:
     expected="the next items when streamCredit, with the correlationID of the run, gives room for them",
     needs=_NEEDS,
 )
-async def stream_more(visit: Visit) -> None:
-    run = await _Stream.begin(visit, items=2)
+async def stream_more(context: CaseContext) -> None:
+    run = await _Stream.begin(context, items=2)
     await run.first(2)
     await run.more(2)
     await run.take(4)
     if len(run.items) < 4 and run.end is None:
-        visit.fail(f"{len(run.items) - 2} items came for a further credit of two")
+        context.fail(f"{len(run.items) - 2} items came for a further credit of two")
 
 
 @CHAPTER.case(
@@ -156,22 +161,22 @@ async def stream_more(visit: Visit) -> None:
     "any: none is lost or repeated",
     needs=f"{_NEEDS} and gives the same items each time",
 )
-async def stream_whole(visit: Visit) -> None:
+async def stream_whole(context: CaseContext) -> None:
     wanted = 40
-    whole = [await _Stream.begin(visit), await _Stream.begin(visit)]
+    whole = [await _Stream.begin(context), await _Stream.begin(context)]
     for run in whole:
         await run.take(wanted)
     if not same(whole[0].items, whole[1].items):
-        visit.not_offered(f"{whole[0].call.action} does not give the same items each time")
-    run = await _Stream.begin(visit, items=3)
+        context.not_offered(f"{whole[0].call.action} does not give the same items each time")
+    run = await _Stream.begin(context, items=3)
     while len(run.items) < len(whole[0].items) and run.end is None:
         before = len(run.items)
         await run.take(before + 3)
         if len(run.items) == before and run.end is None:
-            visit.not_offered("further credit brings no items: extension.stream-more says more")
+            context.not_offered("further credit brings no items: extension.stream-more says more")
         await run.more(3)
     if not same(run.items[: len(whole[0].items)], whole[0].items):
-        visit.fail(f"under credit {run.items[:20]!r} came, and without {whole[0].items[:20]!r}")
+        context.fail(f"under credit {run.items[:20]!r} came, and without {whole[0].items[:20]!r}")
 
 
 @CHAPTER.case(
@@ -181,22 +186,22 @@ async def stream_whole(visit: Visit) -> None:
     expected="nothing of the run after the final answer that cancelAction brings, though there is credit",
     needs=_NEEDS,
 )
-async def stream_cancel(visit: Visit) -> None:
-    run = await _Stream.begin(visit, items=2)
+async def stream_cancel(context: CaseContext) -> None:
+    run = await _Stream.begin(context, items=2)
     await run.first(2)
-    await run.talk.send("cancelAction", name=run.call.action, correlation=run.sent.message_id)
+    await run.session.send("cancelAction", name=run.call.action, correlation=run.sent.message_id)
     await run.take(_MANY)
     if run.end is None:
-        visit.not_offered("cancelAction brings no end: cancel.running says more")
+        context.not_offered("cancelAction brings no end: cancel.running says more")
     await run.more(5)
-    await visit.settle(run.talk)
-    for heard in await run.talk.drain(within=visit.ground.patience / 4):
+    await context.flush(run.session)
+    for received in await run.session.drain(within=context.shared.patience / 4):
         if (
-            heard.kind == "actionStatus"
-            and heard.status == "in progress"
-            and heard.get("output") is not ABSENT
+            received.kind == "actionStatus"
+            and received.status == "in progress"
+            and received.get("output") is not ABSENT
         ):
-            visit.fail(f"{heard} came after the end")
+            context.fail(f"{received} came after the end")
 
 
 @CHAPTER.case(
@@ -206,15 +211,15 @@ async def stream_cancel(visit: Visit) -> None:
     expected="no answer to streamCredit for a run that is over, and the connection as it was",
     needs=_NEEDS,
 )
-async def stream_late(visit: Visit) -> None:
-    run = await _Stream.begin(visit)
+async def stream_late(context: CaseContext) -> None:
+    run = await _Stream.begin(context)
     await run.take(_MANY)
     if run.end is None:
-        visit.not_offered("the run does not end: extension.stream says more")
+        context.not_offered("the run does not end: extension.stream says more")
     await run.more(5)
-    await visit.settle(run.talk)
-    for heard in await run.talk.drain(within=0):
-        visit.fail(f"streamCredit for a run that is over brought {heard}")
+    await context.flush(run.session)
+    for received in await run.session.drain(within=0):
+        context.fail(f"streamCredit for a run that is over brought {received}")
 
 
 @CHAPTER.case(
@@ -225,22 +230,22 @@ async def stream_late(visit: Visit) -> None:
     "belongs to no stream of it, and another run of the connection as it was",
     needs=_NEEDS,
 )
-async def stream_violation(visit: Visit) -> None:
-    run = await _Stream.begin(visit, items=1)
+async def stream_violation(context: CaseContext) -> None:
+    run = await _Stream.begin(context, items=1)
     await run.first(1)
-    other = await _Stream.begin(visit, items=1, talk=run.talk)
+    other = await _Stream.begin(context, items=1, session=run.session)
     await other.first(1)
     item: dict[str, Any] = {"stream": 1, "sequence": 0, "data": 0}
-    await run.talk.send("streamItem", correlation=run.sent.message_id, **item)
+    await run.session.send("streamItem", correlation=run.sent.message_id, **item)
     await run.take(_MANY)
     if run.end is None:
-        visit.fail("the run goes on")
+        context.fail("the run goes on")
     if run.end.kind != "error" or run.end.status != "400":
-        visit.fail(f"the run ends with {run.end}")
+        context.fail(f"the run ends with {run.end}")
     await other.more(1)
     await other.take(2)
     if other.end is not None and len(other.items) < 2:
-        visit.fail(f"the other run of the connection ended too: {other.end}")
+        context.fail(f"the other run of the connection ended too: {other.end}")
 
 
 @CHAPTER.case(
@@ -251,12 +256,12 @@ async def stream_violation(visit: Visit) -> None:
     "connection as it was",
     needs="lmosx:offers with streams, and a property that can be read",
 )
-async def binary_late(visit: Visit) -> None:
-    needs(visit, "streams")
-    name, talk = visit.roles.readable_property(), await visit.talk()
-    if not await values_of(visit, talk, [name]):
-        visit.not_offered(f"{name} cannot be read: properties.read says more")
-    await talk.socket.send_frame(BINARY, struct.pack(">BBHII", 1, 0, 0, 4_294_967_295, 0) + b"item")
-    heard = await talk.ask("readProperty", name=name)
-    if heard.kind != "propertyReading":
-        visit.fail(heard)
+async def binary_late(context: CaseContext) -> None:
+    needs(context, "streams")
+    name, session = context.roles.readable_property(), await context.session()
+    if not await values_of(context, session, [name]):
+        context.not_offered(f"{name} cannot be read: properties.read says more")
+    await session.socket.send_frame(BINARY, struct.pack(">BBHII", 1, 0, 0, 4_294_967_295, 0) + b"item")
+    received = await session.ask("readProperty", name=name)
+    if received.kind != "propertyReading":
+        context.fail(received)

@@ -23,7 +23,7 @@ from lmos_actors.conformance.session import (
 )
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Visit
+    from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.target import Call, Target
 
 CHAPTER = Chapter()
@@ -35,34 +35,34 @@ _EVENT: Final = f"{_NEEDS}, and an event that both have and the same action make
 _PROPERTY: Final = f"{_NEEDS}, and a property that both have and that can be changed"
 
 
-def _others(visit: Visit) -> tuple[Target, ...]:
-    if not visit.target.others:
-        visit.not_offered("no other thing was found whose description leads to the same socket")
-    return tuple(visit.target.other(thing) for thing in visit.target.others)
+def _others(context: CaseContext) -> tuple[Target, ...]:
+    if not context.target.others:
+        context.not_offered("no other thing was found whose description leads to the same socket")
+    return tuple(context.target.other(thing) for thing in context.target.others)
 
 
-async def _with_event(visit: Visit) -> tuple[Target, str, Call]:
+async def _with_event(context: CaseContext) -> tuple[Target, str, Call]:
     """Return another thing, an event that both have, and what makes it happen."""
-    others = _others(visit)
-    for event in visit.target.events:
+    others = _others(context)
+    for event in context.target.events:
         for other in others:
             if event in other.events:
-                call = await visit.trigger(event)
+                call = await context.trigger(event)
                 if call.action in other.actions:
-                    attrs.evolve(visit.roles, target=other).allowed(call)
+                    attrs.evolve(context.roles, target=other).allowed(call)
                     return other, event, call
-    visit.not_offered("no event that the same action makes happen is common to two things")
+    context.not_offered("no event that the same action makes happen is common to two things")
 
 
-def _with_property(visit: Visit, *, observable: bool) -> tuple[Target, str]:
+def _with_property(context: CaseContext, *, observable: bool) -> tuple[Target, str]:
     """Return another thing, and a property that both have."""
-    names = visit.target.restorable()
-    for other in _others(visit):
+    names = context.target.restorable()
+    for other in _others(context):
         for name in names:
-            seen = name in visit.target.observable() and name in other.observable()
+            seen = name in context.target.observable() and name in other.observable()
             if name in other.restorable() and (seen or not observable):
                 return other, name
-    visit.not_offered("no property that can be written is common to two things")
+    context.not_offered("no property that can be written is common to two things")
 
 
 @CHAPTER.case(
@@ -72,18 +72,18 @@ def _with_property(visit: Visit, *, observable: bool) -> tuple[Target, str]:
     expected="a propertyReading of each of the things over one connection, as thingID says which is meant",
     needs=f"{_NEEDS}, both with a property that can be read",
 )
-async def each(visit: Visit) -> None:
-    others = [other for other in _others(visit) if other.readable()]
-    visit.roles.readable_property()
+async def each(context: CaseContext) -> None:
+    others = [other for other in _others(context) if other.readable()]
+    context.roles.readable_property()
     if not others:
-        visit.not_offered("no other thing has a property that can be read")
-    talk = await visit.talk()
-    if not await values_of(visit, talk, visit.target.readable()[:1]):
-        visit.not_offered(f"{visit.target.readable()[0]} cannot be read: properties.read says more")
-    for target in (*others[:5], visit.target):
-        heard = await talk.ask("readProperty", name=target.readable()[0], thing=target.thing.id)
-        if heard.kind != "propertyReading":
-            visit.fail(f"{target.thing.id} answers {heard}")
+        context.not_offered("no other thing has a property that can be read")
+    session = await context.session()
+    if not await values_of(context, session, context.target.readable()[:1]):
+        context.not_offered(f"{context.target.readable()[0]} cannot be read: properties.read says more")
+    for target in (*others[:5], context.target):
+        received = await session.ask("readProperty", name=target.readable()[0], thing=target.thing.id)
+        if received.kind != "propertyReading":
+            context.fail(f"{target.thing.id} answers {received}")
 
 
 @CHAPTER.case(
@@ -93,14 +93,14 @@ async def each(visit: Visit) -> None:
     expected="the thingID of the request in its answer, where two things are asked one after the other",
     needs=f"{_NEEDS}, both with a property that can be read",
 )
-async def named(visit: Visit) -> None:
-    targets = [visit.target, *(other for other in _others(visit) if other.readable())]
-    visit.roles.readable_property()
-    known, talk = [target.thing.id for target in targets], await visit.talk()
-    for target in (*targets[:5], visit.target):
-        heard = await talk.ask("readProperty", name=target.readable()[0], thing=target.thing.id)
-        if heard.thing in known and heard.thing != target.thing.id:
-            visit.fail(f"{target.thing.id} was asked, and the answer is in the name of {heard.thing}")
+async def named(context: CaseContext) -> None:
+    targets = [context.target, *(other for other in _others(context) if other.readable())]
+    context.roles.readable_property()
+    known, session = [target.thing.id for target in targets], await context.session()
+    for target in (*targets[:5], context.target):
+        received = await session.ask("readProperty", name=target.readable()[0], thing=target.thing.id)
+        if received.thing in known and received.thing != target.thing.id:
+            context.fail(f"{target.thing.id} was asked, and the answer is in the name of {received.thing}")
 
 
 @CHAPTER.case(
@@ -111,17 +111,19 @@ async def named(visit: Visit) -> None:
     needs=_PROPERTY,
     unsafe=True,
 )
-async def values(visit: Visit) -> None:
-    other, name = _with_property(visit, observable=False)
-    talk = await visit.talk(thing=other.thing.id)
-    async with changing(visit, name) as changer:
-        before = await values_of(visit, talk, [name])
+async def values(context: CaseContext) -> None:
+    other, name = _with_property(context, observable=False)
+    session = await context.session(thing=other.thing.id)
+    async with changing(context, name) as changer:
+        before = await values_of(context, session, [name])
         if name in before and same(before[name], changer.value):
             await changer.change()  # so that they are not equal by chance
         value = await changer.change()
-        after = await values_of(visit, talk, [name])
+        after = await values_of(context, session, [name])
     if not same(before, after) and name in after and same(after[name], value):
-        visit.fail(f"{name} of {visit.target.thing.id} was written, and that of {other.thing.id} is the same")
+        context.fail(
+            f"{name} of {context.target.thing.id} was written, and that of {other.thing.id} is the same"
+        )
 
 
 @CHAPTER.case(
@@ -131,14 +133,19 @@ async def values(visit: Visit) -> None:
     expected="events of the thing that was subscribed to, and of no other",
     needs=_EVENT,
 )
-async def events(visit: Visit) -> None:
-    other, event, call = await _with_event(visit)
-    talk, control = await subscribed(visit, event), await subscribed(visit, event, thing=other.thing.id)
-    await happen(visit, call, thing=other.thing.id)
-    await first_event(visit, control, event)
-    await visit.settle(talk)
-    if await talk.event(event, within=0) is not None:
-        visit.fail(f"{event} of {other.thing.id} came to who has subscribed to {visit.target.thing.id} alone")
+async def events(context: CaseContext) -> None:
+    other, event, call = await _with_event(context)
+    session, control = (
+        await subscribed(context, event),
+        await subscribed(context, event, thing=other.thing.id),
+    )
+    await happen(context, call, thing=other.thing.id)
+    await first_event(context, control, event)
+    await context.flush(session)
+    if await session.event(event, within=0) is not None:
+        context.fail(
+            f"{event} of {other.thing.id} came to who has subscribed to {context.target.thing.id} alone"
+        )
 
 
 @CHAPTER.case(
@@ -148,16 +155,16 @@ async def events(visit: Visit) -> None:
     expected="the event of one thing, after unsubscribeEvent for that of another",
     needs=_EVENT,
 )
-async def unsubscribe(visit: Visit) -> None:
-    other, event, call = await _with_event(visit)
-    control, talk = await subscribed(visit, event), await subscribed(visit, event)
-    await listen(visit, talk, "subscribeEvent", event, thing=other.thing.id)
-    await tell(visit, talk, "unsubscribeEvent", name=event, thing=other.thing.id)
-    await happen(visit, call)
-    await first_event(visit, control, event)
-    if await talk.event(event) is None:
-        visit.fail(
-            f"{event} of {visit.target.thing.id} came no more after that of {other.thing.id} was let go"
+async def unsubscribe(context: CaseContext) -> None:
+    other, event, call = await _with_event(context)
+    control, session = await subscribed(context, event), await subscribed(context, event)
+    await listen(context, session, "subscribeEvent", event, thing=other.thing.id)
+    await tell(context, session, "unsubscribeEvent", name=event, thing=other.thing.id)
+    await happen(context, call)
+    await first_event(context, control, event)
+    if await session.event(event) is None:
+        context.fail(
+            f"{event} of {context.target.thing.id} came no more after that of {other.thing.id} was let go"
         )
 
 
@@ -169,12 +176,12 @@ async def unsubscribe(visit: Visit) -> None:
     needs=_PROPERTY,
     unsafe=True,
 )
-async def changes(visit: Visit) -> None:
-    other, name = _with_property(visit, observable=True)
-    talk, control = await observing(visit, name), await observing(visit, name, thing=other.thing.id)
-    async with changing(visit, name, await visit.talk(thing=other.thing.id)) as changer:
+async def changes(context: CaseContext) -> None:
+    other, name = _with_property(context, observable=True)
+    session, control = await observing(context, name), await observing(context, name, thing=other.thing.id)
+    async with changing(context, name, await context.session(thing=other.thing.id)) as changer:
         await changer.change()
-        await first_change(visit, control, name)
-        await visit.settle(talk, but=name)
-    if await readings(talk, name):
-        visit.fail(f"a change of {other.thing.id} came to who observes {visit.target.thing.id} alone")
+        await first_change(context, control, name)
+        await context.flush(session, but=name)
+    if await readings(session, name):
+        context.fail(f"a change of {other.thing.id} came to who observes {context.target.thing.id} alone")

@@ -30,8 +30,8 @@ class ClientCase:
     how: str = ""
 
     @property
-    def riddle(self) -> str:
-        """The word for it in `prove`, if it is a riddle."""
+    def challenge(self) -> str:
+        """The word for it in `prove`, if it is a challenge."""
         return self.id.partition(".")[2]
 
 
@@ -109,7 +109,7 @@ PASSIVE: Final = (
         "A Close is answered by a Close",
         rfc6455("5.5.1"),
         "a Close frame, soon",
-        "invoke riddle_restart: the connection is closed after its answer",
+        "invoke challenge_restart: the connection is closed after its answer",
     ),
     ClientCase(
         "client.close",
@@ -131,90 +131,90 @@ PASSIVE: Final = (
 _ACTION: Final = lmos("actionStatus")
 _ERROR: Final = lmos("error")
 
-RIDDLES: Final = (
+CHALLENGES: Final = (
     ClientCase(
         "client.read",
         "The value of a property is understood",
         lmos("propertyReading"),
         "the value",
-        "read riddle_read; its value is the token",
+        "read challenge_read; its value is the token",
     ),
     ClientCase(
         "client.write",
         "A property is written, and read back",
         lmos("writeProperty"),
         "the value read back",
-        "write any text to riddle_slate, read it back: the value then is the token",
+        "write any text to challenge_slate, read it back: the value then is the token",
     ),
     ClientCase(
         "client.zoned-time",
         "A time with a zone is understood",
         _COMMON,
         "the value of a reading whose timestamp has a suffix of RFC 9557",
-        "read riddle_time; its value is the token",
+        "read challenge_time; its value is the token",
     ),
     ClientCase(
         "client.output",
         "The output of an action is understood",
         _ACTION,
         "the output",
-        "invoke riddle_output; the token is in its output",
+        "invoke challenge_output; the token is in its output",
     ),
     ClientCase(
         "client.pending",
         "A run may be pending",
         lmos("Request-Reply"),
         "the output that comes after pending",
-        "invoke riddle_pending; the token is in its output",
+        "invoke challenge_pending; the token is in its output",
     ),
     ClientCase(
         "client.progress",
         "A run may be in progress",
         lmos("One Request-Multiple Responses"),
         "the output that comes after in progress",
-        "invoke riddle_progress; the token is in its output",
+        "invoke challenge_progress; the token is in its output",
     ),
     ClientCase(
         "client.failure",
         "A run that has failed is told from one that has not",
         _ACTION,
         "the output, and that it failed",
-        "invoke riddle_failure; the token is in its output. Prove it with `failed`: true",
+        "invoke challenge_failure; the token is in its output. Prove it with `failed`: true",
     ),
     ClientCase(
         "client.error",
         "An error is understood",
         _ERROR,
         "the detail, and that it failed",
-        "invoke riddle_error; the token is in the detail of the error. Prove it with `failed`: true",
+        "invoke challenge_error; the token is in the detail of the error. Prove it with `failed`: true",
     ),
     ClientCase(
         "client.numeric-status",
         "The status of an error may be a number",
         _ERROR,
         "the detail, and that it failed; many write the status as a number",
-        "invoke riddle_numeric_status; the token is in the detail of the error. Prove it with `failed`: true",
+        "invoke challenge_numeric_status; the token is in the error's detail. Prove it with `failed`: true",
     ),
     ClientCase(
         "client.observe",
         "A change of an observed property is understood",
         lmos("observeProperty"),
         "the value that it has changed to",
-        "observe riddle_changing; the token is its second value",
+        "observe challenge_changing; the token is its second value",
     ),
     ClientCase(
         "client.event",
         "An event is understood",
         lmos("event"),
         "the data of the event",
-        "subscribe to riddled, invoke riddle_event; the token is in the data of the event",
+        "subscribe to challenged, invoke challenge_event; the token is in the data of the event",
     ),
     ClientCase(
         "client.other-thing",
         "Two things share a socket",
         _COMMON,
         "the value of the other thing",
-        "read riddle_read of the Conformance thing B, which is described at / of the server; "
+        "read challenge_read of the Conformance thing B, which is described at / of the server; "
         "its value is the token",
     ),
     ClientCase(
@@ -222,7 +222,7 @@ RIDDLES: Final = (
         "Answers may come in any order",
         _COMMON,
         "to each request its own answer",
-        "invoke riddle_reversed with which: 1, and before that is answered with which: 2; the token is that "
+        "invoke challenge_reversed with which: 1, then with which: 2 before the answer; the token is that "
         "of the first, a blank, and that of the second",
     ),
     ClientCase(
@@ -230,66 +230,66 @@ RIDDLES: Final = (
         "Members that are not known are passed over",
         _ACTION,
         "the output",
-        "invoke riddle_unknown_members; the token is in its output",
+        "invoke challenge_unknown_members; the token is in its output",
     ),
     ClientCase(
         "client.unknown-type",
         "A message of a type that is not known is passed over",
         lmos("LMOS Message Types"),
         "the output that comes after it",
-        "invoke riddle_unknown_type; the token is in its output",
+        "invoke challenge_unknown_type; the token is in its output",
     ),
     ClientCase(
         "client.stray-event",
         "An event that nobody has subscribed to is passed over",
         lmos("event"),
         "the output that comes after it",
-        "invoke riddle_stray_event; the token is in its output",
+        "invoke challenge_stray_event; the token is in its output",
     ),
     ClientCase(
         "client.stray-answer",
         "An answer to what was not asked is passed over",
         _COMMON,
         "the output of its own answer",
-        "invoke riddle_stray_answer; the token is in its output",
+        "invoke challenge_stray_answer; the token is in its output",
     ),
     ClientCase(
         "client.stray-pong",
         "A pong that was not asked for is passed over",
         rfc6455("5.5.3"),
         "the output that comes after it",
-        "invoke riddle_stray_pong; the token is in its output",
+        "invoke challenge_stray_pong; the token is in its output",
     ),
     ClientCase(
         "client.fragments",
         "A message may come in parts, with a ping between them",
         rfc6455("5.4"),
         "the output that comes in three frames",
-        "invoke riddle_fragments; the token is in its output",
+        "invoke challenge_fragments; the token is in its output",
     ),
     ClientCase(
         "client.long",
         "A message may be long",
         rfc6455("5.2"),
         "the output of over 65,535 bytes",
-        "invoke riddle_long; the token is in its output",
+        "invoke challenge_long; the token is in its output",
     ),
     ClientCase(
         "client.letters",
         "Texts come through unchanged, both ways",
         rfc6455("8.1"),
         "each letter of the output",
-        "invoke riddle_letters; the token is in its output, all of it",
+        "invoke challenge_letters; the token is in its output, all of it",
     ),
     ClientCase(
         "client.reconnects",
         "After 1012 it connects again",
         extension("How connections end"),
         "another connection, and the proof on it",
-        "invoke riddle_restart; the token is in its output. The connection is closed with 1012 then: prove "
+        "invoke challenge_restart; the token is in its output. Then the connection closes with 1012: prove "
         "it on another one",
     ),
 )
 """What a client shows that it has understood, by `prove`."""
 
-CLIENT_CASES: Final = (*PASSIVE, *RIDDLES)
+CLIENT_CASES: Final = (*PASSIVE, *CHALLENGES)

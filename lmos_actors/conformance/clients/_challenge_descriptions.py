@@ -1,4 +1,4 @@
-"""The descriptions of the things with riddles: those of the scripted server, and what `prove` is about."""
+"""The descriptions of the things with challenges: those of the scripted server, and what `prove` is about."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ from typing import TYPE_CHECKING, Final
 
 from lmos_actors.conformance.scripted import described, described_b
 
-from ._cases import RIDDLES
+from ._cases import CHALLENGES
 
 if TYPE_CHECKING:
     from lmos_actors.conformance.scripted import Json
 
 _TOKEN: Final = {"type": "object", "properties": {"token": {"type": "string"}}, "required": ["token"]}
-_HOW: Final = {case.riddle: case.how for case in RIDDLES}
+_HOW: Final = {case.challenge: case.how for case in CHALLENGES}
 _ACTIONS: Final = (
     "output", "pending", "progress", "failure", "error", "numeric-status", "event", "reversed",
     "unknown-members", "unknown-type", "stray-event", "stray-answer", "stray-pong", "fragments", "long",
     "letters", "restart",
 )  # fmt: skip
-RIDDLE_OF: Final = {
-    **{f"riddle_{each.replace('-', '_')}": each for each in _ACTIONS},
-    "riddle_restart": "reconnects",
+CHALLENGE_OF: Final = {
+    **{f"challenge_{each.replace('-', '_')}": each for each in _ACTIONS},
+    "challenge_restart": "reconnects",
 }
-"""The riddle of each action that puts one."""
+"""The challenge of each action that puts one."""
 
 
-def _action(name: str, riddle: str) -> Json:
-    made: Json = {"description": _HOW[riddle], "safe": True, "output": _TOKEN}
-    if name == "riddle_reversed":
+def _action(name: str, challenge: str) -> Json:
+    made: Json = {"description": _HOW[challenge], "safe": True, "output": _TOKEN}
+    if name == "challenge_reversed":
         which = {"type": "integer", "minimum": 1, "maximum": 2}
         made["input"] = {"type": "object", "properties": {"which": which}, "required": ["which"]}
-    if name in ("riddle_pending", "riddle_progress"):
+    if name in ("challenge_pending", "challenge_progress"):
         made["synchronous"] = False
-    if name in ("riddle_event", "riddle_error", "riddle_numeric_status"):
+    if name in ("challenge_event", "challenge_error", "challenge_numeric_status"):
         del made["output"]
     return made
 
 
 _PROVE: Final[Json] = {
-    "description": "Shows that a riddle is solved: its word, and the token that it gave.",
+    "description": "Shows that a challenge is solved: its word, and the token that it gave.",
     "safe": True,
     "input": {
         "type": "object",
         "properties": {
-            "riddle": {"type": "string", "enum": list(_HOW)},
+            "challenge": {"type": "string", "enum": list(_HOW)},
             "token": {"type": "string"},
             "failed": {"type": "boolean", "default": False, "description": "What gave the token has failed."},
         },
-        "required": ["riddle", "token"],
+        "required": ["challenge", "token"],
     },
     "output": {
         "type": "object",
@@ -57,21 +57,26 @@ _PROVE: Final[Json] = {
 }
 
 
-def puzzling(base: str) -> Json:
-    """Describe the conformance thing with its riddles."""
+def describe_challenges(base: str) -> Json:
+    """Describe the conformance thing with its challenges."""
     document = described(base)
     listen = {**document["events"]["rang"]["forms"][0]}
     invoke = {**document["actions"]["wait"]["forms"][0]}
     read = {**document["properties"]["version"]["forms"][0], "op": ["readproperty"]}
 
-    def text(riddle: str, ops: tuple[str, ...], **words: bool) -> Json:
-        return {"description": _HOW[riddle], "type": "string", **words, "forms": [{**read, "op": list(ops)}]}
+    def text(challenge: str, ops: tuple[str, ...], **words: bool) -> Json:
+        return {
+            "description": _HOW[challenge],
+            "type": "string",
+            **words,
+            "forms": [{**read, "op": list(ops)}],
+        }
 
     document["properties"] |= {
-        "riddle_read": text("read", ("readproperty",), readOnly=True),
-        "riddle_time": text("zoned-time", ("readproperty",), readOnly=True),
-        "riddle_slate": text("write", ("readproperty", "writeproperty")),
-        "riddle_changing": text(
+        "challenge_read": text("read", ("readproperty",), readOnly=True),
+        "challenge_time": text("zoned-time", ("readproperty",), readOnly=True),
+        "challenge_slate": text("write", ("readproperty", "writeproperty")),
+        "challenge_changing": text(
             "observe",
             ("readproperty", "observeproperty", "unobserveproperty"),
             readOnly=True,
@@ -79,20 +84,22 @@ def puzzling(base: str) -> Json:
         ),
     }
     document["actions"] |= {
-        name: {**_action(name, riddle), "forms": [invoke]} for name, riddle in RIDDLE_OF.items()
+        name: {**_action(name, challenge), "forms": [invoke]} for name, challenge in CHALLENGE_OF.items()
     }
     document["actions"]["prove"] = {**_PROVE, "forms": [invoke]}
-    document["events"]["riddled"] = {"description": _HOW["event"], "data": _TOKEN, "forms": [listen]}
-    riddles = " ".join(f"{word}: {how}." for word, how in _HOW.items())
-    document["description"] += f" Riddles are solved by reading, writing, invoking as they say. {riddles}"
+    document["events"]["challenged"] = {"description": _HOW["event"], "data": _TOKEN, "forms": [listen]}
+    challenges = " ".join(f"{word}: {how}." for word, how in _HOW.items())
+    document["description"] += (
+        f" Challenges are solved by reading, writing, invoking as they say. {challenges}"
+    )
     return document
 
 
-def puzzling_b(base: str) -> Json:
-    """Describe the thing beside it, which has a riddle too."""
+def describe_challenges_b(base: str) -> Json:
+    """Describe the thing beside it, which has a challenge too."""
     document = described_b(base)
     form = {**document["properties"]["level"]["forms"][0], "op": ["readproperty"]}
-    document["properties"]["riddle_read"] = {
+    document["properties"]["challenge_read"] = {
         "description": _HOW["other-thing"],
         "type": "string",
         "readOnly": True,

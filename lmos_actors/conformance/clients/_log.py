@@ -16,30 +16,30 @@ from lmos_actors.conformance.card import (
     Verdict,
 )
 
-from ._cases import PASSIVE, RIDDLES, ClientCase
+from ._cases import CHALLENGES, PASSIVE, ClientCase
 
 _KEPT: Final = 200  # of what went by on a connection
 _SHOWN: Final = 20  # of it before something that is wrong
 _WRONGS: Final = 20  # of one case that are told
-_TOKENS: Final = 64  # of one riddle that are good
+_TOKENS: Final = 64  # of one challenge that are good
 _LONGEST: Final = 500  # characters that are told of something wrong
 _TO_FAIL: Final = ("failure", "error", "numeric-status")
 
 
 @attrs.define
-class Riddle:
-    """How a riddle stands: tokens that are good, whether it was begun and proven, wrong proofs."""
+class Challenge:
+    """How a challenge stands: tokens that are good, whether it was begun and proven, wrong proofs."""
 
     tokens: deque[str] = attrs.field(factory=lambda: deque[str](maxlen=_TOKENS))
     begun: int = 0
     proven: int = 0
     wrong: list[str] = attrs.field(factory=list[str])
-    log: Log | None = None
+    log: ConnectionLog | None = None
     since: int = 0
 
 
 @attrs.define
-class Watch:
+class PassiveCase:
     """How something that is only watched stands."""
 
     tried: int = 0
@@ -48,7 +48,7 @@ class Watch:
     traffic: tuple[Traffic, ...] = ()
 
 
-class Log:
+class ConnectionLog:
     """What went by on one connection."""
 
     def __init__(self) -> None:
@@ -70,13 +70,13 @@ class Log:
         return tuple(self._kept)[-_SHOWN:]
 
 
-class Book:
+class ClientNotes:
     """Notes what clients do, case by case."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
-        self.watched = {case.id: Watch() for case in PASSIVE}
-        self.riddles = {case.riddle: Riddle() for case in RIDDLES}
+        self.watched = {case.id: PassiveCase() for case in PASSIVE}
+        self.challenges = {case.challenge: Challenge() for case in CHALLENGES}
 
     # ---- what is watched
 
@@ -84,7 +84,7 @@ class Book:
         """Note that there was something to be judged."""
         self.watched[f"client.{what}"].tried += 1
 
-    def wrong(self, what: str, seen: str, log: Log, key: str = "") -> None:
+    def wrong(self, what: str, seen: str, log: ConnectionLog, key: str = "") -> None:
         """Note that something is wrong; with a `key`, that it differs so from what is written."""
         watch = self.watched[f"client.{what}"]
         watch.tried += 1
@@ -99,30 +99,30 @@ class Book:
         if told not in watch.departures:
             watch.departures.append(told)
 
-    # ---- riddles
+    # ---- challenges
 
-    def give(self, riddle: str, token: str) -> str:
-        """Note that a token is good for a riddle; return it."""
-        self.riddles[riddle].tokens.append(token)
+    def give(self, challenge: str, token: str) -> str:
+        """Note that a token is good for a challenge; return it."""
+        self.challenges[challenge].tokens.append(token)
         return token
 
-    def begin(self, riddle: str, log: Log) -> None:
-        """Note that a riddle was begun, by what has just come."""
-        found = self.riddles[riddle]
+    def begin(self, challenge: str, log: ConnectionLog) -> None:
+        """Note that a challenge was begun, by what has just come."""
+        found = self.challenges[challenge]
         found.begun += 1
         found.log, found.since = log, max(0, log.count - 1)
 
-    def is_open(self, riddle: str) -> bool:
-        """Whether a riddle was begun and has come to nothing yet."""
-        found = self.riddles[riddle]
+    def is_open(self, challenge: str) -> bool:
+        """Whether a challenge was begun and has come to nothing yet."""
+        found = self.challenges[challenge]
         return found.begun > found.proven + len(found.wrong)
 
-    def prove(self, riddle: str, proof: str, failed: bool, log: Log) -> str:
+    def prove(self, challenge: str, proof: str, failed: bool, log: ConnectionLog) -> str:
         """Note a proof; return what is wrong with it, empty if nothing is."""
-        found = self.riddles[riddle]
+        found = self.challenges[challenge]
         if found.log is None:
             found.log, found.since = log, max(0, log.count - 1)
-        wanted = riddle in _TO_FAIL
+        wanted = challenge in _TO_FAIL
         if not any(token in proof for token in found.tokens):
             wrong = f"{proof[:100]!r} is not the token"
         elif failed is not wanted:
@@ -139,9 +139,9 @@ class Book:
     def results(self) -> tuple[Result, ...]:
         """Return how each case came out, as far as is known now."""
         watched = [self._watched(case, self.watched[case.id]) for case in PASSIVE]
-        return (*watched, *(self._riddle(case, self.riddles[case.riddle]) for case in RIDDLES))
+        return (*watched, *(self._challenge(case, self.challenges[case.challenge]) for case in CHALLENGES))
 
-    def _watched(self, case: ClientCase, watch: Watch) -> Result:
+    def _watched(self, case: ClientCase, watch: PassiveCase) -> Result:
         failing = [each for each in watch.departures if DEVIATIONS[each.key].fails(self.level)]
         counting = [each for each in watch.departures if DEVIATIONS[each.key].counts(self.level)]
         told = [f"{each.title}: {each.seen}" for each in failing or counting]
@@ -155,18 +155,18 @@ class Book:
             result = _result(case, Verdict.PASSED)
         return attrs.evolve(result, departures=tuple(watch.departures), traffic=watch.traffic)
 
-    def _riddle(self, case: ClientCase, riddle: Riddle) -> Result:
-        if riddle.wrong:
-            result = _result(case, Verdict.FAILED, "; ".join(riddle.wrong))
-        elif riddle.proven:
+    def _challenge(self, case: ClientCase, challenge: Challenge) -> Result:
+        if challenge.wrong:
+            result = _result(case, Verdict.FAILED, "; ".join(challenge.wrong))
+        elif challenge.proven:
             result = _result(case, Verdict.PASSED)
-        elif not riddle.begun:
+        elif not challenge.begun:
             result = _result(case, Verdict.NOT_RUN, f"no client has begun it{_by(case)}")
-        elif not any(each.proven or each.wrong for each in self.riddles.values()):
+        elif not any(each.proven or each.wrong for each in self.challenges.values()):
             result = _result(case, Verdict.NOT_RUN, "no client has ever invoked prove")
         else:
-            result = _result(case, Verdict.FAILED, f"it was begun {riddle.begun}x, and never proven")
-        traffic = riddle.log.since(riddle.since) if riddle.log is not None else ()
+            result = _result(case, Verdict.FAILED, f"it was begun {challenge.begun}x, and never proven")
+        traffic = challenge.log.since(challenge.since) if challenge.log is not None else ()
         return attrs.evolve(result, traffic=traffic)
 
 

@@ -24,9 +24,9 @@ from lmos_actors.conformance.session import UUID4
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.conformance.scripted import Head, Json, ScriptedThing
+    from lmos_actors.conformance.scripted import Json, ScriptedThing, UpgradeRequest
 
-    from ._log import Book, Log
+    from ._log import ClientNotes, ConnectionLog
 
 _ANSWERS: Final = ("error", "acknowledgement")  # a client has no need to say them, and may
 _OPS: Final = {"readProperty": "writeOnly", "writeProperty": "readOnly"}
@@ -37,8 +37,10 @@ _KEY: Final = re.compile(r"[A-Za-z0-9+/]{22}==")
 class MessageRules:
     """Judges the text messages of one connection. `things`: those described, by their ids."""
 
-    def __init__(self, book: Book, log: Log, things: dict[str, ScriptedThing], used: dict[str, str]) -> None:
-        self._book = book
+    def __init__(
+        self, notes: ClientNotes, log: ConnectionLog, things: dict[str, ScriptedThing], used: dict[str, str]
+    ) -> None:
+        self._notes = notes
         self._log = log
         self._things = things
         self._used = used  # ids of messages, by what they asked for; of all connections
@@ -58,10 +60,10 @@ class MessageRules:
             self._use(message, kind, thing)
 
     def _wrong(self, what: str, seen: str, key: str = "") -> None:
-        self._book.wrong(what, seen, self._log, key)
+        self._notes.wrong(what, seen, self._log, key)
 
     def _read(self, text: str) -> Json | None:
-        self._book.tried("json")
+        self._notes.tried("json")
         twice: list[str] = []
 
         def keep(pairs: list[tuple[str, Any]]) -> Json:
@@ -85,7 +87,7 @@ class MessageRules:
         literal = message.get("messageType")
         if not isinstance(literal, str):
             return ""  # `members` says so
-        self._book.tried("types")
+        self._notes.tried("types")
         if literal == "subscribeevent":
             self._wrong("types", "a message subscribeevent", "subscribeevent")
             return "subscribeEvent"
@@ -94,7 +96,7 @@ class MessageRules:
         return literal
 
     def _members(self, message: Json, kind: str) -> None:
-        self._book.tried("members")
+        self._notes.tried("members")
         for member in ("messageType", "thingID", "messageID", *REQUESTS.get(kind, ())):
             found = _get(message, member, kind)
             text = member not in ("data", "properties", "items", "bytes", "stream")
@@ -104,7 +106,7 @@ class MessageRules:
                 self._wrong("members", f"{member} is {_shown(found)}, not a text")
 
     def _spelling(self, message: Json, kind: str) -> None:
-        self._book.tried("spelling")
+        self._notes.tried("spelling")
         for one, other in IDS:
             if other in message:
                 self._wrong("spelling", f"{other} stands for {one}", "ids-spelled-Id")
@@ -114,7 +116,7 @@ class MessageRules:
             self._wrong("spelling", "value stands for data")
 
     def _ids(self, message: Json) -> None:
-        self._book.tried("ids")
+        self._notes.tried("ids")
         for member in ("messageID", "correlationID"):
             found = _get(message, member)
             if isinstance(found, str) and not UUID4.fullmatch(found):
@@ -124,7 +126,7 @@ class MessageRules:
         found = _get(message, "messageID")
         if not isinstance(found, str):
             return
-        self._book.tried("fresh-ids")
+        self._notes.tried("fresh-ids")
         content = {key: value for key, value in message.items() if key not in ("attempt", "remaining")}
         told = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         before = self._used.get(found)
@@ -138,7 +140,7 @@ class MessageRules:
         found = _get(message, "thingID")
         if not isinstance(found, str):
             return None
-        self._book.tried("thing-id")
+        self._notes.tried("thing-id")
         if found not in self._things:
             self._wrong("thing-id", f"thingID is {_shown(found)}, which no description here has")
         return self._things.get(found)
@@ -146,7 +148,7 @@ class MessageRules:
     def _use(self, message: Json, kind: str, thing: ScriptedThing) -> None:
         """Hold what is asked for against the description."""
         for path, name, group in _named(message, kind):
-            self._book.tried("offered")
+            self._notes.tried("offered")
             described = getattr(thing, group).get(name)
             if described is None:
                 self._wrong("offered", f"{kind} names {name!r}, which {thing.name} does not have")
@@ -166,14 +168,14 @@ class MessageRules:
     def _fits(self, thing: ScriptedThing, schema: Json, value: Any, kind: str, name: str) -> None:
         if value is ABSENT:
             return
-        self._book.tried("input")
+        self._notes.tried("input")
         try:
             thing.check(schema, value, "$")
         except Problem as problem:
             self._wrong("input", f"{kind} of {name!r}: {problem.detail}")
 
     def _input(self, thing: ScriptedThing, action: str, value: Any) -> None:
-        self._book.tried("input")
+        self._notes.tried("input")
         try:
             thing.check_input(action, value)
         except Problem as problem:
@@ -208,18 +210,18 @@ def _shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)[:100]
 
 
-def judge_handshake(head: Head, book: Book, log: Log) -> None:
+def judge_handshake(head: UpgradeRequest, notes: ClientNotes, log: ConnectionLog) -> None:
     """Judge a request for a WebSocket."""
-    book.tried("handshake")
+    notes.tried("handshake")
     for wrong in _handshake(head):
-        book.wrong("handshake", wrong, log)
-    book.tried("subprotocol")
+        notes.wrong("handshake", wrong, log)
+    notes.tried("subprotocol")
     offered = head.words("sec-websocket-protocol")
     if "lmosprotocol" not in offered:
-        book.wrong("subprotocol", f"offered: {', '.join(offered) or 'none'}", log, "no-subprotocol")
+        notes.wrong("subprotocol", f"offered: {', '.join(offered) or 'none'}", log, "no-subprotocol")
 
 
-def _handshake(head: Head) -> Iterator[str]:
+def _handshake(head: UpgradeRequest) -> Iterator[str]:
     if head.method != "GET":
         yield f"the method is {head.method}"
     if not head.header("host"):

@@ -11,13 +11,13 @@ import trio
 
 from lmos_actors.conformance.card import Card, Level
 from lmos_actors.conformance.scripted import (
-    Hang,
-    Head,
+    NetworkServer,
     Out,
-    Raw,
-    Say,
-    Serving,
-    Wire,
+    SendClose,
+    SendFrame,
+    SendText,
+    UpgradeRequest,
+    WebSocketCodec,
     is_close_code,
 )
 from lmos_actors.conformance.wire import (
@@ -32,8 +32,8 @@ from lmos_actors.conformance.wire import (
     close_payload,
 )
 
-from ._challenges import RiddleConnection, RiddlePages, RiddleServer
-from ._log import Book, Log
+from ._challenges import ChallengeConnection, ChallengePages, ChallengeServer
+from ._log import ClientNotes, ConnectionLog
 from ._rules import MessageRules, judge_handshake
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ _KINDS: Final[dict[int, Kind]] = {
 }
 
 
-class JudgingWire(Wire):
+class JudgingCodec(WebSocketCodec):
     """Judges the frames of a client, and pings it once it has said something."""
 
-    connection: RiddleConnection
+    connection: ChallengeConnection
 
     def __init__(
         self,
-        connection: RiddleConnection,
+        connection: ChallengeConnection,
         recorder: Recorder,
         used: dict[str, str],
         gone: Callable[[], object],
@@ -73,30 +73,30 @@ class JudgingWire(Wire):
         super().__init__(connection)
         self._gone = gone
         self._recorder = recorder
-        self._server = connection.riddles
-        self._book = connection.riddles.book
-        self._rules = MessageRules(self._book, connection.log, connection.riddles.things, used)
+        self._server = connection.challenges
+        self._notes = connection.challenges.notes
+        self._rules = MessageRules(self._notes, connection.log, connection.challenges.things, used)
         self._pings: list[bytes] = []
         self._pinged = False
         self._ended = False
 
     def _wrong(self, what: str, seen: str, key: str = "") -> None:
-        self._book.wrong(what, seen, self.connection.log, key)
+        self._notes.wrong(what, seen, self.connection.log, key)
 
     # ---- in
 
     def on_frame(self, frame: RawFrame) -> None:
         """Judge a frame; one without a mask is taken all the same."""
         self._recorder.keep(_KINDS.get(frame.opcode, "bytes"), frame.payload, sent=False)
-        if self.heard_close:
+        if self.received_close:
             self._wrong("nothing-after-close", f"a frame of opcode {frame.opcode} after its Close")
             return
         if self.deaf and frame.opcode != CLOSE:
             return
-        self._book.tried("masked")
+        self._notes.tried("masked")
         if not frame.masked:
             self._wrong("masked", f"a frame of opcode {frame.opcode} without a mask")
-        self._book.tried("frames")
+        self._notes.tried("frames")
         super().on_frame(attrs.evolve(frame, masked=True))
 
     def wrong_in(self, frame: RawFrame) -> str:
@@ -108,7 +108,7 @@ class JudgingWire(Wire):
 
     def on_message(self, opcode: int, data: bytes) -> None:
         """Judge a message."""
-        self._book.tried("text")
+        self._notes.tried("text")
         if opcode == BINARY:
             if len(data) < 12 or data[0] != 1:
                 self._wrong("text", f"a binary message {data[:40].hex()}")
@@ -117,10 +117,10 @@ class JudgingWire(Wire):
         super().on_message(opcode, data)
         if not self._pinged:
             self._pinged = True
-            self.connection.put(Raw(PING, self._server.random.randbytes(8)))
+            self.connection.put(SendFrame(PING, self._server.random.randbytes(8)))
 
     def _text(self, data: bytes) -> None:
-        self._book.tried("utf-8")
+        self._notes.tried("utf-8")
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -131,14 +131,14 @@ class JudgingWire(Wire):
     def on_pong(self, payload: bytes) -> None:
         """Take a pong: it answers its ping, and those before."""
         if payload in self._pings:
-            self._book.tried("pongs")
+            self._notes.tried("pongs")
             del self._pings[: self._pings.index(payload) + 1]
 
     def on_close(self, payload: bytes) -> None:
         """Judge a Close."""
         self._pings.clear()
-        self._book.tried("returns-close" if self.said_close else "close")
-        self._book.tried("nothing-after-close")
+        self._notes.tried("returns-close" if self.said_close else "close")
+        self._notes.tried("nothing-after-close")
         if not self.said_close:
             self._judge_close(payload)
         super().on_close(payload)
@@ -154,7 +154,7 @@ class JudgingWire(Wire):
 
     def lost(self, *, by_peer: bool) -> None:
         """Judge how the connection has ended."""
-        if by_peer and not self.heard_close and not self.over and not self.deaf:
+        if by_peer and not self.received_close and not self.over and not self.deaf:
             if not self.said_close:
                 self._wrong("close", "the stream ended without a Close", "ends-without-close")
             elif not self._ended:
@@ -172,20 +172,20 @@ class JudgingWire(Wire):
         data = super().written(out)
         if data:
             self._keep(out)
-        if isinstance(out, Raw) and out.opcode == PING and data:
+        if isinstance(out, SendFrame) and out.opcode == PING and data:
             self._pings.append(out.payload)
             self._server.after(self._server.patience, lambda: self._await_pong(out.payload))
-        if self.said_close and not said_before and not self.heard_close:
+        if self.said_close and not said_before and not self.received_close:
             self._pings.clear()
             self._server.after(self._server.patience, self._await_close)
         return data
 
     def _keep(self, out: Out) -> None:
-        if isinstance(out, Say):
+        if isinstance(out, SendText):
             self._recorder.keep("text", out.text.encode(), sent=True)
-        elif isinstance(out, Raw):
+        elif isinstance(out, SendFrame):
             self._recorder.keep(_KINDS[out.opcode], out.payload, sent=True)
-        elif isinstance(out, Hang):
+        elif isinstance(out, SendClose):
             self._recorder.keep("close", close_payload(out.code, out.reason), sent=True)
 
     def _await_pong(self, payload: bytes) -> None:
@@ -194,18 +194,18 @@ class JudgingWire(Wire):
             self._wrong("pongs", f"no pong with {payload.hex()} within {self._server.patience:g} s")
 
     def _await_close(self) -> None:
-        if not self.heard_close and not self._ended and not self.deaf:
+        if not self.received_close and not self._ended and not self.deaf:
             self._ended = True
             self._wrong("returns-close", f"no Close within {self._server.patience:g} s")
 
 
-class JudgingServing(Serving):
-    """Serves the riddles, and judges handshakes. `left` is set once all clients have been away a while."""
+class JudgingServer(NetworkServer):
+    """Serves the challenges, and judges handshakes. `left` is set once all clients have been away a while."""
 
-    server: RiddleServer
+    server: ChallengeServer
 
-    def __init__(self, server: RiddleServer) -> None:
-        super().__init__(server, RiddlePages(server))
+    def __init__(self, server: ChallengeServer) -> None:
+        super().__init__(server, ChallengePages(server))
         self.left = trio.Event()
         self.agents: dict[str, None] = {}  # as their `User-Agent` says
         self._used: dict[str, str] = {}
@@ -214,35 +214,35 @@ class JudgingServing(Serving):
         self._visits = 0
         self._began = trio.current_time()
 
-    def refused(self, head: Head) -> Reply | None:
+    def refused(self, head: UpgradeRequest) -> Reply | None:
         """Judge a handshake that leads to nothing."""
         refused = super().refused(head)
         if refused is not None:
-            self._met(head, Log())
+            self._met(head, ConnectionLog())
             self._open += 1
             self._gone()
         return refused
 
-    def open(self, head: Head) -> Wire:
+    def open(self, head: UpgradeRequest) -> WebSocketCodec:
         """Make the connection for a request, and judge it."""
         connection = self.server.connect(
             offered=bool(self.subprotocol(head)),
             path=head.path,
             peer=head.header("lmos-peer") or "",
         )
-        assert isinstance(connection, RiddleConnection)
+        assert isinstance(connection, ChallengeConnection)
         recorder = self._met(head, connection.log)
         self._open += 1
-        return JudgingWire(connection, recorder, self._used, self._gone)
+        return JudgingCodec(connection, recorder, self._used, self._gone)
 
-    def _met(self, head: Head, log: Log) -> Recorder:
+    def _met(self, head: UpgradeRequest, log: ConnectionLog) -> Recorder:
         self._number += 1
         recorder = Recorder(log.keep, self._number, self._began)
         shown = [(name, "…" if name.lower() in _HIDDEN else value) for name, value in head.headers]
         lines = [f"{head.method} {head.target}", *(f"{name}: {value}" for name, value in shown)]
         text = "\n".join(lines)
-        recorder.say("head", text, len(text), sent=False)
-        judge_handshake(head, self.server.book, log)
+        recorder.note("head", text, len(text), sent=False)
+        judge_handshake(head, self.server.notes, log)
         if (agent := head.header("user-agent")) and len(self.agents) < _AGENTS:
             self.agents[agent[:100]] = None
         return recorder
@@ -256,7 +256,7 @@ class JudgingServing(Serving):
             if not self._open and self._visits == visits:
                 self.left.set()
 
-        away = _RETURN if self.server.book.is_open("reconnects") else _AWAY
+        away = _RETURN if self.server.notes.is_open("reconnects") else _AWAY
         self.server.after(max(away, 2 * self.server.patience), has_left)
 
 
@@ -271,15 +271,15 @@ async def judge_clients(
     stop: trio.Event | None = None,
     announce: Callable[[str], object] | None = None,
 ) -> Card:
-    """Serve the scripted thing with its riddles, judge the clients that connect, and return their card.
+    """Serve the scripted thing with its challenges, judge the clients that connect, and return their card.
 
     It ends when `stop` is set, or with `once` when the clients that came have gone, and have been away for
-    twice the `patience` in seconds, 3 at least, and 10 where a riddle has them come back. `announce` is told
-    the URL of the description once it is served. Raises ConfigError where it cannot be listened there.
+    twice the `patience` in seconds, 3 at least, 10 where a challenge makes them reconnect. `announce` gets
+    the URL of the description once it is served. Raises ConfigError if the address cannot be used.
     """
-    book = Book(level)
-    server = RiddleServer(trio.current_time, Random(seed), book, patience)
-    serving = JudgingServing(server)
+    notes = ClientNotes(level)
+    server = ChallengeServer(trio.current_time, Random(seed), notes, patience)
+    serving = JudgingServer(server)
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         base = await nursery.start(serving.run, network, endpoint)
@@ -298,7 +298,7 @@ async def judge_clients(
         level=level,
         spoken=f"as the server at {url}",
         seed=seed,
-        results=book.results(),
+        results=notes.results(),
         seconds=trio.current_time() - began,
         versions={name: version(name) for name in _VERSIONS},
     )

@@ -14,7 +14,7 @@ from jsonschema_rs import Draft7Validator, ValidationError
 from ._bounds import Proposal, place_text, proposals
 from ._schemas import given_values, same
 from ._shapes import Maker, Unending, Unmakeable
-from ._weights import depth_of, is_bearable
+from ._weights import depth_of, is_affordable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -89,7 +89,7 @@ class _Checked:
         """Return the first error, None for a value that fits. Raises ValueError where that cannot be said."""
         depth = depth_of(value)
         if depth not in self._bearable:
-            self._bearable[depth] = is_bearable(self._schema, depth)
+            self._bearable[depth] = is_affordable(self._schema, depth)
         if not self._bearable[depth]:
             raise ValueError("the data schema goes on and on")
         try:

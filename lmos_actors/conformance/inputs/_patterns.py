@@ -25,7 +25,7 @@ _CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "0": 
 _HEX: Final = {"x": 2, "u": 4}
 
 
-class _Strange(Exception):
+class _Unsupported(Exception):
     """The expression has something that is not understood."""
 
 
@@ -39,13 +39,13 @@ def matching(pattern: str, random: Random) -> str | None:
         if reader.rest:
             return None
         return _short(made(random))
-    except (_Strange, RecursionError):
+    except (_Unsupported, RecursionError):
         return None
 
 
 def _short(text: str) -> str:
     if len(text) > _LONGEST:
-        raise _Strange
+        raise _Unsupported
     return text
 
 
@@ -70,7 +70,7 @@ class _Reader:
 
     def _next(self) -> str:
         if self._at >= len(self._pattern):
-            raise _Strange
+            raise _Unsupported
         self._at += 1
         return self._pattern[self._at - 1]
 
@@ -98,7 +98,7 @@ class _Reader:
         elif letter == "\\":
             letters = self._escape()
         elif letter in "*+?{":
-            raise _Strange
+            raise _Unsupported
         else:
             return lambda _: letter
         return lambda random: random.choice(letters)
@@ -106,16 +106,16 @@ class _Reader:
     def _group(self) -> Made:
         if not self._take("?:") and self._take("?"):
             if not self._take("<") or self.rest[:1] in ("=", "!"):
-                raise _Strange  # it looks ahead or behind
+                raise _Unsupported  # it looks ahead or behind
             while self._next() != ">":
                 pass
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise _Strange
+            raise _Unsupported
         found = self.alternatives()
         self._depth -= 1
         if not self._take(")"):
-            raise _Strange
+            raise _Unsupported
         return found
 
     def _escape(self) -> str:
@@ -125,12 +125,12 @@ class _Reader:
         if letter in _HEX:
             digits = "".join(self._next() for _ in range(_HEX[letter]))
             if any(each not in "0123456789abcdefABCDEF" for each in digits):
-                raise _Strange
+                raise _Unsupported
             return chr(int(digits, 16))
         if letter in _CONTROLS:
             return _CONTROLS[letter]
         if letter.isalnum():
-            raise _Strange  # a boundary, a reference, a class of Unicode
+            raise _Unsupported  # a boundary, a reference, a class of Unicode
         return letter
 
     def _class(self) -> str:
@@ -141,7 +141,7 @@ class _Reader:
         if is_negated:
             found = "".join(letter for letter in _PLAIN if letter not in found)
         if not found:
-            raise _Strange
+            raise _Unsupported
         return found
 
     def _range(self) -> str:
@@ -150,7 +150,7 @@ class _Reader:
             return first
         last = self._escape() if self._take("\\") else self._next()
         if len(last) > 1 or not 0 <= ord(last) - ord(first) <= _LONGEST:
-            raise _Strange
+            raise _Unsupported
         return "".join(map(chr, range(ord(first), ord(last) + 1)))
 
     def _repeated(self, made: Made) -> Made:
@@ -160,13 +160,13 @@ class _Reader:
             return made
         least, most = times
         if least > _LONGEST or most < least:
-            raise _Strange
+            raise _Unsupported
 
         def repeat(random: Random) -> str:
             count = random.randint(least, most)
             self._left -= count
             if self._left < 0:
-                raise _Strange
+                raise _Unsupported
             return _short("".join(made(random) for _ in range(count)))
 
         return repeat
@@ -182,5 +182,5 @@ class _Reader:
             text += letter
         least, comma, most = text.partition(",")
         if not (least.isdecimal() and (most.isdecimal() or not most)) or len(text) > 12:
-            raise _Strange
+            raise _Unsupported
         return int(least), int(most) if most else int(least) + (3 if comma else 0)

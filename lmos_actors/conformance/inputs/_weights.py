@@ -43,7 +43,7 @@ def _parts(value: object) -> Iterator[Any]:
         yield from value
 
 
-def is_bearable(schema: Mapping[str, Any], depth: int) -> bool:
+def is_affordable(schema: Mapping[str, Any], depth: int) -> bool:
     """Return whether values of so many levels can be held against a schema in good time.
 
     Schemas that refer to each other may be short, and yet have each value looked at for ever, or for as long
@@ -51,12 +51,12 @@ def is_bearable(schema: Mapping[str, Any], depth: int) -> bool:
     """
     try:
         root = dict(schema)
-        return depth <= DEEPEST and _Weighing(root).of(root, depth) <= HEAVIEST
+        return depth <= DEEPEST and _CostEstimate(root).of(root, depth) <= HEAVIEST
     except RecursionError:
         return False
 
 
-class _Weighing:
+class _CostEstimate:
     """One schema, and what has been found out about its parts."""
 
     def __init__(self, root: dict[str, Any]) -> None:

@@ -5,12 +5,12 @@ from ._connection import (
     IDS as IDS,
     MOST_WAITING as MOST_WAITING,
     REQUESTS as REQUESTS,
-    Cut as Cut,
-    Hang as Hang,
+    Disconnect as Disconnect,
+    SendClose as SendClose,
     Out as Out,
-    Raw as Raw,
+    SendFrame as SendFrame,
     Request as Request,
-    Say as Say,
+    SendText as SendText,
     dumped as dumped,
     is_deep as is_deep,
     is_object as is_object,
@@ -27,7 +27,7 @@ from ._http import HttpRequest as HttpRequest, Reply as Reply, ScriptedPages as 
 from ._runs import (
     Final_ as Final_,
     Run as Run,
-    RunsVoice as RunsVoice,
+    RunsEndpoint as RunsEndpoint,
     completed as completed,
     content_of as content_of,
 )
@@ -36,7 +36,7 @@ from ._server import (
     ScriptedConnection as ScriptedConnection,
     ScriptedServer as ScriptedServer,
 )
-from ._serving import Head as Head, Serving as Serving, refusal as refusal
+from ._serving import UpgradeRequest as UpgradeRequest, NetworkServer as NetworkServer, refusal as refusal
 from ._thing import (
     ABSENT as ABSENT,
     Done as Done,
@@ -50,4 +50,4 @@ from ._thing import (
     not_found as not_found,
     too_late as too_late,
 )
-from ._websocket import Wire as Wire, is_close_code as is_close_code
+from ._websocket import WebSocketCodec as WebSocketCodec, is_close_code as is_close_code

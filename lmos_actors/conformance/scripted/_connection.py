@@ -52,14 +52,14 @@ _NEVER_ANSWERED: Final = ("error", "acknowledgement")
 
 
 @attrs.frozen
-class Say:
+class SendText:
     """A text message goes out."""
 
     text: str
 
 
 @attrs.frozen
-class Raw:
+class SendFrame:
     """A frame goes out as it is."""
 
     opcode: int
@@ -69,7 +69,7 @@ class Raw:
 
 
 @attrs.frozen
-class Hang:
+class SendClose:
     """A Close frame goes out; the peer's is waited for."""
 
     code: int | None = 1000
@@ -77,11 +77,11 @@ class Hang:
 
 
 @attrs.frozen
-class Cut:
+class Disconnect:
     """The stream ends, without a Close."""
 
 
-Out: TypeAlias = Say | Raw | Hang | Cut
+Out: TypeAlias = SendText | SendFrame | SendClose | Disconnect
 
 
 @attrs.define(eq=False)
@@ -107,7 +107,7 @@ class Request:
         return self.message.get("input" if self.kind == "invokeAction" else "data", ABSENT)
 
 
-class World(Protocol):
+class ServerContext(Protocol):
     """What a voice needs of the server."""
 
     def new_id(self) -> str: ...
@@ -115,15 +115,15 @@ class World(Protocol):
     def thing(self, thing_id: str) -> ScriptedThing | None: ...
 
 
-class Voice:
+class MessageEndpoint:
     """Reads messages, and writes them as the peer spells them.
 
     What is to go out is in `out`, and `wake` is called for it. A server that is wrong somewhere is a subclass
     that overrides one of the methods.
     """
 
-    def __init__(self, world: World, *, offered: bool, at: ScriptedThing, fixed: bool) -> None:
-        self.world = world
+    def __init__(self, context: ServerContext, *, offered: bool, at: ScriptedThing, fixed: bool) -> None:
+        self.context = context
         self.at = at
         self.fixed = fixed
         self.offered = offered
@@ -147,14 +147,14 @@ class Voice:
             return
         if len(self.out) >= MOST_WAITING:  # it takes nothing
             self.out.clear()
-            out = Cut()
+            out = Disconnect()
         self.out.append(out)
         self.wake()
 
-    def say(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
+    def send(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
         """Say a message; return its text. Everything that is said goes this way."""
         text = dumped(self.spelled(self.message(kind, thing_id, correlation, members)))
-        self.put(Say(text))
+        self.put(SendText(text))
         return text
 
     def message(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> Json:
@@ -175,11 +175,11 @@ class Voice:
 
     def new_id(self) -> str:
         """Make an id for a message."""
-        return self.world.new_id()
+        return self.context.new_id()
 
     def timestamp(self) -> Any:
         """Return the time as messages tell it."""
-        return self.world.timestamp()
+        return self.context.timestamp()
 
     def correlation(self, request: Request) -> str | None:
         """Return what an answer to a request is correlated by."""
@@ -187,18 +187,18 @@ class Voice:
 
     def answer(self, request: Request, kind: str, members: Json) -> None:
         """Answer a request."""
-        self.say(kind, request.thing.id, self.correlation(request), members)
+        self.send(kind, request.thing.id, self.correlation(request), members)
 
     def refuse(self, request: Request, problem: Problem) -> None:
         """Answer a request by an error."""
         about_run = request.kind in ("queryAction", "cancelAction")
         correlation = request.id if about_run and self.kotlin else self.correlation(request)
         more = {"inReplyTo": request.id} if about_run else {}
-        self.say_error(request.thing.id, problem, correlation, more)
+        self.send_error(request.thing.id, problem, correlation, more)
 
-    def say_error(self, thing_id: str, problem: Problem, correlation: str | None, more: Json) -> None:
+    def send_error(self, thing_id: str, problem: Problem, correlation: str | None, more: Json) -> None:
         """Say an error."""
-        self.say("error", thing_id, correlation, {**self.error(problem), **more})
+        self.send("error", thing_id, correlation, {**self.error(problem), **more})
 
     def error(self, problem: Problem) -> Json:
         """Return the members of an error."""
@@ -218,12 +218,12 @@ class Voice:
         if self.over:
             return
         if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
-            self.put(Hang(1009, f"a message has {MAX_BYTES} bytes at most"))
+            self.put(SendClose(1009, f"a message has {MAX_BYTES} bytes at most"))
             return
         message: Json = {}
         try:
             message = parsed(text)
-            self.learn(message)
+            self.adapt_to_peer(message)
             request = self.request(message)
             request.size = len(text)
         except Problem as problem:
@@ -234,7 +234,7 @@ class Voice:
     def binary(self, data: bytes) -> None:
         """Take a binary message: an item of a stream that is not open is late, anything else is none."""
         if len(data) < 12 or data[0] != 1 or not any(data[4:8]):
-            self.put(Hang(1003, "text messages, and items of streams"))
+            self.put(SendClose(1003, "text messages, and items of streams"))
 
     def take(self, request: Request) -> None:
         """Carry a request out."""
@@ -247,9 +247,9 @@ class Voice:
         thing_id, own, given = (_text_of(message, both) for both in IDS)
         about_run = message.get("messageType") in ("queryAction", "cancelAction")
         more = {"inReplyTo": own} if about_run and own else {}
-        self.say_error(thing_id or self.at.id, problem, given or own, more)
+        self.send_error(thing_id or self.at.id, problem, given or own, more)
 
-    def learn(self, message: Json) -> None:
+    def adapt_to_peer(self, message: Json) -> None:
         """Learn from a message how the peer spells and behaves (W5)."""
         kind = message.get("messageType")
         if not self.ids and any(one in message or other in message for one, other in IDS):
@@ -279,7 +279,7 @@ class Voice:
         if kind not in REQUESTS:
             raise unsupported(literal)
         self.check_members(kind, told)
-        thing = self.world.thing(thing_id)
+        thing = self.context.thing(thing_id)
         if thing is None:
             raise not_found("thing", thing_id)
         return Request(kind, literal, told, thing, told["messageID"], given or None)

@@ -198,8 +198,8 @@ def _of_actions(
 def _property(base: str, place: str, name: str, data: Mapping[str, Any]) -> dict[str, Any]:
     reads = () if data.get("writeOnly") else ("readproperty",)
     asked = (*reads, *(() if data.get("readOnly") else ("writeproperty",)))
-    heard = ("observeproperty", "unobserveproperty") if data.get("observable") else ()
-    forms = [_lmos(base, (*asked, *heard)), _http(f"{place}/properties/{name}", asked)]
+    received = ("observeproperty", "unobserveproperty") if data.get("observable") else ()
+    forms = [_lmos(base, (*asked, *received)), _http(f"{place}/properties/{name}", asked)]
     return {**data, "forms": forms}
 
 

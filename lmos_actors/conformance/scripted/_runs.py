@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import attrs
 
 from ._connection import (
+    MessageEndpoint,
     Request,
-    Voice,
-    World,
+    ServerContext,
     is_object,
 )
 from ._thing import (
@@ -68,7 +68,7 @@ class Timer:
 
 
 @attrs.define(eq=False)
-class Known:
+class KnownRequest:
     """A request that was answered, or is being carried out, in case it comes again."""
 
     content: str
@@ -82,7 +82,7 @@ class Run:
     """An action that was invoked: who is to hear of it, by which correlation, and how it stands."""
 
     request: Request
-    heard_by: dict[RunsVoice, str | None]
+    received_by: dict[RunsEndpoint, str | None]
     status: str = "in progress"
     final: Final_ | None = None
     credit: list[int] | None = None
@@ -92,23 +92,23 @@ class Run:
     timers: list[Timer] = attrs.field(factory=list[Timer])
 
 
-class Memory:
+class RequestHistory:
     """What was asked by one peer, and what was answered, for a while."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, KnownRequest] = OrderedDict()
 
-    def find(self, request: Request, now: float) -> Known | None:
+    def find(self, request: Request, now: float) -> KnownRequest | None:
         """Return what is known of a request of this id and content."""
         known = self._known.get(request.id)
         if known is None or known.content != content_of(request) or (known.final and known.until < now):
             return None
         return known
 
-    def begin(self, request: Request, run: Run | None) -> Known:
+    def begin(self, request: Request, run: Run | None) -> KnownRequest:
         """Note that a request is carried out."""
         self._known.pop(request.id, None)
-        known = self._known[request.id] = Known(content_of(request), run=run)
+        known = self._known[request.id] = KnownRequest(content_of(request), run=run)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
         return known
@@ -135,24 +135,24 @@ def content_of(request: Request) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-class RunsWorld(World, Protocol):
+class RunsServerContext(ServerContext, Protocol):
     """What runs need of the server."""
 
     def now(self) -> float: ...
     def after(self, seconds: float, act: Callable[[], object]) -> Timer: ...
-    def memory(self, peer: str) -> Memory: ...
+    def history(self, peer: str) -> RequestHistory: ...
 
 
-class RunsVoice(Voice):
+class RunsEndpoint(MessageEndpoint):
     """A connection that takes what is about actions. Abstract: `take` calls the `do_` methods."""
 
-    world: RunsWorld
+    context: RunsServerContext
 
     def __init__(
-        self, world: RunsWorld, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
+        self, context: RunsServerContext, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
     ) -> None:
-        super().__init__(world, offered=offered, at=at, fixed=fixed)
-        self.known = world.memory(peer) if peer else Memory()
+        super().__init__(context, offered=offered, at=at, fixed=fixed)
+        self.known = context.history(peer) if peer else RequestHistory()
         self.peer = peer
         self.live: list[Run] = []
         self.ended: deque[tuple[Run, str | None]] = deque(maxlen=_ENDED)
@@ -163,14 +163,14 @@ class RunsVoice(Voice):
 
     def repeated(self, request: Request) -> bool:
         """Answer a request that came before, or tie it to the run that goes on."""
-        known = self.known.find(request, self.world.now()) if request.kind in _WITH_EFFECT else None
+        known = self.known.find(request, self.context.now()) if request.kind in _WITH_EFFECT else None
         if known is None:
             return False
         correlation = self.correlation(request)
         if known.final is not None:
-            self.say_final(request, correlation, known.final)
-        elif known.run is not None and self not in known.run.heard_by:
-            known.run.heard_by[self] = correlation
+            self.send_final(request, correlation, known.final)
+        elif known.run is not None and self not in known.run.received_by:
+            known.run.received_by[self] = correlation
             self.live.append(known.run)
         return True
 
@@ -178,7 +178,7 @@ class RunsVoice(Voice):
         """Note how a request that has an effect was answered."""
         if request.kind in _WITH_EFFECT and request.kind != "invokeAction" and request.size <= _LONG:
             self.known.begin(request, None)
-            self.known.settle(request, final, self.world.now())
+            self.known.settle(request, final, self.context.now())
 
     # ---- invoking
 
@@ -197,9 +197,9 @@ class RunsVoice(Voice):
             self.known.begin(request, run)
         if not thing.action(name).get("synchronous", True):
             run.status = "pending"
-            self.say_pending(run)
+            self.send_pending(run)
         if run.final is None:
-            self.come(run, thing.act(name, request.payload))
+            self.on_outcome(run, thing.act(name, request.payload))
 
     def do_tell(self, request: Request, number: Any) -> None:
         """Carry an action out that nobody waits for: it begins at once, whatever it takes."""
@@ -207,7 +207,7 @@ class RunsVoice(Voice):
         thing, name = request.thing, request.name
         thing.check_input(name, request.payload)
         thing.act(name, request.payload)
-        self.owe(request)
+        self.owe_credit(request)
 
     def check_tell(self, number: Any) -> None:
         """Raise Problem unless the number of a one-way message is higher than all before."""
@@ -215,21 +215,21 @@ class RunsVoice(Voice):
             raise invalid(f"a number above {self.last_tell} is needed", "$.tell")
         self.last_tell = number
 
-    def owe(self, request: Request) -> None:
+    def owe_credit(self, request: Request) -> None:
         """Give credit back for a one-way message, soon or with that of others."""
         self.owed.append(request)
         size = sum(each.size for each in self.owed)
         if len(self.owed) >= _OWED_MESSAGES or size >= _OWED_BYTES:
             self.give_credit()
         elif len(self.owed) == 1:
-            self.world.after(_OWED_SECONDS, self.give_credit)
+            self.context.after(_OWED_SECONDS, self.give_credit)
 
     def give_credit(self) -> None:
         """Say which one-way messages have begun."""
         owed, self.owed = self.owed, []
         if owed:
             numbers = [each.message["tell"] for each in owed]
-            self.say(
+            self.send(
                 "tellCredit", owed[-1].thing.id, None, {"begun": [[number, number] for number in numbers]}
             )
 
@@ -245,21 +245,21 @@ class RunsVoice(Voice):
             if remaining <= 0:
                 raise too_late(started=False)
             seconds = min(remaining, _LONGEST)
-            run.timers.append(self.world.after(seconds, lambda: self.end(run, too_late(started=True))))
+            run.timers.append(self.context.after(seconds, lambda: self.end(run, too_late(started=True))))
         return run
 
-    def say_pending(self, run: Run) -> None:
+    def send_pending(self, run: Run) -> None:
         """Say that a run is pending."""
         if not self.kotlin:
-            self.say_status(run, {"status": "pending"})
+            self.send_status(run, {"status": "pending"})
 
-    def say_status(self, run: Run, members: Json) -> str:
+    def send_status(self, run: Run, members: Json) -> str:
         """Return how a run stands, here; return the text."""
         request = run.request
         told = {"action": request.name, **members}
-        return self.say("actionStatus", request.thing.id, run.heard_by.get(self), told)
+        return self.send("actionStatus", request.thing.id, run.received_by.get(self), told)
 
-    def come(self, run: Run, outcome: Outcome) -> None:
+    def on_outcome(self, run: Run, outcome: Outcome) -> None:
         """Go on with what an action has come to."""
         if isinstance(outcome, Done):
             self.end(run, completed(outcome.output))
@@ -267,36 +267,36 @@ class RunsVoice(Voice):
             self.end(run, ("actionStatus", {"status": "failed", "output": outcome.output}))
         elif isinstance(outcome, Items):
             run.to, run.gathered = outcome.to, []
-            self.pump(run)
+            self.send_items(run)
         else:
             self.wait(run, outcome)
 
     def wait(self, run: Run, outcome: Later) -> None:
         """Complete a run later."""
-        timer = self.world.after(outcome.seconds, lambda: self.end(run, completed(outcome.output)))
+        timer = self.context.after(outcome.seconds, lambda: self.end(run, completed(outcome.output)))
         run.timers.append(timer)
         if outcome.seconds > 2 * PROGRESS_SECONDS:
             share = PROGRESS_SECONDS / outcome.seconds
-            run.timers.append(self.world.after(PROGRESS_SECONDS, lambda: self.go_on(run, share)))
+            run.timers.append(self.context.after(PROGRESS_SECONDS, lambda: self.go_on(run, share)))
 
     def go_on(self, run: Run, share: float) -> None:
         """Say how far a run is, to all who hear of it."""
         run.status = "in progress"
-        for voice in run.heard_by:
-            voice.say_progress(run, share)
+        for voice in run.received_by:
+            voice.send_progress(run, share)
 
-    def say_progress(self, run: Run, share: float) -> None:
+    def send_progress(self, run: Run, share: float) -> None:
         """Say how far a run is, here."""
         if not self.kotlin:
-            self.say_status(run, {"status": "in progress", "progress": share})
+            self.send_status(run, {"status": "in progress", "progress": share})
 
-    def pump(self, run: Run) -> None:
+    def send_items(self, run: Run) -> None:
         """Give the items for which there is credit, and the end."""
         while run.final is None and run.next < run.to and (run.credit is None or min(run.credit) > 0):
             item, run.next = run.next, run.next + 1
-            for voice in tuple(run.heard_by):
+            for voice in tuple(run.received_by):
                 if not voice.kotlin:
-                    size = len(voice.say_item(run, item).encode())
+                    size = len(voice.send_item(run, item).encode())
                     if run.credit is not None:
                         run.credit[:] = [run.credit[0] - 1, run.credit[1] - size]
             if run.gathered is not None:
@@ -304,13 +304,13 @@ class RunsVoice(Voice):
         if run.final is None and run.next == run.to:
             self.end(run, completed(ABSENT))
 
-    def say_item(self, run: Run, item: int) -> str:
+    def send_item(self, run: Run, item: int) -> str:
         """Say an item of an answer; return the text."""
-        return self.say_status(run, {"status": "in progress", "output": item})
+        return self.send_status(run, {"status": "in progress", "output": item})
 
     # ---- the end
 
-    def end(self, run: Run, final: Final_, *, reply: tuple[RunsVoice, str] | None = None) -> None:
+    def end(self, run: Run, final: Final_, *, reply: tuple[RunsEndpoint, str] | None = None) -> None:
         """Answer a run for good, to all who are to hear of it. `reply`: whose message has cancelled it."""
         if run.final is not None:
             return
@@ -320,51 +320,51 @@ class RunsVoice(Voice):
         if run.next or run.request.size > _LONG:
             self.known.forget(run.request)  # items are not said again, and what is long is not kept
         else:
-            self.known.settle(run.request, final, self.world.now())
-        for voice, correlation in run.heard_by.items():
+            self.known.settle(run.request, final, self.context.now())
+        for voice, correlation in run.received_by.items():
             voice.live.remove(run)
             if run.request.size <= _LONG:
                 voice.ended.append((run, correlation))
             more = {"inReplyTo": reply[1]} if reply is not None and reply[0] is voice else {}
             gathered = run.gathered if voice.kotlin else None
-            voice.say_final(run.request, correlation, _with(final, gathered), more)
+            voice.send_final(run.request, correlation, _with(final, gathered), more)
 
-    def say_final(
+    def send_final(
         self, request: Request, correlation: str | None, final: Final_, more: Json | None = None
     ) -> None:
         """Say a final answer, by the habits here: kotlin-wot takes any status for a success (D15)."""
         if isinstance(final, Problem):
-            self.say_error(request.thing.id, final, correlation, more or {})
+            self.send_error(request.thing.id, final, correlation, more or {})
             return
         kind, members = final
         if self.kotlin and members.get("status") == "failed":
             problem = failed(members.get("output"))
             if members.get("cancelled"):
                 problem = cancelled(members.get("reason"))
-            self.say_error(request.thing.id, problem, correlation, more or {})
+            self.send_error(request.thing.id, problem, correlation, more or {})
             return
         if kind == "actionStatus":
             members = {"action": request.name, **({"output": None} if self.kotlin else {}), **members}
-        self.say(kind, request.thing.id, correlation, {**members, **(more or {})})
+        self.send(kind, request.thing.id, correlation, {**members, **(more or {})})
 
     # ---- asking and cancelling
 
     def do_queryAction(self, request: Request) -> None:
         """Say how a run stands."""
         request.thing.action(request.name)
-        run, correlation = self.meant(request)
+        run, correlation = self.requested_run(request)
         final = ("actionStatus", {"status": run.status}) if run.final is None else run.final
         if self.kotlin:
             correlation = request.id  # any status that is correlated with the run would end it
-        self.say_final(run.request, correlation, final, {"inReplyTo": request.id})
+        self.send_final(run.request, correlation, final, {"inReplyTo": request.id})
 
     def do_cancelAction(self, request: Request) -> None:
         """Cancel a run: its final answer is the answer to this as well (W1)."""
         request.thing.action(request.name)
-        run, correlation = self.meant(request)
+        run, correlation = self.requested_run(request)
         if run.final is not None:
             correlation = request.id if self.kotlin else correlation
-            self.say_final(run.request, correlation, run.final, {"inReplyTo": request.id})
+            self.send_final(run.request, correlation, run.final, {"inReplyTo": request.id})
             return
         members: Json = {"status": "failed", "output": None, "cancelled": True}
         if isinstance(request.message.get("reason"), str):
@@ -372,11 +372,11 @@ class RunsVoice(Voice):
         self.end(run, ("actionStatus", members), reply=None if self.kotlin else (self, request.id))
         if self.kotlin:
             told = {"action": request.name, **members, "inReplyTo": request.id}
-            self.say("actionStatus", request.thing.id, request.id, told)
+            self.send("actionStatus", request.thing.id, request.id, told)
 
-    def meant(self, request: Request) -> tuple[Run, str | None]:
+    def requested_run(self, request: Request) -> tuple[Run, str | None]:
         """Return the run that is meant: by the correlation, else the newest that goes on, else the newest."""
-        going = [(run, run.heard_by.get(self)) for run in self.live]
+        going = [(run, run.received_by.get(self)) for run in self.live]
         for run, correlation in (*reversed(going), *reversed(self.ended)):
             same = run.request.thing is request.thing and run.request.name == request.name
             if same and request.given in (None, run.request.id, correlation):
@@ -389,33 +389,38 @@ class RunsVoice(Voice):
         """Give an answer more room."""
         more = _credit({"items": request.message["items"], "bytes": request.message["bytes"]})
         for run in tuple(self.live):
-            meant = request.given in (run.request.id, run.heard_by.get(self))
-            if meant and run.credit is not None and more is not None and "stream" not in request.message:
+            requested_run = request.given in (run.request.id, run.received_by.get(self))
+            if (
+                requested_run
+                and run.credit is not None
+                and more is not None
+                and "stream" not in request.message
+            ):
                 run.credit[:] = [run.credit[0] + more[0], run.credit[1] + more[1]]
-                self.pump(run)
+                self.send_items(run)
 
     def do_streamItem(self, request: Request) -> None:
         """End a run of which somebody believes that it takes streams; pass over what is late."""
         for run in tuple(self.live):
-            if request.given in (run.request.id, run.heard_by.get(self)):
+            if request.given in (run.request.id, run.received_by.get(self)):
                 self.end(run, invalid("this run has no such stream", "$.streams"))
 
     do_streamEnd = do_streamItem
 
     # ---- the connection is gone
 
-    def leave_runs(self) -> None:
+    def release_runs(self) -> None:
         """Give up what runs for this connection alone, but for what may be asked for again."""
         for run in self.live:
-            del run.heard_by[self]
-            if not run.heard_by:
+            del run.received_by[self]
+            if not run.received_by:
                 may_return = self.peer and run.request.message.get("attempt") and run.credit is None
                 wait = REMEMBERED_SECONDS if may_return else 0.0
-                run.timers.append(self.world.after(wait, partial(self._give_up, run)))
+                run.timers.append(self.context.after(wait, partial(self._give_up, run)))
         self.live.clear()
 
     def _give_up(self, run: Run) -> None:
-        if not run.heard_by and run.final is None:
+        if not run.received_by and run.final is None:
             for timer in run.timers:
                 timer.cancel()
             self.known.forget(run.request)

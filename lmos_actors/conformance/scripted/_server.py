@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import attrs
 
-from ._connection import Cut, Hang, Request
+from ._connection import Disconnect, Request, SendClose
 from ._description import NAME, NAME_B, OFFERS, described, described_b
 from ._runs import (
-    Memory,
-    RunsVoice,
-    RunsWorld,
+    RequestHistory,
+    RunsEndpoint,
+    RunsServerContext,
     Timer,
 )
 from ._thing import (
@@ -55,7 +55,7 @@ class Listening:
         return self.thing.id, self.kind, self.name
 
 
-class ScriptedConnection(RunsVoice):
+class ScriptedConnection(RunsEndpoint):
     """One connection: `text`, `binary` and `lost` take what comes, `out` is what goes out."""
 
     server: ScriptedServer
@@ -80,18 +80,18 @@ class ScriptedConnection(RunsVoice):
 
     def hang_up(self, code: int | None = 1000, reason: str = "") -> None:
         """Close the connection."""
-        self.put(Hang(code, reason))
+        self.put(SendClose(code, reason))
 
     def cut(self) -> None:
         """End the stream without a word."""
-        self.put(Cut())
+        self.put(Disconnect())
 
     def lost(self) -> None:
         """Note that the connection is over."""
         if not self.over:
             self.over = True
             self.listenings.clear()
-            self.leave_runs()
+            self.release_runs()
             self.server.connections.remove(self)
 
     # ---- properties
@@ -207,7 +207,7 @@ class ScriptedConnection(RunsVoice):
     def deliver_change(self, listening: Listening, value: Any) -> None:
         """Say a value that a property has changed to."""
         correlation = None if self.kotlin else listening.correlation
-        self.say("propertyReading", listening.thing.id, correlation, self.reading(listening.name, value))
+        self.send("propertyReading", listening.thing.id, correlation, self.reading(listening.name, value))
 
     def happened(self, thing: ScriptedThing, name: str, data: Any) -> None:
         """Tell of an event, to each subscription here that it belongs to."""
@@ -219,10 +219,10 @@ class ScriptedConnection(RunsVoice):
     def deliver_event(self, listening: Listening, name: str, data: Any) -> None:
         """Say that an event has happened."""
         members = {"event": name, "data": data, "timestamp": self.timestamp()}
-        self.say("event", listening.thing.id, listening.correlation, members)
+        self.send("event", listening.thing.id, listening.correlation, members)
 
 
-class ScriptedServer(RunsWorld):
+class ScriptedServer(RunsServerContext):
     """The things, the connections, and what is to happen later.
 
     `clock` gives seconds, never fewer than before. Ids come from `random`. The owner calls `tick` when `due`
@@ -243,7 +243,7 @@ class ScriptedServer(RunsWorld):
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = count()
         self._most_timers = _TIMERS
-        self._memories: dict[str, Memory] = {}
+        self._memories: dict[str, RequestHistory] = {}
         self._ticking = False
         self.main = self.add(NAME, self.describe)
         self.beside = self.add(NAME_B, self.describe_b)
@@ -304,11 +304,11 @@ class ScriptedServer(RunsWorld):
         """Return the time of day, as RFC 3339 in UTC."""
         return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-    def memory(self, peer: str) -> Memory:
+    def history(self, peer: str) -> RequestHistory:
         """Return what is remembered for a peer."""
         if peer not in self._memories and len(self._memories) >= _PEERS:
             del self._memories[next(iter(self._memories))]
-        return self._memories.setdefault(peer, Memory())
+        return self._memories.setdefault(peer, RequestHistory())
 
     # ---- time
 

@@ -15,7 +15,7 @@ import trio
 from lmos_actors.conformance.wire import accept_of
 
 from ._http import HttpRequest, Reply, ScriptedPages
-from ._websocket import Wire
+from ._websocket import WebSocketCodec
 
 if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Listener, Network
@@ -35,7 +35,7 @@ _JSON: Final = (("Content-Type", "application/problem+json"),)
 
 
 @attrs.frozen
-class Head:
+class UpgradeRequest:
     """The head of a request that asks for a WebSocket, and who sent it."""
 
     method: str
@@ -58,10 +58,10 @@ class Head:
         return [word.strip() for word in (self.header(name) or "").split(",") if word.strip()]
 
 
-class Serving:
+class NetworkServer:
     """Serves a scripted server at a port. A server that is wrong in HTTP or in frames is a subclass."""
 
-    wire_class: type[Wire] = Wire
+    wire_class: type[WebSocketCodec] = WebSocketCodec
 
     def __init__(self, server: ScriptedServer, pages: ScriptedPages | None = None) -> None:
         self.server = server
@@ -167,13 +167,13 @@ class Serving:
                     return bytes(body)
         raise h11.RemoteProtocolError("the body did not come", 408)
 
-    def on_http(self, head: Head, body: bytes) -> Reply:
+    def on_http(self, head: UpgradeRequest, body: bytes) -> Reply:
         """Answer a request of plain HTTP."""
         headers = {name.lower(): value for name, value in head.headers}
         request = HttpRequest(method=head.method, path=head.path, headers=headers, body=body)
         return self.pages.answer(request, self.base_of(head))
 
-    def base_of(self, head: Head) -> str:
+    def base_of(self, head: UpgradeRequest) -> str:
         """Return the address by which a client has come, as a `ws` URL."""
         return f"ws://{head.header('host') or 'localhost'}"
 
@@ -200,7 +200,7 @@ class Serving:
 
     # ---- WebSocket
 
-    async def _upgrade(self, parser: h11.Connection, stream: trio.abc.Stream, head: Head) -> None:
+    async def _upgrade(self, parser: h11.Connection, stream: trio.abc.Stream, head: UpgradeRequest) -> None:
         while isinstance(parser.next_event(), h11.Data | h11.EndOfMessage):
             pass
         refused = self.refused(head)
@@ -212,12 +212,12 @@ class Serving:
         try:
             with suppress(*_LOST):
                 await stream.send_all(self.switching(head))
-                await _Talking(stream, wire).run(parser.trailing_data[0])
+                await _WebSocketTask(stream, wire).run(parser.trailing_data[0])
             ended = True
         finally:
             wire.lost(by_peer=ended)
 
-    def refused(self, head: Head) -> Reply | None:
+    def refused(self, head: UpgradeRequest) -> Reply | None:
         """Return why there is no WebSocket for a request; None if there is one."""
         if head.header("sec-websocket-version") != "13":
             reply = refusal(426, "version 13 of WebSocket is needed")
@@ -228,23 +228,23 @@ class Serving:
         here = path in _PLACES or self.server.thing_at(path) is not None
         return None if here or self.subprotocol(head) else refusal(404, f"there is no WebSocket at {path}")
 
-    def subprotocol(self, head: Head) -> str:
+    def subprotocol(self, head: UpgradeRequest) -> str:
         """Select a subprotocol of those that are offered; empty if none fits."""
         return "lmosprotocol" if "lmosprotocol" in head.words("sec-websocket-protocol") else ""
 
-    def open(self, head: Head) -> Wire:
+    def open(self, head: UpgradeRequest) -> WebSocketCodec:
         """Make the connection for a request."""
         connection: ScriptedConnection = self.server.connect(
             offered=bool(self.subprotocol(head)), path=unquote(head.path), peer=head.header("lmos-peer") or ""
         )
         return self.wire_class(connection)
 
-    def switching(self, head: Head) -> bytes:
+    def switching(self, head: UpgradeRequest) -> bytes:
         """Write the answer to a handshake."""
         lines = [f"{name}: {value}" for name, value in self.switching_headers(head)]
         return "\r\n".join(["HTTP/1.1 101 Switching Protocols", *lines, "", ""]).encode("latin-1")
 
-    def switching_headers(self, head: Head) -> list[tuple[str, str]]:
+    def switching_headers(self, head: UpgradeRequest) -> list[tuple[str, str]]:
         """Return the headers of the answer to a handshake."""
         headers = [
             ("Upgrade", "websocket"),
@@ -256,10 +256,10 @@ class Serving:
         return [*headers, ("LMOS-Extensions", ", ".join(self.server.offers))]
 
 
-class _Talking:
+class _WebSocketTask:
     """One WebSocket on a stream: a task that reads, and one that writes."""
 
-    def __init__(self, stream: trio.abc.Stream, wire: Wire) -> None:
+    def __init__(self, stream: trio.abc.Stream, wire: WebSocketCodec) -> None:
         self._stream = stream
         self._wire = wire
         self._news = trio.Event()
@@ -317,12 +317,12 @@ class _Talking:
                 wire.over |= patience.cancelled_caught
 
 
-def _head_of(request: h11.Request, peer: str) -> Head:
+def _head_of(request: h11.Request, peer: str) -> UpgradeRequest:
     headers = tuple(
         (bytes(name).decode("latin-1"), value.decode("latin-1"))
         for name, value in request.headers.raw_items()
     )
-    return Head(request.method.decode(), request.target.decode("latin-1"), headers, peer)
+    return UpgradeRequest(request.method.decode(), request.target.decode("latin-1"), headers, peer)
 
 
 def refusal(status: int, detail: str) -> Reply:

@@ -20,11 +20,11 @@ from lmos_actors.conformance.wire import (
 
 from ._connection import (
     MAX_BYTES,
-    Cut,
-    Hang,
+    Disconnect,
     Out,
-    Raw,
-    Say,
+    SendClose,
+    SendFrame,
+    SendText,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def is_close_code(code: int) -> bool:
     return code in _CODES or 3000 <= code <= 4999
 
 
-class Wire:
+class WebSocketCodec:
     """Gives a connection its messages, and turns what it says into bytes.
 
     `over` is true once nothing more is to be written, so that the stream can be closed.
@@ -48,7 +48,7 @@ class Wire:
     def __init__(self, connection: ScriptedConnection) -> None:
         self.connection = connection
         self.said_close = False
-        self.heard_close = False
+        self.received_close = False
         self.over = False
         self.deaf = False  # the peer broke the rules: nothing but its Close is heard
         self._reader = FrameReader(MAX_BYTES + 14)
@@ -69,7 +69,7 @@ class Wire:
 
     def on_frame(self, frame: RawFrame) -> None:
         """Take a frame."""
-        if self.heard_close or (self.deaf and frame.opcode != CLOSE):
+        if self.received_close or (self.deaf and frame.opcode != CLOSE):
             return
         wrong = self.wrong_in(frame)
         if wrong:
@@ -79,7 +79,7 @@ class Wire:
         elif frame.opcode == PONG:
             self.on_pong(frame.payload)
         elif frame.opcode == CLOSE:
-            self.heard_close = True
+            self.received_close = True
             self.on_close(frame.payload)
         else:
             self.on_part(frame)
@@ -126,11 +126,11 @@ class Wire:
     def on_violation(self, code: int, reason: str) -> None:
         """Close the connection, as the peer broke the rules."""
         self.deaf = True
-        self.connection.put(Hang(code, reason))
+        self.connection.put(SendClose(code, reason))
 
     def on_ping(self, payload: bytes) -> None:
         """Answer a ping."""
-        self.connection.put(Raw(PONG, payload))
+        self.connection.put(SendFrame(PONG, payload))
 
     def on_pong(self, payload: bytes) -> None:
         """Take a pong."""
@@ -144,7 +144,7 @@ class Wire:
             code = 1007
         if len(payload) == 1 or (code is not None and not is_close_code(code)):
             code = 1002
-        self.connection.put(Hang(code))
+        self.connection.put(SendClose(code))
 
     # ---- out
 
@@ -152,15 +152,15 @@ class Wire:
         """Return the bytes of what goes out; none after a Close."""
         if self.said_close or self.over:
             return b""
-        if isinstance(out, Say):
+        if isinstance(out, SendText):
             return self.frames_of(out.text)
-        if isinstance(out, Raw):
+        if isinstance(out, SendFrame):
             self.said_close = out.opcode == CLOSE
             return write_frame(out.opcode, out.payload, fin=out.fin, rsv=out.rsv)
-        if isinstance(out, Hang):
+        if isinstance(out, SendClose):
             self.said_close = True
             return write_frame(CLOSE, close_payload(out.code, out.reason))
-        assert isinstance(out, Cut)
+        assert isinstance(out, Disconnect)
         self.over = True
         return b""
 
@@ -174,4 +174,4 @@ class Wire:
 
     def is_done(self) -> bool:
         """Whether the stream is to be closed now."""
-        return self.over or (self.said_close and self.heard_close)
+        return self.over or (self.said_close and self.received_close)

@@ -1,6 +1,6 @@
 """A conversation with a server, and what all cases have in common."""
 
-from ._case import Case as Case, Chapter as Chapter, Failed as Failed, Ground as Ground, Visit as Visit
+from ._case import Case as Case, Chapter as Chapter, Failed as Failed, RunContext as RunContext, CaseContext as CaseContext
 from ._http_forms import (
     GOOD as GOOD,
     OF_CLIENT as OF_CLIENT,
@@ -17,9 +17,9 @@ from ._http_forms import (
 )
 from ._liveness import (
     FITTING as FITTING,
-    Bad as Bad,
+    MalformedMessage as MalformedMessage,
     answers as answers,
-    judge_bad as judge_bad,
+    judge_malformed as judge_malformed,
     must_answer as must_answer,
     must_be_read as must_be_read,
     must_be_there as must_be_there,
@@ -30,9 +30,9 @@ from ._messages import (
     ABSENT as ABSENT,
     MANDATORY as MANDATORY,
     UUID4 as UUID4,
-    Heard as Heard,
+    ReceivedMessage as ReceivedMessage,
     faults as faults,
-    hear as hear,
+    parse_message as parse_message,
 )
 from ._samples import (
     SILENCE as SILENCE,
@@ -53,8 +53,8 @@ from ._session import (
     AS_WRITTEN as AS_WRITTEN,
     NoAnswer as NoAnswer,
     Sent as Sent,
-    Speech as Speech,
-    Talk as Talk,
+    Dialect as Dialect,
+    Session as Session,
 )
 from ._subscriptions import (
     changing as changing,

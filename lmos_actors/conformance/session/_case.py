@@ -10,11 +10,18 @@ import trio
 
 from lmos_actors.conformance.card import DEVIATIONS, Departure, Level
 from lmos_actors.conformance.target import NotOffered, NotRun, Roles
-from lmos_actors.conformance.wire import ConnectionGone, Knock, Recorder, Refused, exchange, open_socket
+from lmos_actors.conformance.wire import (
+    ConnectionGone,
+    HandshakeOptions,
+    Recorder,
+    Refused,
+    exchange,
+    open_socket,
+)
 from lmos_actors.transport import endpoint_of
 
 from ._messages import faults
-from ._session import AS_WRITTEN, NoAnswer, Talk
+from ._session import AS_WRITTEN, NoAnswer, Session
 
 if TYPE_CHECKING:
     import ssl
@@ -26,10 +33,10 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.wire import Headers, HttpAnswer, Socket
     from lmos_actors.transport import Network
 
-    from ._messages import Heard
-    from ._session import Speech
+    from ._messages import ReceivedMessage
+    from ._session import Dialect
 
-Run: TypeAlias = "Callable[[Visit], Awaitable[None]]"
+Run: TypeAlias = "Callable[[CaseContext], Awaitable[None]]"
 
 _TRAFFIC: Final = 200
 _REASONABLE: Final = 64  # connections of one case
@@ -46,7 +53,7 @@ class Case:
     `expected`: what the section demands, as the end of "expected ...". `needs`: what a server has to offer
     for it to be tried, in words, "" for nothing. `unsafe`: it changes something, and runs with `allow_unsafe`
     alone. `run` raises Failed, NotOffered or NotRun, or what a conversation raises; of lesser things it says
-    `visit.differs`.
+    `context.differs`.
     """
 
     id: str
@@ -92,10 +99,10 @@ class Chapter:
 
 
 @attrs.define(kw_only=True)
-class Ground:
+class RunContext:
     """What all cases of a run share: the server, how it is judged, and what was found out about it.
 
-    `speech`: how it is spoken to, where a case does not decide that. `triggers`: by event, what makes it
+    `dialect`: how it is spoken to, where a case does not decide that. `triggers`: by event, what makes it
     happen; None where nothing was found to.
     """
 
@@ -109,20 +116,20 @@ class Ground:
     hints: Hints
     headers: Callable[[str], Headers]
     tls: ssl.SSLContext | None
-    speech: Speech = AS_WRITTEN
+    dialect: Dialect = AS_WRITTEN
     triggers: dict[str, Call | None] = attrs.field(factory=dict[str, "Call | None"])
 
 
-class Visit:
+class CaseContext:
     """One case's visit to a server: opens connections, which end with it, and says what is found."""
 
-    def __init__(self, ground: Ground, case: Case, random: Random) -> None:
-        self.ground = ground
+    def __init__(self, shared: RunContext, case: Case, random: Random) -> None:
+        self.shared = shared
         self.case = case
         self.random = random
-        self.target = ground.target
+        self.target = shared.target
         self.roles = Roles(
-            target=ground.target, hints=ground.hints, allow_unsafe=ground.allow_unsafe, seed=str(ground.seed)
+            target=shared.target, hints=shared.hints, allow_unsafe=shared.allow_unsafe, seed=str(shared.seed)
         )
         self.departures: list[Departure] = []
         self.traffic: list[Traffic] = []
@@ -156,17 +163,17 @@ class Visit:
         if word not in self.target.offers:
             self.not_offered(f"lmosx:offers does not name {word}")
 
-    def expect(self, heard: Heard, *kinds: str) -> Heard:
+    def expect(self, received: ReceivedMessage, *kinds: str) -> ReceivedMessage:
         """Fail unless a message is of one of the kinds; return it."""
-        if heard.kind not in kinds:
-            self.fail(heard)
-        return heard
+        if received.kind not in kinds:
+            self.fail(received)
+        return received
 
-    def judge(self, heard: Heard, *keys: str, members: tuple[str, ...] | None = None) -> None:
+    def judge(self, received: ReceivedMessage, *keys: str, members: tuple[str, ...] | None = None) -> None:
         """Hold a message against the letter: note faults of these keys, in these members or in all."""
-        for fault in faults(heard):
+        for fault in faults(received):
             if fault.key in keys and (members is None or fault.member in members):
-                self.differs(fault.key, f"{fault.what} in {heard.kind or 'a message'}")
+                self.differs(fault.key, f"{fault.what} in {received.kind or 'a message'}")
 
     # --- connections
 
@@ -189,41 +196,41 @@ class Visit:
         if url is None:
             self.not_offered("its description leads to no WebSocket")
         if offered is None:
-            offered = ("lmosprotocol",) if self.ground.speech.offered else ()
-        knock = Knock(
-            network=self.ground.network,
+            offered = ("lmosprotocol",) if self.shared.dialect.offered else ()
+        options = HandshakeOptions(
+            network=self.shared.network,
             endpoint=endpoint_of(url),
-            tls=self.ground.tls,
+            tls=self.shared.tls,
             offered=offered,
-            headers=(*self.ground.headers(url), *headers),
+            headers=(*self.shared.headers(url), *headers),
             without=without,
-            patience=self.ground.patience,
+            patience=self.shared.patience,
         )
         recorder = Recorder(self.record, len(self._sockets) + 1, self._began)
-        socket = await open_socket(knock, recorder, self.random)
+        socket = await open_socket(options, recorder, self.random)
         self._sockets.append(socket)
         return socket
 
-    async def talk(self, speech: Speech | None = None, *, thing: str | None = None) -> Talk:
+    async def session(self, dialect: Dialect | None = None, *, thing: str | None = None) -> Session:
         """Open a connection to converse on, in the speech that the server was found to understand.
 
         Raises Unreachable and Refused.
         """
-        speech = self.ground.speech if speech is None else speech
-        socket = await self.socket(offered=("lmosprotocol",) if speech.offered else ())
+        dialect = self.shared.dialect if dialect is None else dialect
+        socket = await self.socket(offered=("lmosprotocol",) if dialect.offered else ())
         thing = self.target.thing.id if thing is None else thing
-        return Talk(socket, speech, thing, self.random, self.ground.patience)
+        return Session(socket, dialect, thing, self.random, self.shared.patience)
 
     async def http(self, method: str, url: str, *, headers: Headers = (), body: bytes = b"") -> HttpAnswer:
         """Do one HTTP exchange. Raises Unreachable."""
         return await exchange(
-            self.ground.network,
+            self.shared.network,
             method,
             url,
-            headers=(*self.ground.headers(url), *headers),
+            headers=(*self.shared.headers(url), *headers),
             body=body,
-            tls=self.ground.tls,
-            patience=self.ground.patience,
+            tls=self.shared.tls,
+            patience=self.shared.patience,
             record=self.record,
         )
 
@@ -242,7 +249,7 @@ class Visit:
 
     # --- what cases have in common
 
-    async def settle(self, talk: Talk, *, but: str | None = None) -> None:
+    async def flush(self, session: Session, *, but: str | None = None) -> None:
         """Be sure that what was sent before on this connection has been taken in: ask something behind it.
 
         `but`: a property that is not to be asked for.
@@ -250,18 +257,18 @@ class Visit:
         names = (name for name in self.target.readable() if name != but)
         name = next(names, None) or self.target.unknown_property()
         with suppress(NoAnswer):
-            await talk.ask("readProperty", name=name)
+            await session.ask("readProperty", name=name)
 
-    async def invoke(self, talk: Talk, call: Call, **members: Any) -> Heard:
+    async def invoke(self, session: Session, call: Call, **members: Any) -> ReceivedMessage:
         """Invoke an action, and wait for its final answer."""
-        return await talk.ask("invokeAction", name=call.action, **call.members(), **members)
+        return await session.ask("invokeAction", name=call.action, **call.members(), **members)
 
     async def trigger(self, event: str) -> Call:
         """Return the action that makes an event happen: the hint, or what is found by trying once per run.
 
         Raises NotRun where nothing is known to, or it may not be invoked.
         """
-        known = self.ground.triggers
+        known = self.shared.triggers
         if event not in known:
             known[event] = await self._find_trigger(event)
         call = known[event]
@@ -270,18 +277,18 @@ class Visit:
         return call
 
     async def _find_trigger(self, event: str) -> Call | None:
-        hinted = self.ground.hints.triggers.get(event)
+        hinted = self.shared.hints.triggers.get(event)
         if hinted is not None:
             return self.roles.allowed(hinted)
         for call in self.roles.triggers(event):
             try:
-                listening, asking = await self.talk(), await self.talk()
+                listening, asking = await self.session(), await self.session()
                 sent = await listening.send("subscribeEvent", name=event)
-                if listening.speech.is_kotlin:
+                if listening.dialect.is_kotlin:
                     with suppress(NoAnswer):
                         await listening.answer(sent)
                 else:
-                    await self.settle(listening)
+                    await self.flush(listening)
                 await self.invoke(asking, call)
                 if await listening.event(event) is not None:
                     return call

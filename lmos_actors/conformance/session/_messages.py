@@ -72,7 +72,7 @@ ABSENT: Final = Absent()
 
 
 @attrs.frozen(eq=False)
-class Heard:
+class ReceivedMessage:
     """A message that came. `data` is the JSON object, empty if it was none; `trouble` says what it was then.
 
     `at` is when, in trio's seconds. `number` counts the messages of a conversation from 0.
@@ -162,7 +162,7 @@ _IDS: Final = ("thingID", "thingId", "messageID", "messageId", "correlationID", 
 _ENVELOPE: Final = ("messageType", *_IDS, "timestamp")
 
 
-def hear(text: str | bytes, at: float, number: int) -> Heard:
+def parse_message(text: str | bytes, at: float, number: int) -> ReceivedMessage:
     """Read a message, whatever it is."""
     twice: list[str] = []
 
@@ -173,7 +173,7 @@ def hear(text: str | bytes, at: float, number: int) -> Heard:
         return found
 
     if isinstance(text, bytes):
-        return Heard(text[:1000].hex(), {}, "a binary message", (), at, number)
+        return ReceivedMessage(text[:1000].hex(), {}, "a binary message", (), at, number)
     try:
         data: Any = json.loads(
             text, object_pairs_hook=keep, parse_constant=_refuse, parse_float=finite_number
@@ -182,57 +182,61 @@ def hear(text: str | bytes, at: float, number: int) -> Heard:
             raise RecursionError
     except (ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, ValueError) else f"more than {DEEPEST} levels are not read"
-        return Heard(text, {}, f"a message that is no JSON ({why})", (), at, number)
+        return ReceivedMessage(text, {}, f"a message that is no JSON ({why})", (), at, number)
     if not isinstance(data, dict):
-        return Heard(text, {}, "a message that is no JSON object", (), at, number)
-    return Heard(text, cast("dict[str, Any]", data), "", tuple(twice), at, number)
+        return ReceivedMessage(text, {}, "a message that is no JSON object", (), at, number)
+    return ReceivedMessage(text, cast("dict[str, Any]", data), "", tuple(twice), at, number)
 
 
 def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is no JSON")
 
 
-def faults(heard: Heard) -> tuple[Fault, ...]:
+def faults(received: ReceivedMessage) -> tuple[Fault, ...]:
     """Return everything in which a message of a thing is not by the letter of the tables."""
-    if heard.trouble:
-        return (Fault("member-type", "", heard.trouble),)
-    return tuple(_faults(heard))
+    if received.trouble:
+        return (Fault("member-type", "", received.trouble),)
+    return tuple(_faults(received))
 
 
-def _faults(heard: Heard) -> Iterator[Fault]:
-    for member in heard.twice:
+def _faults(received: ReceivedMessage) -> Iterator[Fault]:
+    for member in received.twice:
         yield Fault("member-twice", member, f"{member} is there twice")
-    wanted = ("thingID", "messageID", "messageType", *MANDATORY.get(heard.kind, ()))
+    wanted = ("thingID", "messageID", "messageType", *MANDATORY.get(received.kind, ()))
     for member in wanted:
-        value = heard.get(member)
+        value = received.get(member)
         if value is ABSENT or (value is None and member not in _NULLABLE):
-            yield Fault("member-missing", member, f"{heard.kind or 'a message'} has no {member}")
-        elif member not in heard.data:
+            yield Fault("member-missing", member, f"{received.kind or 'a message'} has no {member}")
+        elif member not in received.data:
             key = _SPELLINGS.get(member, "ids-spelled-Id")
             yield Fault(key, member, f"{OTHER[member]} stands for {member}")
-    if "correlationID" not in wanted and "correlationId" in heard.data and "correlationID" not in heard.data:
+    if (
+        "correlationID" not in wanted
+        and "correlationId" in received.data
+        and "correlationID" not in received.data
+    ):
         yield Fault("ids-spelled-Id", "correlationID", "correlationId stands for correlationID")
     for member in _TEXTS:
-        value = heard.get(member)
+        value = received.get(member)
         if value is not ABSENT and value is not None and not isinstance(value, str):
             yield Fault("member-type", member, f"{member} is {_shown(value)}, not a text")
-    yield from _formats(heard)
+    yield from _formats(received)
 
 
-def _formats(heard: Heard) -> Iterator[Fault]:
+def _formats(received: ReceivedMessage) -> Iterator[Fault]:
     for member in ("messageID", "correlationID"):
-        value = heard.get(member)
+        value = received.get(member)
         if isinstance(value, str) and not UUID4.fullmatch(value):
             yield Fault("id-no-uuid", member, f"{member} is {_shown(value)}")
-    if isinstance(heard.thing, str) and not URI.fullmatch(heard.thing):
-        yield Fault("thing-no-uri", "thingID", f"thingID is {_shown(heard.thing)}")
-    yield from _time(heard.get("timestamp"))
-    if heard.kind == "propertyReadings" and not isinstance(heard.get("data"), (dict, Absent)):
-        yield Fault("member-type", "data", f"data is {_shown(heard.get('data'))}, not an object")
-    if heard.kind == "actionStatus" and heard.get("status") is not ABSENT:
-        yield from _run_status(heard.get("status"))
-    if heard.kind == "error":
-        yield from _error(heard)
+    if isinstance(received.thing, str) and not URI.fullmatch(received.thing):
+        yield Fault("thing-no-uri", "thingID", f"thingID is {_shown(received.thing)}")
+    yield from _time(received.get("timestamp"))
+    if received.kind == "propertyReadings" and not isinstance(received.get("data"), (dict, Absent)):
+        yield Fault("member-type", "data", f"data is {_shown(received.get('data'))}, not an object")
+    if received.kind == "actionStatus" and received.get("status") is not ABSENT:
+        yield from _run_status(received.get("status"))
+    if received.kind == "error":
+        yield from _error(received)
 
 
 def _time(value: Any) -> Iterator[Fault]:
@@ -251,12 +255,12 @@ def _run_status(value: Any) -> Iterator[Fault]:
         yield Fault("status-word", "status", f"status is {_shown(value)}")
 
 
-def _error(heard: Heard) -> Iterator[Fault]:
-    value = heard.get("status")
+def _error(received: ReceivedMessage) -> Iterator[Fault]:
+    value = received.get("status")
     if value is not ABSENT and value is not None and not (isinstance(value, str) and STATUS.fullmatch(value)):
         yield Fault("error-status", "status", f"status is {_shown(value)}")
     for member in ("type", "instance"):
-        found = heard.get(member)
+        found = received.get(member)
         if isinstance(found, str) and not URI_REFERENCE.fullmatch(found):
             yield Fault("error-uri", member, f"{member} is {_shown(found)}")
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.target import Call
     from lmos_actors.protocol.td import Form
 
-    from ._case import Visit
-    from ._messages import Heard
-    from ._session import Sent, Talk
+    from ._case import CaseContext
+    from ._messages import ReceivedMessage
+    from ._session import Sent, Session
 
 SILENCE: Final = (NoAnswer, ConnectionGone, Refused)
 """What a server does that gives no answer."""
@@ -30,63 +30,63 @@ _MOST: Final = 20
 _SOCKETS: Final = ("ws:", "wss:")
 
 
-async def a_reading(visit: Visit) -> tuple[Sent, Heard]:
+async def a_reading(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
     """Get a `propertyReading` in answer to a `readProperty`. Raises NotOffered where none can be got."""
-    visit.roles.readable_property()
-    talk = await visit.talk()
-    for name in visit.target.readable()[:_MOST]:
+    context.roles.readable_property()
+    session = await context.session()
+    for name in context.target.readable()[:_MOST]:
         try:
-            sent = await talk.send("readProperty", name=name)
-            heard = await talk.answer(sent)
+            sent = await session.send("readProperty", name=name)
+            received = await session.answer(sent)
         except ConnectionGone:
             break
         except NoAnswer:
             continue
-        if heard.kind == "propertyReading":
-            return sent, heard
+        if received.kind == "propertyReading":
+            return sent, received
     raise NotOffered("no property was answered by a propertyReading: properties.read says more")
 
 
-async def a_status(visit: Visit) -> tuple[Sent, Heard]:
+async def a_status(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
     """Get the final `actionStatus` of a quick run. Raises NotOffered where none can be got, and NotRun."""
-    for call in visit.roles.safe_calls()[:_MOST]:
+    for call in context.roles.safe_calls()[:_MOST]:
         try:
-            talk = await visit.talk()
-            sent = await talk.send("invokeAction", name=call.action, **call.members())
-            heard = await talk.final(sent)
+            session = await context.session()
+            sent = await session.send("invokeAction", name=call.action, **call.members())
+            received = await session.final(sent)
         except SILENCE:
             continue
-        if heard.kind == "actionStatus":
-            return sent, heard
+        if received.kind == "actionStatus":
+            return sent, received
     raise NotOffered("no action was answered by an actionStatus: actions.completed says more")
 
 
-async def an_error(visit: Visit) -> tuple[Sent, Heard]:
+async def an_error(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
     """Get an `error`, by asking for what is not there. Raises NotOffered where none can be got."""
     requests: tuple[tuple[str, str, str | None], ...] = (
-        ("readProperty", visit.target.unknown_property(), None),
-        ("invokeAction", visit.target.unknown_action(), None),
-        ("readProperty", visit.target.unknown_property(), visit.target.unknown_thing()),
+        ("readProperty", context.target.unknown_property(), None),
+        ("invokeAction", context.target.unknown_action(), None),
+        ("readProperty", context.target.unknown_property(), context.target.unknown_thing()),
     )
     for kind, name, thing in requests:
         try:
-            talk = await visit.talk()
-            sent = await talk.send(kind, name=name, thing=thing)
-            heard = await talk.final(sent)
+            session = await context.session()
+            sent = await session.send(kind, name=name, thing=thing)
+            received = await session.final(sent)
         except SILENCE:
             continue
-        if heard.kind == "error":
-            return sent, heard
+        if received.kind == "error":
+            return sent, received
     raise NotOffered("nothing was answered by an error: errors.* say more")
 
 
-async def one_of_each(visit: Visit) -> list[tuple[Sent, Heard]]:
+async def one_of_each(context: CaseContext) -> list[tuple[Sent, ReceivedMessage]]:
     """Get a reading, a status and an error, as far as they can be got. Raises NotOffered if none can."""
-    found: list[tuple[Sent, Heard]] = []
+    found: list[tuple[Sent, ReceivedMessage]] = []
     why: NotOffered | NotRun | None = None
     for get in (a_reading, an_error, a_status):
         try:
-            found.append(await get(visit))
+            found.append(await get(context))
         except (NotOffered, NotRun) as error:
             why = error
     if not found and why is not None:
@@ -94,35 +94,35 @@ async def one_of_each(visit: Visit) -> list[tuple[Sent, Heard]]:
     return found
 
 
-async def values_of(visit: Visit, talk: Talk, names: Iterable[str]) -> dict[str, Any]:
+async def values_of(context: CaseContext, session: Session, names: Iterable[str]) -> dict[str, Any]:
     """Read properties; return the values of those that a reading came for. Raises ConnectionGone."""
     found: dict[str, Any] = {}
     for name in list(names)[:_MOST]:
         try:
-            heard = await talk.ask("readProperty", name=name)
+            received = await session.ask("readProperty", name=name)
         except NoAnswer:
             continue
-        if heard.kind == "propertyReading" and heard.value is not ABSENT:
-            found[name] = heard.value
+        if received.kind == "propertyReading" and received.value is not ABSENT:
+            found[name] = received.value
     return found
 
 
-async def restorable_values(visit: Visit, talk: Talk) -> dict[str, Any]:
+async def restorable_values(context: CaseContext, session: Session) -> dict[str, Any]:
     """Read what can be read and written. Raises NotOffered if there is nothing, and ConnectionGone."""
-    visit.roles.writable_property()
-    found = await values_of(visit, talk, visit.target.restorable())
+    context.roles.writable_property()
+    found = await values_of(context, session, context.target.restorable())
     if not found:
         raise NotOffered("no property that can be written could be read: properties.read says more")
     return found
 
 
-async def put_back(visit: Visit, talk: Talk, name: str, value: Any) -> None:
+async def put_back(context: CaseContext, session: Session, name: str, value: Any) -> None:
     """Write to a property what it was, over a new connection if need be. No interrupt prevents that."""
-    with trio.move_on_after(3 * visit.ground.patience, shield=True), suppress(*SILENCE, Unreachable):
+    with trio.move_on_after(3 * context.shared.patience, shield=True), suppress(*SILENCE, Unreachable):
         try:
-            await talk.ask("writeProperty", name=name, data=value)
+            await session.ask("writeProperty", name=name, data=value)
         except SILENCE:
-            again = await visit.talk(talk.speech, thing=talk.thing)
+            again = await context.session(session.dialect, thing=session.thing)
             await again.ask("writeProperty", name=name, data=value)
 
 
@@ -134,14 +134,14 @@ def is_offered(forms: Iterable[Form] | None, op: str) -> bool:
     )
 
 
-def must_be_meant_to_fail(visit: Visit, call: Call, heard: Heard) -> None:
+def must_be_meant_to_fail(context: CaseContext, call: Call, received: ReceivedMessage) -> None:
     """End the case where a run was only taken for one that fails, by its name, and has succeeded."""
-    if heard.status == "completed" and visit.ground.hints.fails is None:
-        visit.not_run(f"{call.action} does not fail: name one that does as fails, --hints ({heard})")
+    if received.status == "completed" and context.shared.hints.fails is None:
+        context.not_run(f"{call.action} does not fail: name one that does as fails, --hints ({received})")
 
 
-async def leave(talk: Talk, run: Sent) -> None:
+async def leave(session: Session, run: Sent) -> None:
     """Let a run that goes on be cancelled, if the server can: the kit is done with it."""
-    if not talk.speech.is_kotlin:
+    if not session.dialect.is_kotlin:
         with suppress(ConnectionGone):
-            await talk.send("cancelAction", name=run.name, correlation=run.message_id)
+            await session.send("cancelAction", name=run.name, correlation=run.message_id)

@@ -11,15 +11,15 @@ import trio
 
 from lmos_actors.conformance.wire import ConnectionGone
 
-from ._messages import hear
+from ._messages import parse_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from lmos_actors.conformance.wire import Gone, Socket
+    from lmos_actors.conformance.wire import ConnectionEnd, Socket
 
-    from ._messages import Heard
+    from ._messages import ReceivedMessage
 
 ANSWERS: Final[dict[str, tuple[str, ...]]] = {
     "readProperty": ("propertyReading", "error"),
@@ -55,7 +55,7 @@ _SAME: Final = "the same as messageID"
 
 
 @attrs.frozen
-class Speech:
+class Dialect:
     """How the kit speaks: the spelling of ids and of names of properties, and the habits.
 
     `offered`: whether `lmosprotocol` is offered in the handshake.
@@ -76,9 +76,9 @@ class Speech:
         return not self.offered or self.names == "property" or self.subscribing == "subscribeevent"
 
 
-AS_WRITTEN: Final = Speech()
-AS_IN_EXAMPLES: Final = Speech(ids="Id")
-AS_KOTLIN: Final = Speech("Id", "property", "subscribeevent", offered=False)
+AS_WRITTEN: Final = Dialect()
+AS_IN_EXAMPLES: Final = Dialect(ids="Id")
+AS_KOTLIN: Final = Dialect("Id", "property", "subscribeevent", offered=False)
 
 
 @attrs.frozen(eq=False)
@@ -97,17 +97,17 @@ class NoAnswer(Exception):
     """Nothing came in time."""
 
 
-class Talk:
+class Session:
     """One connection, on which the kit asks and a thing answers. Every wait ends after `patience` seconds."""
 
-    def __init__(self, socket: Socket, speech: Speech, thing: str, random: Random, patience: float) -> None:
+    def __init__(self, socket: Socket, dialect: Dialect, thing: str, random: Random, patience: float) -> None:
         self.socket = socket
-        self.speech = speech
+        self.dialect = dialect
         self.thing = thing
         self.patience = patience
-        self.heard: list[Heard] = []  # everything that came
+        self.received: list[ReceivedMessage] = []  # everything that came
         self._random = random
-        self._unclaimed: list[Heard] = []
+        self._unclaimed: list[ReceivedMessage] = []
         self._open: list[Sent] = []
         self._sent: list[Sent] = []
         self._feeds: list[Sent] = []
@@ -138,9 +138,9 @@ class Talk:
         text = self.text(
             kind, name=name, thing=thing, message_id=message_id, correlation=correlation, **members
         )
-        sent = Sent(kind, name, message_id, correlation, text, len(self.heard))
+        sent = Sent(kind, name, message_id, correlation, text, len(self.received))
         self._sent.append(sent)
-        if kind in ANSWERS and (kind not in SILENT or self.speech.is_kotlin or members.get("ack")):
+        if kind in ANSWERS and (kind not in SILENT or self.dialect.is_kotlin or members.get("ack")):
             self._open.append(sent)
         if kind in ("observeProperty", "subscribeEvent", "subscribeAllEvents"):
             self._feeds.append(sent)
@@ -158,62 +158,62 @@ class Talk:
         **members: Any,
     ) -> str:
         """Return a request as a text, without sending it."""
-        ids, named = self.speech.ids, _member(kind, self.speech)
+        ids, named = self.dialect.ids, _member(kind, self.dialect)
         data: dict[str, Any] = {
             f"thing{ids}": self.thing if thing is None else thing,
             f"message{ids}": self.new_id() if message_id is None else message_id,
-            "messageType": self.speech.subscribing if kind == "subscribeEvent" else kind,
+            "messageType": self.dialect.subscribing if kind == "subscribeEvent" else kind,
         }
         if correlation is not None:
             data[f"correlation{ids}"] = correlation
         if name is not None and named is not None:
             data[named] = name
-        if kind == "invokeAction" and self.speech.is_kotlin:
+        if kind == "invokeAction" and self.dialect.is_kotlin:
             data["input"] = None  # always written by its clients, where there is none too
         return json.dumps(data | members, ensure_ascii=False)
 
     # --- in
 
-    async def next(self, within: float | None = None) -> Heard | None:
+    async def next(self, within: float | None = None) -> ReceivedMessage | None:
         """Wait for the next message that nobody has claimed; None if none came. Raises ConnectionGone."""
         if not self._unclaimed:
-            await self._hear(self.patience if within is None else within)
+            await self._receive(self.patience if within is None else within)
         return self._unclaimed.pop(0) if self._unclaimed else None
 
-    async def _hear(self, within: float) -> bool:
+    async def _receive(self, within: float) -> bool:
         text = await self.socket.next_message(within)
         if text is None:
             return False
-        heard = hear(text, trio.current_time(), len(self.heard))
-        self.heard.append(heard)
-        self._unclaimed.append(heard)
+        received = parse_message(text, trio.current_time(), len(self.received))
+        self.received.append(received)
+        self._unclaimed.append(received)
         return True
 
-    async def answer(self, sent: Sent, within: float | None = None) -> Heard:
+    async def answer(self, sent: Sent, within: float | None = None) -> ReceivedMessage:
         """Wait for the next answer to a request. Raises NoAnswer, and ConnectionGone.
 
         An answer has its correlation, or its id as correlation. If no other request is open, the next message
         that may be an answer to it is one, whatever its correlation.
         """
-        heard = await self._claim(lambda each: self._answers(each, sent), within)
-        if heard is None:
+        received = await self._claim(lambda each: self._answers(each, sent), within)
+        if received is None:
             raise NoAnswer(f"no answer to {sent.kind} within {self._seconds(within):g} s")
-        if heard.is_final and sent in self._open:
+        if received.is_final and sent in self._open:
             self._open.remove(sent)
-        return heard
+        return received
 
-    async def answers(self, sent: Sent, within: float | None = None) -> list[Heard]:
+    async def answers(self, sent: Sent, within: float | None = None) -> list[ReceivedMessage]:
         """Wait for all answers to a request, up to the final one. Raises NoAnswer, and ConnectionGone."""
         found = [await self.answer(sent, within)]
         while not found[-1].is_final:
             found.append(await self.answer(sent, within))
         return found
 
-    async def final(self, sent: Sent, within: float | None = None) -> Heard:
+    async def final(self, sent: Sent, within: float | None = None) -> ReceivedMessage:
         """Wait for the final answer to a request. Raises NoAnswer, and ConnectionGone."""
         return (await self.answers(sent, within))[-1]
 
-    async def ask(self, kind: str, *, within: float | None = None, **members: Any) -> Heard:
+    async def ask(self, kind: str, *, within: float | None = None, **members: Any) -> ReceivedMessage:
         """Send a request, and wait for its final answer. Raises NoAnswer, and ConnectionGone."""
         return await self.final(await self.send(kind, **members), within)
 
@@ -222,64 +222,68 @@ class Talk:
         if sent in self._open:
             self._open.remove(sent)
 
-    async def event(self, name: str | None = None, within: float | None = None) -> Heard | None:
+    async def event(self, name: str | None = None, within: float | None = None) -> ReceivedMessage | None:
         """Wait for an event, of that name if one is given; None if none came."""
         return await self._claim(
             lambda each: each.kind == "event" and name in (None, each.data.get("event", name)), within
         )
 
-    async def reading(self, name: str | None = None, within: float | None = None) -> Heard | None:
+    async def reading(self, name: str | None = None, within: float | None = None) -> ReceivedMessage | None:
         """Wait for a reading that was not claimed as an answer; None if none came."""
 
-        def fits(heard: Heard) -> bool:
-            return heard.kind == "propertyReading" and (name is None or heard.name in (None, name))
+        def fits(received: ReceivedMessage) -> bool:
+            return received.kind == "propertyReading" and (name is None or received.name in (None, name))
 
         return await self._claim(fits, within)
 
-    async def drain(self, within: float | None = None) -> list[Heard]:
+    async def drain(self, within: float | None = None) -> list[ReceivedMessage]:
         """Wait until nothing has come for so many seconds; return what came that nobody has claimed.
 
         The end of the connection ends the wait, and ten times as long does, if it never stops.
         """
         deadline = trio.current_time() + _DRAINING * self._seconds(within)
         try:
-            while trio.current_time() < deadline and await self._hear(self._seconds(within)):
+            while trio.current_time() < deadline and await self._receive(self._seconds(within)):
                 pass
         except ConnectionGone:
             pass
         found, self._unclaimed = self._unclaimed, []
         return found
 
-    async def closed(self, within: float | None = None) -> Gone | None:
+    async def closed(self, within: float | None = None) -> ConnectionEnd | None:
         """Wait for the end of the connection; None if it does not end."""
         return await self.socket.end(self._seconds(within))
 
-    async def _claim(self, fits: Callable[[Heard], bool], within: float | None) -> Heard | None:
+    async def _claim(
+        self, fits: Callable[[ReceivedMessage], bool], within: float | None
+    ) -> ReceivedMessage | None:
         deadline = trio.current_time() + self._seconds(within)
         looked = 0
         while True:
-            for heard in self._unclaimed[looked:]:
-                if fits(heard):
-                    self._unclaimed.remove(heard)
-                    return heard
+            for received in self._unclaimed[looked:]:
+                if fits(received):
+                    self._unclaimed.remove(received)
+                    return received
             looked = len(self._unclaimed)
-            if not await self._hear(max(0.0, deadline - trio.current_time())):
+            if not await self._receive(max(0.0, deadline - trio.current_time())):
                 return None
 
-    def _answers(self, heard: Heard, sent: Sent) -> bool:
-        if heard.kind and heard.kind not in ANSWERS.get(sent.kind, (heard.kind,)):
+    def _answers(self, received: ReceivedMessage, sent: Sent) -> bool:
+        if received.kind and received.kind not in ANSWERS.get(sent.kind, (received.kind,)):
             return False
-        if heard.number < sent.after:
+        if received.number < sent.after:
             return False
-        if heard.correlation in (sent.message_id, sent.correlation) and heard.correlation is not None:
+        if received.correlation in (sent.message_id, sent.correlation) and received.correlation is not None:
             return True
         others = [each for each in self._sent if each is not sent]
         if any(
-            heard.correlation in (each.message_id, each.correlation) for each in others if heard.correlation
+            received.correlation in (each.message_id, each.correlation)
+            for each in others
+            if received.correlation
         ):
             return False
         observing = any(each.kind == "observeProperty" for each in self._feeds)
-        if observing and heard.kind == "propertyReading" and heard.name not in (None, sent.name):
+        if observing and received.kind == "propertyReading" and received.name not in (None, sent.name):
             return False  # of a property that is observed
         return not any(each is not sent for each in self._open)
 
@@ -287,9 +291,9 @@ class Talk:
         return self.patience if within is None else within
 
 
-def _member(kind: str, speech: Speech) -> str | None:
+def _member(kind: str, dialect: Dialect) -> str | None:
     if kind in _PROPERTY:
-        return speech.names
+        return dialect.names
     if kind.endswith("Action"):
         return "action"
     return "event" if kind.endswith("Event") else None

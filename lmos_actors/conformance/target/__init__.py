@@ -5,8 +5,8 @@ from ._hints import Call as Call, Hints as Hints, NewValue as NewValue
 from ._lookup import (
     ACCEPT as ACCEPT,
     WELL_KNOWN as WELL_KNOWN,
+    AccessOptions as AccessOptions,
     HeadersFor as HeadersFor,
-    Reach as Reach,
     is_url as is_url,
     next_of as next_of,
     no_headers as no_headers,

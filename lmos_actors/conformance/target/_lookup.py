@@ -39,7 +39,7 @@ def no_headers(_: str) -> tuple[tuple[bytes, bytes], ...]:
 
 
 @attrs.frozen(kw_only=True)
-class Reach:
+class AccessOptions:
     """How the other side is reached. `headers` gives the credentials for a URL; `patience` is in seconds."""
 
     network: Network
@@ -105,8 +105,8 @@ async def read_file(path: str, limit: int) -> Document:
 class Web:
     """Fetches documents, each once. Credentials go to the authorities of `given` URLs alone."""
 
-    def __init__(self, reach: Reach, given: tuple[str, ...]) -> None:
-        self._reach = reach
+    def __init__(self, access: AccessOptions, given: tuple[str, ...]) -> None:
+        self._reach = access
         self._trusted = [_authority(url) for url in given if is_url(url)]
         self._kept: dict[str, Document | Unreachable] = {}
 
@@ -133,17 +133,17 @@ class Web:
         raise Unreachable(url, f"more than {REDIRECTS} redirects")
 
     async def _asked(self, url: str) -> HttpAnswer:
-        reach = self._reach
-        known = reach.headers(url) if _authority(url) in self._trusted else ()
+        access = self._reach
+        known = access.headers(url) if _authority(url) in self._trusted else ()
         own = () if any(name.lower() == b"accept" for name, _ in known) else (ACCEPT,)
         return await exchange(
-            reach.network,
+            access.network,
             "GET",
             url,
             headers=(*own, *known),
-            tls=reach.tls,
-            patience=reach.patience,
-            record=reach.record,
+            tls=access.tls,
+            patience=access.patience,
+            record=access.record,
         )
 
     @staticmethod

@@ -17,7 +17,7 @@ from ._affordances import Affordances
 from ._lookup import (
     SOCKETS,
     WELL_KNOWN,
-    Reach,
+    AccessOptions,
     Web,
     is_nobody,
     is_url,
@@ -72,7 +72,7 @@ class Target(Affordances):
 
 
 async def find_target(
-    url: str, reach: Reach, *, thing: str | None = None, description: str | None = None
+    url: str, access: AccessOptions, *, thing: str | None = None, description: str | None = None
 ) -> Target:
     """Find the thing that is meant, and what its description says.
 
@@ -84,7 +84,7 @@ async def find_target(
     a file cannot be read. Both name the fix.
     """
     socket = endpoint_of(url).url if url.lower().startswith(SOCKETS) else None
-    search = _Search(reach, url, thing, description, socket)
+    search = _Search(access, url, thing, description, socket)
     found = await search.thing()
     target = search.target(found)
     return attrs.evolve(target, others=await search.others(target))
@@ -94,9 +94,9 @@ class _Search:
     """One search for a thing: all that was found on the way is kept, for the others on its socket."""
 
     def __init__(
-        self, reach: Reach, url: str, name: str | None, description: str | None, socket: str | None
+        self, access: AccessOptions, url: str, name: str | None, description: str | None, socket: str | None
     ) -> None:
-        self._web = Web(reach, (url,) if description is None else (url, description))
+        self._web = Web(access, (url,) if description is None else (url, description))
         self._url = url
         self._name = name
         self._description = description

@@ -15,7 +15,7 @@ from ._frames import (
     mask as mask,
     write_frame as write_frame,
 )
-from ._handshake import Knock as Knock, Refused as Refused, open_socket as open_socket
+from ._handshake import HandshakeOptions as HandshakeOptions, Refused as Refused, open_socket as open_socket
 from ._http import (
     HttpAnswer as HttpAnswer,
     Record as Record,
@@ -25,8 +25,8 @@ from ._http import (
     read_json as read_json,
 )
 from ._socket import (
+    ConnectionEnd as ConnectionEnd,
     ConnectionGone as ConnectionGone,
-    Gone as Gone,
     Handshake as Handshake,
     Headers as Headers,
     Recorder as Recorder,

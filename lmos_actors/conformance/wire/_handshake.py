@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 @attrs.frozen(kw_only=True)
-class Knock:
+class HandshakeOptions:
     """How to connect: `offered` are subprotocols; `headers` replace those of the handshake or add to them."""
 
     network: Network
@@ -53,48 +53,50 @@ class Knock:
     patience: float = 2.0
 
 
-async def open_socket(knock: Knock, recorder: Recorder, random: Random) -> Socket:
+async def open_socket(options: HandshakeOptions, recorder: Recorder, random: Random) -> Socket:
     """Connect, and do the handshake. Raises Unreachable, and Refused for any answer but 101."""
-    endpoint = knock.endpoint
+    endpoint = options.endpoint
     stream: trio.abc.Stream | None = None
-    with trio.move_on_after(max(knock.patience, 10.0)):
+    with trio.move_on_after(max(options.patience, 10.0)):
         try:
-            stream = await knock.network.connect(endpoint, knock.tls)
+            stream = await options.network.connect(endpoint, options.tls)
         except Exception as error:
             raise Unreachable(endpoint.url, str(error)) from error
     if stream is None:
-        raise Unreachable(endpoint.url, f"no connection within {max(knock.patience, 10.0):g} s")
+        raise Unreachable(endpoint.url, f"no connection within {max(options.patience, 10.0):g} s")
     try:
-        with trio.move_on_after(max(knock.patience, 10.0)):
-            return await _shake_hands(knock, stream, recorder, random)
+        with trio.move_on_after(max(options.patience, 10.0)):
+            return await _shake_hands(options, stream, recorder, random)
         raise Unreachable(endpoint.url, "no answer to the handshake")
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
 
 
-async def _shake_hands(knock: Knock, stream: trio.abc.Stream, recorder: Recorder, random: Random) -> Socket:
+async def _shake_hands(
+    options: HandshakeOptions, stream: trio.abc.Stream, recorder: Recorder, random: Random
+) -> Socket:
     key = base64.b64encode(random.randbytes(16))
-    request = h11.Request(method="GET", target=knock.endpoint.target, headers=_headers(knock, key))
+    request = h11.Request(method="GET", target=options.endpoint.target, headers=_headers(options, key))
     parser = h11.Connection(h11.CLIENT)
     data = parser.send(request) or b""
-    recorder.say("head", _shown_head(data), len(data), sent=True)
+    recorder.note("head", _shown_head(data), len(data), sent=True)
     try:
         await stream.send_all(data)
         parser.send(h11.EndOfMessage())
         answer = await _answer(parser, stream)
     except (*LOST, h11.RemoteProtocolError, EOFError) as error:
-        recorder.say("end", why(error), 0, sent=False)
-        raise Unreachable(knock.endpoint.url, f"during the handshake: {why(error)}") from error
+        recorder.note("end", why(error), 0, sent=False)
+        raise Unreachable(options.endpoint.url, f"during the handshake: {why(error)}") from error
     headers = tuple(
         (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in answer.headers
     )
     handshake = Handshake(status=answer.status_code, headers=headers, key=key.decode())
     shown = [f"{name}: {'…' if name.startswith('set-cookie') else value}" for name, value in headers]
     told = "\n".join([f"{answer.status_code}", *shown])
-    recorder.say("head", told, len(told), sent=False)
+    recorder.note("head", told, len(told), sent=False)
     if answer.status_code != 101:
-        presented = any(name.lower() == b"authorization" for name, _ in knock.headers)
+        presented = any(name.lower() == b"authorization" for name, _ in options.headers)
         raise Refused(handshake, _NOBODY if handshake.status == 401 and not presented else "")
     socket = Socket(stream, handshake, recorder, random)
     socket.read_on(parser.trailing_data[0])
@@ -116,20 +118,20 @@ async def _answer(
             raise EOFError("the connection ended")
 
 
-def _headers(knock: Knock, key: bytes) -> list[tuple[bytes, bytes]]:
+def _headers(options: HandshakeOptions, key: bytes) -> list[tuple[bytes, bytes]]:
     plain = [
-        (b"Host", knock.endpoint.authority.encode()),
+        (b"Host", options.endpoint.authority.encode()),
         (b"Connection", b"Upgrade"),
         (b"Upgrade", b"websocket"),
         (b"Sec-WebSocket-Version", b"13"),
         (b"Sec-WebSocket-Key", key),
     ]
-    if knock.offered:
-        plain.append((b"Sec-WebSocket-Protocol", ", ".join(knock.offered).encode()))
-    given = [name.lower() for name, _ in knock.headers]
-    dropped = [name.lower() for name in knock.without]
+    if options.offered:
+        plain.append((b"Sec-WebSocket-Protocol", ", ".join(options.offered).encode()))
+    given = [name.lower() for name, _ in options.headers]
+    dropped = [name.lower() for name in options.without]
     kept = [each for each in plain if each[0].lower() not in given and each[0].lower() not in dropped]
-    return [*kept, *knock.headers]
+    return [*kept, *options.headers]
 
 
 def _shown_head(data: bytes) -> str:

@@ -134,7 +134,7 @@ async def exchange(
     endpoint = endpoint_of(url)
     with trio.move_on_after(patience):
         try:
-            return await _exchanged(network, endpoint, tls, _Asked(method, headers, body), record)
+            return await _exchanged(network, endpoint, tls, _Request(method, headers, body), record)
         except ConnectFailed as error:
             raise Unreachable(url, error.why) from error
         except h11.LocalProtocolError as error:
@@ -158,29 +158,29 @@ class _TooLong(Exception):
 
 
 @attrs.frozen
-class _Asked:
+class _Request:
     method: str
     headers: Headers
     body: bytes
 
 
 async def _exchanged(
-    network: Network, endpoint: Endpoint, tls: ssl.SSLContext | None, asked: _Asked, record: Record | None
+    network: Network, endpoint: Endpoint, tls: ssl.SSLContext | None, asked: _Request, record: Record | None
 ) -> HttpAnswer:
     stream = await network.connect(endpoint, tls)
     try:
         http = _Http(stream)
         head = _head(endpoint, asked)
-        _tell(record, sent=True, head=f"{asked.method} {endpoint.target}", headers=head, body=asked.body)
+        _report(record, sent=True, head=f"{asked.method} {endpoint.target}", headers=head, body=asked.body)
         await http.ask(h11.Request(method=asked.method, target=endpoint.target, headers=head), asked.body)
         answer = await http.answer()
-        _tell(record, sent=False, head=f"{answer.status}", headers=answer.headers, body=answer.body)
+        _report(record, sent=False, head=f"{answer.status}", headers=answer.headers, body=answer.body)
         return answer
     finally:
         await trio.aclose_forcefully(stream)
 
 
-def _head(endpoint: Endpoint, asked: _Asked) -> list[tuple[str, str]]:
+def _head(endpoint: Endpoint, asked: _Request) -> list[tuple[str, str]]:
     given = [(_text(name), _text(value)) for name, value in asked.headers]
     names = [name.lower() for name, _ in given]
     usual = [("Host", endpoint.authority), ("Accept-Encoding", "identity"), ("Connection", "close")]
@@ -235,7 +235,7 @@ class _Http:
             self._http.receive_data(data)
 
 
-def _tell(
+def _report(
     record: Record | None, *, sent: bool, head: str, headers: Sequence[tuple[str, str]], body: bytes
 ) -> None:
     if record is None:

@@ -57,7 +57,7 @@ def why(error: BaseException) -> str:
 
 
 @attrs.frozen
-class Gone:
+class ConnectionEnd:
     """How a connection ended: the code of the other side's Close, 1005 if it had none; None without one."""
 
     code: int | None
@@ -72,7 +72,7 @@ class Gone:
 class ConnectionGone(Exception):
     """The other side has ended the connection, while something was awaited of it."""
 
-    def __init__(self, gone: Gone) -> None:
+    def __init__(self, gone: ConnectionEnd) -> None:
         self.gone = gone
         super().__init__(str(gone))
 
@@ -110,9 +110,9 @@ class Recorder:
             shown = f"{int.from_bytes(payload[:2], 'big')} {payload[2:].decode(errors='replace')}".rstrip()
         else:
             shown = payload[: _SHOWN * 4].decode(errors="replace")[:_SHOWN]
-        self.say(kind, shown, len(payload), sent=sent)
+        self.note(kind, shown, len(payload), sent=sent)
 
-    def say(self, kind: Kind, text: str, size: int, *, sent: bool) -> None:
+    def note(self, kind: Kind, text: str, size: int, *, sent: bool) -> None:
         """Keep something that is told in words."""
         at = trio.current_time() - self._began
         self._record(
@@ -132,7 +132,7 @@ class Socket:
         self.handshake = handshake
         self.answers_pings = True
         self.returns_close = True
-        self.gone: Gone | None = None
+        self.gone: ConnectionEnd | None = None
         self.frames: list[RawFrame] = []  # those that came, in their order
         self._stream = stream
         self._recorder = recorder
@@ -220,7 +220,7 @@ class Socket:
                 return whole if self._opcode == BINARY else whole.decode("utf-8", "replace")
         return None
 
-    async def end(self, within: float) -> Gone | None:
+    async def end(self, within: float) -> ConnectionEnd | None:
         """Wait for the end of the connection, whatever else comes; None if it does not end within the time.
 
         It is the Close of the other side if there was one, else the end of the stream.
@@ -287,15 +287,15 @@ class Socket:
             elif frame.opcode == CLOSE and self.returns_close and not self._said_close:
                 await self.send_frame(CLOSE, frame.payload[:2])
 
-    def _closing(self, frame: RawFrame) -> Gone:
+    def _closing(self, frame: RawFrame) -> ConnectionEnd:
         code = int.from_bytes(frame.payload[:2], "big") if len(frame.payload) >= 2 else 1005
-        self.gone = Gone(code, frame.payload[2:].decode(errors="replace"))
+        self.gone = ConnectionEnd(code, frame.payload[2:].decode(errors="replace"))
         return self.gone
 
-    def _went(self, code: int | None, reason: str) -> Gone:
+    def _went(self, code: int | None, reason: str) -> ConnectionEnd:
         if self.gone is None:
-            self.gone = Gone(code, reason)
-            self._recorder.say("end", str(self.gone), 0, sent=False)
+            self.gone = ConnectionEnd(code, reason)
+            self._recorder.note("end", str(self.gone), 0, sent=False)
         return self.gone
 
     async def aclose(self) -> None:
@@ -307,5 +307,5 @@ class Socket:
 
     async def cut(self) -> None:
         """End the stream without a word."""
-        self._recorder.say("end", "the kit cuts the connection", 0, sent=True)
+        self._recorder.note("end", "the kit cuts the connection", 0, sent=True)
         await trio.aclose_forcefully(self._stream)
