@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.conformance.scripted import (
     Disconnect,
-    UpgradeRequest,
+    NetworkServer,
     Out,
-    SendText,
     ScriptedConnection,
     ScriptedServer,
-    NetworkServer,
+    SendText,
+    UpgradeRequest,
     WebSocketCodec,
     refusal,
 )

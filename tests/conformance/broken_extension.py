@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.conformance.scripted import (
     ABSENT,
-    SendClose,
     Problem,
     ScriptedConnection,
     ScriptedServer,
+    SendClose,
     completed,
     content_of,
     invalid,

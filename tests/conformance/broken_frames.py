@@ -6,7 +6,15 @@ import json
 import re
 from typing import Any
 
-from lmos_actors.conformance.scripted import SendClose, Json, Problem, SendFrame, ScriptedConnection, WebSocketCodec, invalid
+from lmos_actors.conformance.scripted import (
+    Json,
+    Problem,
+    ScriptedConnection,
+    SendClose,
+    SendFrame,
+    WebSocketCodec,
+    invalid,
+)
 from lmos_actors.conformance.wire import (
     CLOSE,
     CONTINUATION,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance.scripted import UpgradeRequest, Reply, ScriptedPages, NetworkServer, refusal
+from lmos_actors.conformance.scripted import NetworkServer, Reply, ScriptedPages, UpgradeRequest, refusal
 from tests.conformance.breaking import Broken
 from tests.conformance.shelf import Shelf
 

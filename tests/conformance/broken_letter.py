@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance.scripted import SendText, ScriptedConnection, dumped
+from lmos_actors.conformance.scripted import ScriptedConnection, SendText, dumped
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:

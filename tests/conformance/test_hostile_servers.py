@@ -22,7 +22,7 @@ from lmos_actors.conformance import (
     conform,
 )
 from lmos_actors.conformance.inputs import fits, largest, samples
-from lmos_actors.conformance.scripted import Reply, SendText, ScriptedConnection, ScriptedPages, described
+from lmos_actors.conformance.scripted import Reply, ScriptedConnection, ScriptedPages, SendText, described
 from lmos_actors.conformance.session import parse_message
 from lmos_actors.conformance.target import next_of
 from lmos_actors.conformance.wire import (

@@ -1,4 +1,4 @@
-"""Clients judged: ours solves every challenge without a fault, each broken one is caught by its case alone."""
+"""Clients judged: ours solves every challenge; each broken one is caught by its case alone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import trio
 from lmos_actors import LmosActorsError, open_node
 from lmos_actors.conformance import Card, Level, Verdict
 from lmos_actors.conformance.clients import (
-    CLIENT_CASES,
     CHALLENGES,
-    ClientNotes,
-    MessageRules,
+    CLIENT_CASES,
     ChallengeConnection,
     ChallengeServer,
-    judge_clients,
+    ClientNotes,
+    MessageRules,
     describe_challenges,
     describe_challenges_b,
+    judge_clients,
 )
 from lmos_actors.conformance.scripted import ID, ID_B, REQUESTS, SendText
 from lmos_actors.conformance.wire import RawFrame, close_payload, exchange, write_frame
@@ -68,7 +68,9 @@ async def solve(thing: ConsumedThing, beside: ConsumedThing) -> None:
     """Solve every challenge."""
 
     async def prove(challenge: str, token: str, **more: bool) -> None:
-        assert (await thing.invoke("prove", {"challenge": challenge, "token": token, **more})) == {"right": True}
+        assert (await thing.invoke("prove", {"challenge": challenge, "token": token, **more})) == {
+            "right": True
+        }
 
     async def invoked(challenge: str) -> None:
         output = await thing.invoke(f"challenge_{challenge.replace('-', '_')}")
@@ -170,7 +172,9 @@ async def test_who_only_connects_is_not_judged_by_more(autojump_clock: trio.abc.
         "client.nothing-after-close",
     ]
     assert ids(card, Verdict.FAILED) == []
-    assert seen["client.read"].seen == "no client has begun it. How: read challenge_read; its value is the token"
+    assert (
+        seen["client.read"].seen == "no client has begun it. How: read challenge_read; its value is the token"
+    )
 
 
 class ProvesNothing(Client):

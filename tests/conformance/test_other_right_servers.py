@@ -11,12 +11,12 @@ import trio
 
 from lmos_actors.conformance import Level, Verdict
 from lmos_actors.conformance.scripted import (
-    UpgradeRequest,
     HttpRequest,
+    NetworkServer,
     Reply,
     ScriptedPages,
     ScriptedThing,
-    NetworkServer,
+    UpgradeRequest,
     refusal,
 )
 from tests.conformance.breaking import HERE, card_of, ids, right, told

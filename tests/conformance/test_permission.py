@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lmos_actors.conformance.card import Traffic
-    from lmos_actors.conformance.scripted import Json, Request, NetworkServer
+    from lmos_actors.conformance.scripted import Json, NetworkServer, Request
 
 URL = f"http://{HERE.authority}/agents/conformance"
 WRITING = (

@@ -12,7 +12,7 @@ from lmos_actors import ConfigError
 from lmos_actors.conformance import ConformOptions, Level, Result, Unreachable, Verdict, all_cases, conform
 from lmos_actors.conformance._run import prepare, run_case
 from lmos_actors.conformance.card import DEVIATIONS, ROWS, lmos
-from lmos_actors.conformance.scripted import UpgradeRequest, NetworkServer, refusal
+from lmos_actors.conformance.scripted import NetworkServer, UpgradeRequest, refusal
 from lmos_actors.conformance.session import (
     AS_IN_EXAMPLES,
     AS_KOTLIN,
@@ -22,7 +22,7 @@ from lmos_actors.conformance.session import (
     NoAnswer,
 )
 from lmos_actors.conformance.target import NotOffered, NotRun
-from lmos_actors.conformance.wire import ConnectionGone, ConnectionEnd, Unreachable as Nobody
+from lmos_actors.conformance.wire import ConnectionEnd, ConnectionGone, Unreachable as Nobody
 from lmos_actors.transport import MemoryNetwork
 from tests.conformance.breaking import HERE, card_of, on_virtual_time, right
 from tests.conformance.kotlin import kotlin_card
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 URL = f"http://{HERE.authority}/agents/conformance"
 
 
-def result_of(run: Callable[[CaseContext], Awaitable[None]], *, unsafe: bool = False, **options: Any) -> Result:
+def result_of(
+    run: Callable[[CaseContext], Awaitable[None]], *, unsafe: bool = False, **options: Any
+) -> Result:
     """Run a case that is no case of the kit."""
 
     async def main() -> Result:

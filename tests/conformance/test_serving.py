@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, InvalidInput, NotAllowed, open_node
-from lmos_actors.conformance.scripted import ID, ScriptedServer, NetworkServer
+from lmos_actors.conformance.scripted import ID, NetworkServer, ScriptedServer
 from lmos_actors.conformance.wire import (
     BINARY,
     CLOSE,

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from lmos_actors import ConfigError
-from lmos_actors.conformance.target import HttpForm, AccessOptions, Target, find_target, next_of
+from lmos_actors.conformance.target import AccessOptions, HttpForm, Target, find_target, next_of
 from lmos_actors.conformance.wire import Unreachable
 from lmos_actors.protocol.td import MAX_BYTES
 

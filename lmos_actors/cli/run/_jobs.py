@@ -230,7 +230,9 @@ class Jobs:
                 self._compare(task.cell)
             else:
                 self._observer.gone(self._file_jobs.cell(task.cell), task.trial)
-                self._ended(task, lost_run(self._file_jobs, task, what) if isinstance(what, RunLost) else what)
+                self._ended(
+                    task, lost_run(self._file_jobs, task, what) if isinstance(what, RunLost) else what
+                )
             wait = False
 
     def _ended(self, task: Task, run: RunResult) -> None:

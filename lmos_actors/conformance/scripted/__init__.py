@@ -6,10 +6,10 @@ from ._connection import (
     MOST_WAITING as MOST_WAITING,
     REQUESTS as REQUESTS,
     Disconnect as Disconnect,
-    SendClose as SendClose,
     Out as Out,
-    SendFrame as SendFrame,
     Request as Request,
+    SendClose as SendClose,
+    SendFrame as SendFrame,
     SendText as SendText,
     dumped as dumped,
     is_deep as is_deep,
@@ -36,7 +36,7 @@ from ._server import (
     ScriptedConnection as ScriptedConnection,
     ScriptedServer as ScriptedServer,
 )
-from ._serving import UpgradeRequest as UpgradeRequest, NetworkServer as NetworkServer, refusal as refusal
+from ._serving import NetworkServer as NetworkServer, UpgradeRequest as UpgradeRequest, refusal as refusal
 from ._thing import (
     ABSENT as ABSENT,
     Done as Done,

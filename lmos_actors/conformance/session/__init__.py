@@ -1,6 +1,12 @@
 """A conversation with a server, and what all cases have in common."""
 
-from ._case import Case as Case, Chapter as Chapter, Failed as Failed, RunContext as RunContext, CaseContext as CaseContext
+from ._case import (
+    Case as Case,
+    CaseContext as CaseContext,
+    Chapter as Chapter,
+    Failed as Failed,
+    RunContext as RunContext,
+)
 from ._http_forms import (
     GOOD as GOOD,
     OF_CLIENT as OF_CLIENT,
@@ -51,9 +57,9 @@ from ._session import (
     AS_IN_EXAMPLES as AS_IN_EXAMPLES,
     AS_KOTLIN as AS_KOTLIN,
     AS_WRITTEN as AS_WRITTEN,
+    Dialect as Dialect,
     NoAnswer as NoAnswer,
     Sent as Sent,
-    Dialect as Dialect,
     Session as Session,
 )
 from ._subscriptions import (
