@@ -18,7 +18,16 @@ from lmos_actors.cli import main
 from lmos_actors.cli.run._jobs import FileJobs, Jobs
 from lmos_actors.cli.run._pool import Pool, Task
 from lmos_actors.cli.run._run import RunOptions, run_files
-from lmos_actors.scenario import Going, Lost, Order, Ready, Said, Worker, load_scenario, run_cell
+from lmos_actors.scenario import (
+    RunLost,
+    RunOrder,
+    RunProgress,
+    Worker,
+    WorkerMessage,
+    WorkerReady,
+    load_scenario,
+    run_cell,
+)
 from tests.scenario.project import CAST, Project, Ran, story
 from tests.source import ROOT
 
@@ -271,22 +280,22 @@ def runs(pid: int) -> bool:
 # --- workers and their pool
 
 
-def order(file: str, label: str = "seed=1", **more: Any) -> Order:
+def order(file: str, label: str = "seed=1", **more: Any) -> RunOrder:
     given: dict[str, Any] = {"settings": {}, "seeds": None, "cell": 0, "trial": 1, "real_limit": 20.0}
-    return Order(file=file, label=label, **{**given, **more})
+    return RunOrder(file=file, label=label, **{**given, **more})
 
 
-def results(inbox: SimpleQueue[Said], count: int) -> list[Any]:
+def results(inbox: SimpleQueue[WorkerMessage], count: int) -> list[Any]:
     found: list[Any] = []
     while len(found) < count:
         what = inbox.get(timeout=PATIENCE).what
-        found += [] if isinstance(what, Ready) else [what]
+        found += [] if isinstance(what, WorkerReady) else [what]
     return found
 
 
 def test_a_worker_takes_orders_one_after_the_other(project: Project) -> None:
     file = str(project.root / project.write("orders.yaml", story(NOTE, seeds=[1, 2])))
-    inbox: SimpleQueue[Said] = SimpleQueue()
+    inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
     worker = Worker("1", inbox)
     worker.begin(order(file))
     worker.begin(order(file, "seed=2", cell=1, trial=3, log=False))
@@ -295,7 +304,7 @@ def test_a_worker_takes_orders_one_after_the_other(project: Project) -> None:
     worker.end()
     assert (first.seed, first.ok, second.seed, second.trial, second.log) == (1, True, 2, 3, ())
     assert json.loads(first.log[0])["seed"] == 1
-    assert third == Lost("RuntimeError: the file has changed while it was being run")
+    assert third == RunLost("RuntimeError: the file has changed while it was being run")
     assert inbox.empty()  # it was told to end: that is no news
 
 
@@ -307,7 +316,7 @@ def test_results_come_through_whole(project: Project) -> None:
     file = project.write("whole.yaml", text)
     resolved = load_scenario(project.root / file)
     here: RunResult = run_cell(resolved, resolved.cells[0], 1)
-    inbox: SimpleQueue[Said] = SimpleQueue()
+    inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
     worker = Worker("1", inbox)
     worker.begin(order(str(project.root / file), here.label))
     (there,) = results(inbox, 1)
@@ -336,7 +345,7 @@ def test_the_process_of_second_runs_is_started_first_and_ended_though_a_file_is_
 
 def next_end(pool: Pool) -> tuple[Task, Any]:
     """Wait for the next run to end; where the machine is slow, some say before that how far they are."""
-    while (said := pool.take()) is None or isinstance(said[1], Going):
+    while (said := pool.take()) is None or isinstance(said[1], RunProgress):
         pass
     return said
 
@@ -354,7 +363,7 @@ def test_a_pool_replaces_a_process_and_what_it_had_to_do_is_done(project: Projec
         while len(heard) < 3:
             heard.append(next_end(pool))
     assert [task for task, _ in heard] == tasks
-    assert heard[0][1] == Lost("its process ended by signal SIGKILL")
+    assert heard[0][1] == RunLost("its process ended by signal SIGKILL")
     assert [what.ok for _, what in heard[1:]] == [True, True]
 
 
@@ -381,7 +390,7 @@ def test_first_and_second_runs_have_other_hash_seeds(project: Project) -> None:
         for second in (False, True, False):
             pool.give(Task(0, 1, second), order(file))
             _, said = next_end(pool)
-            assert not isinstance(said, Lost)
+            assert not isinstance(said, RunLost)
             digests.append(said.digest)
     assert digests[0] == digests[2] != digests[1]
 
@@ -390,7 +399,7 @@ class Backwards:
     """A pool whose runs end in the opposite order."""
 
     def __init__(self) -> None:
-        self.given: list[tuple[Task, Order]] = []
+        self.given: list[tuple[Task, RunOrder]] = []
 
     @property
     def busy(self) -> int:
@@ -399,11 +408,11 @@ class Backwards:
     def has_room(self, *, second: bool) -> bool:
         return True
 
-    def give(self, task: Task, order: Order, *, beside: bool) -> None:
+    def give(self, task: Task, order: RunOrder, *, beside: bool) -> None:
         self.given.append((task, order))
 
-    def take(self, *, wait: bool = True) -> tuple[Task, Lost] | None:
-        return (self.given.pop()[0], Lost("gone")) if wait and self.given else None
+    def take(self, *, wait: bool = True) -> tuple[Task, RunLost] | None:
+        return (self.given.pop()[0], RunLost("gone")) if wait and self.given else None
 
 
 class Ear:
