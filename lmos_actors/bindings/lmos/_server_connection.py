@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 LONGEST: Final = 1e9
 """Seconds: a longer time is as good as no deadline."""
 
+STEP: Final = 16_384
+"""Bytes by which more or less is charged for a session that holds something worth counting."""
+
 WAY: Final = "lmos"
 """How requests come in here, as metrics and traces name it."""
 
@@ -408,10 +411,10 @@ class ServerConnection(AnsweringConnection):
             self.connection.close(RESTARTING, "the node is shutting down")
 
     def _charge(self, held: int) -> None:
-        held = held if held >= SMALL else 0
-        more, self._charged = held - self._charged, held
-        slack = max(SMALL, held // 8)
-        self._near = range(held - slack + 1, held + slack)
+        """Charge what the session holds, in steps: not anew with each of many requests in progress."""
+        charged = 0 if held < SMALL else -(-held // STEP) * STEP
+        more, self._charged = charged - self._charged, charged
+        self._near = range(max(SMALL, charged - 2 * STEP), charged + 1) if charged else range(SMALL)
         if more > 0:
             self.connection.account.charge(more)
         else:
