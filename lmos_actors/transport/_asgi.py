@@ -1,7 +1,8 @@
 """One HTTP request and its answer: h11 on the side of the stream, an ASGI application on the other.
 
-The stream is read ahead by one bounded piece, so that a client that leaves is noticed at once; what it asked
-for is then cancelled. The lifespan protocol is not spoken: who mounts an application starts and ends it.
+The stream is read ahead by one bounded piece, so that a client that leaves is noticed at once; what it
+asked for is then cancelled. The lifespan protocol is not spoken: the code that mounts an application starts
+and ends it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _CONTINUE: Final = h11.InformationalResponse(status_code=100, headers=[])
 
 
 class ClientLeft(OSError):
-    """The client is gone or takes nothing any more; nobody will read the rest of the answer."""
+    """The client is gone or takes nothing any more; the rest of the answer is dropped."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +59,7 @@ class ExchangeOutcome:
     """How an exchange ended.
 
     `rest` is what came behind the request, None if the connection is to be closed. `answered` says whether
-    anything was sent, or nobody is there to be told. `unread`: a part of the body may still be on its way.
+    anything was sent, or the client is gone. `unread`: a part of the body may still be on its way.
     """
 
     rest: bytes | None = None
@@ -69,7 +70,7 @@ class ExchangeOutcome:
 
 
 def scope_of(head: Head, peer: str, server: tuple[str, int], *, secure: bool) -> Scope:
-    """Say in the words of ASGI what is asked, by whom, and where it came in."""
+    """Return the ASGI scope of a request: its head, its client, and the address it came in at."""
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},

@@ -1,4 +1,9 @@
-"""A decoder of frames that knows how long a message may be."""
+"""WebSocket frames: a decoder with a bound on whole messages, message assembly, and the connection that
+reads them.
+
+wsproto sets no bound on messages: `LimitedDecoder` refuses one by the lengths in its frame headers, before
+the payload is kept. What is assembled is charged to the account of the connection.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +66,10 @@ class LimitedDecoder(FrameDecoder):
         return True
 
 
-# --- what comes on an open connection, told to its owner: messages put together, pings, the Close
+# --- an open connection, and its listener: messages put together, pings, the Close
 
 PIECE: Final = 65_536
-"""Bytes after which the parts of a message are put by."""
+"""Bytes after which the parts of a message are joined into one piece."""
 
 
 class MessageParts:
@@ -305,7 +310,7 @@ class FrameCodec(WSConnection):
             self._buffer = b""
 
     def end(self) -> None:
-        """Let go of what came and of whoever was told of it; nothing may be asked of this any more."""
+        """Release the buffers and the listener; this object may not be used any more."""
         self.deaf, self._sink, self.connection = True, None, None
         self._buffer, self._at = b"", 0
 
@@ -405,7 +410,7 @@ class NotUpgraded(Exception):
 
 
 class Wire(WebSocketConnection):
-    """trio-websocket's connection: its handshake and its reader, with every event told to the owner at once.
+    """trio-websocket's connection: its handshake and its reader, with every event passed on at once.
 
     It has no channel for messages and sends nothing but the handshake; whoever owns it is its one writer.
     """
@@ -498,7 +503,7 @@ class Wire(WebSocketConnection):
     def begin(
         self, owner: FrameListener, account: Account, message_seconds: float, is_behind: Callable[[], bool]
     ) -> None:
-        """Have the owner told from now on; before that nothing is taken in.
+        """Pass events to the listener from now on; before that nothing is read.
 
         While `is_behind` says so, reading waits for others to have their turns. What a message in progress
         takes is charged to `account`; the whole of it has to come within `message_seconds`.
@@ -521,7 +526,7 @@ class Wire(WebSocketConnection):
         self.codec.end()
 
     async def read(self) -> None:
-        """Read until the stream ends; to be cancelled by whoever has enough.
+        """Read until the stream ends or the caller cancels.
 
         trio-websocket's own reader keeps a table of handlers per connection, and a step per event.
         """
@@ -556,7 +561,7 @@ class Wire(WebSocketConnection):
                 codec.receive_data(bytes(data))
 
     async def _received_by(self, deadline: float, owner: FrameListener) -> bytes | bytearray | None:
-        """Wait for more of a message in progress; None if it takes too long, which the owner is told."""
+        """Wait for more of a message in progress; None if it takes too long, which the listener learns."""
         with move_on_at(deadline):
             return await self.stream.receive_some(_READ)
         self.drop()
@@ -565,7 +570,7 @@ class Wire(WebSocketConnection):
 
 
 async def _give_way(is_behind: Callable[[], bool]) -> None:
-    """Let others have their turns, first those who take up what has come: so TCP holds its sender back.
+    """Yield to other tasks, first to those that take up what has come: so TCP holds its sender back.
 
     Not for ever: what comes next may be what they wait for.
     """

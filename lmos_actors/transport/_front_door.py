@@ -1,4 +1,15 @@
-"""Who is at the door: how many may be there, who gives way to whom, and how each one's visit ended."""
+"""The front door: one port for HTTP and WebSocket, with or without TLS, and the bound on its connections.
+
+Connections are kept by what they are doing: half open (no whole head yet), idle between requests, busy, or
+parting after a refusal. When the port is full, a newcomer takes the place of the connection that has been
+idle longest, else of the oldest half-open one; a busy connection is never cut off for a newcomer, which is
+refused instead.
+
+Every connection has a task of its own, and nothing a peer sends ends more than that. It reads the first
+head under a deadline; a WebSocket goes to what `route` names, the rest, request by request, to an ASGI
+application. A bad request is answered by a line of plain text, and the peer is given a moment to read it,
+because closing with unread input would reset the connection and lose the answer.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +113,7 @@ class DoorStatistics:
 
 
 class ClientConnection:
-    """One connection while it is here."""
+    """One connection from a client, while it is open."""
 
     __slots__ = ("account", "bare", "certificate", "end", "peer", "place", "requests", "scope")
 
@@ -123,7 +134,7 @@ class ClientConnection:
 
 
 class ClientConnections:
-    """All connections, by what they are doing; those that wait stand in the order in which they began to."""
+    """All connections by state, each state in the order in which they entered it: the first is the oldest."""
 
     def __init__(self, options: DoorOptions) -> None:
         self._options = options
@@ -138,7 +149,7 @@ class ClientConnections:
         self.upgrades = 0
 
     def admit(self, client: ClientConnection) -> bool:
-        """Take a newcomer in, at the cost of one that is silent; False if there is no place."""
+        """Admit a new connection, ending a silent one where the port is full; False if all are busy."""
         self._accepted += 1
         self._open += 1
         if len(self._half_open) + len(self._idle) + len(self._busy) >= self._options.max_connections:
@@ -165,7 +176,8 @@ class ClientConnections:
         self._move(client, self._busy)
 
     def part(self, client: ClientConnection) -> None:
-        """Take note that it has been refused; its place is free. Those who take long for it give way."""
+        """Take note that it has been refused and its place is free. The slowest to read the refusal are
+        closed."""
         if client.place is self._parting:
             return
         if len(self._parting) >= self._options.max_half_open:
@@ -210,12 +222,7 @@ class ClientConnections:
         )
 
 
-# --- one port for HTTP and WebSocket, over TLS or not. Nothing a peer sends ends more than its own
-# connection
-#
-# Every connection has a task of its own. It reads the first head under a deadline; a WebSocket goes to
-# whoever `route` names, the rest, request by request, to an ASGI application. What is wrong is answered in
-# a line of plain text, and the peer is given a moment to read it.
+# --- serving
 
 _Serve: TypeAlias = "Callable[[], Awaitable[None]]"
 
@@ -224,7 +231,7 @@ _LINGER: Final = 1 << 20  # bytes that are read and forgotten after a refusal
 
 
 class FrontDoor:
-    """Serves all who connect to `listener`: WebSockets by `route`, everything else by `app`.
+    """Serves all connections of `listener`: WebSockets by `route`, everything else by `app`.
 
     `route` is called with each well-formed `Upgrade`; it must not block. Its `Accept.serve` has the
     connection until it returns or is cancelled, and is to call its `run`; the stream is closed behind it in
@@ -294,7 +301,7 @@ class FrontDoor:
             nursery.start_soon(self._host, stream, peer, name=f"connection from {peer}")
 
     def stop_accepting(self) -> None:
-        """Close the listener; those who are here are served on, with one request more at most."""
+        """Close the listener; open connections are served on, with one more request at most."""
         self._accepting.cancel()
         self._guests.end_idle()
 
@@ -321,7 +328,7 @@ class FrontDoor:
             self._guests.leave(client)
 
     def _stamp(self) -> Headers:
-        """Return when: RFC 9110, 6.6.1 asks it of all who have a clock."""
+        """Return the Date header, which RFC 9110, 6.6.1 asks of servers with a clock."""
         if self._now is None:
             return ()
         from email.utils import format_datetime  # takes long, and many ask for no page

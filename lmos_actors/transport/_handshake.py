@@ -1,4 +1,4 @@
-"""How connections come to be: the client's handshake, and the server's from a head that was read already."""
+"""WebSocket handshakes: the client's, and the server's from a head that was read already."""
 
 from __future__ import annotations
 

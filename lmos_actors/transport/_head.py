@@ -1,4 +1,4 @@
-"""The head of an HTTP request: taken out of bytes as they come, and checked before anybody acts on it.
+"""The head of an HTTP request: read from bytes as they come, and checked before anything acts on it.
 
 h11 parses it. What is refused here beyond that is what parsers are known to read in different ways (RFC 9112,
 11.2: request smuggling), and what the WebSocket library does not survive. Nothing here does input or output.
@@ -196,7 +196,7 @@ class HeadReader:
             raise malformed("a header folded over lines")
 
     def _check_request_line(self) -> None:
-        """Look at the first line before the rest is there: a peer that speaks another language waits."""
+        """Check the first line before the rest is there: a peer of another protocol waits for an answer."""
         if self._line_is_good or not self._lines:
             return
         line = bytes(self._buffer[: self._buffer.find(b"\r\n")])
@@ -279,7 +279,7 @@ _VERSION = (*TO_WEBSOCKET, (b"Sec-WebSocket-Version", b"13"))
 
 @attrs.frozen
 class Upgrade:
-    """A well-formed request for a WebSocket, that nobody has answered yet.
+    """A well-formed request for a WebSocket, not yet answered.
 
     `target` is as it came, `path` its percent-decoded path, `query` what follows the "?". `headers` are all
     of the request's, names lower-cased. `offered` are the subprotocols, best first. `peer` is the address it
@@ -310,7 +310,7 @@ class Accept:
 
 @attrs.frozen
 class Refuse:
-    """The WebSocket is not opened: an HTTP status from 400 up, and a short reason that the peer is told.
+    """The WebSocket is not opened: an HTTP status from 400 up, and a short reason for the peer.
 
     `headers` are further ones of the answer.
     """

@@ -130,7 +130,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         return taken
 
     async def send_eof(self) -> None:
-        """Say that nothing more is sent; receiving goes on."""
+        """Close the sending half; receiving goes on."""
         if self._closed:
             raise trio.ClosedResourceError("this end of the stream is closed")
         self._check_alone(self._out.room)
@@ -213,7 +213,7 @@ class MemoryListener:
         return True
 
     async def aclose(self) -> None:
-        """Listen no longer; connections that nobody has accepted are broken."""
+        """Stop listening; connections not yet accepted are broken."""
         if not self._closed:
             self._closed = True
             self._network.forget(self._address)
@@ -238,7 +238,7 @@ class MemoryNetwork:
         self._connections = 0
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-        """Connect to whoever listens there. Raises ConnectFailed."""
+        """Connect to the listener there. Raises ConnectFailed."""
         await checkpoint()
         address = (endpoint.host, endpoint.port)
         listener = self._listeners.get(address)
@@ -252,7 +252,7 @@ class MemoryNetwork:
         return await secured(mine, endpoint, tls)
 
     async def listen(self, endpoint: Endpoint) -> MemoryListener:
-        """Listen there; port 0 finds a free one. Raises ConfigError if somebody listens there already."""
+        """Listen there; port 0 finds a free one. Raises ConfigError if the address is taken."""
         await checkpoint()
         address = (endpoint.host, endpoint.port or self._free_port(endpoint.host))
         if address in self._listeners:
@@ -261,7 +261,7 @@ class MemoryNetwork:
         return listener
 
     def forget(self, address: tuple[str, int]) -> None:
-        """Take note that nobody listens there any more."""
+        """Free the address."""
         self._listeners.pop(address, None)
 
     def sever(self, host: str, port: int, why: str = "the connection was reset") -> int:

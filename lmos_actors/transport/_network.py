@@ -1,4 +1,4 @@
-"""Where streams of bytes come from: addresses, and what connects to them and listens at them."""
+"""Networks: addresses, and the streams of bytes that connecting and listening there yields."""
 
 from __future__ import annotations
 

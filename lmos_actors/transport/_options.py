@@ -1,4 +1,4 @@
-"""The words of a connection: its limits, its numbers, its end, and who sits on it."""
+"""Options, statistics and end of a connection, and the protocols of its handler and its listener."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Ended:
 
 
 class Handler(Protocol):
-    """What sits on a connection: called from its tasks. Nothing here waits, and nothing raises.
+    """The user of a connection, called from its tasks. Its methods do not wait, and do not raise.
 
     What raises all the same ends the connection with 1011, and comes out of `Connection.run`.
     """
@@ -101,7 +101,7 @@ class Handler(Protocol):
 
 
 class FrameListener(Protocol):
-    """Who is told what happens on a wire. Nothing here waits."""
+    """The receiver of what happens on a wire. Its methods do not wait."""
 
     def on_text(self, text: str) -> None: ...
     def on_binary(self, data: bytes) -> None: ...

@@ -1,4 +1,4 @@
-"""The network of the operating system: TCP streams with few steps per message, and what listens for them."""
+"""TCP streams of the operating system, with few steps a message, and their listeners."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
                 return data
 
     async def send_eof(self) -> None:
-        """Say that nothing more is sent; receiving goes on."""
+        """Close the sending half; receiving goes on."""
         self._check_open()
         self._said_last = True
         try:

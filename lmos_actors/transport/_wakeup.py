@@ -1,4 +1,4 @@
-"""Waiting for news: one task waits, whoever has news wakes it."""
+"""A wakeup point: one task waits there, any other code wakes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class WakeupPoint:
-    """A place for one task to wait at."""
+    """A point where one task waits for news, cheaper than an Event a wait."""
 
     __slots__ = ("_task",)
 
@@ -25,7 +25,7 @@ class WakeupPoint:
 
     @enable_ki_protection
     async def park(self) -> None:
-        """Wait until somebody calls `wake`; a call before that was in vain, so look first."""
+        """Wait for the next call of `wake`; an earlier one does not count, so check the condition first."""
         self._task = current_task()
         await wait_task_rescheduled(self._abort)
 

@@ -1,4 +1,4 @@
-"""One WebSocket connection after its handshake, either end: one reader, one writer, and how it ends.
+"""A WebSocket connection after its handshake, either end: one reader, one writer, and its end.
 
 The task that runs it writes; a child of it reads. The writer wakes for what waits, for the heartbeat, and
 for what the reader has to say, such as that the peer has said Close.
@@ -69,7 +69,7 @@ class Connection:
         self._codec = wire.codec
         self._stream = wire.stream
         self.is_direct = isinstance(wire.stream, DirectStream)
-        """Whether `flush` may send in its caller's step: over TLS and in memory it never does."""
+        """Whether `flush` may send in its caller's step: over TLS and in memory it never may."""
         self._send_now: Callable[[bytes], int] | None = getattr(wire.stream, "send_now", None)
         self._options = options
         self._handler: Handler | None = None
@@ -87,7 +87,7 @@ class Connection:
         self._is_over = False  # nothing more is to be read
         self._is_open = True  # the stream
         self._owes = False  # answers to what came before the peer's mistake; the writer had nothing else left
-        self._mute = False  # the handler is told no more
+        self._mute = False  # nothing more is passed to the handler
         self._pongs: list[bytes] | None = None
         self._ping_due = self._pinged = False
         self._asked_close: tuple[int, str] | None = None
@@ -102,7 +102,7 @@ class Connection:
         return ConnectionStatistics(self._messages_in, self._messages_out, codec.bytes_in, self._bytes_out)
 
     def wake(self) -> None:
-        """Say that the handler has frames. Never blocks; cheap; repeated calls do nothing."""
+        """Note that the handler has frames to send. Never blocks; cheap; repeated calls do nothing."""
         self._news.wake()
 
     @property
@@ -113,7 +113,7 @@ class Connection:
         return self.is_direct and self._codec.is_between
 
     def flush(self) -> None:
-        """Say that the handler has frames, and send them in this step if that is possible.
+        """Note that the handler has frames, and send them in this step if possible.
 
         Never blocks. It is `wake` where the connection is not quiet: then the writer sends them, together
         with what others put out until its turn. To be called by a task of the connection's event loop.
@@ -187,7 +187,7 @@ class Connection:
         """How many messages have come so far."""
         return self._messages_in
 
-    # ---- what the reader tells
+    # ---- events from the reader
 
     async def _read(self) -> None:
         try:
@@ -254,7 +254,7 @@ class Connection:
         self._hurry()
 
     def _overdrawn(self) -> None:
-        """Give way: hold nothing more for this peer, and close with 1013.
+        """Release all memory held for this peer, and close with 1013: the budget of all peers is exceeded.
 
         In the midst of a frame, just break off: it could not be let go of before the peer has taken it.
         """
@@ -434,7 +434,7 @@ class Connection:
                 await self._news.park()
 
     async def _half_closed(self) -> bool:
-        """Say that nothing follows: a stream closed while the peer sends is reset, and our Close is lost."""
+        """Half-close the stream: one closed while the peer still sends is reset, and our Close is lost."""
         if not isinstance(self._stream, trio.abc.HalfCloseableStream):
             return False
         try:

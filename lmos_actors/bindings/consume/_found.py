@@ -1,4 +1,4 @@
-"""Agents elsewhere that somebody has told of: from a description at hand to a link, without waiting."""
+"""Links to agents of other nodes from descriptions at hand, made without waiting for a connection."""
 
 from __future__ import annotations
 

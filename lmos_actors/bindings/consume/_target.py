@@ -1,4 +1,4 @@
-"""Where a thing is that an address, a description or a file tells of."""
+"""The place of a thing, from an address, a description or a file."""
 
 from __future__ import annotations
 

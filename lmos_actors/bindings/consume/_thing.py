@@ -1,4 +1,4 @@
-"""A far agent spoken to by the names of its affordances and plain data, with its description or without."""
+"""A far agent used by the names of its affordances and plain data, with its description or without."""
 
 from __future__ import annotations
 

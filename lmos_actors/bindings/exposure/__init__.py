@@ -1,1 +1,1 @@
-"""What a node exposes: names, descriptions, who may see them, values on their way out."""
+"""The exposed side of a node: names, descriptions, their visibility, and values on their way out."""

@@ -1,6 +1,6 @@
-"""What stands before every route: nothing is looked up, read or decoded for whoever is not let in.
+"""Access control before every route: nothing is looked up, read or decoded for a client that is not admitted.
 
-Requests that are let in carry their `Admission` to the routes, in `scope["state"]["admission"]`.
+Requests that are admitted carry their `Admission` to the routes, in `scope["state"]["admission"]`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PLAIN: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"
 
 
 def certificate_in(shown: ClientCertificate | None) -> Certificate | None:
-    """Return a certificate as those see it who decide."""
+    """Return a certificate as the guard takes it."""
     return None if shown is None else Certificate(shown.subject, shown.names, shown.fingerprint)
 
 
@@ -67,19 +67,19 @@ def _peer(host: str, port: int) -> str:
 
 
 def principal_of(admission: Admission | None) -> str | None:
-    """Return the name of whoever was let in, None for nobody known."""
+    """Return the principal of an admission, None without one."""
     who = None if admission is None else admission.principal
     return None if who is None else who.name
 
 
 def asks_nothing(guard: Guard) -> bool:
-    """Whether whoever is let in may do everything, at any rate: no single request need be looked at."""
+    """Return whether every admitted client may do everything, so that single requests need no check."""
     security = guard.security
     return security.is_open and not security.access and security.rate is None
 
 
 def guarded(app: App, guard: Guard) -> App:
-    """Return an application before which a guard stands; it is for the `http` scopes of our front door."""
+    """Return the application behind a guard; for the `http` scopes of our front door."""
     return _Guarded(app, guard)
 
 
@@ -128,9 +128,9 @@ def shows_descriptions(method: str, path: bytes) -> bool:
 
 
 class KnownHosts:
-    """Where nobody is asked who they are: the names of this node by which somebody was let in before.
+    """Host names by which clients were admitted before, on a node that asks for no credentials.
 
-    What no page in a browser has sent needs no other look.
+    A request under one of them that comes from no page of a browser needs no further check.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -190,7 +190,7 @@ async def _answer(status: int, refusal: Refusal | None, headers: Headers, send: 
 
 
 def problem_text(refusal: Refusal) -> bytes:
-    """Return what somebody is told who is not let in, as problem details (RFC 9457)."""
+    """Return the problem details (RFC 9457) for a client that is not admitted."""
     problem = problem_of(refusal.error)
     told = {"type": problem.type, "title": problem.title, "status": refusal.status, "detail": problem.detail}
     return msgspec.json.encode(told)

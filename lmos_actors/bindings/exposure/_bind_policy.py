@@ -1,4 +1,4 @@
-"""Whether a node may listen where it is told to: nothing is open to everybody unless that is said."""
+"""The addresses a node may listen at: nothing is open to other machines unless that is stated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class ArgumentNames:
-    """How the arguments are called where they are given."""
+    """Names of the arguments in errors: the command line calls them otherwise."""
 
     listen: str = "open_node(listen=...)"
     security: str = "security=Security(...)"
@@ -35,10 +35,10 @@ def check_exposed(
     insecure: bool,
     words: ArgumentNames | None = None,
 ) -> None:
-    """Look whether the addresses, by their URLs, suit what is asked of those who come. Raises ConfigError.
+    """Check the addresses, by their URLs, against the security of the node. Raises ConfigError.
 
-    What only this machine reaches may be open; what others reach may not, nor may secrets travel there
-    readable, unless `insecure` says so. A certificate is asked for where one counts.
+    Loopback addresses may be open. Others need credentials, and TLS where secrets travel, unless `insecure`
+    is set. Client certificates need a TLS context that asks for them.
     """
     words = words or ArgumentNames()
     _check_certificates(endpoints, security, tls, words)

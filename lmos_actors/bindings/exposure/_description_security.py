@@ -1,4 +1,4 @@
-"""What descriptions say of security, and to whom they are shown."""
+"""Security in descriptions: the schemes they state, and the clients that may see them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ E = TypeVar("E", bound=Exception)
 T = TypeVar("T", PropertyAffordance, ActionAffordance, EventAffordance)
 
 Sees: TypeAlias = Callable[[str], bool]
-"""Whether somebody may see what is exposed under a public name."""
+"""Returns whether the client may see what is exposed under a public name."""
 
 CRASHED: Final = "error"
-"""What strangers are told of a crash, in place of the exception."""
+"""The text of a crash for clients that may not see the exception."""
 
 UNTOLD: Final = ("normal", "shutdown")
 """Kinds of ends without an exception."""
@@ -59,7 +59,7 @@ def anything(name: str) -> bool:
 
 
 def sees(admission: Admission) -> Sees:
-    """Return what somebody may see: that with which they may do something."""
+    """Return the test of what a client may see: that with which it may do something."""
     return lambda name: any(admission.allows(name, verb) for verb in VERBS)
 
 
@@ -71,7 +71,7 @@ def discreet(error: E) -> E | AgentDied:
 
 
 def check_sight(admission: Admission | None, sees: Sees, name: str) -> None:
-    """Look whether somebody may see what has that public name, before it is told whether it is there.
+    """Check that the client may see that public name, before it learns whether it exists.
 
     It costs as any request does. Raises Unauthorized, Forbidden, RateLimited.
     """

@@ -1,4 +1,4 @@
-"""What a node serves, as descriptions: made of classes, not of agents, so there between two lives."""
+"""Descriptions of what a node serves: made from classes, so they exist while an agent is down."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TD_JSON: Final = "application/td+json"
 
 
 class Listed(Protocol):
-    """An agent, or a pool, as those see it who reach it over a network."""
+    """An agent or a pool as it is seen over a network."""
 
     @property
     def name(self) -> str:
@@ -75,7 +75,7 @@ class Catalogue(Protocol):
 
 @attrs.frozen
 class TaggedText:
-    """A description as it goes out: its text, and a tag that changes with it."""
+    """A description as it is sent: its text, and an entity tag that changes with it."""
 
     text: bytes
     tag: str
@@ -90,7 +90,7 @@ def served_text(data: str) -> TaggedText:
 def description_of(exposed: Listed, bases: Sequence[str], security: Security | None = None) -> Description:
     """Return the description of an agent with its id, its forms at these addresses, and our extensions.
 
-    It says how somebody says who they are, and which forms are for anyone.
+    It names the accepted credentials, and the forms that need none.
     """
     described = attrs.evolve(describe(exposed.cls, id=exposed.thing_id), offers=OFFERS)
     formed = with_forms(described, exposed.name, bases)
@@ -133,16 +133,17 @@ class Descriptions:
         return served_text(dump_text(description_of(exposed, self.bases, self.security)))
 
     def sole(self, sees: Sees = anything) -> Listed | None:
-        """Return what is exposed if it is one thing alone, of those that somebody may see."""
+        """Return the only exposed thing that the client may see, None if there are more or none."""
         first_two = list(islice(self.seen(sees), 2))
         return first_two[0] if len(first_two) == 1 else None
 
     def seen(self, sees: Sees) -> Iterator[Listed]:
-        """Return everything that is exposed and that somebody may see, in start order."""
+        """Return every exposed thing that the client may see, in start order."""
         return (each for each in self.catalogue if sees(each.name))
 
     def own(self, sees: Sees = anything) -> TaggedText:
-        """Return the description of the node itself, which links to the first 1,000 that somebody may see."""
+        """Return the description of the node itself, linking to the first 1,000 things that the client may
+        see."""
         base = http_of(self.bases[0])
         listed = Form(href=f"{base}/", op=("readproperty",), content_type=JSON)
         things = PropertyAffordance(

@@ -1,4 +1,4 @@
-"""What a node exposes: its agents and pools, by their public names, their ids and their addresses."""
+"""Exposed agents and pools of a node, by public name, id and address."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AGENTS: Final = "/agents/"
 EXITED: Final = "lmosx:exited"
-"""The event by which monitors travel: an incarnation has ended (W3)."""
+"""The event by which monitors travel: an incarnation has ended."""
 
 KEPT: Final = 4096  # things that were found are found again without a search
 FEW: Final = 64  # of them, which may as well be gone
@@ -46,7 +46,7 @@ def name_in_url(url: str) -> str | None:
 
 @attrs.frozen
 class Exposed:
-    """An agent or a pool, as those see it who reach it over a network."""
+    """An agent or a pool as it is seen over a network."""
 
     name: str
     thing_id: str

@@ -1,7 +1,7 @@
-"""What is told of each request that comes in, to whoever measures and traces requests: see `Edge`.
+"""Reports of incoming requests to instruments that measure and trace them: see `Edge`.
 
-To be called by whatever takes requests from a wire: `came` right before a request is posted, and then once
-`ended` or `left`. Where nobody looks, each is a look at one attribute.
+To be called by every binding: `came` right before a request is posted, and then once `ended` or `left`.
+Without an instrument each call is one attribute read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def came(far: Far, way: str, traceparent: str | None, tracestate: str | None) -> None:
-    """Give a request its mark, before it is posted; `way` is `lmos` or `http`."""
+    """Mark a request, before it is posted; `way` is `lmos` or `http`."""
     rt = far.slot.rt
     if rt.edge is None:
         incoming_trace(rt, far, traceparent, tracestate)

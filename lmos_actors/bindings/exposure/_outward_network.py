@@ -1,7 +1,8 @@
-"""The network of a node as it is used to ask others: hosts of which only others have told lead nobody home.
+"""The network of a node for its own requests: hosts named only by other hosts cannot lead to this machine.
 
-What a name leads to is known when a connection stands, and may change from one connection to the next. So the
-address is looked at each time, before anything is sent.
+A description from elsewhere may name an address whose host resolves to this machine, and so make the node
+attack its own machine. What a name resolves to is known when a connection stands, and may change from one
+connection to the next. So the address is checked for each connection, before anything is sent.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Listener, Network
 
 MOST: Final = 4096
-"""Hosts that are told apart; of more, each counts as one of which others have told."""
+"""Hosts kept; beyond it every host counts as one named by others."""
 
 
 class OutwardNetwork:
-    """A `Network` that refuses connections to this machine by the names of hosts that were told of."""
+    """A `Network` that refuses connections to this machine under host names that others have given."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._told: dict[str, None] = {}
 
     def told_of(self, urls: Iterable[str], *, but: str = "") -> None:
-        """Have connections to the hosts of URLs, but for one, lead elsewhere: another host tells of them."""
+        """Require connections to the hosts of URLs, except one, to lead elsewhere: another host named
+        them."""
         self._told.update(dict.fromkeys(host for host in _hosts_of(urls) if host != but))
 
     def allow(self, urls: Iterable[str]) -> None:
-        """Let connections to the hosts of URLs lead anywhere, though another host has told of them."""
+        """Let connections to the hosts of URLs lead anywhere, though another host has named them."""
         for host in _hosts_of(urls):
             self._told.pop(host, None)
 

@@ -1,4 +1,4 @@
-"""Values on their way out: what agents give and are given, as something of which JSON has one form alone."""
+"""Values on their way out, as plain data with exactly one JSON form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plain(value: Any) -> Any:
 
 
 class SharedValue:
-    """A value for several who listen over connections, as JSON that is written once, at its first use."""
+    """A value for several listeners over connections, encoded as JSON once, at its first use."""
 
     __slots__ = ("_json", "value")
 
@@ -40,7 +40,7 @@ class SharedValue:
 
 
 class SharedValues:
-    """Gives all who are told of one value, in one step, the same `SharedValue`; keeps the last there was."""
+    """The `SharedValue` of a value pushed to several listeners in one step; keeps the last one."""
 
     __slots__ = ("_last",)
 
@@ -48,7 +48,7 @@ class SharedValues:
         self._last = SharedValue(None)
 
     def of(self, value: Any) -> SharedValue:
-        """Return what stands for a value that nobody changes any more."""
+        """Return the shared form of a value that does not change any more."""
         if self._last.value is not value:
             self._last = SharedValue(value)
         return self._last

@@ -1,4 +1,4 @@
-"""Which media types a request takes and brings (RFC 9110, 8.3 and 12.5.1)."""
+"""Content negotiation: media types that a request accepts and sends (RFC 9110, 8.3 and 12.5.1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def best_of(headers: Headers, offered: Sequence[str]) -> str | None:
 
 
 def check_taken(headers: Headers, offered: Sequence[str]) -> str:
-    """Give the media type to answer with. Raises HttpError 406 where none would be taken."""
+    """Return the media type to answer with. Raises HttpError 406 where none would be taken."""
     best = best_of(headers, offered)
     if best is None:
         raise HttpError(406, "Not Acceptable", f"what is here is {' or '.join(offered)}")
@@ -80,7 +80,7 @@ def _number(text: str) -> float:
 
 
 def _quality(kind: str, liked: Sequence[tuple[str, float]]) -> float:
-    """Give the quality of the most specific range that the type is in."""
+    """Return the quality of the most specific range that matches the type."""
     for wanted in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
         found = [quality for word, quality in liked if word == wanted]
         if found:

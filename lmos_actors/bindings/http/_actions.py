@@ -1,7 +1,7 @@
 """Actions over HTTP: invoked and waited for, or left to run, queried and cancelled (WoT Profile, HTTP Basic).
 
-An invocation is answered by its output; one that runs on, by where it can be looked at. Whoever waits and
-leaves takes it back; whoever has been told a place has not asked to wait.
+An invocation is answered by its output, or, if it runs on, by the path of its run. A client that waits and
+disconnects cancels the run; one that was given the path has not asked to wait, so its run goes on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""One request over HTTP as an agent sees it: an envelope, and a task that waits for what comes of it."""
+"""One HTTP request as an agent sees it: an envelope in its mailbox, and the task that waits for the answer.
+
+HTTP has one task a request, parked here, while LMOS answers in the step of the turn: an HTTP answer is
+written by an ASGI application, which awaits.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +28,14 @@ LONGEST: Final = 1e9
 """Seconds: a longer time is as good as no deadline."""
 
 WAY: Final = "http"
-"""How a request came, for those who count."""
+"""The binding's name in metrics and traces."""
 
 ROOM: Final = 16
 """Items of a stream that wait for its client; its run waits with the next."""
 
 
 class RequestTracker(Protocol):
-    """Where requests over HTTP are counted."""
+    """The count of open requests over HTTP, and what they need of the node."""
 
     @property
     def rt(self) -> Runtime:
@@ -40,25 +44,25 @@ class RequestTracker(Protocol):
 
     @property
     def open(self) -> dict[AgentRequest, None]:
-        """What has been asked and not answered."""
+        """The requests that have no answer yet."""
         ...
 
     @property
     def seats(self) -> Seats:
-        """Where the seats are counted that requests take."""
+        """The mailbox seats that far requests take, by peer."""
         ...
 
     def settled(self) -> None:
-        """One of them is open no more."""
+        """Take note that a request is no longer open."""
         ...
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as those are told it who come over the network."""
+        """Return an error as it goes over the network; see `LmosServer.shown`."""
         ...
 
 
 class AgentRequest:
-    """A request; `Asker` of the actors, and also what the envelope names as asked.
+    """A request: `Asker` of the actors, and also what the envelope names as asked.
 
     It waits for no seat: a full mailbox is an answer. Once it is done it has a `value` or an `error`.
     """
@@ -109,7 +113,7 @@ class AgentRequest:
     def _send_to_one(
         self, pool: PoolLink, requested: RequestedOperation, remaining: float | None, before: Far | None
     ) -> None:
-        """Have a member of a pool do it; `before` is what another member had, and has not begun."""
+        """Post to a member of a pool; `before` is the envelope that another member had and has not begun."""
         key, args, kwargs = requested
         slot = pool.choose(key, args, kwargs)
         _check_time(slot, remaining)
@@ -128,7 +132,7 @@ class AgentRequest:
         kwargs: Mapping[str, Any],
         remaining: float | None,
     ) -> None:
-        """Have an agent carry out an operation. Raises as `send`."""
+        """Post an operation to an agent. Raises as `send`."""
         _check_time(slot, remaining)
         self._post(Far(slot, op, slot.bound(op, args, kwargs), self, self), remaining)
 
@@ -158,7 +162,7 @@ class AgentRequest:
             tracker.rt.deadlines.add(far, remaining)
 
     def _send_again(self, far: Far, pool: PoolLink, requested: RequestedOperation) -> bool:
-        """A member of a pool is gone before it has begun: another may take it, as near. Say whether so."""
+        """Return whether another member of the pool takes a request that its first one had not begun."""
         if not pool.replaces(far.slot):
             return False
         left = None if far.until is None else far.until - trio.current_time()
@@ -197,7 +201,7 @@ class AgentRequest:
     # ---- taking it back
 
     def left(self) -> None:
-        """Whoever has asked is gone: withdrawn, unless its action is to be finished all the same (R5)."""
+        """Withdraw the request: the client is gone. An action with `on_disconnect="finish"` goes on."""
         far, self.items = self._far, None
         if far is not None and far.op.on_disconnect != "finish":
             self._withdraw(far)
@@ -251,22 +255,22 @@ class AgentRequest:
             reschedule(task)
 
     def waits(self, far: Far) -> None:
-        """It waits for its action's concurrency, which nobody is told of."""
+        """Do nothing: HTTP does not report that a run waits for its action's concurrency."""
 
     def began(self, far: Far) -> None:
         """Its run begins."""
         self.running = True
 
     def reported(self, far: Far, value: Any) -> None:
-        """Keep how far it is, for those who query it."""
+        """Keep the progress, for queries."""
         self.progress = value
 
     def has_room(self, far: Far) -> bool:
-        """Return whether an item may be given now; where nobody takes them, always."""
+        """Return whether an item may be sent now; always where none are read."""
         return self.items is None or len(self.items) < ROOM
 
     def gave(self, far: Far, item: Any) -> bool:
-        """Take an item, if anybody wants it."""
+        """Take an item, if items are read."""
         if self.items is None:
             return False
         self.items.append(item)

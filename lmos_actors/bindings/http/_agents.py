@@ -131,7 +131,7 @@ class AgentsOverHttp:
         return await found[0](self._tracker, request, link)
 
     def _asked(self, request: WebRequest, permit: Verb) -> AgentOrPool | None:
-        """Return the agent that is meant, if whoever asks may ask it for that.
+        """Return the agent of the path, if the client may ask it for that.
 
         They are told the same of what is not there. None: it is gone, and they ask for a run that was its.
         """

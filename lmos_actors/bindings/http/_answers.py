@@ -63,7 +63,7 @@ class HttpError(LmosActorsError):
 
 
 class PreconditionFailed(AgentError):
-    """What a request was to change is not as it says (RFC 9110, 13.1): it has not been changed."""
+    """A precondition of a request does not hold (RFC 9110, 13.1): nothing has been changed."""
 
     http_status = 412
 

@@ -1,4 +1,4 @@
-"""The application that answers plain HTTP; what it is made of is imported when one is made."""
+"""The ASGI application of a node; its parts are imported when one is made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def http_app(
     extra: Sequence[BaseRoute] = (),
     guard: Guard | None = None,
 ) -> App:
-    """Make the application that serves a node's agents and their descriptions over HTTP (DECISIONS W4).
+    """Make the application that serves a node's agents and their descriptions over HTTP .
 
     Below `/agents/NAME` are the descriptions and the forms of single agents; `/` has all descriptions,
     `/.well-known/wot` that of the only agent or else the node's own; `/NAME` leads to `/agents/NAME`. The

@@ -1,7 +1,7 @@
 """Listening over HTTP: server-sent events, and long polls.
 
-Nobody who listens holds an agent back: each has a feed, which keeps the latest reading alone, or drops its
-oldest event, and says where something is missing. A client that does not read is the front door's to give up.
+Listeners never hold an agent back: each has a feed, which keeps the latest reading alone, or drops its
+oldest event, with a gap in its place. A client that does not read is ended by the front door.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEARTBEAT: Final = 15.0
 
 AT_ONCE: Final = 64
 AT_ONCE_BYTES: Final = 1 << 16
-"""Events that leave together: so much, and one event, waits for whoever does not read, and for no other."""
+"""Bytes of events that are sent together: so much, and one event, waits for a client that does not read."""
 
 GAP: Final = "lmosx:gap"
 END: Final = "lmosx:end"
@@ -43,7 +43,7 @@ LEAVING: Final = "the node is shutting down"
 
 
 class FeedSink:
-    """A sink of one who listens: what it hears is written once for all who do.
+    """A sink that feeds one listener: a value that several receive is encoded once.
 
     Of several properties each goes on with its name; an event among all events has one already.
     """
@@ -76,7 +76,7 @@ class FeedSink:
 
 
 class Listening:
-    """One listener: its feed, and where that is fed from. To be left with `leave`, whatever happens."""
+    """One listener: its feed and the sinks that fill it. Call `leave` in any case."""
 
     def __init__(self, rt: Runtime, sinks: Sinks, sharing: SharedValues, *, conflate: bool) -> None:
         self.feed: Feed[Any] = Feed(rt.timers, conflate=conflate, gaps=True)
@@ -86,21 +86,21 @@ class Listening:
         self._joined: dict[str, Sink] = {}
 
     def sink(self, key: str, name: str = "") -> Sink:
-        """Return what is to hear what is pushed under a key; with a name it is one of several."""
+        """Return the sink for a key; with a name it is one of several."""
         sink = self._joined[key] = FeedSink(self.feed, self._sharing, name)
         return sink
 
     def join(self, key: str) -> None:
-        """Hear what is pushed under a key from now on."""
+        """Receive what is pushed under a key from now on."""
         self._sinks.add(key, self.sink(key))
 
     def leave(self) -> None:
-        """Hear nothing more."""
+        """Receive nothing more."""
         for key, sink in self._joined.items():
             self._sinks.remove(key, sink)
 
     def end(self) -> None:
-        """The node is leaving: what has come is still told."""
+        """End because the node drains: what has come is still sent."""
         self.leaving = True
         self.feed.close()
 
@@ -218,14 +218,14 @@ class EventStream:
         return framed(GAP, written(told), self._count)
 
     def _goodbye(self) -> bytes:
-        """Say that there is nothing to come back for, unless there is."""
+        """Return the last event: there is nothing to reconnect for, unless there is."""
         if not is_valid(self._request):
             return framed(END, written(problem_data(problem_of(Unauthorized(NOT_GOOD)), self._new_id())))
         return b"" if self._listening.leaving else framed(END, b"null")
 
 
 def is_valid(request: WebRequest) -> bool:
-    """Return whether the credentials are still good of whoever has been waiting."""
+    """Return whether the client's credentials are still valid after the wait."""
     return request.admission is None or bool(request.admission.valid(trio.current_time()))
 
 

@@ -94,7 +94,7 @@ _BRINGING: Final = ("412", "413", "415")
 
 
 KEPT: Final = 8
-"""Documents that are kept as text: of those who see different agents, each has another."""
+"""Documents kept as text: one for each set of agents that clients may see."""
 
 
 class OpenApi:
@@ -105,7 +105,7 @@ class OpenApi:
         self._kept: OrderedDict[tuple[Any, ...], TaggedText] = OrderedDict()
 
     def served(self, sees: Sees = anything) -> TaggedText:
-        """Return the document of what somebody may see, the first 1,000 agents of it."""
+        """Return the document of the first 1,000 agents that the client may see."""
         listed = list(islice(self._all.seen(sees), LINKS))
         key = tuple((each.name, each.cls) for each in listed)
         found = self._kept.pop(key, None)
@@ -194,7 +194,7 @@ def _paths_of(agent: str, described: JsonObject) -> Iterator[tuple[str, JsonObje
 
 
 class _OperationWriter:
-    """Tells of the operations of one agent."""
+    """Writes the OpenAPI operations of one agent."""
 
     def __init__(self, agent: str) -> None:
         self._agent = agent

@@ -1,4 +1,4 @@
-"""What a node answers to plain HTTP: the descriptions of its agents, for machines and for people."""
+"""Descriptions of a node's agents over plain HTTP, for machines and for people."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Pages:
         return _described(request, self._all.own(sees) if sole is None else self._all.served(sole))
 
     async def openapi(self, request: Request) -> Response:
-        """Return the OpenAPI document of what is served, as far as somebody may see it."""
+        """Return the OpenAPI document of what the client may see."""
         return _described(request, self._openapi.served(_sees(request)), (JSON,))
 
     async def everything(self, request: Request) -> Response:
@@ -184,7 +184,8 @@ async def _as_problem(request: Request, error: Exception) -> Response:
 
 
 def _sees(request: Request) -> Sees:
-    """Return what whoever asks may see. It costs as any request does. Raises Unauthorized, RateLimited."""
+    """Return what the client may see. Counts against its rate as any request. Raises Unauthorized,
+    RateLimited."""
     admission: Admission | None = getattr(request.state, "admission", None)
     if admission is not None:
         admission.charge(trio.current_time())
@@ -193,7 +194,7 @@ def _sees(request: Request) -> Sees:
 
 
 async def _as_error(request: Request, error: Exception) -> Response:
-    """Say that there is no such agent, and which name is most like it; or that it is not to be seen."""
+    """Raise NotFound with the most similar name, or the error for what may not be seen."""
     assert isinstance(error, AgentError)
     answer = problem_answer(error)
     headers = {name.decode(): text.decode() for name, text in answer.headers}

@@ -39,7 +39,7 @@ async def read(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPo
 
 
 async def read_all(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
-    """Read all properties; to whoever takes a stream of events rather, tell of all changes."""
+    """Read all properties, or send all changes to a client that accepts a stream of events."""
     representative(link)
     if check_taken(request.headers, EITHER) == EITHER[1]:
         return await _observe_all(tracker, request, link)

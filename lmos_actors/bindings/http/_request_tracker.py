@@ -1,4 +1,4 @@
-"""What requests over HTTP have in common: where they are counted, kept, and told that the node leaves."""
+"""Open requests and listeners over HTTP: counted, kept, and ended when the node drains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class HttpRequestTracker:
         self.open: dict[AgentRequest, None] = {}
         self.runs = Runs(self.rt, server.failed, server.budget)
         self.prefix = urlsplit(http_of(descriptions.bases[0])).path if descriptions.bases else ""
-        """What stands before the paths of this node where it is reached, as behind a proxy."""
+        """The path prefix under which this node is reached, as behind a proxy."""
         self._listening: dict[Listening, None] = {}
         self._quiet: trio.Event | None = None
         server.join(self)
@@ -49,7 +49,7 @@ class HttpRequestTracker:
     # ---- asking
 
     def ask(self, request: WebRequest) -> AgentRequest:
-        """Make the request that an agent gets. Raises AgentUnavailable while the node leaves."""
+        """Make the request for an agent. Raises AgentUnavailable while the node drains."""
         if self.server.draining:
             raise AgentUnavailable(request.parts[0], LEAVING)
         parent, state = request.header(b"traceparent"), request.header(b"tracestate")
@@ -77,20 +77,20 @@ class HttpRequestTracker:
 
     @property
     def seats(self) -> Seats:
-        """Where the seats are counted that requests take."""
+        """The mailbox seats that far requests take, by peer."""
         return self.server.seats
 
     def settled(self) -> None:
-        """A request is open no more."""
+        """Take note that a request is no longer open."""
         if self._quiet is not None and not self.open:
             self._quiet.set()
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as those are told it who come over the network."""
+        """Return an error as it goes over the network; see `LmosServer.shown`."""
         return self.server.shown(error)
 
     def look(self) -> None:
-        """The node leaves: those who only listen are not waited for, once it says so."""
+        """End the listeners once the node has stopped waiting for them."""
         if self.server.finishing:
             for listening in tuple(self._listening):
                 listening.end()

@@ -1,4 +1,4 @@
-"""A request over HTTP, read off its scope: where it leads, who asks, and what it prefers."""
+"""A request over HTTP, read from its ASGI scope: its path, its principal, and its preferences."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class WebRequest:
 
     @property
     def owner(self) -> str:
-        """Whose runs it may look at: of its principal, or, where nobody is known, of its address."""
+        """The owner of the runs it may query: its principal, or its address without one."""
         return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
 
     def remaining(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Runs of actions that were asked for over HTTP and are looked at later: kept for a while, within bounds."""
+"""Runs of actions started over HTTP and queried later: kept for a while, within bounds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LONGEST_KEPT: Final = 32 << 20
 
 @attrs.define(eq=False)
 class KeptRun:
-    """One run; `place` is where it is found again, `owner` who may look at it."""
+    """One run; `place` is the path where it can be queried, `owner` the client that may."""
 
     id: str
     owner: str

@@ -82,7 +82,7 @@ def with_integers(value: Any) -> Any:
 
 
 def fitting(value: Any, check: Callable[[Any], object]) -> Any:
-    """Give a value, or what `with_integers` makes of it where that alone is taken. Raises nothing."""
+    """Return a value, or what `with_integers` makes of it where only that fits. Raises nothing."""
     try:
         check(value)
     except InvalidInput:
@@ -96,17 +96,18 @@ def fitting(value: Any, check: Callable[[Any], object]) -> Any:
 
 
 def written_value(value: Any) -> bytes:
-    """Give a value as JSON. Raises LocalProtocolError, or what `plain` does, for what JSON cannot say."""
+    """Return a value as JSON. Raises LocalProtocolError, or what `plain` raises, for what JSON cannot
+    hold."""
     return written(plain(value))
 
 
 def written_members(values: dict[str, Any]) -> bytes:
-    """Give several values by name as a JSON object."""
+    """Return several values by name as a JSON object."""
     return written(plain_members(values))
 
 
 def tag_of(body: bytes) -> bytes:
-    """Give the entity tag of a body."""
+    """Return the entity tag of a body."""
     return b'"%s"' % blake2b(body, digest_size=12).hexdigest().encode()
 
 

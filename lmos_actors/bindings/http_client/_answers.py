@@ -1,4 +1,4 @@
-"""What answers over HTTP mean: the exceptions that refusals stand for, and how runs stand."""
+"""Answers over HTTP: the exceptions that refusals stand for, and the status of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls and streams over HTTP: a run whose URL its server tells can be asked about and cancelled there."""
+"""Calls and streams over HTTP: a run whose URL is known can be queried and cancelled there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _no_tasks() -> list[trio.lowlevel.Task]:
 
 @attrs.define(eq=False)
 class RunUrl:
-    """Where a run goes on, once that is known; and those who wait until it is."""
+    """The URL of a run, once it is known, and the tasks that wait for it."""
 
     invocation: HttpInvocation | None = None
     url: str | None = None
@@ -51,13 +51,13 @@ class RunUrl:
 
 
 class WebRun(RemoteCall):
-    """What calls and streams over HTTP have in common."""
+    """The common part of calls and streams over HTTP."""
 
     __slots__ = ()
 
     at: RunUrl
 
-    # ---- the errand's side
+    # ---- the invocation's side
 
     def began(self, url: str) -> None:
         """The run goes on at this URL."""
@@ -159,7 +159,7 @@ class WebCall(WebRun):
 
 
 class WebStream(WebRun, RemoteStream):
-    """An invocation with many outputs over HTTP: what nobody has taken holds the server back."""
+    """An invocation with many outputs over HTTP: items not yet taken hold the server back."""
 
     __slots__ = ("_reading", "at")
 
@@ -171,7 +171,7 @@ class WebStream(WebRun, RemoteStream):
         self._reading: list[trio.lowlevel.Task] = []
 
     async def took(self, output: Any) -> None:
-        """The run has given an item; waits while there are too many that nobody has taken."""
+        """Take an item of the output; waits while too many have not been taken."""
         self.item(output)
         await checkpoint()
         while len(self._items) >= AHEAD and not self._done:

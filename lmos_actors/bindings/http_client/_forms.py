@@ -1,4 +1,4 @@
-"""Which form carries out which operation: LMOS over a WebSocket where one is for it, else HTTP."""
+"""Forms and operations: LMOS over a WebSocket where a form offers it, else HTTP."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _METHODS: Final = {"cancelaction": "DELETE"}
 
 
 class HttpOperation(NamedTuple):
-    """How a verb is carried out: by a form, with this operation of it."""
+    """A form of a description, and the operation of it that carries out a verb."""
 
     form: Form
     op: str
@@ -111,7 +111,7 @@ def _is_optional(href: str, name: str) -> bool:
 
 
 class HttpOperations:
-    """The ways to a thing by its description, which was found at `url` if it was fetched."""
+    """The operations of a thing over HTTP, by its description; `url` is where that was fetched, if it was."""
 
     def __init__(self, description: Description, url: str | None) -> None:
         base = description.base
@@ -121,7 +121,7 @@ class HttpOperations:
     # ---- one by one
 
     def way(self, verb: str, name: str) -> HttpOperation | None:
-        """Give how a verb is carried out over HTTP, None where no form says it."""
+        """Return the operation for a verb over HTTP, None where no form offers it."""
         key = (verb, name)
         if key not in self._found:
             self._found[key] = self._look(verb, name)
@@ -181,7 +181,7 @@ class HttpOperations:
         yield from ((verb, "*") for verb in _OF_THING)
 
     def only_web(self) -> frozenset[tuple[str, str]]:
-        """Give what is carried out over HTTP alone, as verbs with names."""
+        """Return what only HTTP carries out, as verbs with names."""
         return frozenset(
             (verb, name)
             for verb, name in self._verbs()
@@ -189,12 +189,12 @@ class HttpOperations:
         )
 
     def place(self) -> str | None:
-        """Give the URL of the first form for HTTP, None where there is none."""
+        """Return the URL of the first form for HTTP, None where there is none."""
         found = (way for verb, name in self._verbs() if (way := self.way(verb, name)) is not None)
         return next((way.form.href.partition("{")[0] for way in found), None)
 
     def origins(self) -> dict[tuple[bool, str], str]:
-        """Give the servers that the forms for HTTP lead to, each with the first URL. Raises ConfigError."""
+        """Return the servers that forms for HTTP lead to, each with its first URL. Raises ConfigError."""
         found: dict[tuple[bool, str], str] = {}
         for verb, name in self._verbs():
             way = self.way(verb, name)

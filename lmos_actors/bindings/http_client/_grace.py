@@ -1,4 +1,4 @@
-"""Requests that are not broken off at once when nobody waits for them any more."""
+"""Requests that survive the cancellation of their caller for a short time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ T = TypeVar("T")
 async def with_grace(
     ask: Callable[[], Awaitable[T]], patience: Callable[[], float], late: Callable[[T], object]
 ) -> T:
-    """Ask and return the answer. Cancelled before, it waits for that for seconds that `patience` tells.
+    """Ask and return the answer. Cancelled before, wait `patience()` more seconds for it.
 
-    What comes then goes to `late`. Raises what `ask` does; cancelled, Cancelled alone.
+    An answer that comes then is passed to `late`. Raises what `ask` raises; cancelled, Cancelled alone.
     """
     answers: list[T] = []
     failures: list[Exception] = []

@@ -1,4 +1,18 @@
-"""Requests of refs as requests over HTTP: what is sent, what is made of the answers, and runs that go on."""
+"""One request of a ref as HTTP: the request that is sent, what the answer means, and runs that go on after
+it.
+
+`HttpInvocation` is made before it is sent, so that what cannot be asked or encoded is refused at the
+caller's line. Several properties may take several requests (`_requests` chooses), where the thing offers no
+form for all of them.
+
+Runs: an action may answer 201 or 202 with the URL of its run. It is then polled, with growing pauses, until
+it ends. The caller leaving must end the run: once its URL is known by DELETE (`abandon_run`), and before
+that the request is not broken off at once but given `GOODBYE` seconds to tell the URL (`with_grace`), or
+the run would go on with nobody to stop it.
+
+Errors tell "no byte left" (ConnectFailed: AgentUnavailable, may be retried) from "unknown" (Unanswered:
+OutcomeUnknown): that is why this client is not a general HTTP library's.
+"""
 
 from __future__ import annotations
 
@@ -51,71 +65,71 @@ GAP: Final = "lmosx:gap"
 
 FIRST_POLL: Final = 0.1
 LONGEST_POLL: Final = 2.0
-"""Seconds between two questions how a run stands, growing from the first to this."""
+"""Upper bound, in seconds, of the pause between two polls of a run, growing from `FIRST_POLL`."""
 
 LONGEST_RETRY_AFTER: Final = 60.0
 READ_SINGLY: Final = 60.0
-"""Seconds for which a server that does not give all properties at once is asked for each."""
+"""Seconds for which the properties of a server that refuses to send all at once are read singly."""
 
 SILENCE: Final = 60.0
 """Seconds without a byte that end a stream of events whose server has shown before that it is there."""
 
 POLLS_LOST: Final = 5
-"""Questions without an answer in a row, after which what becomes of a run is not known."""
+"""Polls without an answer in a row after which the outcome of a run is unknown."""
 
 GOODBYE: Final = 5.0
-"""Seconds for the request that ends a run which nobody waits for any more."""
+"""Seconds for the request that ends an abandoned run."""
 
 _PLAIN: Final[Headers] = ((b"Accept-Encoding", b"identity"),)
 
 
 @attrs.define
 class SingleReads:
-    """Until when properties are read one by one: the server has refused to give all of them at once."""
+    """The time until which properties are read one by one, since the server has refused to send all."""
 
     until: float = -math.inf
 
     def holds(self) -> bool:
-        """Whether it is to be so for now."""
+        """Whether properties are read one by one now."""
         return trio.current_time() < self.until
 
     def begin(self) -> None:
-        """Remember it for a while."""
+        """Read them one by one for `READ_SINGLY` seconds."""
         self.until = trio.current_time() + READ_SINGLY
 
 
 @attrs.frozen
 class InvocationContext:
-    """What errands need of the peer they are for."""
+    """The parts of an HTTP peer that its invocations use."""
 
     pool: WebPool
     ways: HttpOperations
     own: Callable[[str], Headers]
     let_go: Callable[[HttpInvocation, str], None]
-    """Have a run ended that nobody waits for any more; never waits."""
+    """Ends an abandoned run in the background; never blocks."""
     is_ending: Callable[[], bool]
-    """Whether nothing can be ended there any more."""
+    """Whether the peer is closing, so that no run can be ended there any more."""
     singly: SingleReads = attrs.Factory(SingleReads)
 
 
 class InvocationObserver(Protocol):
-    """Who waits for an errand, as far as it tells more than its answer."""
+    """The receiver of what an invocation reports before its answer."""
 
     def on_status(self, status: str, progress: Any) -> None:
-        """The run has another status, or new progress."""
+        """Take another status of the run, or new progress."""
         ...
 
     def began(self, url: str) -> None:
-        """The run goes on at this URL."""
+        """Take the URL of the run, which goes on."""
         ...
 
     async def took(self, output: Any) -> None:
-        """The run has given an item; waits until there is room for the next one."""
+        """Take an item of the output; waits until there is room for the next one."""
         ...
 
 
 def as_agent_error(error: Exception, path: str) -> Exception:
-    """Return what stands for a failure of HTTP, where there is no answer to be taken."""
+    """Return the AgentError for an exchange over HTTP that failed without a usable answer."""
     if isinstance(error, ConnectFailed):
         return AgentUnavailable(path, f"no connection to {error.url}: {error.why}")
     if isinstance(error, ConfigError):  # such as a secret that cannot be read
@@ -133,7 +147,7 @@ FAILURES: Final = (ConnectFailed, ConfigError, Unanswered, Unsendable, TooManyLi
 
 
 class HttpInvocation:
-    """One request of a ref. Made before it is sent: what cannot be asked or written is refused then."""
+    """One request of a ref over HTTP. Raises on creation for what cannot be asked or encoded."""
 
     def __init__(
         self, server: InvocationContext, far: RemoteThing, outbound: OutboundRequest, *, one_way: bool = False
@@ -143,7 +157,7 @@ class HttpInvocation:
         self.far = far
         self.outbound = outbound
         self.is_over = False
-        """Whether its run has been ended there by now."""
+        """Whether its run has been ended by DELETE."""
         self._body: tuple[bytes | None, Mapping[str, Any]] = (None, {})
         self._singly: dict[str, HttpOperation] = {}
         verb, name = outbound.verb, outbound.name
@@ -249,7 +263,7 @@ class HttpInvocation:
         )
 
     async def _begun(self, request: WebRequest) -> WebAnswer:
-        """Ask for a run and for where it is. Left before that is told, it is ended once it is, if soon."""
+        """Start a run and wait for its URL. Cancelled before, it ends the run as soon as the URL is known."""
         request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", b"respond-async")))
         ending = self.server.is_ending
         return await with_grace(
@@ -257,7 +271,7 @@ class HttpInvocation:
         )
 
     def _undo(self, answer: WebAnswer) -> None:
-        """Have a run ended that has just begun, and that nobody waits for."""
+        """End a run that has just begun and was abandoned."""
         standing = standing_in(answer)
         if answer.head.status in (201, 202) and not (standing is not None and standing.is_final):
             with suppress(BadAnswer):
@@ -311,7 +325,7 @@ class HttpInvocation:
     async def _followed(
         self, url: str, observer: InvocationObserver | None, standing: Standing | None
     ) -> Any:
-        """Wait for the end of a run by asking how it stands. Left before, it is cancelled there."""
+        """Wait for the end of a run by polling. Cancelled, it ends the run."""
         if observer is not None:
             observer.began(url)
         try:
@@ -350,7 +364,7 @@ class HttpInvocation:
         return standing.output
 
     async def standing(self, url: str) -> tuple[Standing, float]:
-        """Ask how a run stands; return that, and seconds to wait before asking again. Raises AgentError."""
+        """Poll a run; return its status, and seconds to wait before the next poll. Raises AgentError."""
         request = WebRequest("GET", url, ((b"Accept", b"application/json"), *_PLAIN), None, again=True)
         try:
             answer = await self._exchange(request)
@@ -362,7 +376,7 @@ class HttpInvocation:
         return found, min(retry_after(answer.head) or 0.0, LONGEST_RETRY_AFTER)
 
     async def end(self, url: str) -> None:
-        """Have a run cancelled. Raises AgentError, such as NotFound for one that is not known any more."""
+        """Cancel a run. Raises AgentError, such as NotFound for one that is not known any more."""
         request = WebRequest("DELETE", url, ((b"Accept", b"application/json"), *_PLAIN), None, again=True)
         try:
             await self._exchange(request)

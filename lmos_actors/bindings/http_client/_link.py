@@ -1,4 +1,6 @@
-"""The link to a thing that speaks HTTP, alone or beside LMOS: the verbs of a ref, as far as HTTP goes."""
+"""The link to a thing that speaks HTTP, alone or beside LMOS: the verbs of a ref, as far as HTTP carries
+them.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,7 @@ class HttpLink(RemoteLink):
         seconds: float | None,
         attempt: Attempt,
     ) -> Any:
-        """Ask, as one of several attempts; over HTTP nobody is told that they are one."""
+        """Ask, as one of several attempts; HTTP has no field that marks them as one request."""
         link = self._at_socket(key)
         if link is not None:
             return await link.ask_again(key, args, kwargs, seconds, attempt)
@@ -113,7 +115,7 @@ class HttpLink(RemoteLink):
 
     @enable_ki_protection
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send one way; over HTTP one after another, in order. Waits for room on this side alone (M5)."""
+        """Send one way; over HTTP one after another, in order. Waits for room on this side alone."""
         link = self._at_socket(key)
         if link is not None:
             await link.tell(key, args, kwargs)
@@ -175,7 +177,7 @@ class HttpLink(RemoteLink):
 
     @asynccontextmanager
     async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
-        """Monitor until the block is left; over HTTP alone nobody tells ends: NotAllowed."""
+        """Monitor until the block is left; HTTP alone reports no exits: NotAllowed."""
         if self._socket is None:
             raise self._no_ends()
         async with self._socket.watch(gaps=gaps) as feed:

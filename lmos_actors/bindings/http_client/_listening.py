@@ -1,7 +1,8 @@
-"""Listening over HTTP: by server-sent events, or by long poll where a form offers nothing better.
+"""Listening over HTTP: by server-sent events, or by long polls where a form offers nothing better.
 
-One task for each property or event that somebody listens to. It goes on over breaks, as W2 asks for: those
-who listen are told of the gap, and are given the value of an observed property anew.
+One task, `HttpSubscription.run`, for each property or event that is listened to, whatever the number of
+listeners. It goes on over breaks of the connection: listeners receive a gap, and an observed property is
+read anew, because a stream does not tell what was missed.
 """
 
 from __future__ import annotations
@@ -55,19 +56,19 @@ _VERBS: Final = {"property": "observe", "event": "subscribe", "events": "subscri
 
 @attrs.frozen
 class ListeningTarget:
-    """What is listened to, in the words of an operation."""
+    """The operation a listening stands for, as errors name it."""
 
     verb: str
     name: str
 
 
 def target_of_listening(listening: SharedListening) -> ListeningTarget:
-    """Return what a listening is for."""
+    """Return the operation of a listening."""
     return ListeningTarget(_VERBS[listening.kind], listening.name or "*")
 
 
 class HttpSubscription:
-    """What comes for one listening; `run` is its task."""
+    """One listening over HTTP; `run` is its task."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class HttpSubscription:
         self._what = target_of_listening(listening)
 
     async def run(self) -> None:
-        """Listen, until nobody does any more, or it is refused, if only for the time being."""
+        """Listen until cancelled, or until refused, be it for good or for now."""
         listening = self._listening
         while True:
             begun = trio.current_time()
@@ -97,7 +98,7 @@ class HttpSubscription:
             if lost is None:
                 return
             if not listening.heard:
-                listening.refused(lost)  # who enters is told; for others it is asked for again
+                listening.refused(lost)  # entering listeners fail; for others it is asked for again
                 return
             listening.broke(lambda lost=lost: lost)  # type: ignore[misc]
             if trio.current_time() - begun >= STOOD:
@@ -105,7 +106,7 @@ class HttpSubscription:
             await trio.sleep(max(self._backoff.next(), min(self._reader.retry or 0.0, LONGEST_WAIT)))
 
     async def _heard(self) -> Exception | None:
-        """Listen once. Returns how the connection was lost, None where an answer has said it all."""
+        """Listen on one connection. Return how it was lost, None where the answer was final."""
         listening, path = self._listening, self._far.path
         try:
             if self._way.form.subprotocol == "longpoll":
@@ -169,7 +170,7 @@ class HttpSubscription:
         return from_json(data) if data else None
 
     def _end(self, problem: Any) -> Exception:
-        """Return what stands for the last event: the agent is gone for good, unless a problem is told."""
+        """Return the error for the last event: the problem it holds, or that the agent is gone for good."""
         if isinstance(problem, dict):
             return error_from(cast("dict[str, Any]", problem), None, self._what, self._far.thing_id)
         return NotFound("agent", self._far.path)
@@ -228,7 +229,7 @@ class HttpSubscription:
     # ---- either way
 
     async def _present(self) -> None:
-        """Give the value that an observed property has now, if it can be read."""
+        """Push the present value of an observed property, if it can be read."""
         way = self._server.ways.way("read", self._listening.name)
         if way is None:
             return
@@ -269,7 +270,7 @@ def passing(error: Exception) -> bool:
 
 
 def as_heard(error: Exception, path: str) -> Exception:
-    """Return an error that passes in the words of those who listen, any other as it is."""
+    """Return a passing error as AgentUnavailable, which listeners survive; any other as it is."""
     if isinstance(error, AgentUnavailable | MailboxFull) or not passing(error):
         return error
     why = error.why if isinstance(error, OutcomeUnknown) else str(error)

@@ -1,4 +1,4 @@
-"""A thing that is reached over HTTP, in the place of a peer: requests are tasks, connections come and go."""
+"""A server reached over HTTP, in the place of a peer: requests are tasks, connections come and go."""
 
 from __future__ import annotations
 

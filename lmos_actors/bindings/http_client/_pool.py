@@ -1,7 +1,10 @@
-"""Requests over HTTP by the network of a node: connections kept for the next request, redirects, who asks.
+"""HTTP connections of a node: pooled by server, with redirects, timeouts, and credentials.
 
-What says who asks goes to the server it is meant for and to no other: a redirect to another server is
-followed without it, and only where something is read.
+Credentials go to the server they are meant for and to no other: a redirect to another server is followed
+without them, and only for reads. Each server has a bounded number of requests in flight; answers that are
+listened to are counted apart, so that long polls and streams cannot starve requests. When an idle
+connection turns out to be closed by its server, the request goes out on another one, but only if sending
+the request twice does no harm.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ _WEB: Final = ("http://", "https://")
 
 
 class TooManyListeners(Exception):
-    """As many answers of one server are listened to as may be."""
+    """The bound on answers of one server that are listened to is reached."""
 
 
 class _Place:
@@ -75,7 +78,7 @@ class _Place:
 
     @contextmanager
     def listened(self) -> Generator[None]:
-        """Have one more answer that is listened to. Raises TooMany."""
+        """Count one more answer that is listened to. Raises TooManyListeners."""
         if self._listening >= LISTENING:
             raise TooManyListeners
         self._listening += 1
@@ -125,7 +128,7 @@ class WebPool:
                 return answer
 
     async def poll(self, request: WebRequest, own: Own, sent: Callable[[], None] | None) -> WebAnswer:
-        """As `exchange`, where the answer takes its time: it keeps nobody who asks from asking.
+        """Exchange as `exchange` does, for an answer that takes its time: it takes no seat of requests.
 
         `sent` is called when the request is written. Raises TooMany as well.
         """
@@ -255,7 +258,7 @@ class WebPool:
 
 
 class _Route:
-    """Where a request has led to so far. What says who asks goes to the server that was asked at first."""
+    """The current target of a request, redirects followed. Credentials go to the first server alone."""
 
     def __init__(self, pool: WebPool, request: WebRequest, own: Own) -> None:
         self.request = request
@@ -266,7 +269,7 @@ class _Route:
         self._at_home = True
 
     def says(self) -> Headers:
-        """Return the headers that say who asks."""
+        """Return the credentials, as headers; none after a redirect to another server."""
         url = self.request.url
         return self._pool.headers_for(url, self._own(url)) if self._at_home else ()
 

@@ -1,4 +1,4 @@
-"""One-way messages over HTTP: one after another for each thing, so that they arrive in order (M4, M5)."""
+"""One-way messages over HTTP: sent one after another for each thing, so that they arrive in order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SEATS: Final = 256
 
 
 class OutgoingTells:
-    """The one-way messages to one thing. `start` has `run` carried out, in a task, when there are some.
+    """The one-way messages to one thing. `start` starts a task with `run` when there are some.
 
-    `failed` is given what is a mistake here, which costs one message.
+    `failed` takes an exception of this program's own, which costs one message.
     """
 
     def __init__(self, start: Callable[[], None], failed: Callable[[BaseException], object]) -> None:
@@ -69,7 +69,7 @@ class OutgoingTells:
             request.on_sent()
 
     def end(self, error: Callable[[SentTell], Exception]) -> None:
-        """The node has ended: nothing more is sent."""
+        """Fail what has not been sent, at the end of the node."""
         for request in tuple(self.line):
             del self.line[request]
             request.fail(error(request.sent))

@@ -1,6 +1,15 @@
-"""A peer: one connection to one address, kept for ever, that many refs share.
+"""A peer: one address with one set of credentials, and the connection to it, which many refs share.
 
-While there is no connection requests fail at once (C1).
+The connection is kept up for as long as a ref uses the peer: when it breaks, `run` connects again, with a
+growing, randomised pause. While there is no connection requests fail at once with
+AgentUnavailable(retry_in=...): to queue them would hide an outage for an unbounded time, and callers can
+wait by `ref.ready()`.
+
+A connection that breaks soon after it stood does not reset the pause, or a server that accepts and drops
+would be called without end. A server that drains closes with 1012 after its last answer: what is unanswered
+then was not begun, and may be asked elsewhere. Things are kept weakly, so that a peer with many short-lived
+agents does not grow; `_ConnectionHandler` drops what an old connection still delivers when the next one
+stands.
 """
 
 from __future__ import annotations
@@ -31,7 +40,7 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 Habits: TypeAlias = Literal["auto", "spec", "kotlin-wot"]
 
 DRAINED: Final = 1012
-"""The close code of a peer that has answered all it had begun (C2)."""
+"""The close code of a server that drains: it has answered every request that it had begun."""
 
 STOOD: Final = 1.0
 """Seconds that a connection lasts to count as a success: what breaks sooner is tried again ever later."""
@@ -55,12 +64,12 @@ class PeerEnvironment(Protocol):
         ...
 
     def let_go(self, peer: Peer) -> None:
-        """Somebody uses a peer no more."""
+        """Count one user of a peer less."""
         ...
 
     @property
     def failed(self) -> Callable[[BaseException], object]:
-        """Take note of a mistake of ours that ended one connection: what to call."""
+        """The callable that takes a mistake of ours which has ended one connection."""
         ...
 
 
@@ -81,13 +90,13 @@ class Peer(Traffic):
         self.failure: ConnectFailed | None = None
         self.ended = False
         self.released = False
-        """Whether nobody uses it any more."""
+        """Whether the last ref has been released."""
         self.tried = False
-        """Whether a try has failed or succeeded by now."""
+        """Whether a first attempt to connect has ended, well or not."""
         self.users = 0
         self.scope = trio.CancelScope()
         self.things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
-        """By id; each for as long as anybody refers to it, asks it or listens to it."""
+        """By id; each lives as long as a ref, an open request or a listening refers to it."""
         self._node = node
         self._learnt: tuple[str, ...] = ()
         self._connection: Connection | None = None
@@ -113,13 +122,13 @@ class Peer(Traffic):
         self._learnt = tuple(dict.fromkeys((*self._learnt, *offers)))
 
     def new_backoff(self) -> Backoff:
-        """Return the waits of a series of tries of somebody else's."""
+        """Return a new backoff that draws from this peer's random stream."""
         return Backoff(self._random)
 
     # ---- the connection
 
     async def run(self) -> None:
-        """Connect, talk, and connect again, until cancelled or let go; to be run once."""
+        """Connect, carry messages, and connect again, until cancelled or released. Runs once."""
         try:
             with self.scope:
                 while True:
@@ -200,7 +209,7 @@ class Peer(Traffic):
         wake_all(self, self._waiting)
 
     def release(self) -> None:
-        """One of those who use it does so no more; with the last one the connection ends."""
+        """Count one user less; with the last one the connection ends."""
         self._node.let_go(self)
 
     def close_connection(self, code: int, reason: str) -> None:

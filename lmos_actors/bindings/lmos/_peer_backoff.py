@@ -1,4 +1,4 @@
-"""How long to wait before the next try: exponential, capped, with full jitter."""
+"""Exponential backoff between attempts: capped, with full jitter."""
 
 from __future__ import annotations
 

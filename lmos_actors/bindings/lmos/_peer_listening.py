@@ -1,7 +1,13 @@
-"""What a connection listens to, shared: it listens to one property or event of a thing once, for many here.
+"""Listenings of one peer: one subscription on the wire for each property or event, shared by all listeners
+here.
 
-A listening goes on over a break of the connection, and over an agent that is down: those who listen are told
-of the gap, and it is asked for again. It ends when the last of them leaves, or when the thing refuses it.
+A listening survives a break of the connection and an agent that is down: its listeners receive a gap, and
+it is asked for again. It ends when the last listener leaves, or when the thing refuses it for good. A
+listener that has only just come (`entering`) is treated differently: it is a task waiting to learn whether
+the subscription stands, so it receives the refusal as an exception instead of a gap.
+
+Latecomers of a property receive the last value at once: the wire subscription stands already, and its thing
+would not send the value again for them.
 """
 
 from __future__ import annotations
@@ -36,13 +42,13 @@ if TYPE_CHECKING:
     from ._peer_things import RemoteThing
 
 LOST: Final[Any] = object()
-"""In place of that event's data: the connection is lost, and nobody here knows how the agent is."""
+"""Stands in for the data of an exit event: the connection is lost, and with it knowledge of the agent."""
 
 BROKEN: Final = "connection lost"
 ENDED: Final = "subscription ended"
 
 LONGEST_WAIT: Final = 3600.0
-"""Seconds for which those who listen stay away because they are told to."""
+"""Upper bound, in seconds, of a pause that a peer asks for by `retry_in`."""
 
 
 class RemoteFeed(Feed[Any]):
@@ -71,7 +77,7 @@ class RemoteFeed(Feed[Any]):
 
 
 class Sink(Protocol):
-    """Where values go here; as a near agent's."""
+    """The receiving end of values here, as near agents have it."""
 
     def push(self, value: Any, /) -> None: ...
     def gap(self, reason: str, missed: int | None, /) -> None: ...
@@ -79,7 +85,8 @@ class Sink(Protocol):
 
 
 class RemoteListener:
-    """One who listens: values are converted for it. While `entering` it waits for the listening to stand."""
+    """A listener: values are converted for its sink. While `entering`, a task waits for the listening to
+    stand."""
 
     __slots__ = ("convert", "entering", "refusal", "sink")
 
@@ -90,7 +97,7 @@ class RemoteListener:
         self.refusal: Exception | None = None
 
     def push(self, raw: Any) -> None:
-        """Take a value as it came; one of another type ends a feed, for others it is missing."""
+        """Convert a value and pass it on. One of another type ends a feed, and is a gap to other sinks."""
         try:
             value = self.convert(raw)
         except (InvalidInput, RemoteProtocolError) as error:
@@ -102,7 +109,7 @@ class RemoteListener:
         self.sink.push(value)
 
     def end(self, error: Exception | None) -> None:
-        """There will be no more; because of an error, if there is one."""
+        """End the sink, with an error if there is one."""
         if self.entering:
             self.refusal, self.entering = error, False
         elif error is not None and isinstance(self.sink, RemoteFeed):
@@ -112,7 +119,8 @@ class RemoteListener:
 
 
 class SharedListening:
-    """One property, event or all events of a thing, as all share it who listen to it over one connection."""
+    """One property, one event or all events of a thing, shared by all that listen to it over one
+    connection."""
 
     __slots__ = (
         "_again", "_backoff", "_going", "_waiting", "far", "feed", "heard", "kind", "last", "name", "taps",
@@ -131,7 +139,7 @@ class SharedListening:
         self._waiting: list[trio.lowlevel.Task] = []
         self._again: Timer | None = None
         self._backoff = backoff
-        self._going = going  # the request of whoever listened first: it goes out in its trace
+        self._going = going  # of the first listener: the request goes out in its trace
 
     @property
     def trace(self) -> TraceMembers:
@@ -141,7 +149,7 @@ class SharedListening:
     # ---- those who listen
 
     def join(self, tap: RemoteListener) -> None:
-        """Let one more listen; a latecomer is given the last value."""
+        """Add a listener; a latecomer receives the last value at once."""
         self.taps[tap] = None
         if self.heard:
             tap.entering = False
@@ -149,7 +157,7 @@ class SharedListening:
                 tap.push(self.last)
 
     def leave(self, tap: RemoteListener) -> None:
-        """One listens no more; with the last one it ends."""
+        """Remove a listener; the listening ends with the last one."""
         if self.taps.pop(tap, self) is not self and not self.taps:
             self.rest()
             self._settle(None)
@@ -157,7 +165,7 @@ class SharedListening:
 
     @enable_ki_protection
     async def confirmed(self, tap: RemoteListener) -> None:
-        """Wait until it stands. Raises what it is refused with, AgentUnavailable if it is not reached."""
+        """Wait until the listening stands. Raises the refusal, AgentUnavailable without a connection."""
         while tap.entering:
             me = current_task()
             self._waiting.append(me)
@@ -173,7 +181,7 @@ class SharedListening:
     # ---- the side of the connection
 
     def ask(self, session: lmos.ConsumerSession) -> bool:
-        """Ask for it; False if the outbox has no room now. What it listens to is known by `feed` then."""
+        """Send the subscription; False if the outbox has no room now. Sets `feed`."""
         thing = self.far.thing_id
         trace = self.trace
         try:
@@ -199,7 +207,7 @@ class SharedListening:
         return True
 
     def stands(self) -> None:
-        """It is confirmed, or its thing confirms nothing."""
+        """Take note that it is confirmed, or that the thing confirms nothing."""
         self.heard = True
         self._settle(None)
         self._backoff.reset()
@@ -208,25 +216,25 @@ class SharedListening:
         wake_all(self.far, self._waiting)
 
     def _settle(self, error: Exception | None) -> None:
-        """The request is answered: only the first time counts."""
+        """End the measured request; only the first call counts."""
         if self._going is not None:
             self._going.ended(error)
 
     def value(self, raw: Any) -> None:
-        """Give a value to all who listen."""
+        """Pass a value to all listeners."""
         if self.kind == "property":
             self.last = raw
         for tap in tuple(self.taps):
             tap.push(raw)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Tell all that values are missing here."""
+        """Pass a gap to all listeners whose subscription stands."""
         for tap in tuple(self.taps):
             if not tap.entering:
                 tap.sink.gap(reason, missed)
 
     def broke(self, error: Callable[[], Exception]) -> None:
-        """The connection is gone: those who listen wait for the next one, those who enter are told."""
+        """Take note of a lost connection: listeners stay for the next one, entering ones fail."""
         lost = self.heard and self.name == EXITED
         self._settle(None if self._going is None else error())
         self.feed, self.heard, self.last = None, False, UNSET
@@ -243,7 +251,7 @@ class SharedListening:
             self.far.peer.unlisten(self)
 
     def refused(self, error: Exception) -> None:
-        """The thing does not let it be, or not now: then it is asked for again."""
+        """Take a refusal: a passing one is asked for again later, any other ends the listeners."""
         self._settle(error)
         passing = isinstance(error, AgentUnavailable | MailboxFull | RateLimited)
         stood = self.heard
@@ -259,8 +267,8 @@ class SharedListening:
                 tap.sink.gap(ENDED, None)
         wake_all(self.far, self._waiting)
         if self.taps:
-            told: float = getattr(error, "retry_in", None) or 0.0
-            wait = max(self._backoff.next(), min(told, LONGEST_WAIT))
+            asked: float = getattr(error, "retry_in", None) or 0.0
+            wait = max(self._backoff.next(), min(asked, LONGEST_WAIT))
             self._again = self.far.rt.timers.call_at(trio.current_time() + wait, self._retry)
         else:
             self.far.peer.unlisten(self)
@@ -274,13 +282,13 @@ class SharedListening:
         self.far.peer.listen_again(self)
 
     def rest(self) -> None:
-        """Ask no more by itself."""
+        """Cancel the retry that is due, if any."""
         again, self._again = self._again, None
         if again is not None:
             again.cancel()
 
     def close(self) -> None:
-        """The node has ended: nothing will come."""
+        """End all listeners, at the end of the node."""
         self.rest()
         self._settle(None)
         taps, self.taps = self.taps, {}

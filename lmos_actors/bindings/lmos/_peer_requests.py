@@ -1,7 +1,23 @@
-"""Requests to a far agent: what is said of each, where it stands, and where its one answer goes.
+"""Requests to agents of other nodes, from the moment they are made until their one final answer.
 
-A want is posted to a peer. While there is no room it stands in line; once its message is in the outbox it
-is open, until exactly one of `answer` and `fail` is called, or it is withdrawn. None of them blocks.
+One request has two halves. `OutboundRequest` is its content: verb, name, payload, trace, deadline. It does
+not know who waits. `PendingRequest` is its state: whether it still waits in line, which protocol message
+carries it (`pending`), and where the answer goes. `PeerTraffic` and the protocol session know nothing but
+these two.
+
+What is kept true: exactly one of `answer` and `fail` is called for a request, unless it is withdrawn
+before, and not after `ended` is set. A request is posted to a peer; while the session has no room it stands
+in line; once its message is in the outbox, `on_sent` is called and it is open.
+
+Nothing here blocks or awaits: answers arrive in the step of the connection's reader, which must go on
+reading. A waiting task is therefore parked by its caller and woken here (`wake_one`, `wake_all`), not by
+events or memory channels: an ask is the hot path, and needs one waiter, once.
+
+The classes differ in who waits: `PendingAsk` one task for a value; `PendingTell` a sender, but only while
+the message stands in line; `TurnTell` an agent in the middle of a turn, which cannot be parked and gets no
+further turn until the message is out; `RunQuestion` any number of tasks that query or cancel a run. Calls
+and streams are in `_remote_calls.py`. A one-way message that has left the line is nobody's request any
+more: what is left of it is a `SentTell`, enough to report it as a dead letter.
 """
 
 from __future__ import annotations
@@ -32,32 +48,33 @@ if TYPE_CHECKING:
     from ._peer_things import RemoteThing
 
 STREAM: Final = lmos.Credit(items=16, bytes=262_144)
-"""The credit that an answer of many items is given (W6)."""
+"""How far an agent may be ahead of the consumer of a stream: in items, and in bytes of them."""
 
 
 @attrs.define(eq=False)
 class OutboundRequest:
-    """What a request says: the verb by which it is known near, and its payload as plain data."""
+    """The content of one request: its verb, as operations near name it, and its payload as plain data."""
 
     verb: str
     name: str
     payload: Any = UNSET
     names: tuple[str, ...] | None = None
-    """What to read one by one where a peer does not know how to read everything."""
+    """The properties to read one by one where a peer cannot read all of them at once."""
     trace: TraceMembers = attrs.field(factory=dict[str, str])  # type: ignore[assignment]
     deadline: float | None = None
     seconds: float | None = None
-    """What the deadline was when it was set, as its error says; the peer knows what was left on arrival."""
+    """The timeout as the caller gave it, for the text of DeadlineExceeded; the peer only sees what was
+    left."""
     credit: lmos.Credit | None = None
     binary: bool = False
     attempt: Attempt | None = None
     going: Going | None = None
-    """Who measures or traces it, if somebody does."""
+    """The instrument that measures or traces it, None without one."""
     singly: bool = False
-    """Whether the peer has shown that it does not know how to read everything."""
+    """Whether the peer has refused to read all properties at once."""
 
     def count(self, session: ConsumerSession, *, is_ours: bool) -> int:
-        """Say in how many messages it goes out, by the habits of the peer."""
+        """Return the number of protocol messages it takes, by the habits of the peer."""
         kotlin = session.habits == "kotlin-wot"
         if self.verb == "write many" and kotlin:
             return len(self.payload)
@@ -101,7 +118,7 @@ def refuses_whole(error: Exception) -> bool:
 
 
 class PendingRequest:
-    """One request; see the head of this file. `outbound` is None for a question about another want's run."""
+    """One request until it is answered; `outbound` is None for a question about the run of another one."""
 
     __slots__ = ("ended", "far", "outbound", "pending")
 
@@ -112,7 +129,7 @@ class PendingRequest:
         self.ended = False
 
     def on_sent(self) -> None:
-        """The message has left the line for the outbox."""
+        """Take note that the message has left the line for the outbox."""
 
     def answer(self, value: Any) -> None:
         """Take the value, as plain data; UNSET where the answer has none."""
@@ -121,20 +138,20 @@ class PendingRequest:
         """Take the error that stands in place of a value."""
 
     def on_status(self, status: str, progress: Any) -> None:
-        """The run has another status, or new progress."""
+        """Take another status of the run, or new progress."""
 
     def item(self, output: Any) -> None:
-        """The run has given an item."""
+        """Take an item of the run's output."""
 
 
 class PendingAsk(PendingRequest):
-    """A request whose asker is parked until the answer comes; `bucket` is that of its swept deadline."""
+    """A request whose caller is parked until the answer comes; `bucket` is where its deadline is swept."""
 
     __slots__ = ("bucket", "error", "slot", "task", "value")
 
     def __init__(self, far: RemoteThing, outbound: OutboundRequest) -> None:
         super().__init__(far, outbound)
-        self.slot = far  # as those know it who sweep deadlines
+        self.slot = far  # the deadline sweeper reads `slot.path`, as it does of near requests
         self.task: trio.lowlevel.Task | None = None
         self.bucket: Any = None
         self.value: Any = None
@@ -154,7 +171,7 @@ class PendingAsk(PendingRequest):
 
 
 class SentTell(msgspec.Struct, eq=False):
-    """What is known of a one-way message once it has been sent: who is to be named if it is lost (M5)."""
+    """A one-way message that has been sent: what its dead letter says, should the peer answer by an error."""
 
     link: Any
     op: Any
@@ -163,17 +180,17 @@ class SentTell(msgspec.Struct, eq=False):
 
     @property
     def far(self) -> RemoteThing:
-        """Whom it went to."""
+        """The thing it was sent to."""
         far: RemoteThing = self.link.far
         return far
 
     def fail(self, error: Exception) -> None:
-        """It is a dead letter."""
+        """Report it as a dead letter."""
         self.link.rt.dead_letter(str(error), self.link, self.sender, self.op.name, self.args)
 
 
 class PendingTell(PendingRequest):
-    """A one-way message whose sender is parked while it stands in line; nobody waits for its answer."""
+    """A one-way message whose sender is parked while it stands in line; it has no answer."""
 
     __slots__ = ("lost", "sent", "task")
 
@@ -188,7 +205,8 @@ class PendingTell(PendingRequest):
         wake_one(self, "task")
 
     def fail(self, error: Exception) -> None:
-        """While it stood in line its sender is told; once that goes on, it is a dead letter (M5)."""
+        """Raise in the sender while it is parked; afterwards no task is there to raise in: report a dead
+        letter."""
         if self.ended:
             self.sent.fail(error)
             return
@@ -197,7 +215,8 @@ class PendingTell(PendingRequest):
 
 
 class TurnTell(PendingTell):
-    """A one-way message of an agent's turn: while it stands in line, its agent gets no turn (B4)."""
+    """A one-way message sent within a `def` turn, which cannot wait: while it stands in line, its agent
+    gets no further turn."""
 
     __slots__ = ("holds",)
 
@@ -207,7 +226,7 @@ class TurnTell(PendingTell):
 
     @property
     def path(self) -> str:
-        """Where it goes."""
+        """The path of the agent it goes to."""
         return self.far.path
 
     def on_sent(self) -> None:
@@ -270,7 +289,7 @@ Told: TypeAlias = AgentUnavailable | OutcomeUnknown
 def as_near_error(
     error: Exception, thing_id: str, path: str, outbound: OutboundRequest | None = None
 ) -> Exception:
-    """Return an error that a peer told as a near agent's would be: with the name that the agent has here."""
+    """Return an error from a peer as a near agent would raise it: with the path that the agent has here."""
     if isinstance(error, AgentUnavailable):
         return AgentUnavailable(path, error.why, retry_in=error.retry_in)
     if isinstance(error, AgentDied):

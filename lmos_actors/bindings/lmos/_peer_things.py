@@ -1,4 +1,4 @@
-"""Things behind a peer: what refs to one thing share."""
+"""Things behind a peer: the state that all refs to one thing share."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class RemoteThing:
         self.description: Description | None = None
         self.listenings: dict[tuple[str, str], SharedListening] = {}
         self.unwell = False
-        """Whether the last that was heard of the agent is that it does not run."""
+        """Whether the last answer about the agent was that it does not run."""
         # not the hash of the text, which is another in each process
         self.number: int = crc32(thing_id.encode("utf-8", "replace"))
 
     @property
     def identity(self) -> tuple[object, int]:
-        """What makes two refs equal: whose they are, where they lead, as whom and to what.
+        """The equality key of refs: runtime, server, credentials and thing id, with a number to hash by.
 
-        That is not one peer: a thing may be reached by more than one path of an address.
+        The peer itself is not part of it: a thing may be reached by more than one path of an address.
         """
         return (self.rt, self.peer.origin, self.peer.headers, self.thing_id), self.number
 
     def withdraw(self, request: PendingRequest) -> bool:
-        """Ask no more; return whether it was still open. What runs is cancelled, nobody waits for that."""
+        """Withdraw a request; return whether it was still open. A run is cancelled without waiting for it."""
         if request.ended:
             return False
         request.ended = True

@@ -1,8 +1,20 @@
-"""What goes to a peer and comes from it: requests, what is listened to, and what the session makes of frames.
+"""The requests and listenings of one peer: queued for room, sent, and matched with what the session
+receives.
 
-What the session holds no room for stands in line, first come, first served: its seats are the requests that
-may be open, and the outbox. One-way messages without credit, and what comes behind them, wait in a line of
-their thing, so that one slow agent holds up nobody who asks others.
+What this file keeps true. Requests go out first come, first served: while one stands in `_line`, nothing
+overtakes it. The session bounds what may be open and what may wait to be sent; what it has no room for
+stands in line, and `_go_on` sends as much of it as fits whenever something has been answered or written.
+
+One-way messages need credit from their receiver. One without credit waits in a line of its thing (`_held`),
+and so does everything to that thing behind it, for order. With one line for all, a slow agent would hold up
+requests to all other agents of the peer.
+
+A connection comes and goes, the peer stays: `lose_session` ends every open request (AgentUnavailable where
+it is certain that nothing was begun, else OutcomeUnknown) and empties the line; listenings are asked for
+again on the next connection.
+
+Read `post` down to `_put`, then `_go_on`, then the handlers named in `_takes`, one for each kind of event
+that the session reports. Nothing here awaits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls and streams on a far agent: runs elsewhere whose answers are kept here until they are fetched."""
+"""Calls and streams on an agent of another node: runs elsewhere whose answers are kept here until fetched."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _STATUSES: Final[dict[str, Literal["pending", "in progress", "completed", "faile
 
 
 class RemoteCall(PendingRequest):
-    """An invocation whose consumer may look at it before it ends; see `Call`."""
+    """An invocation that can be queried and cancelled before it ends; see `Call`."""
 
     __slots__ = (
         "_cancel_question", "_done", "_error", "_going", "_interface", "_tasks", "_timer", "_value",
@@ -132,7 +132,7 @@ class RemoteCall(PendingRequest):
 
     @property
     def stood_in_line(self) -> bool:
-        """Whether the run had to wait for its action's concurrency, as far as its peer tells (D13)."""
+        """Whether the run had to wait for its action's concurrency, as far as its peer reports it."""
         return isinstance(self.pending, lmos.Call) and self.pending.waited
 
     @property
@@ -229,7 +229,7 @@ def told_status(standing: lmos.Standing) -> CallStatus:
 
 
 class RemoteStream(RemoteCall, Receiving):
-    """An invocation with many outputs: the agent is 16 items, or 256 KiB, ahead of its consumer (W6)."""
+    """An invocation with many outputs: the agent is 16 items, or 256 KiB, ahead of its consumer at most."""
 
     __slots__ = ("_items", "_receiver")
 

@@ -1,4 +1,4 @@
-"""How far incarnations ended: monitors over the wire (W3)."""
+"""Ends of incarnations on other nodes, as monitors here receive them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What is said to a far agent, and what its answers are taken for: by an agent class, or by names alone."""
+"""Operations of an agent on another node: payloads of requests, and conversion of what comes back.
+
+`ClassInterface` goes by an agent class: values are checked and converted by its types in both directions,
+exactly as near. `DescribedInterface` goes by names alone, from a Thing Description if there is one: values
+are plain data.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ def wrong_answer(path: str, name: str, what: str, error: Exception) -> RemotePro
 
 
 class RemoteInterface(Protocol):
-    """How one kind of link speaks."""
+    """What a link knows of the agent it leads to."""
 
     @property
     def table(self) -> Mapping[str, Operation]:
@@ -72,7 +77,7 @@ def _take(shape: Shape[Any] | None, raw: Any, path: str, name: str) -> Any:
 
 
 class ClassInterface:
-    """By an agent class: values are checked and converted by its types, both ways, as near."""
+    """The interface of an agent class: values are checked and converted by its types, both ways, as near."""
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
@@ -172,7 +177,7 @@ _WITH_BYTES: Final[Any] = _PlainOrBytes()
 
 
 class DescribedInterface:
-    """By names alone, as a description tells them if there is one: values are plain data.
+    """The interface of a Thing Description, or of bare names without one: values are plain data.
 
     `binary`: or bytes, where HTTP may carry them.
     """

@@ -1,4 +1,10 @@
-"""The link to a far agent: the verbs of a ref, carried by a peer. So a far ref behaves as a near one."""
+"""The link to an agent of another node: the verbs of a ref, carried by a peer.
+
+A far ref behaves as a near one: arguments are bound and checked here, before anything is sent, so that a
+mistake raises at the caller's line; deadlines are swept here and their rest is sent along, so that both
+ends give up; cancellation withdraws the request. What exists only near (links, counts of a mailbox) raises
+NotAllowed.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +66,7 @@ TELL_COSTS: Final = 4
 
 
 class RemoteLink(RemoteListening):
-    """One far agent, spoken to on certain terms; see `Link`."""
+    """A link to one far agent by one interface; see `Link`."""
 
     __slots__ = ("_released", "table", "turns")
 
@@ -72,7 +78,7 @@ class RemoteLink(RemoteListening):
 
     @property
     def path(self) -> str:
-        """The agent's path on its node, or the id of the thing where that is not told."""
+        """The agent's path on its node, or the id of the thing where the path is unknown."""
         return self.far.path
 
     @property
@@ -109,7 +115,8 @@ class RemoteLink(RemoteListening):
         return op, args, outbound
 
     def _goes(self, op: Operation) -> tuple[Going | None, TraceMembers]:
-        """Return who watches a request, if somebody does, and the trace of what runs now; once for each."""
+        """Return the instrument of a request, None without one, and the current trace. Call once a
+        request."""
         if self.rt.edge is None:
             return None, outgoing_trace(self.rt)
         going = self.rt.edge.goes(op, self.far.path, self.far.peer.way)
@@ -135,7 +142,7 @@ class RemoteLink(RemoteListening):
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
     ) -> Any:
-        """See `Link`: the deadline is swept here, and told to the peer."""
+        """See `Link`: the deadline is swept here, and sent to the peer."""
         return await self._ask(key, args, kwargs, seconds, None)
 
     @enable_ki_protection
@@ -200,7 +207,7 @@ class RemoteLink(RemoteListening):
 
     @enable_ki_protection
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send one way; waits for room in the outbox of this side, and for nothing else (M5)."""
+        """Send one way; waits for room in the outbox, and for credit of the receiver, but for no answer."""
         rt, turns = self.rt, self.turns
         op, args, payload, _ = self._bound(key, args, kwargs)
         await checkpoint_if_cancelled()
@@ -255,7 +262,7 @@ class RemoteLink(RemoteListening):
 
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`: what finds no room holds the agent back (B4)."""
+        """See `Link`: a message without room holds back the next turn of the sending agent."""
         op, args, outbound = self._say(key, args, kwargs)
         held: Any = TurnTell(self.far, outbound, SentTell(self, op, args, sender))
         if outbound.going is not None:

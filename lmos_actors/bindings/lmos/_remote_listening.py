@@ -1,4 +1,8 @@
-"""Those who listen to a far agent without a task of their own: followings and monitors of agents here."""
+"""Listening to an agent of another node: feeds and monitors of tasks, and followings of agents here.
+
+Followings have no task of their own: their sinks are kept in `RemoteSinks`, which stands in for the sinks
+of a near agent's slot.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,7 @@ class RemoteSinks:
 
 
 class _Entrance:
-    """A sink that knows where it is kept, so that it is let go of when there will be no more."""
+    """A sink that removes itself from where it is kept when it ends."""
 
     __slots__ = ("_key", "_sink", "_sinks", "gap", "push")
 

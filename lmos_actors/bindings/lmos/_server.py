@@ -1,4 +1,9 @@
-"""A node's agents, reached over LMOS connections."""
+"""The LMOS server of a node: which WebSockets are opened, and what all connections share.
+
+It is the place of everything that outlives one connection: the open requests (a run may go on after its
+connection has ended), the memories of answers, the seats that far requests take in mailboxes, and the
+drain, in which every connection is closed once nothing is open on it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,7 @@ E = TypeVar("E", bound=Exception)
 
 SUBPROTOCOL: Final = "lmosprotocol"
 PLACES: Final = ("/", "/ws")
-"""Where LMOS is spoken also to those who do not offer its subprotocol; and at every agent's address."""
+"""Paths where LMOS is also spoken to clients that offer no subprotocol; agents' addresses are others."""
 
 RELAY: Final = "/arc"
 """Where a relay is served, if one is, whatever subprotocol is offered."""
@@ -55,7 +60,7 @@ KNOWN: Final = 1024
 """Actions of which is kept whether they answer later."""
 
 NAMES_COMPARED: Final = 100
-"""Names that an unknown one is compared with: it takes time, and anybody may ask."""
+"""Names that an unknown one is compared with: it takes time, and any peer may cause it."""
 
 
 @attrs.frozen
@@ -69,7 +74,7 @@ class ServerStatistics:
 
 
 class DrainingService(Protocol):
-    """What else serves the node's agents, and leaves with it."""
+    """Another server of the node's agents, such as HTTP, that drains with this one."""
 
     def look(self) -> None:
         """The node drains, or finishes: see `LmosServer`."""
@@ -127,9 +132,9 @@ class LmosServer:
     # ---- connections
 
     def accept(self, upgrade: Upgrade) -> Accept | Refuse:
-        """Return whether a WebSocket is to be opened here (W4); 404 where something else is served.
+        """Return whether a WebSocket is opened at this path; 404 where something else is served.
 
-        Before anything else it is seen to who asks, and by which name and from which page.
+        The guard comes first: principal, host name and origin page are checked before the path.
         """
         admission = self._admitted(upgrade)
         if isinstance(admission, Refusal):
@@ -151,7 +156,7 @@ class LmosServer:
         return None if self._asks_nothing and not isinstance(admission, Refusal) else admission
 
     def _is_agent(self, path: str, admission: Admission | None) -> bool:
-        """Return whether it is the address of an agent, of those that somebody may see."""
+        """Return whether it is the address of an agent that the peer may see."""
         name = name_in_path(path)
         link = None if name is None else self.exposure.find(name)
         return link is not None and self._sees(admission, link.path)
@@ -187,15 +192,16 @@ class LmosServer:
                     self._empty.set()
 
     def drain(self) -> None:
-        """Take no new requests (C2); a connection is closed with 1012 once nothing is open on it.
+        """Take no new requests; close each connection with 1012 once nothing is open on it.
 
-        Those who listen still hear how agents stop: they stay until what they listen to is gone, or `finish`.
+        1012 after the last answer tells a client that what is unanswered was not begun. Listeners still hear
+        how agents stop: their connections stay until what they listen to is gone, or `finish`.
         """
         self.draining = True
         self._look()
 
     def finish(self) -> None:
-        """Drain, and wait no more for those who only listen."""
+        """Drain, without waiting for connections that only listen."""
         self.finishing = True
         self.drain()
 
@@ -206,7 +212,7 @@ class LmosServer:
             fellow.look()
 
     def join(self, fellow: DrainingService) -> None:
-        """Have somebody told when the node drains, and waited for."""
+        """Add a service that drains with this one, and is waited for."""
         self._fellows.append(fellow)
 
     async def wait_done(self) -> None:
@@ -215,18 +221,18 @@ class LmosServer:
             await fellow.wait_done()
 
     def shown(self, error: E) -> E | AgentDied:
-        """Return an error as those are told it who come over the network."""
+        """Return an error as it goes over the network: crashes without their text, unless that is allowed."""
         return error if self.tells_crashes else discreet(error)
 
     def exited(self, down: Down) -> dict[str, Any]:
-        """Say in plain data that an incarnation has ended, as far as those may know who watch from afar."""
-        told = exited(down, self.generation)
+        """Return the end of an incarnation as plain data, with as much of the reason as peers may know."""
+        data = exited(down, self.generation)
         if not self.tells_crashes and down.reason.error is not None:
-            told["reason"]["text"] = CRASHED
-        return told
+            data["reason"]["text"] = CRASHED
+        return data
 
     def settled(self) -> None:
-        """Nothing may be open any more on other connections than the one that was told so."""
+        """Check other connections for their end: a shared answer has just gone out over several."""
         if self.draining:
             self._look()
 
@@ -247,7 +253,7 @@ class LmosServer:
     # ---- for its connections
 
     def withdraw(self, asked: Asked) -> None:
-        """Nobody wants it any more: take it out of its agent's mailbox, or cancel its run (R5)."""
+        """Take a request out of its agent's mailbox, or cancel its run: its caller is gone."""
         far = self.open.pop(asked, None)
         if far is not None:
             far.slot.withdraw(far)
@@ -277,14 +283,14 @@ class LmosServer:
         return True
 
     def _give_up(self, asked: Asked) -> None:
-        """End a run for which nobody has come back."""
+        """End a run whose peer has not come back."""
         far = self.open.get(asked)
         if far is not None and asked.desk.over and not asked.also:
             self.withdraw(asked)
             far.asker.failed(far, ActionCancelled("the consumer left"))
 
     def answers_later(self, far: Far) -> bool:
-        """Return whether an action is declared to answer before its result is there (D13)."""
+        """Return whether an action is declared `synchronous=False`: it is reported as pending at once."""
         later = self._later.get(far.op)
         if later is None:
             cls = class_at(far.slot)
@@ -296,7 +302,7 @@ class LmosServer:
         return later
 
     def known_names(self, admission: Admission | None = None, verb: Verb = "read") -> Iterator[str]:
-        """Return the names that an unknown one may be meant for: of what somebody may do this with."""
+        """Return names to compare an unknown one with: those that the peer may use for this verb."""
         names = islice(self.exposure.names(), NAMES_COMPARED)
         return names if admission is None else (name for name in names if admission.allows(name, verb))
 

@@ -1,6 +1,6 @@
-"""What goes back over one LMOS connection: the answers of agents, and word of runs that are under way.
+"""Answers of agents, and reports of runs under way, sent over one LMOS connection.
 
-Nothing here waits or raises, as in `_server_connection.py`.
+Nothing here waits or raises, for the same reason as in `_server_connection.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AnsweringConnection:
-    """The side of a connection to which the agents answer: see `Asker` of the actors."""
+    """The half of a connection that agents answer to: see `Asker` of the actors."""
 
     server: LmosServer
     session: lmos.ThingSession
@@ -35,7 +35,7 @@ class AnsweringConnection:
     _over: bool
 
     def look(self) -> None:
-        """See whether the connection is to end now."""
+        """End the connection if it drains and nothing is open on it."""
         raise NotImplementedError
 
     def answered(self, far: Far, value: Any) -> None:
@@ -70,17 +70,17 @@ class AnsweringConnection:
         self._look(shared=shared)
 
     def waits(self, far: Far) -> None:
-        """Say that it is pending."""
+        """Report that the run waits."""
         self._tell(far, self.session.pending)
 
     def began(self, far: Far) -> None:
-        """Say that it is in progress; before that that it is pending, if its consumer is to expect that."""
+        """Report the run as in progress; an action declared asynchronous is reported as pending before."""
         if self.server.answers_later(far):
             self._tell(far, self.session.pending)
         self._tell(far, self.session.began)
 
     def reported(self, far: Far, value: Any) -> None:
-        """Say how far it is."""
+        """Report progress."""
         self._tell(far, lambda asked: self.session.progress(asked, plain(value)))
 
     def _tell(self, far: Far, tell: Callable[[lmos.Asked], object]) -> None:
@@ -100,7 +100,8 @@ class AnsweringConnection:
         return False
 
     def gave(self, far: Far, item: Any) -> bool:
-        """Send an item of a stream; a run whose items nobody can take is ended."""
+        """Send an item of a stream and return whether more are wanted; a run whose consumer is gone is
+        ended."""
         asked = far.asked
         if self._over or not asked.open:
             return False
@@ -125,7 +126,7 @@ class AnsweringConnection:
             self.server.failed(bug)
 
     def _broken(self, asked: lmos.Asked, error: Exception) -> None:
-        """A mistake in this program, or a value that JSON cannot say: the consumer is told of it."""
+        """Answer by an error for a mistake in this program, or a value that JSON cannot represent."""
         self.server.failed(error)
         try:
             if asked.open:

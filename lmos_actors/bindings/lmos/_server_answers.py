@@ -1,4 +1,4 @@
-"""How the value of an operation is answered, by the verb that has asked for it."""
+"""The answer message of each operation, by its verb."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _Answer: TypeAlias = "Callable[[lmos.ThingSession, Far, Any, _Clock], None]"
 
 
 def send_answer(session: lmos.ThingSession, far: Far, value: Any, at: _Clock) -> None:
-    """Answer a request that listens to nothing. Raises LocalProtocolError for what JSON cannot say."""
+    """Answer a request other than a subscription. Raises LocalProtocolError for what JSON cannot
+    represent."""
     _ANSWERS[far.asked.verb.word](session, far, value, at)
 
 
@@ -44,7 +45,7 @@ def _some(session: lmos.ThingSession, far: Far, values: dict[str, Any], at: _Clo
 
 
 def _written(session: lmos.ThingSession, far: Far, _: Any, at: _Clock) -> None:
-    """What was written (D8)."""
+    """Answer a write with the value written: the protocol sends it back."""
     _one(session, far, far.args[0], at)
 
 

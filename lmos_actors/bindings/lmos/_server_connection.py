@@ -1,8 +1,17 @@
-"""One LMOS connection at the side of the agents: requests become envelopes, answers go straight back.
+"""One LMOS connection on the side of the agents: requests become envelopes, answers go straight back.
 
-Everything here happens in somebody else's step: that of the connection's reader or writer, of the dispatcher,
-of a run. So nothing waits, and nothing raises: what goes wrong with one request ends that request, and is
-handed to the server.
+Everything here runs in somebody else's step: that of the connection's reader or writer, of the dispatcher,
+or of a run. So nothing waits and nothing raises: what goes wrong with one request ends that request, by an
+error to the peer, and a mistake of this program is also handed to the server's `failed`.
+
+The path of a request: `text` -> the protocol session -> `_meet` -> `_ask` (access, draining, does the agent
+exist) -> `_invoked`, a short path for the plain invocation with good input, or `_carry_out` for everything
+else -> `_post` into the agent's mailbox. Answers return through `AnsweringConnection`, in the step of the
+turn that made them.
+
+Odd but meant: where nothing else is open, the turn runs inside `text` (`_is_alone`) and its answer is
+flushed in the same step, which saves a lone request the passes of the event loop in between. And access is
+checked before existence, so that a peer cannot find out what it may not see.
 """
 
 from __future__ import annotations
@@ -50,7 +59,7 @@ STEP: Final = 16_384
 """Bytes by which more or less is charged for a session that holds something worth counting."""
 
 WAY: Final = "lmos"
-"""How requests come in here, as metrics and traces name it."""
+"""The binding's name in metrics and traces."""
 
 VERBS: Final[Mapping[str, str]] = {
     "read_all": "read all",
@@ -60,7 +69,7 @@ VERBS: Final[Mapping[str, str]] = {
     "subscribe_all": "subscribe to all",
     **{word: word for word in ("read", "write", "invoke", "observe", "subscribe")},
 }
-"""The verb near, by that of a message."""
+"""Verbs of operations, by the verb of a message."""
 
 MOMENT: Final = 0.01
 """Seconds after which an instant has passed for sure, on clocks that are not the same."""
@@ -73,7 +82,7 @@ RESTARTING: Final = 1012
 
 
 class ServerConnection(AnsweringConnection):
-    """A connection that is served; see `Handler` of the transport, and `Asker` of the actors."""
+    """A connection being served: `Handler` of the transport, and `Asker` of the actors."""
 
     def __init__(
         self,
@@ -127,7 +136,7 @@ class ServerConnection(AnsweringConnection):
 
     @enable_ki_protection
     def text(self, text: str) -> None:
-        """Take a text message. Where nothing else is open the turn runs here, and its answer is sent."""
+        """Take a text message. Where nothing else is open, run the turn here and send its answer at once."""
         if self._expelled:
             return
         receive = self.session.receive
@@ -154,7 +163,7 @@ class ServerConnection(AnsweringConnection):
         return bool(self._rt.ready) and self.session.open > self.server.options.max_open // 2
 
     def frames(self, room: int) -> list[bytes]:
-        """Return what is to be sent, and let those go on who have waited for room."""
+        """Return the messages to send, and resume runs that waited for room."""
         if self._admission is not None and not (self._expelled or self._admission.valid(trio.current_time())):
             self.end()  # what waits to be sent is for somebody who may not have it any more
             self._expel()
@@ -214,15 +223,15 @@ class ServerConnection(AnsweringConnection):
             self._broken(asked, error)
 
     def _refused(self, asked: lmos.Asked, error: Exception) -> None:
-        """A request has not got into a mailbox; what was watched on its way there is counted already."""
+        """Count a request that did not get into a mailbox, unless `_post` has counted it already."""
         if error is not self._counted:
             refused(self._rt, WAY, VERBS[asked.verb.word], error)
         self._counted = None
 
     def _check(self, admission: Admission, asked: lmos.Asked, link: AgentOrPool | None) -> None:
-        """Look whether the peer may ask for this, before anything else is done about it.
+        """Check that the peer may ask for this, before anything else is done about it.
 
-        It is told the same of what is not there. Raises Unauthorized, Forbidden, RateLimited.
+        Answers the same for what does not exist. Raises Unauthorized, Forbidden, RateLimited.
         """
         name = name_meant(asked.thing_id) if link is None else public_name(link.path)
         now = trio.current_time()
@@ -234,7 +243,7 @@ class ServerConnection(AnsweringConnection):
             raise
 
     def _await_expiry(self, admission: Admission) -> None:
-        """Look again when the credentials expire, though nothing may be said then."""
+        """Set a timer for the expiry of the credentials: an idle connection must end then, too."""
         if admission.until is None:
             return
         left = min(max(admission.until - self._rt.entropy.now().timestamp(), 0.0), LONGEST)
@@ -251,7 +260,7 @@ class ServerConnection(AnsweringConnection):
         self._expel()
 
     def _expel(self) -> None:
-        """The peer's credentials are good no longer: it is told nothing more, but that."""
+        """Close with 3000: the credentials have expired, and nothing more may be sent."""
         self._expelled = True
         self._listeners.close()
         self.connection.close(UNAUTHORIZED, "the credentials are no longer good")
@@ -318,7 +327,7 @@ class ServerConnection(AnsweringConnection):
             self._tell(far, self.session.pending)
 
     def _send_again(self, far: Far, pool: PoolLink, requested: RequestedOperation) -> bool:
-        """A member of a pool is gone before it has begun: another may take it, as near. Say whether so."""
+        """Return whether another member of the pool takes a request that its first one had not begun."""
         if not pool.replaces(far.slot):
             return False
         left = None if far.until is None else far.until - trio.current_time()
@@ -355,7 +364,7 @@ class ServerConnection(AnsweringConnection):
             raise
 
     def _tell_settled(self) -> None:
-        """A one-way message has begun: a connection that drains may end."""
+        """Take note that a one-way message has begun: a draining connection may end now."""
         if self.server.draining:
             self.look()
 
@@ -379,7 +388,8 @@ class ServerConnection(AnsweringConnection):
         self.close(TOO_SLOW, "too slow: too much waits to be sent")
 
     def end(self) -> None:
-        """The connection has ended: its requests are withdrawn, but for those that are to go on (R5)."""
+        """The connection has ended: its requests are withdrawn, but for those that go on
+        (`LmosServer.goes_on`)."""
         if self._over:
             return
         self._over = True

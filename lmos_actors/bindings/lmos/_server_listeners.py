@@ -1,7 +1,10 @@
-"""Who listens over a wire: sinks at an agent's slot, and what of theirs waits until the connection has room.
+"""Listeners of one connection: sinks at agents' slots, and what of theirs waits until the connection has
+room.
 
-They never hold an agent back. Readings conflate in the session's outbox; of events the oldest is dropped past
-a bound, and the listener is told by a gap.
+Listeners never hold an agent back. Of a property only the latest reading waits, in the session's outbox. Of
+events each listener keeps a bounded backlog; past the bound the oldest is dropped, and the peer receives a
+gap. Beyond `CROWDED` frames to send, events wait at their listeners instead of in the outbox, and listeners
+send in turn, one each, so that a busy event cannot starve the others.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 
 Tell: TypeAlias = "Callable[[Down], Any]"
-"""Gives, as plain data, what is told of an incarnation that has ended."""
+"""Returns the end of an incarnation as plain data."""
 
 
 class ListenerConnection(Protocol):
@@ -51,7 +54,7 @@ class ListenerConnection(Protocol):
         ...
 
     def shared(self, value: Any) -> Any:
-        """Return what stands for a value that others are told of in this step, too."""
+        """Return a shared value: one that several listeners receive in this step is encoded once."""
         ...
 
     def trace(self) -> TraceMembers:
@@ -88,11 +91,11 @@ class Listener:
         self.listening: lmos.Listening | None = None  # once it has been accepted
 
     def join(self) -> None:
-        """Hear what there is to hear from now on."""
+        """Receive what is pushed from now on."""
         self._sinks.add(self._key, self)
 
     def leave(self) -> None:
-        """Hear nothing more."""
+        """Receive nothing more."""
         self.listening = None
         self._sinks.remove(self._key, self)
 
@@ -105,7 +108,7 @@ class Listener:
         raise NotImplementedError
 
     def close(self) -> None:
-        """There will be no more."""
+        """End: nothing more will be pushed."""
         if self.listening is not None:
             self._speaker.over(self)
 
@@ -115,12 +118,12 @@ class Listener:
 
     @property
     def end(self) -> NotFound:
-        """What the consumer is told at the end."""
+        """The error that the consumer receives at the end."""
         return NotFound("agent", self.path)
 
 
 class Observer(Listener):
-    """Hears a property: the outbox keeps the latest reading alone."""
+    """A listener to a property: the outbox keeps the latest reading alone."""
 
     __slots__ = ()
 
@@ -134,7 +137,7 @@ class Observer(Listener):
 
 
 class Subscriber(Listener):
-    """Hears events: all of them in order, as long as the connection takes them."""
+    """A listener to events: all of them in order, as long as the connection takes them."""
 
     __slots__ = ("_waiting",)
 
@@ -150,7 +153,7 @@ class Subscriber(Listener):
         self._take((value, self._speaker.trace()))
 
     def _with_others(self, value: Any) -> Any:
-        """Return what stands for a value that is written once for all who listen to it."""
+        """Return the shared form of a value that several listeners receive."""
         return self._speaker.shared(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
@@ -161,14 +164,14 @@ class Subscriber(Listener):
             pass
         super().close()
 
-    def _take(self, told: Gap | tuple[Any, TraceMembers]) -> None:
+    def _take(self, news: Gap | tuple[Any, TraceMembers]) -> None:
         if self.listening is None:
             return
         waiting = self._waiting
         if not waiting and not self._speaker.crowded():
-            self._say(told)
+            self._say(news)
             return
-        waiting.append(told)
+        waiting.append(news)
         if len(waiting) == 1:
             self._speaker.post_last(self)
 
@@ -179,17 +182,17 @@ class Subscriber(Listener):
         return bool(self._waiting)
 
     def leave(self) -> None:
-        """Hear nothing more."""
+        """Receive nothing more."""
         self._waiting.clear()
         super().leave()
 
-    def _say(self, told: Gap | tuple[Any, TraceMembers]) -> None:
+    def _say(self, news: Gap | tuple[Any, TraceMembers]) -> None:
         if self.listening is None:
             return
-        if isinstance(told, Gap):
-            self._speaker.missed(self.listening, told)
+        if isinstance(news, Gap):
+            self._speaker.missed(self.listening, news)
         else:
-            value, trace = told
+            value, trace = news
             self._speaker.said(self.listening, *self._told(value), trace)
 
     def _told(self, value: Any) -> tuple[str, Any]:
@@ -197,7 +200,7 @@ class Subscriber(Listener):
 
 
 class SubscriberToAll(Subscriber):
-    """Hears all events of an agent, each with its name."""
+    """A listener to all events of an agent, each with its name."""
 
     __slots__ = ()
 
@@ -209,7 +212,7 @@ class SubscriberToAll(Subscriber):
 
 
 class Watcher(Subscriber):
-    """Hears of every incarnation that ends, as the event `lmosx:exited`."""
+    """A listener to the ends of incarnations, sent as the event `lmosx:exited`."""
 
     __slots__ = ("_tell",)
 
@@ -225,18 +228,18 @@ class Watcher(Subscriber):
 
 
 def exited(down: Down, generation: str) -> dict[str, Any]:
-    """Say in plain data that an incarnation has ended: `text` is the error, or the detail of a shutdown."""
+    """Return the end of an incarnation as plain data: `text` is the error, or the detail of a shutdown."""
     reason = down.reason
-    told: dict[str, Any] = {"kind": reason.kind}
+    data: dict[str, Any] = {"kind": reason.kind}
     if reason.error is not None:
-        told["text"] = str(reason)
+        data["text"] = str(reason)
     elif reason.detail is not None:
-        told["text"] = str(reason.detail)
+        data["text"] = str(reason.detail)
     return {
         "agent": down.agent,
         "incarnation": down.incarnation,
         "generation": generation,
-        "reason": told,
+        "reason": data,
     }
 
 
@@ -255,7 +258,7 @@ _KINDS: Final[Mapping[str, type[Listener]]] = {
 
 
 class Listeners:
-    """Who listens over one connection; see `ListenerConnection`.
+    """All listeners of one connection; see `ListenerConnection`.
 
     `sent` is called when something has been put into the session, `failed` with what could not be. `sharing`
     is that of the server.
@@ -322,7 +325,7 @@ class Listeners:
         self._backlog.append(listener)
 
     def speak(self) -> None:
-        """Let those speak who wait for room, in turn, as long as there is some."""
+        """Send from listeners that wait for room, in turn, while there is some."""
         backlog = self._backlog
         while backlog and not self.crowded():
             listener = backlog.popleft()
@@ -334,11 +337,11 @@ class Listeners:
         self._say(listening, lambda: self._session.reading(listening, plain(value), self._rt.entropy.now()))
 
     def shared(self, value: Any) -> SharedValue:
-        """Return what stands for a value that others are told of in this step, too."""
+        """Return a shared value: one that several listeners receive in this step is encoded once."""
         return self._sharing.of(value)
 
     def said(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
-        """Send an event; of one that others are told of the data are written once for all."""
+        """Send an event; data that several listeners receive are encoded once."""
 
         def say() -> None:
             value = Raw(data.json()) if type(data) is SharedValue else plain(data)

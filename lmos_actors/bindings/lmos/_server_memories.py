@@ -1,4 +1,9 @@
-"""Which answers are remembered for whom: connections of one peer share a memory (DECISIONS C1)."""
+"""Memories of answers, shared by the connections of one peer.
+
+A peer that repeats a request on a new connection, because the old one broke before the answer, must get the
+remembered answer instead of a second run. So the memory belongs to the peer, named by the `LMOS-Peer`
+header and its principal, and outlives its connections by a bounded number and size.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
 PEER_HEADER: Final = b"lmos-peer"
-"""By it a client says which of its connections belong together: a value that nobody else can guess."""
+"""The header by which a client marks connections that belong together: an unguessable value."""
 
 MOST: Final = 256
 """Memories kept of peers that have no connection now; the one that was used longest ago is forgotten."""

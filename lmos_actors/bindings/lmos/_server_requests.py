@@ -1,4 +1,4 @@
-"""What a request over a wire asks of an agent: the key of the operation, and the arguments."""
+"""Requests from the wire as operations of an agent: the key of the operation, and its arguments."""
 
 from __future__ import annotations
 
@@ -39,18 +39,19 @@ PERMISSIONS: Final[dict[str, Verb]] = {
     "subscribe": "subscribe",
     "subscribe_all": "subscribe",
 }
-"""What somebody has to be allowed for each verb; who has invoked an action may query and cancel it."""
+"""The permission each verb needs; a peer that may invoke an action may query and cancel its runs."""
 
 _NO_NAMES: Final[dict[str, Any]] = {}
 
 
 def requested_operation(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
-    """Return what a request asks for. Raises NotFound, NotAllowed, InvalidInput, AgentUnavailable."""
+    """Return the operation a request asks for. Raises NotFound, NotAllowed, InvalidInput,
+    AgentUnavailable."""
     return _WISHES[asked.verb.word](asked, link)
 
 
 def representative(link: AgentOrPool) -> LocalLink:
-    """Return an agent that tells what all of them can do. Raises AgentUnavailable, NotFound."""
+    """Return an agent whose operations are those of all members. Raises AgentUnavailable, NotFound."""
     one = link if isinstance(link, LocalLink) else next(iter(link.members), None)
     if one is None and isinstance(link, PoolLink):
         raise link.nobody()
@@ -69,7 +70,7 @@ def operation_named(link: AgentOrPool, kind: str, key: str, name: str) -> Operat
 
 
 def _refuse(one: LocalLink, kind: str, name: str) -> NoReturn:
-    """Say that there is no such affordance, or that it is one of another kind."""
+    """Raise NotFound for an affordance that does not exist, NotAllowed for one of another kind."""
     if one.gone:
         raise one.closed_error()
     every = [op for op in one.table.values() if op.name != "*"]

@@ -1,18 +1,18 @@
-"""One-way messages that come over one LMOS connection: seated, or parked until there is a seat.
+"""One-way messages received over one LMOS connection: in a mailbox, or parked until it has a seat.
 
-They are to an agent what those of a near sender are. In a full mailbox whose policy is `wait` a message
-waits outside, not accepted yet. Only the first of a connection stands in the agent's line of parked senders;
-those behind it wait here, in a lane of their own, and the next one joins the line when the first has a seat.
-So connections and near senders have seats in turn, however much each of them sends, and the messages of one
-connection to one agent stay in order. The peer's credit bounds the lanes.
+An agent sees no difference to messages of a near sender. In a full mailbox whose policy is `wait` a message
+waits outside, not accepted yet. Only the first of a connection stands in the agent's line of parked
+senders; those behind it wait here, in a lane of their own, and the next one joins the line when the first
+has a seat. So connections and near senders have seats in turn, however much each of them sends, and the
+messages of one connection to one agent stay in order. The peer's credit bounds the lanes.
 
 A message that does not begin, or whose turn crashes, is answered by an error, and becomes a dead letter of
-its sender; of one that has begun nobody hears more. When the connection ends, what has a seat is carried out
-all the same, as a near sender's would be; what is parked is a dead letter here. The large ones among the
-former stay charged, or a peer that comes and goes would fill all mailboxes with what nobody counts; where
-memory runs out, they are dead letters, too.
+its sender; one that has begun is reported no further. When the connection ends, what has a seat is carried
+out all the same, as a near sender's would be; what is parked is a dead letter here. The large ones among
+the former stay charged, or a peer that comes and goes would fill all mailboxes with what nobody counts;
+where memory runs out, they are dead letters, too.
 
-Nothing here waits or raises, as in `_server_connection.py`, but for `post`.
+Nothing here waits, and nothing but `post` raises: see `_server_connection.py`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class IncomingTells:
     ) -> None:
         self.label, self.principal, self.peer = who
         self.stands = True
-        """Whether the connection does, so that somebody hears of what does not begin."""
+        """Whether the connection still stands, so that failures can be answered."""
         self._rt = rt
         self._session = session
         self._waiting = waiting
