@@ -11,8 +11,8 @@ import trio
 
 from lmos_actors import open_node
 from lmos_actors.discovery import DirectoryOptions, ThingDirectory
-from lmos_actors.node._network import default_network
 from lmos_actors.transport import endpoint_of
+from tests.networks import default_network
 
 if TYPE_CHECKING:
     from lmos_actors import Node, Ref

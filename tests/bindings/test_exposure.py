@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from lmos_actors import Agent, ChildSpec, action
 from lmos_actors.bindings import Exposure
-from lmos_actors.bindings.exposure._exposure import FEW
 from lmos_actors.testing import open_test_node
 
 if TYPE_CHECKING:
     from lmos_actors.simulation import VirtualClock
+
+FEW = 64  # things that are kept without being used
 
 
 class Guest(Agent):

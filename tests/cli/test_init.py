@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.cli import main
-from lmos_actors.cli._init import TEMPLATES
 from tests.commands import called, surroundings
 from tests.matrix import few_or_all
 from tests.scenario.project import Ran
@@ -24,6 +23,8 @@ from tests.source import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+TEMPLATES = sorted(path.name for path in (ROOT / "lmos_actors/cli/templates").iterdir() if path.is_dir())
 
 
 PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis"]

@@ -26,9 +26,9 @@ from lmos_actors.cli import main
 from lmos_actors.cli._answers import AnswerPrinter
 from lmos_actors.cli.remote._requests import ActionCall
 from lmos_actors.cli.remote._session import GRACE, RemoteSession, code_of, open_thing as OPENED
-from lmos_actors.node._network import default_network
 from tests.cli import served_agent
 from tests.cli.served_agent import Weather, open_far
+from tests.networks import default_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable

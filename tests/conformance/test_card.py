@@ -19,10 +19,12 @@ from lmos_actors.conformance import (
     card_junit,
     card_text,
 )
-from lmos_actors.conformance.card._html import OF_PASSED
-from lmos_actors.conformance.card._text import LONGEST, SOME_TRAFFIC, WIDTH
 from tests.conformance.cards import DEPARTURE, HOSTILE, card, everything, result, went
 from tests.matrix import examples
+
+OF_PASSED = 40  # messages shown of a case that passed
+SOME_TRAFFIC = 8  # messages shown of one that failed, as text
+WIDTH, LONGEST = 200, 1_000  # characters of a message and of what was seen
 
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 

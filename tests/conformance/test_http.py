@@ -9,13 +9,14 @@ import trio
 
 from lmos_actors import ConfigError
 from lmos_actors.conformance.wire import Unreachable, exchange, read_json
-from lmos_actors.conformance.wire._http import LONGEST
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
 
 from .pages import SILENCE, Page, described, serving
 
 if TYPE_CHECKING:
     from lmos_actors.conformance.card import Traffic
+
+LONGEST = 4 << 20  # bytes of an answer
 
 HERE = "http://thing:80"
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lmos_actors import ConfigError, open_node
-from lmos_actors._collector import GC_THRESHOLD
 from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+GC_THRESHOLD = 50_000
 
 
 @pytest.fixture(autouse=True)

@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors._core import Entropy, RandomStream, SeededEntropy
-from lmos_actors._core._entropy import EPOCH
 from lmos_actors.simulation import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 N = 20_000
 
@@ -70,7 +71,7 @@ def test_the_real_time_of_day_is_utc_now() -> None:
 def test_the_seeded_time_of_day_is_the_epoch_and_virtual_time() -> None:
     clock = VirtualClock()
     entropy = SeededEntropy(3, clock)
-    assert entropy.now() == EPOCH == datetime(2030, 1, 1, tzinfo=UTC)
+    assert entropy.now() == EPOCH
     clock._now = 3600.000_001
     assert entropy.now() == EPOCH + timedelta(hours=1, microseconds=1)
     assert entropy.seed == 3

@@ -12,8 +12,8 @@ import jsonpath
 import trio
 import trio.testing
 
-from lmos_actors.node._network import default_network
 from lmos_actors.transport import endpoint_of
+from tests.networks import default_network
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -28,11 +28,11 @@ from lmos_actors.discovery._seeking import KEPT
 from lmos_actors.discovery.directory._changes import EventLog, Logged
 from lmos_actors.discovery.directory._entries import Moment, Unfit
 from lmos_actors.discovery.directory._shelf import PURGED_AT_ONCE, Shelf
-from lmos_actors.node._network import default_network
 from lmos_actors.protocol.td import Description
 from lmos_actors.security import Bearer, Security
 from tests.discovery.fake import FakeDirectory, directory_at
 from tests.discovery.web import ask, directory, listening, put, td
+from tests.networks import default_network
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

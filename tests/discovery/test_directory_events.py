@@ -8,7 +8,6 @@ import pytest
 import trio
 
 from lmos_actors.discovery import DirectoryOptions, ThingDirectory
-from lmos_actors.discovery.directory._merge import merged
 from lmos_actors.transport import DoorOptions
 
 from .web import ask, connected, directory, listening, patch, put, td
@@ -19,6 +18,15 @@ if TYPE_CHECKING:
     from .web import Stream
 
 GAP = "lmosx:gap"
+
+
+def merged(value: Any, patch: Any) -> Any:
+    """Return the value with a JSON merge patch (RFC 7396) made to it."""
+    if not isinstance(patch, dict):
+        return patch
+    kept = value if isinstance(value, dict) else {}
+    changed = {name: merged(kept.get(name), part) for name, part in patch.items() if part is not None}
+    return {name: part for name, part in kept.items() if name not in patch} | changed
 
 
 async def some() -> None:

@@ -13,11 +13,12 @@ import httpx2
 import trio
 
 from lmos_actors import ChildSpec, SupervisorSpec, open_node
-from lmos_actors.bindings.exposure._descriptions import KEPT
 from tests.long.soak_agents import Boss, Ledger, Worker, look, obey, tell
 
 if TYPE_CHECKING:
     from lmos_actors import Node
+
+KEPT = 1_024  # descriptions that a node keeps
 
 WORKERS = ("alpha", "beta", "gamma")
 OFTEN = 10**9  # restarts that are no reason to give up

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.supervision._plan import Plan
 from tests.long import fuzz_frames, otp_stories, seeds, soak
 from tests.long.state import State
 from tests.source import ROOT
-from tests.supervision.otp.replay import Child, run_story
+from tests.supervision.otp.replay import Child, Plan, run_story
 from tests.supervision.otp.stories import Recorded
 from tests.transport.peer import frames_of
 

@@ -34,10 +34,10 @@ from lmos_actors import (
 )
 from lmos_actors.bindings import LmosServer
 from lmos_actors.node._network import GOODBYE
-from lmos_actors.node._options import default_network
 from lmos_actors.supervision import RESERVED
 from lmos_actors.testing import run_test
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
+from tests.networks import default_network
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -10,8 +10,8 @@ import h11
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as open_parser
 
-from lmos_actors.node._options import default_network
 from lmos_actors.transport import endpoint_of
+from tests.networks import default_network
 
 if TYPE_CHECKING:
     from trio.abc import Stream

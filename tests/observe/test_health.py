@@ -9,12 +9,13 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, ConfigError, ConnectFailed, action, open_node
-from lmos_actors.bindings.exposure._access_middleware import PROBES
-from lmos_actors.node._options import default_network
 from lmos_actors.security import Access, Basic, Security
 from lmos_actors.supervision import RESERVED
 from lmos_actors.transport import endpoint_of
+from tests.networks import default_network
 from tests.observe.http_requests import ask, line_to, samples
+
+PROBES = ("/healthz", "/readyz")
 
 
 class Slow(Agent):

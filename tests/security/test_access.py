@@ -23,12 +23,13 @@ from lmos_actors.security import (
     Principal,
     Security,
 )
-from lmos_actors.security._access import KEPT
-from lmos_actors.security._presented import VERBS
 from tests.security.sample_credentials import guard_of, presented
 
 if TYPE_CHECKING:
     from lmos_actors.security import Guard, Scheme, Verb, Who
+
+KEPT = 4096  # names of agents whose list is remembered
+VERBS: tuple[Verb, ...] = ("read", "write", "invoke", "subscribe")
 
 BEARER = Bearer({"alice": "env:S1_ALICE", "bob": "env:S1_BOB"})
 JWT = Jwt(keys="file:keys.json", issuer="i", audience="a")

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.actors import ExitReason
-from lmos_actors.supervision._plan import Decision, Plan
 from tests.supervision.otp import runtime
 from tests.supervision.otp.corners import STOPPED_WHILE_DEAF
 from tests.supervision.otp.generate import Teller
 from tests.supervision.otp.record import have_erlang, tell_otp
-from tests.supervision.otp.replay import Child, run_story
+from tests.supervision.otp.replay import Child, Decision, Plan, run_story
 from tests.supervision.otp.stories import TABLE, Exit, Recorded, difference, read_table
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ import trio
 
 from lmos_actors import ConfigError
 from lmos_actors._core import Account, Budget, weight
-from lmos_actors._core._budget import AGE
 from lmos_actors.transport import Accept, Connection, ConnectionOptions, Ended, MemoryNetwork
 from tests.transport.doors import CLOSE, END, GET, OK, Client, Door, chunked, open_door, post, upgrade
 from tests.transport.peer import BINARY, PING, TEXT, Peer, Recorder, closing, frame, mask, play
+
+AGE = 60.0
 
 both = pytest.mark.parametrize("end", ["server", "client"])
 CONTINUED = 0

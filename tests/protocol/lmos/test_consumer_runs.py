@@ -10,8 +10,8 @@ from msgspec import UNSET
 from lmos_actors.errors import ActionCancelled, ActionFailed, LocalProtocolError, MailboxFull, NotAllowed
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import Binary, Call, SessionOptions, Standing
-from lmos_actors.protocol.lmos._frames import Frame, pack_frame
 from tests.protocol.lmos.thing_by_hand import OURS, PROBLEM, THING, Hand, told
+from tests.protocol.lmos.wire import binary_frame
 
 CREDIT = SessionOptions().credit
 UNSUPPORTED = "https://eclipse.dev/lmos/protocol/v1/errors#unsupported-message-type"
@@ -318,10 +318,10 @@ def opening(stream: int) -> dict[str, Any]:
 def test_bytes_come_in_binary_frames() -> None:
     hand, run = running(offers=OURS, credit=CREDIT, binary=True)
     assert hand.say("streamOpen", "c1", **opening(2)) == []
-    assert told(hand.session.receive_binary(pack_frame(Frame(2, 0, b"a")))) == [("Item", b"a")]
-    assert told(hand.session.receive_binary(pack_frame(Frame(2, 1, b"b", last=True)))) == [("Item", b"b")]
+    assert told(hand.session.receive_binary(binary_frame(2, 0, b"a"))) == [("Item", b"a")]
+    assert told(hand.session.receive_binary(binary_frame(2, 1, b"b", last=True))) == [("Item", b"b")]
     assert hand.status("c1", "completed") == [("Answered", None)]
-    assert told(hand.session.receive_binary(pack_frame(Frame(2, 2, b"c")))) == []
+    assert told(hand.session.receive_binary(binary_frame(2, 2, b"c"))) == []
     assert hand.session.statistics().late == 1
     assert run.done
 
@@ -330,18 +330,16 @@ def test_a_binary_frame_out_of_order_ends_its_run_alone() -> None:
     hand, run = running(offers=OURS, credit=CREDIT, binary=True)
     other = hand.session.invoke(THING, "go")
     hand.say("streamOpen", "c1", **opening(2))
-    assert told(hand.session.receive_binary(pack_frame(Frame(2, 1, b"a")))) == [
-        ("Failed", "RemoteProtocolError")
-    ]
+    assert told(hand.session.receive_binary(binary_frame(2, 1, b"a"))) == [("Failed", "RemoteProtocolError")]
     assert (run.done, other.done) == (True, False)
 
 
 @pytest.mark.parametrize(
     ("offers", "data", "code"),
     [
-        ((), pack_frame(Frame(2, 0, b"a")), 1003),
+        ((), binary_frame(2, 0, b"a"), 1003),
         (OURS, b"short", 1003),
-        (OURS, pack_frame(Frame(2, 0, b"a" * 5000)), 1009),
+        (OURS, binary_frame(2, 0, b"a" * 5000), 1009),
     ],
 )
 def test_binary_frames_that_are_none_of_ours_close_the_connection(

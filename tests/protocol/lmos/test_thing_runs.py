@@ -25,8 +25,8 @@ from lmos_actors.protocol.lmos import (
     Stopped,
     Withdrawn,
 )
-from lmos_actors.protocol.lmos._frames import Frame, pack_frame
 from tests.protocol.lmos.consumer_by_hand import Talk
+from tests.protocol.lmos.wire import binary_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -286,7 +286,7 @@ def test_bytes_go_in_binary_frames_where_they_are_taken() -> None:
     talk.session.item(run, b"abc")
     talk.session.complete(run)
     opened, frame, ended, status = talk.session.frames()
-    assert frame == pack_frame(Frame(2, 0, b"abc"))
+    assert frame == binary_frame(2, 0, b"abc")
     assert [type(one) is Binary for one in (opened, frame, ended, status)] == [False, True, False, False]
     assert b'"streamOpen"' in opened
     assert b'"streamEnd"' in ended
@@ -345,12 +345,12 @@ def test_input_streams_are_named_and_given_credit() -> None:
         ("streamCredit", 1, 16),
         ("streamCredit", 3, 16),
     ]
-    assert talk.session.receive_binary(pack_frame(Frame(1, 0, b"pcm"))) == (Arrived(run, mic, b"pcm"),)
+    assert talk.session.receive_binary(binary_frame(1, 0, b"pcm")) == (Arrived(run, mic, b"pcm"),)
     item = {"correlation": "m1", "stream": 3, "sequence": 0, "data": "hello"}
     assert talk.say("streamItem", 2, **item) == (Arrived(run, words, "hello"),)
     assert talk.say("streamEnd", 3, correlation="m1", stream=3, sequence=1) == (Finished(run, words, None),)
     for number in range(1, 8):
-        talk.session.receive_binary(pack_frame(Frame(1, number, b"pcm")))
+        talk.session.receive_binary(binary_frame(1, number, b"pcm"))
     for _ in range(8):
         talk.session.consumed(mic)
     assert [(m["messageType"], m["items"]) for m in talk.heard()] == [("streamCredit", 8)]

@@ -20,9 +20,9 @@ from lmos_actors.protocol.lmos import (
     ThingSession,
     message_types,
 )
-from lmos_actors.protocol.lmos._frames import Frame, pack_frame
 from tests.matrix import examples
 from tests.protocol.lmos.consumer_by_hand import AT, THING, TIME, Talk
+from tests.protocol.lmos.wire import binary_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -284,7 +284,7 @@ class Host(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1), data=st.binary(max_size=20))
     def receive_binary(self, which: int, data: bytes) -> None:
         if len(data) >= 12:  # what is shorter closes the connection
-            self.sessions[which].receive_binary(pack_frame(Frame(data[0] or 1, data[1] % 3, data)))
+            self.sessions[which].receive_binary(binary_frame(data[0] or 1, data[1] % 3, data))
 
     @rule(
         index=st.integers(0, 9),

@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.errors import ActionFailed, InvalidInput, NotAllowed, RemoteProtocolError
 from lmos_actors.protocol import lmos
-from lmos_actors.protocol.lmos._frames import Frame, pack_frame
 from tests.matrix import few_or_all
+from tests.protocol.lmos.wire import binary_frame
 
 THING = "urn:operator"
 WINDOW = lmos.Credit(items=16, bytes=262_144)
@@ -260,7 +260,7 @@ def test_a_consumer_that_breaks_the_rules_loses_that_run_alone() -> None:
     call = started()
     other = call.consumer.invoke(THING, "wait")
     call.hear()
-    demands = call.thing.receive_binary(pack_frame(Frame(1, 9, b"x")))
+    demands = call.thing.receive_binary(binary_frame(1, 9, b"x"))
     assert [type(demand) for demand in demands] == [lmos.Withdrawn]
     call.speak()  # under way
     error = final(call)
@@ -273,7 +273,7 @@ def test_a_thing_that_breaks_the_rules_is_told_to_end_the_run() -> None:
     call = started()
     call.answer()
     call.listen()
-    happened = call.consumer.receive_binary(pack_frame(Frame(2, 7, b"x")))
+    happened = call.consumer.receive_binary(binary_frame(2, 7, b"x"))
     (failed,) = happened
     assert isinstance(failed, lmos.Failed)
     assert isinstance(failed.error, RemoteProtocolError)
@@ -340,7 +340,7 @@ def test_a_thing_without_streams_refuses_them_clearly() -> None:
 
 
 def test_binary_frames_close_a_connection_that_has_no_streams() -> None:
-    frame = pack_frame(Frame(1, 0, b""))
+    frame = binary_frame(1, 0, b"")
     for session in (
         lmos.ThingSession(offered=True, new_id=str, options=lmos.SessionOptions(offers=())),
         lmos.ConsumerSession(selected=True, new_id=str),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,12 @@ from hypothesis import strategies as st
 
 from lmos_actors.protocol import lmos
 from tests.source import ROOT
+
+
+def binary_frame(stream: int, number: int, payload: bytes, *, last: bool = False) -> bytes:
+    """An item of a stream of bytes, laid out as docs/reference/lmos-extensions.md has it."""
+    return struct.pack(">BBHII", 1, last, 0, stream, number) + payload
+
 
 WIRE = ROOT / "tests/wire/lmos"
 TYPES = lmos.message_types()

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lmos_actors.supervision._plan import Plan
-
-from .replay import Child, SupLife, World
+from .replay import Child, Plan, SupLife, World
 from .stories import TICKS_PER_SECOND, Call, Exit, Start, Story, Sup, Worker
 
 if TYPE_CHECKING:

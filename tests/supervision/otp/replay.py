@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lmos_actors.actors import NORMAL, SHUTDOWN, ExitReason, Status
 from lmos_actors.errors import ConfigError
-from lmos_actors.supervision._plan import Decision, Plan
+from lmos_actors.supervision._plan import Decision as Decision, Plan as Plan
 
 from .stories import (
     TICKS_PER_SECOND,
