@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.source import PACKAGE, Import, Module, package_modules
+from tests.source import PACKAGE, ROOT, Import, Module, package_modules, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -136,6 +136,8 @@ LINES = 600
 LONG_FILES: frozenset[str] = frozenset()
 FUNCTION_LINES = 40
 LONG_FUNCTIONS = frozenset({"lmos_actors.actors._dispatcher.run_batch"})  # the hot path
+# Tests import faces: one that imports a private module breaks when that is renamed. The number only falls.
+MOST_TESTS_OF_INSIDES = 90
 NAMES_OF_NOTHING = frozenset({"utils", "util", "common", "helpers", "misc"})
 
 MODULES = package_modules()
@@ -182,6 +184,14 @@ def wrong_directions(module: Module) -> Iterator[str]:
         allowed = other == own or (height(other) < height(own) and other in ONLY.get(own, {other}))
         if not allowed:
             yield f"{module.name}:{found.line} ({own}) imports {found.target} ({other})"
+
+
+def private_imports(module: Module) -> Iterator[str]:
+    """Private modules of the package that a test imports; `_core` is a face."""
+    for found in ours(module):
+        inside = found.target.removeprefix(f"{PACKAGE}.").removeprefix("_core.").split(".")
+        if inside != ["_core"] and any(part.startswith("_") for part in inside):
+            yield found.target
 
 
 def shared_too_much(module: Module) -> Iterator[str]:
@@ -328,6 +338,28 @@ CHECKS = (
 def test_the_package_keeps_the_rule(check) -> None:
     assert MODULES, "no module was read"
     assert [complaint for module in MODULES for complaint in check(module)] == []
+
+
+def test_few_tests_import_private_modules() -> None:
+    tests = [read(path) for path in sorted((ROOT / "tests").rglob("*.py"))]
+    found = [module.name for module in tests if any(private_imports(module))]
+    assert len(found) <= MOST_TESTS_OF_INSIDES, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "private"),
+    [
+        ("from lmos_actors.actors._slot import Slot", True),
+        ("from lmos_actors.actors import Ref, _slot", True),
+        ("import lmos_actors.cli._main as first", True),
+        ("if TYPE_CHECKING:\n    from lmos_actors._core._entropy import Entropy", True),
+        ("from lmos_actors._core import Entropy", False),
+        ("from lmos_actors import Agent", False),
+        ("from trio._core import _run", False),
+    ],
+)
+def test_an_import_of_a_private_module_is_seen(text: str, private: bool) -> None:
+    assert any(private_imports(Module("tests.test_x", False, text))) == private
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
