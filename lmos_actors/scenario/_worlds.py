@@ -1,8 +1,8 @@
-"""The worlds that a run can be in: how its time goes by, and how its agents are reached.
+"""Worlds of runs: the kind of time, and how agents are reached.
 
-`memory` and `wire` are simulated: time is virtual, and the same seed gives the same run. `websocket` goes on
-in real time. In `wire` and `websocket` the node of the run listens, and all that is sent by the file's names
-goes through its own door: over streams in memory, or over sockets of this machine.
+`memory` and `wire` are simulated: time is virtual, and the same seed gives the same run. `websocket` runs
+in real time. In `wire` and `websocket` the node of the run listens, and all messages by the file's names go
+over a connection to it: streams in memory, or sockets of this machine.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 REAL: Final = ("websocket",)
-"""The worlds whose time is real."""
+"""Worlds with real time."""
 
 LISTEN_ADDRESSES: Final = {"wire": "ws://world", "websocket": "ws://127.0.0.1:0"}
-"""Where the node of a world listens, if it does."""
+"""Address that the node of a world listens on, for worlds with a connection."""
 
 
 def is_real(world: str) -> bool:
@@ -89,10 +89,10 @@ class RealClock(trio.abc.Clock):
 
 
 class PacedClock(RealClock):
-    """The time of a film: played faster, or slower, and it stands still while anybody has something to do.
+    """Time at another speed, which stands still while any task can run.
 
-    It goes on only while trio waits, and never past what it waits for: how fast the machine is, and what else
-    it does, is no part of the story.
+    It advances only while Trio waits, and never past the deadline that it waits for, so that the speed of the
+    machine does not influence the run.
     """
 
     def __init__(self, speed: float) -> None:
@@ -100,13 +100,13 @@ class PacedClock(RealClock):
         self.start_clock()
 
     def start_clock(self) -> None:
-        """Let the film begin."""
+        """Start at 0.0."""
         self._now = 0.0
         self._since = 0.0
         self._until: float | None = None  # while trio waits
 
     def current_time(self) -> float:
-        """Return the seconds of the film; the first look after a wait adds it."""
+        """Return the seconds of paced time; the first call after a wait adds the wait."""
         if self._until is not None:
             waited = (perf_counter() - self._since) * self._speed
             self._now, self._until = min(self._now + waited, self._until), None
@@ -142,14 +142,14 @@ class RealEntropy(SeededEntropy):
 
 
 def begin_time() -> None:
-    """Let time begin now, where it is real: what the world itself has needed is no time of the story."""
+    """Restart real time at 0.0, so that the time to open the world is not part of the run."""
     clock = trio.lowlevel.current_clock()
     if isinstance(clock, RealClock):
         clock.start_clock()
 
 
 async def wait_until_idle() -> None:
-    """Wait until nothing is left to do at the present instant; real time has none, and goes on at once."""
+    """Wait until no task can run at the present instant of virtual time; in real time just yield."""
     if isinstance(trio.lowlevel.current_clock(), VirtualClock):
         await settle()
     else:
@@ -157,9 +157,9 @@ async def wait_until_idle() -> None:
 
 
 def change_ambient(**changes: Any) -> Ambient:
-    """Change what surrounds the nodes of this world, and return it."""
+    """Change the ambient settings of this world's nodes, and return them."""
     ambient = current_ambient()
-    assert ambient is not None  # whoever runs a cell has made a world for it
+    assert ambient is not None  # run_cell has made a world
     changed = attrs.evolve(ambient, **changes)
     set_ambient(changed)
     return changed

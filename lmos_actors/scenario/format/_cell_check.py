@@ -1,4 +1,7 @@
-"""One cell of a file, all of its parts checked in one go: what is wrong in one does not hide the others."""
+"""Validation of one cell of a file by all validators.
+
+All of them run, so that a mistake in one part does not hide those in others.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def has_required_parts(data: dict[str, Any]) -> bool:
-    """Return whether the parts that others name are there: else all of these names would be wrong ones.
+    """Return whether the parts that define names are there; without them every reference would be reported.
 
-    A misspelt key of the file itself is said alone, with what is wrong in the shape of the rest.
+    A misspelt top-level key is then reported alone, with the mistakes in shape.
     """
     known, needed = known_keys(data), needed_keys(struct_of(data))
     if any(key not in known for key in data) or any(key not in data for key in needed):

@@ -1,4 +1,4 @@
-"""Agents, populations, the tree, and the references between agents: the names that a file is told with.
+"""Names of a cell: agents, populations, the tree, and the references between agents.
 
 Works on the data of one cell, part by part, so that a mistake in one part does not hide those in others.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._used_tree import UsedTree
 
 NAME = re.compile(r"[A-Za-z_][\w-]*")
-"""What agents, supervisors, saved values, checks and series may be called."""
+"""Names of agents, supervisors, saved values, checks and series."""
 
 NAMED: Final = "letters, digits, _ and -, and a letter or _ first"
 INDEX: Final = "index"
@@ -48,10 +48,10 @@ def near_path(name: str, known: Iterable[str]) -> str:
 
 
 class CellNames:
-    """Checks the names of one cell, and knows them for those who check the rest; `mistakes` grows.
+    """Validates the names of one cell, and provides them to the other validators; `mistakes` grows.
 
     `made` are the parts of the file that are right in themselves, by their place. `classes` are imported ones
-    by the names of agents and populations; without `fitted` nothing is held against them.
+    by the names of agents and populations; without `fitted` no value is checked against them.
     """
 
     def __init__(self, document: Document, cell: CellData, made: Mapping[DataPath, Any]) -> None:

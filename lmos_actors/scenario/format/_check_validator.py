@@ -1,4 +1,4 @@
-"""The checks of a file and its series: whom they speak of, formulas, bounds that can be met."""
+"""Validation of the checks, series and stop condition of a file: names, formulas, bounds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ._value_validator import ValueValidator
 
 FEWEST_SAMPLES: Final = 20
-"""How many samples a percentile needs (F3)."""
+"""Fewest samples for a percentile; with fewer, the 95th is simply the largest."""
 
 _MARKS: Final = ("max", "p50", "p90", "p95", "p99")
 _ANSWERED: Final = (Read, Write, Invoke, Stream, InvokeAt, WriteAt)
@@ -56,7 +56,7 @@ _STATE: Final = "state."
 
 
 class CheckValidator:
-    """Checks the checks of one cell, its series and when it stops; mistakes go to `names`.
+    """Validates the checks, series and stop condition of one cell; mistakes go to `names`.
 
     `ids` are the steps by their ids, and `run_counts` how many runs each has at most.
     """
@@ -106,7 +106,7 @@ class CheckValidator:
             self.names.report(path, f"that is more than {_MOST_SAMPLES} samples", "shape")
 
     def _define(self) -> None:
-        """Take note of the names of series and checks, of broken ones too."""
+        """Define the names of series and checks, also of those with mistakes."""
         for name in mapped(mapped(self.names.cell.data.get("measure")).get("series")):
             self.names.define(name, "series", ("measure", "series", name), key=True)
             self.series.append(name)
@@ -165,7 +165,7 @@ class CheckValidator:
             return None
 
     def _classes(self, of: str | None) -> list[Any] | None:
-        """Give the classes of the agents that a formula speaks of; None if not all are known."""
+        """Return the classes of the agents that a formula is about; None if not all are known."""
         everybody = of is None or of == EVERYBODY
         wanted = self.names.names if everybody else [str(of)]
         found = [self.names.class_of(name) for name in wanted]
@@ -332,7 +332,7 @@ class CheckValidator:
             self._samples(name, (*path, "metric"), key=False)
 
     def _metrics(self) -> list[str]:
-        """Give the names of all numbers that can be compared."""
+        """Return the names of all numbers that `compare` can use."""
         found = [f"{name}.time" for name in self.instants]
         found += [f"{name}.{word}" for name in self.series for word in ("last", "min", "max", "mean")]
         steps = [name for name, step in self.ids.items() if isinstance(step, _ANSWERED)]

@@ -1,4 +1,4 @@
-"""What is expected of values, looked at by itself and against the schema of what an agent gives."""
+"""Validation of conditions on values: by themselves, and against the schema of the value."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def given(what: Any, *keys: str) -> dict[str, Any]:
 
 
 class ConditionValidator:
-    """Checks them; mistakes go to `names`."""
+    """Validates conditions; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names

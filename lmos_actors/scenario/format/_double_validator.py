@@ -1,4 +1,4 @@
-"""Mocks and replays of a file: their rules, and what they stand for."""
+"""Validation of mocks and replays: rules, answers, and the classes they stand for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WHEN: Final = ("action", "from", "contains", "equals", "match")
 
 
 class DoubleValidator:
-    """Checks them; mistakes go to `names`."""
+    """Validates mocks and replays; mistakes go to `names`."""
 
     def __init__(self, names: CellNames, validator: ValueValidator) -> None:
         self.names = names
@@ -44,7 +44,7 @@ class DoubleValidator:
                         self.names.report((*path, key), f'"{key}" needs "use"', "shape", key=True)
 
     def _reached(self, entry: Mock, path: DataPath) -> None:
-        """Find rules that no request comes to: one above them fits all that they fit."""
+        """Report rules that are never reached, as an earlier one matches all their requests."""
         for index, rule in enumerate(entry.rules):
             for above, other in enumerate(entry.rules[:index]):
                 if other.times is UNSET and (other.when.any is True or other.when == rule.when):

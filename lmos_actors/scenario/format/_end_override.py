@@ -1,4 +1,4 @@
-"""Another end for a simulation than its file says."""
+"""Override of the end of a simulation, for `--until`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def with_end_at(resolved: Resolved, seconds: float | None) -> Resolved:
-    """Have a simulation end at this instant of virtual time at the latest; None: as its file says.
+    """Return a simulation that ends at this virtual instant, in seconds, at the latest; None: unchanged.
 
-    Raises ConfigError for a file that is none.
+    Raises ConfigError for a file that is no simulation.
     """
     if seconds is None:
         return resolved

@@ -1,4 +1,4 @@
-"""What `expect` steps look at: that it is there, that the keys go with it, that it can be as they say."""
+"""Validation of `expect` steps: their subject, their keys, and whether the expectation can be met."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def root_of(names: CellNames, step: Any) -> Schema:
 
 
 class ExpectValidator:
-    """Checks `expect` steps; mistakes go to `names`."""
+    """Validates `expect` steps; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names

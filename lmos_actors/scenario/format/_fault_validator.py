@@ -1,4 +1,4 @@
-"""The faults of a file: whom they strike, and with what."""
+"""Validation of faults: targets, exceptions, durations."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _KEYS = ("with", "restart", "factor", "duration")
 
 
 class FaultValidator:
-    """Checks faults; mistakes go to `names`."""
+    """Validates faults; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
         self.any = False
-        """Whether there is a fault in the file, be it a broken one."""
+        """True if the file has a fault, even one with mistakes."""
 
     def fault(self, fault: Any, path: DataPath) -> None:
-        """Check a fault: that of an `inject` step, or one of a timeline."""
+        """Check the fault of an `inject` step or of a timeline entry."""
         kind = fault.kind if isinstance(fault, FaultAt) else type(fault).__name__.lower()
         if isinstance(fault, FaultAt):
             self._keys(fault, path)
@@ -92,7 +92,7 @@ class FaultValidator:
             self.names.report((*path, "duration"), "a fault of no duration does nothing", "shape")
 
     def _slowed(self, fault: Slow | FaultAt, path: DataPath) -> None:
-        """Refuse to slow what takes no time (X5)."""
+        """Report a slowdown of agents without a service time, on which it would have no effect."""
         name = fault.target if fault.target is not None else fault.pick.of if fault.pick is not None else ""
         name = self.names.base_of(name)
         entry = self.names.entry(name)

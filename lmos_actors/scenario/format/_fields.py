@@ -1,4 +1,4 @@
-"""What an agent's class takes: its fields and their types, asked for `args` and `state` of a file."""
+"""Fields of agent classes and their types, for the `args` and `state` of a file."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def accepts(cls: type) -> str | None:
 
 
 def acts_by_itself(cls: type[Agent]) -> bool:
-    """Return whether agents of a class do something without being asked: at their start, or now and then."""
+    """Return whether agents of a class act without a request: at their start, or periodically."""
     contract = cls.__contract__
     return bool(contract.has_started or contract.periodic or contract.has_lifespan or contract.has_children)
 
 
 LOOKING = frozenset({"find", "topic", "group", "join_group"})
-"""What agents call on themselves that leads to others, or others to them, without a name in a file."""
+"""Methods by which agents find others, or are found, without a name in the file."""
 
 
 def discovers_agents(cls: Any) -> bool:
@@ -57,7 +57,7 @@ class AgentField:
 
     @property
     def pointer(self) -> Pointer | None:
-        """What a field of type `Ref[X]`, `tuple[Ref[X], ...]`, or one of these or None, points to."""
+        """The target of a field of type `Ref[X]`, `tuple[Ref[X], ...]`, or one of these or None."""
         return pointer_of(self.hint)
 
     @property

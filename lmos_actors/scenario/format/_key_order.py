@@ -1,4 +1,4 @@
-"""In which order the keys of a scenario file stand when it is formatted: who, what, with what, what of it."""
+"""Order of the keys of scenario files, for `fmt`: identity, subject, arguments, outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scenario file held against the classes of its agents (F5): what `validate` and `run` read."""
+"""Loading of scenario files for `validate` and `run`: with validation against the classes of the agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scenario file into cells that a runner can run: everything that can be known beforehand is known."""
+"""Resolution of a scenario file into cells that can be run: decoded, validated, with imported classes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Cell:
         return self.classes.get(name, Agent)
 
     def contract(self, name: str) -> Contract | None:
-        """Return what an agent offers, None where nobody knows its class before it is made."""
+        """Return the contract of an agent, None where its class is not known before it is made."""
         return getattr(self.agent_class(name), "__contract__", None)
 
     @property
@@ -128,7 +128,7 @@ class Resolved:
     cells: tuple[Cell, ...]
     notes: tuple[Note, ...]
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
-    """What it was read with."""
+    """The settings it was read with."""
 
     @property
     def name(self) -> str:
@@ -198,7 +198,7 @@ def _scenario(
     use = mapped(cell.data.get("tree")).get("use")
     if isinstance(use, str):
         names.tree = targets.tree(use, mistakes) if targets else None
-        if names.tree is None:  # so nobody knows which names are right
+        if names.tree is None:  # without the tree the valid names are unknown
             return _Decoded(None)
     names.check()
     names.classes = targets.classes(names, mistakes) if targets else {}

@@ -1,4 +1,4 @@
-"""What a step may refer to: ids of earlier steps, earlier saved values, earlier subscriptions."""
+"""Scope of a step: the earlier steps, saved values and subscriptions that it may refer to."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SAVED: Final = re.compile(r"\$\(saved\.([\w-]+)\)")
 
 
 class BrokenStep:
-    """Stands for a step with mistakes of its own: what refers to it is left alone."""
+    """Placeholder for a step with mistakes: references to it are not reported again."""
 
 
 @attrs.define
 class StepScope:
-    """What is behind a step. What happens beside it, in another branch, it does not see.
+    """The scope of a step. Steps of a parallel branch are not part of it.
 
     `every` are all ids of the file, `saved` values with the schemas they are of, `run_counts` how many runs a
     step has had at most, `subscribed` who subscribed to which event with whom.

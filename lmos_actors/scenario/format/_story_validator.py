@@ -1,4 +1,4 @@
-"""The steps of a scenario, with every name in them resolved when the file is read."""
+"""Validation of the steps of a scenario, with all their references."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _VERBS: Final[dict[type[Any], str]] = {Read: "read", Write: "write", Observe: "o
 
 
 class StoryValidator:
-    """Checks the steps of one cell; mistakes go to `names`. `scope` is what there is after the last step."""
+    """Validates the steps of one cell; mistakes go to `names`. `scope` is that after the last step."""
 
     def __init__(self, names: CellNames, validator: ValueValidator, faults: FaultValidator) -> None:
         self.names = names
@@ -86,7 +86,7 @@ class StoryValidator:
         self._remember(raw, step, path, scope, times)
 
     def _branches(self, data: Any, path: DataPath, scope: StepScope, times: int) -> None:
-        """One branch does not see what another, running beside it, has done."""
+        """Check parallel branches, each in a scope of its own."""
         ends: list[StepScope] = []
         for index, steps in enumerate(listed(data)):
             ends.append(scope.branch())

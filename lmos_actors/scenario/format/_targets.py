@@ -1,4 +1,4 @@
-"""What `use:` names: a class or a tree in the project, by module or by file.
+"""Imports of `use:` targets: a class or a tree of the project, by module or by file.
 
 The project root is the nearest folder above the file with a `pyproject.toml`, else the file's folder; it is
 the only folder put on the import path, and stays there, as agents import things while they run.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 Accepts: TypeAlias = "Callable[[type], str | None]"
-"""Looks at a class; gives the reason why it cannot be an agent, or None."""
+"""Return why a class cannot be an agent, or None."""
 
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
 
@@ -124,7 +124,7 @@ def _by_name(name: str, root: Path, file: Path | None = None) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(f'"{name}" is not a module name')
     _on_path(root)
-    _look_anew()
+    _forget_listings()
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -135,15 +135,15 @@ def _by_name(name: str, root: Path, file: Path | None = None) -> ModuleType:
         raise
     except BaseException as error:
         raise _broken(name, root, error) from error
-    _is_ours(module, name, root, file)
+    _check_origin(module, name, root, file)
     return module
 
 
-def _look_anew() -> None:
-    """Have folders read again in which files may have come meanwhile.
+def _forget_listings() -> None:
+    """Forget cached folder listings, so that new files are found.
 
-    `importlib.invalidate_caches` does so for installed packages too, and for that newer versions of Python
-    import what takes longer than reading a file of scenarios.
+    `importlib.invalidate_caches` also does so for installed packages, which in newer versions of Python
+    imports modules and takes longer than reading a scenario file.
     """
     for finder in sys.path_importer_cache.values():
         invalidate = getattr(finder, "invalidate_caches", None)
@@ -151,7 +151,7 @@ def _look_anew() -> None:
             invalidate()
 
 
-def _is_ours(module: ModuleType, name: str, root: Path, file: Path | None) -> None:
+def _check_origin(module: ModuleType, name: str, root: Path, file: Path | None) -> None:
     """Refuse a module that an earlier import, from elsewhere, put in the way of the project's own."""
     origin = getattr(module, "__file__", None)
     own = file or _file_of(name, root)
@@ -186,7 +186,7 @@ def _broken(name: str, root: Path, error: BaseException) -> ConfigError:
 
 
 def _is_theirs(frame: traceback.FrameSummary, root: Path) -> bool:
-    """Whether a frame is of a file of the project: not installed, not of this package, not generated."""
+    """Return whether a frame is of a project file: not installed, not of this package, not generated."""
     file = Path(frame.filename)
     return (
         file.is_file()

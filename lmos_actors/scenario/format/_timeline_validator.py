@@ -1,4 +1,4 @@
-"""The timeline of a simulation, its end, and its starts: instants that fit, names that are there."""
+"""Validation of the timeline of a simulation, its end and its starts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_error(names: CellNames, error: ExpectedError | None, path: DataPath) -> None:
-    """Check the error that a step is to end in."""
+    """Check the error that a step expects."""
     if error is None:
         return
     here, name, known = (*path, "error", "is"), error.is_, error_names()
@@ -34,12 +34,12 @@ def check_error(names: CellNames, error: ExpectedError | None, path: DataPath) -
 
 
 def allows(step: Any, error: type[Exception]) -> bool:
-    """Return whether a step itself says that it is to end in this error."""
+    """Return whether a step expects this error."""
     return step.error is not None and step.error.is_ in [above.__name__ for above in error.__mro__]
 
 
 class TimelineValidator:
-    """Checks it; mistakes go to `names`. `ids` are the entries by their ids."""
+    """Validates a timeline; mistakes go to `names`. `ids` are the entries by their ids."""
 
     def __init__(self, names: CellNames, validator: ValueValidator, faults: FaultValidator) -> None:
         self.names = names

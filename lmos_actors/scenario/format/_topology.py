@@ -1,4 +1,4 @@
-"""Who knows whom in a population: the neighbours of every agent by number, in order.
+"""Topologies of populations: the neighbours of every agent by number, in order.
 
 Networks left to chance are made by networkx from a number of the run's seed; the others are simple enough
 to be written out. All are undirected: neighbours know each other.

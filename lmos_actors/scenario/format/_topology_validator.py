@@ -1,4 +1,4 @@
-"""Who knows whom in a population, and who agents are: topology, ids, descriptions."""
+"""Validation of topologies, and of the identities of agents: ids and description files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXAMPLE = "urn:uuid:6f1d3a7a-1f97-4e6b-b45f-f3c2e1c84c77"
 
 
 class TopologyValidator:
-    """Checks them; mistakes go to `names`."""
+    """Validates the topology of a simulation; mistakes go to `names`."""
 
     def __init__(self, names: CellNames, validator: ValueValidator) -> None:
         self.names = names
@@ -75,7 +75,7 @@ class TopologyValidator:
                 self.names.report((*path, index), f"no agent {number}, the last is {count - 1}")
 
     def _field(self, topology: Topology, population: Population, path: DataPath) -> None:
-        """Check the argument that is given the neighbours: a field for refs to agents of such a class."""
+        """Check the field for the neighbours: refs to agents of that class."""
         self.validator.given[topology.of] = topology.field
         if topology.field in population.args:
             message = f'"{topology.field}" is given in args too'
@@ -85,7 +85,7 @@ class TopologyValidator:
             return
         fields = fields_of_agent(cls)
         field = fields.get(topology.field)
-        # a default that is wrong stands nowhere: said where the topology begins
+        # a wrong default is not in the file: reported where the topology begins
         here = (*path, "field") if "field" in self._raw() else path
         if field is None:
             near = did_you_mean(topology.field, list(fields))
@@ -102,7 +102,7 @@ class TopologyValidator:
 
 
 class IdentityValidator:
-    """Checks `id` and `description` of agents; mistakes go to `names`."""
+    """Validates `id` and `description` of agents; mistakes go to `names`."""
 
     def __init__(self, names: CellNames, folder: Path) -> None:
         self.names = names
@@ -127,13 +127,13 @@ class IdentityValidator:
         self._first.setdefault(own, path)
 
     def _description(self, name: str, entry: AgentEntry, path: DataPath) -> None:
-        """Check that the class is what the description beside the file says."""
+        """Check that the class offers what the description file promises."""
         for message in description_mismatches(self.names.classes[name], entry, self.folder):
             self.names.report(path, f"{entry.description}: {message}", "shape")
 
 
 def description_mismatches(cls: Any, entry: AgentEntry, folder: Path) -> list[str]:
-    """Return where a description file does not tell the truth about a class. Blocks on the disk."""
+    """Return the differences between a description file and a class. Blocks on the disk."""
     try:
         document = read(folder / str(entry.description))
         if document.mistakes:

@@ -1,4 +1,4 @@
-"""Child specs and supervisor specs of what a file says."""
+"""Construction of the supervision tree of a run: child specs and supervisor specs from a file."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class _AgentFactory(partial[Agent]):
-    """Makes one incarnation after the other, none of which shares data with another.
+    """Factory of an agent's incarnations, which share no data.
 
-    What it is called with are arguments that the tree has for the agent; those of the file go before them.
+    Call arguments come from the tree of the project; arguments of the file take precedence.
     """
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Agent:
@@ -80,7 +80,7 @@ def backoff_of(entry: BackoffEntry | UnsetType) -> Backoff | None:
 
 
 def spec_of(name: str, entry: Supervised, factory: Callable[[], Agent]) -> ChildSpec[Any]:
-    """Make the child spec of whatever a file has an agent made of."""
+    """Make the child spec of an agent, mock or replay."""
     return ChildSpec(
         name,
         factory,
@@ -111,7 +111,7 @@ def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[A
 
 
 class TreeBuilder:
-    """Makes the specs of one run of what a file says of its tree.
+    """Makes the specs of the tree of one run.
 
     `refs` are those that `$(agents.NAME)` stands for, `doubles` the classes, made for this run, of its mocks
     and replays.
@@ -133,7 +133,7 @@ class TreeBuilder:
         more = tuple(map(self._child, self._cell.root.children))
         return attrs.evolve(used.spec, children=(*self._built(used.spec, "", made), *more))
 
-    # ---- what the file says itself
+    # ---- the tree of the file
 
     def _supervisor(self, above: Root) -> SupervisorSpec:
         own: dict[str, Any] = {}
@@ -154,7 +154,7 @@ class TreeBuilder:
         if isinstance(child, Supervisor):
             return self._supervisor(child)
         entry = self._cell.scenario.agents[child]
-        assert not isinstance(entry, Remote)  # whom nobody here supervises
+        assert not isinstance(entry, Remote)  # supervised by another node
         if isinstance(entry, PoolEntry):
             return pool_of(child, entry, _maker(entry, self._cell.agent_class(child), self._refs))
         if child in self._doubles:
@@ -180,7 +180,7 @@ class TreeBuilder:
         mailbox = mailbox_options(entry.mailbox) or child.mailbox
         return ChildSpec(
             child.name,
-            self._check_replacement(path, entry, factory),
+            self._replacement(path, entry, factory),
             restart=child.restart,
             shutdown=child.shutdown,
             mailbox=mailbox,
@@ -189,8 +189,8 @@ class TreeBuilder:
             id=getattr(child, "id", None),
         )
 
-    def _check_replacement(self, path: str, entry: Supervised, factory: Any) -> Any:
-        """Return what makes the agent that the file has in the place of one of the tree."""
+    def _replacement(self, path: str, entry: Supervised, factory: Any) -> Any:
+        """Return the factory that replaces an agent of the tree."""
         if path in self._doubles:
             return self._doubles[path]
         assert isinstance(entry, (AgentEntry, Replay))  # a replay that is recorded anew

@@ -31,7 +31,7 @@ class UsedTree:
     supervisors: dict[str, SupervisorSpec]
     """The supervisors below its root, by path."""
     expected: dict[str, type[Any]]
-    """Of which class agents are for those that refer to them, by path."""
+    """Class that referring agents expect, by path."""
 
     def class_of(self, path: str) -> type[Any] | None:
         """Return the class of the agents at a path, None where the factory does not tell."""
@@ -45,7 +45,7 @@ class UsedTree:
 
 
 def use_tree(target: str, root: Path) -> UsedTree:
-    """Import a tree and look at what is in it. Raises ConfigError as `import_tree`."""
+    """Import a tree and list its agents and supervisors. Raises ConfigError as `import_tree`."""
     spec, module = import_tree(target, root)
     found = UsedTree(target, module, spec, {}, {}, {})
     levels = [("", iter(spec.children))]

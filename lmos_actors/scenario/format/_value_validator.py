@@ -1,6 +1,6 @@
-"""A file held against the classes of its agents: `args`, `state`, and the names and data of affordances (F5).
+"""Validation of values against the classes of agents: `args`, `state`, and the data of affordances.
 
-A value that is known only when the story is told, as `$(saved.x)`, is not looked at here.
+A value that is known only during the run, such as `$(saved.x)`, is not checked.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _SAMPLE: Final = 0.5
 
 
 class ValueValidator:
-    """Holds values against types; mistakes go to `names`."""
+    """Validates values against types; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
         self.given: dict[str, str] = {}
-        """The argument that a topology gives to the agents of a population."""
+        """Argument for the neighbours that a topology sets, by population."""
 
     def report(self, path: DataPath, message: str, kind: Kind = "shape", *, key: bool = False) -> None:
         self.names.report(path, message, kind, key=key)
@@ -95,7 +95,7 @@ class ValueValidator:
             self.report((*path, "use"), why)
 
     def _pool(self, name: str, entry: PoolEntry, cls: type, path: DataPath) -> None:
-        """Check what a pool of that class can be."""
+        """Check the options of a pool against its class."""
         try:
             Pool(cls, entry.size, by=entry.by, key=entry.key or None, name=name)
         except ConfigError as error:
@@ -130,7 +130,7 @@ class ValueValidator:
 
     def _plain(self, key: str, value: Any, shape: Any, path: DataPath, *, many: bool) -> None:
         if isinstance(value, str) and _AGENT.fullmatch(value):
-            if shape.schema:  # of Any there is nothing to say
+            if shape.schema:  # Any takes refs too
                 self.report(path, f'"{key}" is no ref to an agent but {shape.name}')
         elif many and is_mapping(value) and number_type(shape.schema):
             self._drawn(value, shape, path)
@@ -140,7 +140,7 @@ class ValueValidator:
             self.value(value, shape, path)
 
     def _drawn(self, value: Any, shape: Any, path: DataPath) -> None:
-        """Check a distribution: what is drawn is a number, seconds where it is a time."""
+        """Check a distribution: its draws are numbers, seconds where a time is expected."""
         found, mistakes = decode(self.names.document, Distribution, value, at=path)
         self.names.mistakes.extend(mistakes)
         if found is None:

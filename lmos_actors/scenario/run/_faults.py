@@ -1,7 +1,7 @@
-"""The faults of one run: whom they strike, how long they are in force, and what heals them.
+"""Faults of one run: injection, duration and recovery.
 
-A pause and a slowing end by themselves. A crash is in force until its agent runs again, or never will. What
-is left to chance is drawn from streams of the fault's own, so that one fault more changes no other.
+A pause and a slowdown end after their duration. A crash lasts until its agent runs again or is gone for good.
+Random choices come from streams named after the fault, so that adding a fault does not change another.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from lmos_actors.actors import LocalLink, Ref
 
 INJECTED: Final = "__lmos_injected__"
-"""The mark that exceptions of faults carry."""
+"""Attribute that marks exceptions of faults."""
 
 
 class FaultFailed(Exception):
-    """A fault cannot strike whom it means: what was expected of them, and what was seen instead."""
+    """A fault cannot be injected into its target."""
 
     def __init__(self, expected: str, saw: str) -> None:
         super().__init__(f"expected {expected}, saw {saw}")
@@ -49,7 +49,7 @@ class FaultFailed(Exception):
 
 
 class RefLookup(Protocol):
-    """Who knows the agents of a run by the names of its file."""
+    """Lookup of agents by the names of the file."""
 
     def __call__(self, name: str, /) -> Sequence[Ref[Any]]:
         """Return the ref of an agent, or those of all agents of a population, in order."""
@@ -58,7 +58,7 @@ class RefLookup(Protocol):
 
 @attrs.define(eq=False)
 class _InjectedFault:
-    """One fault that has struck, from then until the last of its agents is as before."""
+    """An injected fault, in force until `left`, the agents not recovered yet, is empty."""
 
     id: str
     kind: str
@@ -69,9 +69,9 @@ class _InjectedFault:
 
 
 class Faults:
-    """Strikes and heals, and knows what is in force. One per run.
+    """Injects faults, ends them, and tracks those in force. One per run.
 
-    `watch` is told of both; of every record of the run `record` has to be told. `find` knows the agents.
+    `watch` gets a record of each begin and end. `record` must be called for every record of the run.
     """
 
     def __init__(self, watch: Instrument, entropy: Entropy, find: RefLookup) -> None:
@@ -88,10 +88,10 @@ class Faults:
     # ---- striking
 
     async def inject(self, fault: Crash | Slow | Pause, id: str, *, wait: bool = True) -> None:
-        """Let a fault strike, and wait until it has, with what the supervisors make of it at once.
+        """Inject a fault and wait for its immediate effects, restarts by supervisors included.
 
-        `id` is its name, or its place in the file. `wait=False` does not wait for the end of what a crashed
-        agent leaves behind. Raises FaultFailed; then nobody was struck.
+        `id` is its name, or its place in the file. `wait=False` does not wait for the crashed agents
+        to end. Raises FaultFailed, and then has changed nothing.
         """
         slots = self.strike(fault, id)
         if wait and isinstance(fault, Crash):
@@ -103,7 +103,7 @@ class Faults:
                 await owner.settled()
 
     def strike(self, fault: Crash | Slow | Pause, id: str) -> tuple[LocalLink, ...]:
-        """Let a fault strike now, and return whom it has struck. Raises FaultFailed; then nobody was."""
+        """Inject a fault now and return the affected slots. Raises FaultFailed before any change."""
         refs = self._choose(fault, id)
         if isinstance(fault, Crash):
             self._check_comeback(fault, refs)
@@ -168,14 +168,14 @@ class Faults:
             slot.die(ExitReason("error", error=error))
 
     def _schedule_comeback(self, comeback: Comeback, id: str, ref: Ref[Any], slot: LocalLink) -> None:
-        """Have the agent come back when the file says, and not when its supervisor would."""
+        """Postpone the restart of an agent to the time that the file gives."""
         owner: Any = slot.owner
         owner.postpone_restart(slot.label, draw(comeback.after, self._stream(f"fault {id} {slot.path}")))
         if comeback.state == "kept":
             keep_state(ref)
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take a record of any kind: it may tell that a crashed agent has ended, or runs again."""
+        """Take a record of the run: crashed agents may have ended or started again."""
         if kind == "started":
             for injected in self._down.pop(agent, ()):
                 self._heal(injected, [slot for slot in injected.left if slot.path == agent])
@@ -185,7 +185,7 @@ class Faults:
                 ended.set()
 
     def _end_unrecoverable(self) -> None:
-        """Let crashes be over whose agents never will run again."""
+        """End crashes whose agents will never run again."""
         for path, several in tuple(self._down.items()):
             for injected in tuple(several):
                 gone = [slot for slot in injected.left if slot.gone and slot.path == path]
@@ -243,12 +243,12 @@ class Faults:
 
     @property
     def active(self) -> bool:
-        """Whether any fault is in force now."""
+        """True while any fault is in force."""
         self._end_unrecoverable()
         return bool(self._in_force)
 
     def healed(self, id: str) -> float | None:
-        """Return the instant since which the faults of an id are over; None: they are not, or none came."""
+        """Return the instant when the last fault of an id ended; None if one is in force, or none came."""
         self._end_unrecoverable()
         ends = [injected.end for injected in self._injected if injected.id == id]
         return max((end for end in ends if end is not None), default=None) if None not in ends else None
@@ -285,7 +285,7 @@ def fault_of(entry: FaultAt) -> Crash | Slow | Pause:
 
 
 def _log_fields(fault: Crash | Slow | Pause) -> dict[str, object]:
-    """Return what the log tells of a fault beside its kind."""
+    """Return the fields of a fault for the log, without its kind."""
     if isinstance(fault, Crash):
         return {"with": fault.with_}
     duration = {"duration": float(fault.duration)}
@@ -299,7 +299,7 @@ def _check_service(refs: list[Ref[Any]]) -> None:
 
 
 def _state(ref: Ref[Any]) -> str:
-    """Return how an agent stands; one that is down as its supervisor sees it."""
+    """Return the state of an agent; if it is down, the state that its supervisor has."""
     try:
         slot = slot_of(ref)
     except NotFound:

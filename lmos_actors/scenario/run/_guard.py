@@ -1,4 +1,11 @@
-"""A limit of real time on one run, and Ctrl-C: virtual time never comes to a handler that loops for ever."""
+"""Real-time limit and Ctrl-C handling of one run.
+
+On virtual time nothing interrupts a handler that loops for ever: the clock only advances when no task can
+run. So a thread outside Trio waits for the limit and interrupts the main thread. Three levels, as code may
+swallow KeyboardInterrupt or never return to the interpreter loop: one interrupt (an orderly stop), further
+ones after each half of GRACE, and finally the end of the process. A SIGALRM timer backs the thread up where
+the main thread holds the interpreter lock, as a long regular expression match does.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 GRACE = 3.0
-"""Seconds that a run has, once told to end, before the process ends."""
+"""Seconds between the first interrupt and the end of the process."""
 
 _OWN_PACKAGES = ("__main__", "lmos_actors", "trio", "outcome", "attr", "cyclopts", "jsonpath")
 
@@ -25,7 +32,7 @@ RUNTIME = "the runtime itself"
 TIME_LIMIT = 124
 INTERRUPTED = 130
 
-# taken now: a simulated world has its own, and agents may put theirs in its place
+# bound now: simulations and agents may replace it
 _exit_process = os._exit
 
 
@@ -33,8 +40,8 @@ class Guard:
     """`with Guard(60.0, say) as guard:` around a run in the main thread.
 
     Past the limit the run gets a KeyboardInterrupt, later another, and `fired` is set. If that does not end
-    it, `say` is called with why and where it hangs, and the process ends with 124. Ctrl-C inside
-    `handling_interrupts()` sets `interrupted`; if it does not end the run soon, the guard does, and with 130.
+    it, `say` is called with the reason and the place, and the process exits with 124. Ctrl-C inside
+    `handling_interrupts()` sets `interrupted`; if the run does not end soon, the process exits with 130.
     """
 
     def __init__(self, seconds: float, say: Callable[[str, str], None]) -> None:
@@ -44,10 +51,10 @@ class Guard:
         self._seconds = seconds
         self._say = say
         self._over = threading.Event()
-        self._leaving = False  # the run has ended, and what it had changed around it is being put back
+        self._leaving = False  # the run has ended, and signal handlers and hooks are being restored
         self._main = threading.get_ident()
         self._lock = threading.Lock()
-        # a signal handler may put into it while it puts into it
+        # reentrant: a signal handler may call `put` during a `put` of the same thread
         self._wakeups: SimpleQueue[None] = SimpleQueue()
 
     def __enter__(self) -> Guard:
@@ -64,10 +71,10 @@ class Guard:
 
     @contextmanager
     def handling_interrupts(self) -> Generator[None]:
-        """Make sure that Ctrl-C inside the block is heeded.
+        """Ensure that Ctrl-C inside the block ends the run.
 
-        What handles it else may wait for the next checkpoint to raise it, which a handler that has begun
-        meanwhile, and loops, never comes to; or the code that it hits may suppress it.
+        Trio's own handler may wait for the next checkpoint, which a looping handler never reaches; or the
+        interrupted code may suppress the exception.
         """
         theirs = signal.getsignal(signal.SIGINT)
         if not callable(theirs):  # ignored, or not ours to handle
@@ -92,7 +99,7 @@ class Guard:
 
     @contextmanager
     def _alarm(self) -> Generator[None]:
-        """Have the limit kept where the main thread lets no other run, as a regular expression does."""
+        """Enforce the limit where the main thread blocks all others, as a regular expression match does."""
         if not hasattr(signal, "setitimer"):
             yield
             return
@@ -122,7 +129,7 @@ class Guard:
             self.where = self.where or self._place()
         if self.fired:
             self._interrupt()
-        # as Ctrl-C: the first stops in order, the second gives nobody more time
+        # as with Ctrl-C: the first stops in order, the second stops at once
         for _ in range(2):
             if self._over.wait(GRACE / 2):
                 return
@@ -143,7 +150,7 @@ class Guard:
 
 @contextmanager
 def _unraisable_interrupts() -> Generator[None]:
-    """Say nothing of a Ctrl-C that hits a finalizer, which cannot raise it: the guard sees to it."""
+    """Silence a Ctrl-C that hits a finalizer, which cannot raise it: the guard handles it."""
     before = sys.unraisablehook
 
     def hook(unraisable: sys.UnraisableHookArgs, /) -> None:
@@ -159,7 +166,7 @@ def _unraisable_interrupts() -> Generator[None]:
 
 @contextmanager
 def restoring_directory() -> Generator[None]:
-    """Come back to the working directory after the block: relative paths of ours are meant from here."""
+    """Restore the working directory after the block, as our relative paths depend on it."""
     try:
         here = os.getcwd()
     except OSError:  # it has been deleted
@@ -174,7 +181,7 @@ def restoring_directory() -> Generator[None]:
 
 @contextmanager
 def refusing_exit() -> Generator[None]:
-    """Let no code inside the block end this process, or put another in its place, without a word."""
+    """Make `os._exit` and `os.exec*` raise inside the block instead of ending this process silently."""
     home = os.getpid()
     theirs: dict[str, Any] = {
         name: vars(os)[name] for name in ("_exit", "execv", "execve") if name in vars(os)
@@ -198,7 +205,7 @@ def refusing_exit() -> Generator[None]:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Name the innermost place that is neither ours, nor trio's, nor the standard library's."""
+    """Return the innermost place outside this package, Trio and the standard library; RUNTIME if none."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         if package not in _OWN_PACKAGES and package not in sys.stdlib_module_names:

@@ -1,4 +1,4 @@
-"""What the first line of a message log says of its run: how to repeat it, and what was run."""
+"""Header of a message log: how to repeat its run, and the digests of the files that were run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def log_header(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
-    """Return what the head of a log says of how to repeat its run; `until` is the end of a simulation.
+    """Return the data to repeat a run; `until` is the end of a simulation.
 
     `sources` are the files that were run, by their path in the project, with the SHA-256 of each.
     """
@@ -36,7 +36,7 @@ def log_header(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
 
 
 def source_digests(resolved: Resolved, cell: Cell) -> dict[str, str]:
-    """Return the SHA-256 of the files of the project in which the classes of a cell stand."""
+    """Return the SHA-256 of the project files that define the classes of a cell, by relative path."""
     modules = dict.fromkeys(cls.__module__ for cls in cell.classes.values())
     if cell.used is not None:
         modules |= {cell.used.module: None}
@@ -58,6 +58,6 @@ def _sha256_of(file: str) -> str:
 
 @lru_cache(maxsize=1_000)
 def _hashed(file: str, changed: int, size: int) -> str:
-    """Hash a file; what it was when it was last changed is part of the key."""
+    """Return the SHA-256 of a file; time of change and size are part of the cache key."""
     del changed, size
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()

@@ -1,6 +1,7 @@
-"""How the agents of a run are reached where everything goes over a wire: through the door of their own node.
+"""Connection from a run to its own node, for the worlds `wire` and `websocket`.
 
-One connection carries all of it. It is there before the first agent, so no name leads nowhere.
+All requests of steps and agents go over one connection. It is opened before the first agent starts, so that
+every remote ref is usable from the beginning.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
 
 MOST: Final = 1 << 24
-"""Requests and listenings that one connection may have: it carries those of all agents of the file."""
+"""Most requests and subscriptions on the connection, which carries those of all agents of the file."""
 
 HOPS: Final = 4
-"""In real time: as many messages, each of which comes of the one before, are waited for."""
+"""Round trips that `wait_until_idle` makes in real time: longest chain of messages that it covers."""
 
 
 def node_options(world: str) -> dict[str, Any]:
-    """Return what `open_node` is to be told in a world whose agents are behind a door."""
+    """Return the arguments of `open_node` for a world whose agents are reached over a connection."""
     session = SessionOptions(max_open=MOST, max_listening=MOST, max_open_bytes=1 << 30)
     network = TcpNetwork() if is_real(world) else None
     return {"listen": LISTEN_ADDRESSES[world], "session": session, "network": network}
 
 
 class NodeClient:
-    """The way to the agents of one run. `sent` is told the number of each message that is sent this way."""
+    """Client of the node of one run. `sent` is called with the number of each message it sends."""
 
     def __init__(self, node: Node, sent: Callable[[int], None]) -> None:
         self._peers = node._connections.peers  # pyright: ignore[reportPrivateUsage] # no user has a need of it
@@ -55,22 +56,22 @@ class NodeClient:
         return f"{http_of(self._base)}/agents/{path.replace('/', '.')}"
 
     def ref(self, cls: type[Any], path: str) -> Ref[Any]:
-        """Return a ref to the agent at a path, be it there or not."""
+        """Return a ref to the agent at a path, which need not exist yet."""
         return remote_ref(self._peers, cls, f"{self._base}/ws", self._id(path))
 
     def ref_to(self, cls: type[Any], other: ConsumedThing) -> Ref[Any]:
-        """Return a ref to somebody else's agent."""
+        """Return a ref to an agent of another node."""
         return remote_ref(self._peers, cls, other.url, other.id)
 
     def thing(self, path: str) -> ConsumedThing:
-        """Return the same by the names that its consumers know."""
+        """Return the untyped view of the agent at a path."""
         return remote_thing(self._peers, f"{self._base}/ws", self._id(path))
 
     async def wait_until_idle(self) -> None:
-        """Wait until what was sent before has arrived, and what came of it at once."""
+        """Wait until earlier messages have been delivered, with their immediate effects."""
         if not self._is_real:
             await wait_until_idle()
             return
         for _ in range(HOPS):
-            with suppress(AgentError):  # there is no such agent: said after all that came before
+            with suppress(AgentError):  # there is no such agent; the answer comes after all earlier messages
                 await self._nobody.read("anything")

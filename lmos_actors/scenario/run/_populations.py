@@ -1,7 +1,8 @@
-"""Populations: many agents of one class, each with arguments of its own, made without much ado.
+"""Populations: many agents of one class with individual arguments.
 
-What is the same for all of a population is worked out once. What differs, its number, what is drawn by
-chance and who its neighbours are, is put in when an agent is made; a restarted one gets the same again.
+Shared arguments are computed once per population. Individual ones (the number, random values, neighbours) are
+computed when an agent is made, from streams named after the agent, so that a restarted agent gets the same
+values again and the order of starts does not matter.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ INDEX = "index"
 
 
 class Member(partial[Agent]):
-    """Makes the agents of one population by their numbers; its arguments are those that all share."""
+    """Factory of the agents of one population; its keyword arguments are the shared ones."""
 
     recipe: MemberRecipe
 
@@ -46,16 +47,16 @@ class Member(partial[Agent]):
 
 @attrs.define
 class MemberRecipe:
-    """What differs between the agents of one population."""
+    """Individual arguments of the agents of one population."""
 
     entropy: Entropy
     numbered: list[tuple[str, Callable[[int], Any]]] = attrs.Factory(list[Any])
-    """Arguments that are made anew for each agent, from its number."""
+    """Arguments computed for each agent from its number."""
     drawn: list[tuple[str, Any, Callable[[Any], Any]]] = attrs.Factory(list[Any])
-    """Arguments left to chance: name, distribution, check."""
+    """Random arguments: name, distribution, conversion."""
     service_time: float = 0.0
     field: str = ""
-    """The argument that gets the neighbours."""
+    """Name of the argument for the neighbours."""
     neighbours: list[tuple[int, ...]] | None = None
     refs: Sequence[Ref[Any]] = ()
 
@@ -73,9 +74,9 @@ class MemberRecipe:
 
 
 class Populations:
-    """The populations of one run, as supervisor specs; and the `Staging` that has their agents made.
+    """The populations of one run as supervisor specs, and the `Staging` that makes their agents.
 
-    Raises nothing for a file that was found right.
+    The file has been validated; nothing is raised for its values.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Populations:
         self._entropy = entropy
 
     def __len__(self) -> int:
-        """Return how many populations there are."""
+        """Return the number of populations."""
         return len(self._simulation.population)
 
     def spec_of(self, index: int, agents: RunAgents) -> BulkSpec:
@@ -143,7 +144,7 @@ class Populations:
     def _add_argument(
         self, name: str, field: AgentField, value: Any, shared: dict[str, Any], recipe: MemberRecipe
     ) -> None:
-        """Share a value among all agents, if it cannot be changed and does not depend on who gets it."""
+        """Share an immutable value among all agents; compute any other for each agent."""
         take = _check_of(field)
         if _is_numbered(value):
             recipe.numbered.append((name, lambda number: take(_with_number(value, number))))
@@ -186,7 +187,7 @@ class Populations:
         return operations
 
     def complain(self, text: str) -> None:
-        """Nothing here complains."""
+        """Do nothing: only test nodes collect complaints."""
 
 
 def _check_of(field: AgentField) -> Callable[[Any], Any]:
@@ -211,7 +212,7 @@ def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
 
 
 def _is_numbered(value: Any) -> bool:
-    """Return whether the number of the agent stands anywhere in a value."""
+    """Return whether a value refers to the number of the agent."""
     if isinstance(value, str):
         return "$(" in value and bool(references(value))
     return any(_is_numbered(inner) for _, inner in inside(value))

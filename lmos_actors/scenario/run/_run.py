@@ -1,4 +1,4 @@
-"""One run of one cell while it goes on: what its story or timeline, its judges and its watchers share."""
+"""State of one run, shared by its steps, judges and observers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from ._watch import Watch
 
 Progress: TypeAlias = "Callable[[int, int, str], None]"
-"""Is told how far a run is: what is done, what there is to do, where it is."""
+"""Callback for progress: done, total, current place."""
 
 
 @attrs.define(eq=False)
 class Run:
-    """One run. `at` is where it is, for people; `latencies` are seconds by the id of a step."""
+    """One run. `at` is the current place as text; `latencies` are in seconds, by step id."""
 
     cell: Cell
     document: Document
@@ -49,25 +49,25 @@ class Run:
     faults: Faults | None = None
     judges: Judges | None = None
     stop: StopInstrument | None = None
-    """Who looks at the run where it is to be stopped, if it is."""
+    """The instrument that stops the run at its stop point, if there is one."""
     crashes: Crashes = attrs.Factory(lambda: Crashes())
     client: NodeClient | None = None
-    """How agents are reached from outside, in a world where they are."""
+    """The connection to the node, in worlds where agents are reached over one."""
     _agents: RunAgents | None = None
     _places: dict[tuple[DataPath, bool], str] = attrs.Factory(dict[Any, str])
 
     @property
     def agents(self) -> RunAgents:
-        """Who takes part; there once the world is."""
+        """The agents of the run. Available once its node is open."""
         assert self._agents is not None
         return self._agents
 
     def set_agents(self, agents: RunAgents) -> None:
-        """The world is there."""
+        """Set the agents, once the node is open."""
         self._agents = agents
 
     async def wait_until_delivered(self) -> None:
-        """Wait until all that has been sent has arrived; near it has as soon as it is sent."""
+        """Wait until all sent messages have been delivered; without a connection they are at once."""
         if self.client is not None:
             await self.client.wait_until_idle()
 
@@ -76,7 +76,7 @@ class Run:
         return round(trio.current_time(), 6)
 
     def report_progress(self) -> None:
-        """Tell those who follow the run how far it is: in steps, or in microseconds of a simulation."""
+        """Report progress: in steps, or for a simulation in microseconds of virtual time."""
         scenario = self.cell.scenario
         if isinstance(scenario, Simulation):
             self.progress(round(trio.current_time() * 1e6), round(scenario.stop.at * 1e6), self.at)
@@ -103,12 +103,12 @@ class Run:
                 self.sent.setdefault(name, []).append(number)
 
     def fail(self, path: DataPath | None, what: str, expected: str, saw: str) -> None:
-        """Note that something was not as it should be."""
+        """Record a failure."""
         self.failures.append(Failure(self.place(path) if path else "", what, expected, saw))
 
 
 class RunObserver:
-    """What those who watch a run may look at, whenever they like. Nothing of it changes the run."""
+    """Read-only view of a run for progress displays."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -127,10 +127,10 @@ class RunObserver:
 
 
 class Crashes:
-    """The crashes of a run, and which of them it asks for.
+    """The crashes of a run, expected or not.
 
-    Asked for are those that a fault brings about, and those in the trace of a step that says that it ends in
-    the death of an agent. What else crashes is for whoever judges the run.
+    Expected are crashes by faults, and those in the trace of a step whose `error` is AgentDied. Others fail
+    the run, unless a rule, a recording or a check of restarts covers them (`is_crash_expected`).
     """
 
     def __init__(self) -> None:
@@ -146,11 +146,11 @@ class Crashes:
         self._seen[agent, str(fields["reason"]), trace] += 1
 
     def expect(self, trace: int) -> None:
-        """A step expects an agent to die in this trace."""
+        """Expect the crashes of this trace."""
         self._expected.add(trace)
 
     def unexpected(self) -> list[tuple[str, str, int]]:
-        """Return the crashes that nobody asked for: path, reason, and how often."""
+        """Return the unexpected crashes: path, reason, count."""
         found: Counter[tuple[str, str]] = Counter()
         for (agent, reason, trace), count in self._seen.items():
             if trace not in self._expected:
@@ -162,4 +162,4 @@ STEP: Final[ContextVar[str | None]] = ContextVar("lmos_actors_step", default=Non
 """The id of the step on whose behalf a task does something, "" for one without; None in all other tasks."""
 
 MOST_CRASHES: Final = 10_000
-"""How many crashes are told apart by their traces."""
+"""Most crashes that are distinguished by their traces."""

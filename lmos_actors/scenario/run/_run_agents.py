@@ -1,4 +1,9 @@
-"""Who takes part in a run: refs, slots and supervisors by the names of the file; the tree as a drawing."""
+"""Agents of a run by the names of its file: refs, slots and supervisors; and the tree as a drawing.
+
+A name is `weather` (one agent), `peer` (all of a population or pool), `peer/3` (one of them) or `*`. In the
+worlds `wire` and `websocket` steps and arguments get remote refs, which lead through the node's own server,
+while judges and faults always use the slots themselves.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +25,13 @@ if TYPE_CHECKING:
     from ._node_client import NodeClient
 
 SHOWN: Final = 16
-"""How many rows of a tree are drawn; of a larger one it is said how many are left out."""
+"""Most rows of a drawn tree; the last line counts the others."""
 
 
 class RunAgents:
     """The agents of one run by name: `weather`, `peer/3`, all of `peer`. One per run.
 
-    Raises KeyError for names that the file does not have; that is found out when it is read.
+    Raises KeyError for unknown names, which validation rules out.
     """
 
     def __init__(
@@ -49,21 +54,21 @@ class RunAgents:
         self._slots: dict[str, tuple[LocalLink, ...]] = {}
         known = dict.fromkeys((*paths, *cell.remotes), 1)
         self.given: Mapping[str, Any] = _GivenRefs(self, known | self._counts)
-        """What `$(agents.NAME)` stands for: a ref, or those of a whole population."""
+        """Values of `$(agents.NAME)`: a ref, or the refs of a population."""
 
     # ---- refs
 
     def add_remote(self, name: str, other: ConsumedThing) -> None:
-        """Somebody else's agent has been found."""
+        """Register the agent of another node."""
         self._remotes[name] = self._things[name] = other
 
     @property
     def is_remote(self) -> bool:
-        """Whether agents are reached through a door."""
+        """True where agents are reached over a connection."""
         return self._client is not None
 
     def given_ref(self, target: str) -> Ref[Any]:
-        """Return the ref that other agents are given of one agent: in some worlds it leads through a door."""
+        """Return the ref that other agents are given of an agent: a remote one where `is_remote`."""
         if self._client is None:
             return self.ref(target)
         found = self._remote_refs.get(target)
@@ -78,7 +83,7 @@ class RunAgents:
         return found
 
     def given_refs(self, of: str) -> Sequence[Ref[Any]]:
-        """Return the same of an agent, or of all of a population."""
+        """Return `given_ref` of an agent, or of all agents of a population."""
         count = self._counts.get(of)
         if self._client is None or count is None:
             return self.refs(of) if self._client is None else (self.given_ref(of),)
@@ -114,13 +119,13 @@ class RunAgents:
         found = self._population_refs.get(of)
         if found is None:
             supervisor = self.supervisor(of)
-            if not isinstance(supervisor, BulkSupervisor):  # to be started yet
+            if not isinstance(supervisor, BulkSupervisor):  # not started yet
                 return tuple([self.ref(f"{of}/{number}") for number in range(count)])
             found = self._population_refs[of] = tuple([Ref[Any](member) for member in supervisor.members])
         return found
 
     def thing(self, target: str) -> Thing | ConsumedThing:
-        """Return an agent by the names that its consumers know, as steps reach it."""
+        """Return the untyped view of an agent that steps use."""
         found = self._things.get(target)
         if found is None:
             client = self._client
@@ -162,7 +167,7 @@ class RunAgents:
         return (self.slot(of),)
 
     def size(self, of: str) -> int:
-        """Return how many agents an agent, a population, or all (`*`) are, be they started or not."""
+        """Return the number of agents of a name, or of all (`*`), started or not."""
         if of == EVERYBODY:
             members = sum(self._pools.values()) - len(self._pools)
             return len(self._paths) + members + sum(self._counts.values())
@@ -201,7 +206,7 @@ class RunAgents:
 
 
 class _GivenRefs(Mapping[str, Any]):
-    """Refs by name, made when they are asked for; of a population all, unless it is of one."""
+    """Refs by name, made on first use; for a population of several a tuple."""
 
     def __init__(self, agents: RunAgents, names: Mapping[str, int]) -> None:
         self._agents = agents
@@ -223,7 +228,7 @@ class _GivenRefs(Mapping[str, Any]):
 
 
 class _TreeDrawing:
-    """The rows of a tree; past the bound they are counted."""
+    """The rows of a drawn tree; those past the bound are counted only."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, str, str, str, str]] = []

@@ -1,4 +1,8 @@
-"""The world of one run: a node, the agents of the file in it, who judges them, and how it ends."""
+"""Environment of one run: the node, its agents and populations, and the observers of their records.
+
+Order matters in `open`: the judges and other observers are connected before the first agent starts, so that
+they see its first record; remote agents are looked up before agents that get refs to them.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class RunEnvironment:
-    """The world of one run."""
+    """Node, agents and observers of one run."""
 
     def __init__(self, run: Run, doubles: Doubles) -> None:
         self._run = run
@@ -45,7 +49,7 @@ class RunEnvironment:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Open a node with all agents of the file. Raises StartFailed, and what else ends a node."""
+        """Open a node with all agents of the file. Raises StartFailed, and whatever `open_node` raises."""
         run, cell = self._run, self._run.cell
         world = cell.scenario.world
         populations: Populations | None = None
@@ -74,7 +78,7 @@ class RunEnvironment:
             yield
 
     async def _find(self, name: str, entry: Remote) -> ConsumedThing:
-        """Connect to somebody else's agent. Raises StartFailed."""
+        """Connect to an agent of another node. Raises StartFailed."""
         assert self._node is not None
         path = self._run.document.path
         source = entry.url
@@ -86,7 +90,7 @@ class RunEnvironment:
             raise StartFailed(name, str(error)) from error
 
     def _connect_observers(self, node: Node) -> None:
-        """Have everybody told who is to be, before the first of them is started."""
+        """Connect judges, faults and counters to the records, before the first agent starts."""
         run, scenario = self._run, self._run.cell.scenario
         places = run.cell.paths
         if scenario.world in LISTEN_ADDRESSES:
@@ -117,13 +121,13 @@ class RunEnvironment:
                     set_service_time(Ref[Any](slot), float(entry.service_time))
 
     async def judge_final_state(self) -> None:
-        """The story has been told: judge what is to be seen while the agents are still there."""
+        """Judge the state after the last step, while the agents still exist."""
         await self._run.wait_until_delivered()
         assert self._run.judges is not None
         self._run.judges.judge_final_state(self._run.now())
 
     def end_simulation(self) -> None:
-        """End a simulation: its agents are busy, and what they would do while they stop is no part of it."""
+        """Kill the agents without recording it: what they would do while stopping is not part of the run."""
         assert self._node is not None
         self._run.watch.end()
         self._node.root.kill()
@@ -151,14 +155,14 @@ async def _start(node: Node, spec: Any) -> None:
         await node.start_child(spec)
 
 
-# --- crashes that the file looks at
+# --- crashes that the file expects
 
 
 def is_crash_expected(cell: Cell, path: str) -> bool:
     """Return whether the file asks for crashes of an agent: by a rule, a recording, or a check of restarts.
 
-    Such a check is of the agent, its population, or a supervisor above it other than the root, which nobody
-    restarts; nor does anybody a temporary agent: no count of restarts shows that it has crashed.
+    A check of restarts counts if it is of the agent, its population, or a supervisor above it other than the
+    root, which is never restarted. A temporary agent is not restarted either, so no count shows its crash.
     """
     places = {place: name for name, place in cell.paths.items()}
     name, above = places.get(path, path), path.rpartition("/")[0]
@@ -177,7 +181,7 @@ def is_crash_expected(cell: Cell, path: str) -> bool:
 
 
 def _entry_of(cell: Cell, name: str) -> Any:
-    """Return the agent or population of the file that a name or path is of, None for what agents start."""
+    """Return the entry of the file for a name or path; None for agents that agents start."""
     scenario = cell.scenario
     if cell.used is not None and name in cell.used.agents and name not in scenario.agents:
         return cell.used.agents[name]

@@ -1,4 +1,9 @@
-"""One run of one cell: a world of its own, its agents, its story or timeline, its checks."""
+"""Execution of one run of one cell, from its empty world to its RunResult.
+
+`run_cell` never raises for what a file or its agents do: every error becomes a failure of the result. The
+verdict is "passed" only if every step and every check is counted as done (`_result` compares the numbers), so
+that a step or check that was skipped by mistake cannot pass.
+"""
 
 from __future__ import annotations
 
@@ -48,18 +53,18 @@ if TYPE_CHECKING:
     from ._stop_point import StopInstrument
 
 REAL_LIMIT = 60.0
-"""Seconds of real time that one run may take, unless said otherwise."""
+"""Default limit of one run, in seconds of real time."""
 
 SHOWN_CAUSES = 3
 SHOWN_CRASHES = 5
 MOST_FAILURES = 200
 TAIL = 200
-"""How many of the last lines of a log are kept where the whole is not wanted."""
+"""Log lines that are kept without `whole_log`."""
 
 
 @attrs.define(eq=False)
 class _RunState:
-    """One run while it goes on, and what is to be told of it."""
+    """A run in progress, with what its result will need."""
 
     run: Run
     root: Path
@@ -92,17 +97,17 @@ def run_cell(
     stop: StopInstrument | None = None,
     speed: float = 1.0,
 ) -> RunResult:
-    """Run a cell once in a world of its own, in the main thread. Raises KeyboardInterrupt, and nothing else.
+    """Run a cell once in a world of its own, in the main thread. Blocks. Raises KeyboardInterrupt only.
 
     What agents print goes to standard error. Past `real_limit` seconds of real time the run is ended; if it
     cannot be, `on_stuck` is called with why and where, and the process ends with 124; with 130 if it
     cannot be ended by Ctrl-C.
 
-    `progress` is told how far the run is, in steps, or microseconds of a simulation; `on_start` is given what
-    may be looked at while it goes on, once. Without `whole_log` the result has only the last lines.
-    `stop` looks at the run at its stop point and ends it there: the result is then that of no whole run.
-    Where the world's time is real, `speed` of its seconds go by in one; with another than 1 only while
-    nobody has anything to do.
+    `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
+    read-only view of the run. Without `whole_log` the result has only the last lines.
+    `stop` takes a snapshot at its stop point and ends the run there; the result is then incomplete.
+    Where the world's time is real, `speed` of its seconds go by in one; other than 1 it
+    applies only while no task can run.
     """
     log = TraceLog(run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
     run = Run(cell, resolved.document, Watch(log), StepLog(_count_steps(cell)), progress)
@@ -122,7 +127,7 @@ def run_cell(
             state.problems += doubles.failures(complete=False)
         elif not guard.fired:
             raise KeyboardInterrupt from None
-    if guard.interrupted and not guard.fired:  # and the code that it hit has suppressed it
+    if guard.interrupted and not guard.fired:  # the interrupted code has suppressed it
         raise KeyboardInterrupt
     if guard.fired:
         state.ended = "time limit"
@@ -134,13 +139,13 @@ def run_cell(
 
 
 def _count_steps(cell: Cell) -> int:
-    """Count what there is to do: steps, or entries of a timeline."""
+    """Return the number of steps, or of entries of a timeline."""
     scenario = cell.scenario
     return count_steps(scenario.steps) if isinstance(scenario, Scenario) else len(entries_of(scenario))
 
 
 def _each_step(cell: Cell) -> Iterator[tuple[DataPath, str]]:
-    """Return what there is to do, each once: where it stands in the file, and in words."""
+    """Yield each step or entry once: its path in the file, and its text."""
     scenario = cell.scenario
     if isinstance(scenario, Scenario):
         yield from ((path, describe(step)) for path, step in each_step(scenario.steps))
@@ -210,7 +215,7 @@ def _judge(state: _RunState) -> None:
 
 
 def _note_crashes(state: _RunState) -> None:
-    """Agents that crashed though the file does not ask for it fail the run."""
+    """Record unexpected crashes as failures of the run."""
     run = state.run
     found = [crash for crash in run.crashes.unexpected() if not is_crash_expected(run.cell, crash[0])]
     for agent, reason, count in found[:SHOWN_CRASHES]:
@@ -230,8 +235,8 @@ def _interrupted(error: BaseException) -> bool:
 
 
 def _note_error(state: _RunState, error: BaseException) -> None:
-    """Note an exception that left the world."""
-    if isinstance(error, trio.TrioInternalError):  # of a system task, which an agent has begun
+    """Record an exception that ended the world as a failure."""
+    if isinstance(error, trio.TrioInternalError):  # from a system task that an agent has started
         error = error.__cause__ or error
     if isinstance(error, StartFailed):
         _note_failed_start(state, error)
@@ -292,7 +297,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 def _result(state: _RunState, trial: int, real: float, whole_log: bool) -> RunResult:
     run, scenario = state.run, state.run.cell.scenario
     failures = [*run.failures, *state.problems]
-    if state.ended == "passed" and failures:  # of what came after the verdict
+    if state.ended == "passed" and failures:  # a failure after the verdict
         state.ended = "failed"
     if state.ended == "failed" and not failures:
         failures = [Failure("", "the tree", "one that lives until the story ends", f"its end at {run.at}")]

@@ -1,4 +1,10 @@
-"""Turning to agents as a file tells it: what is asked, how it stands, what came of it."""
+"""Execution of single steps against agents: requests, faults, samples and saved values.
+
+`StepExecutor` is what a scenario's story and a simulation's timeline have in common; the two add the order in
+which things happen. Every failed step is recorded in the run exactly once, by `fail`; the StepFailed that it
+returns only unwinds the tasks. A request with an id stays in `requests`, as later steps may query, cancel or
+judge it while it goes on.
+"""
 
 from __future__ import annotations
 
@@ -33,27 +39,27 @@ if TYPE_CHECKING:
 
 
 class StepFailed(Exception):
-    """A step did not end as the file asks; the failure has been noted."""
+    """A step did not end as the file asks. The failure has been recorded already."""
 
 
 @attrs.define
 class StepRequest:
-    """What a step with an id has asked for: how it stands, and what came of it."""
+    """The request of one step: its call while it goes on, then its outcome."""
 
     call: LocalCall | RemoteCall | None = None
     read: bool = False
-    """What is asked for is the value of a property."""
+    """True for a read of a property."""
     reported: bool = False
     done: bool = False
     items: list[Any] | None = None
-    """What a stream has given so far; None for what is none."""
+    """Outputs of a stream so far; None for other requests."""
     value: Any = None
     hidden: bool = False
-    """What it gives is secret: nothing that people read tells it."""
+    """True if the output is secret: failures never show it."""
     error: AgentError | None = None
 
     def statuses(self) -> list[str]:
-        """Return the statuses that the consumer has been shown, repeats left out (D13)."""
+        """Return the statuses that the consumer has been shown, repeats left out."""
         words = ["pending"] if self.call is not None and self.call.stood_in_line else []
         if self.reported:
             words.append("in progress")
@@ -63,7 +69,7 @@ class StepRequest:
 
 
 class StepExecutor:
-    """Turns to the agents of one run. One per run; a story or a timeline is one."""
+    """Base of `Story` and `Timeline`: executes single steps. One per run."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -72,14 +78,14 @@ class StepExecutor:
         self.secret_saved: dict[str, None] = {}
         """References to saved values that are secret."""
         self.listening: trio.Nursery | None = None
-        """What goes on beside the steps, until the end."""
+        """Tasks that go on beside the steps, until the end: listeners, samples, entries of a timeline."""
         self.next_instant = math.inf
-        """The instant at which something is to happen next, as far as that is known beforehand."""
+        """Instant of the next known happening; a sample at that instant waits for it."""
         self._due = math.inf
         self._sampled = -math.inf
 
     def fail(self, step: Any, path: DataPath, expected: str, saw: str) -> StepFailed:
-        """Note that a step failed, and return what to raise."""
+        """Record the failure of a step and return the exception to raise."""
         self.run.fail(path, describe(step), expected, saw)
         return StepFailed()
 
@@ -88,13 +94,13 @@ class StepExecutor:
     async def ask(
         self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Ask, and wait for the answer; `task_status` is told as soon as the agent has the request."""
+        """Send a request and wait for its answer; `task_status` starts once the agent has the request."""
         request = StepRequest(read=isinstance(step, Read))
         begin = trio.current_time()
         if step.id is not None:
             self.requests[step.id] = request
         await self.perform(step, path, self._answer(step, path, request, task_status), request)
-        if request.call is None:  # else whoever waits for the start goes on already
+        if request.call is None:  # else `_answer` has called it
             task_status.started()
         request.done = True
         self.run.watch.notify()
@@ -121,7 +127,7 @@ class StepExecutor:
                 request.value = plain(await call.result())
 
     def _is_secret(self, step: Any, call: LocalCall | RemoteCall) -> bool:
-        """Whether what is asked for is secret; from afar it is not told, but the class says it."""
+        """Return whether the output is secret; for a remote call the class of the agent decides."""
         if isinstance(call, LocalCall):
             return bool(call.op.result_secrecy)
         key = step.action if isinstance(step, (Invoke, InvokeAt, Stream)) else f"?{step.property}"
@@ -144,7 +150,7 @@ class StepExecutor:
     async def _take_items(
         self, step: Stream, path: DataPath, call: LocalStream | RemoteStream, items: list[Any]
     ) -> None:
-        """Take items until there are as many as the step takes; leaving then cancels the run."""
+        """Collect as many items as the step takes; leaving the call early cancels the run."""
         async for item in call:
             items.append(plain(item))
             self.run.watch.notify()
@@ -161,7 +167,10 @@ class StepExecutor:
     async def perform(
         self, step: Any, path: DataPath, doing: Any, request: StepRequest | None = None
     ) -> None:
-        """Do what a step asks for as whom it names, and judge its error, or that it has none."""
+        """Await `doing` as the agent that the step names, and judge the error, or that there is none.
+
+        Raises StepFailed where the outcome is not what the step expects.
+        """
         error: AgentError | None = None
         who = getattr(step, "as_", USER)
         token = STEP.set(step.id or "")
@@ -187,29 +196,29 @@ class StepExecutor:
             raise self.fail(step, path, "an answer", f"{type(error).__name__}: {error}")
 
     def _expect_crash(self, request: StepRequest | None, error: AgentError | None) -> None:
-        """An agent that died of this step, as the step says, has died as the file asks."""
+        """Register the death of an agent that the step expects, so that the run is not failed for it."""
         trace = request.call.trace if request is not None and request.call is not None else None
         if isinstance(error, AgentDied) and trace is not None:
             self.run.crashes.expect(trace[1])
 
     async def send(self, step: Any, path: DataPath) -> None:
-        """Invoke without an answer."""
+        """Send a one-way message."""
         await self.thing(step).tell(step.action, self.fill_saved(step, path, step.input))
 
     def thing(self, step: Any) -> Thing | ConsumedThing:
-        """Return the agent that a step turns to. Raises NotFound when it is not in the tree any more."""
+        """Return the target agent of a step. Raises NotFound when it is no longer in the tree."""
         return self.run.agents.thing(step.target)
 
     # ---- faults
 
     async def inject_fault(self, step: Any, path: DataPath) -> None:
-        """Inject a fault: that of a step, or that which an entry of a timeline is."""
+        """Inject the fault of a step or of an entry of a timeline. Raises StepFailed."""
         faults = self.run.faults
         assert faults is not None
         await self.run.wait_until_delivered()
         fault = fault_of(step) if isinstance(step, FaultAt) else step.fault
         try:
-            # not by its place: a log is the same wherever its file stands
+            # not its place in the file: the log must be equal wherever the file is
             name = step.id or ".".join(map(str, path))
             await faults.inject(fault, name, wait=getattr(step, "wait", False))
         except FaultFailed as error:
@@ -229,13 +238,13 @@ class StepExecutor:
             self.sample()
 
     async def wait_until_settled(self) -> None:
-        """Wait until the present instant is over, with all that is to happen at it."""
+        """Wait until everything at the present instant has happened."""
         await wait_until_idle()
         while self.next_instant <= trio.current_time():
             await wait_until_idle()
 
     async def last_sample(self, *, always: bool = False) -> None:
-        """Take the sample that is due at this last instant, if one is; or, `always`, one at any instant."""
+        """Take the sample that is due at this last instant; with `always` also where none is due."""
         now = trio.current_time()
         if always and self.run.cell.scenario.measure is not None and self._sampled < now:
             self._due = now
@@ -244,7 +253,7 @@ class StepExecutor:
             self.sample()
 
     def sample(self) -> None:
-        """Take the sample that is due, if any is and has not been taken."""
+        """Take the sample that is due, unless it has been taken."""
         if self.run.judges is not None and self._due <= trio.current_time():
             self._due, self._sampled = math.inf, trio.current_time()
             self.run.judges.sample(self.run.now())
@@ -254,14 +263,14 @@ class StepExecutor:
     # ---- saved values
 
     def fill_saved(self, step: Any, path: DataPath, value: Any) -> Any:
-        """Fill in saved values."""
+        """Return a value with the saved values filled in. Raises StepFailed for one that was not saved."""
         try:
             return value if value is UNSET else fill_late(value, "saved", self.saved)
         except LookupError as error:
             raise self.fail(step, path, "saved values", str(error)) from None
 
     def save(self, step: Any, path: DataPath, answer: dict[str, Any], *, hidden: bool = False) -> None:
-        """Save what a step wants to have saved of its answer, which may be `hidden`."""
+        """Save the parts of an answer that the step names. `hidden`: failures do not show them."""
         for name, where in getattr(step, "save", {}).items():
             if hidden:
                 self.secret_saved[f"$(saved.{name})"] = None
@@ -272,12 +281,12 @@ class StepExecutor:
 
 
 def answer_members(step: Any, request: StepRequest) -> dict[str, Any]:
-    """Return the answer as `save` and `match` see it, with the key that belongs to the kind of step."""
+    """Return the answer as `save` sees it: under `items`, `value` or `output`, by the kind of step."""
     if isinstance(step, Stream):
         return {"items": request.items}
     return {"value" if isinstance(step, Read) else "output": request.value}
 
 
 def unknown_step(step: object) -> TypeError:
-    """Make the error for a kind of step that nobody can carry out: nothing passes by accident."""
+    """Return the error for a kind of step without an implementation, which must not pass by accident."""
     return TypeError(f"nobody knows how to carry out a step of the kind {type(step).__name__}")

@@ -1,4 +1,8 @@
-"""What became of every step: kept as it happens, within bounds."""
+"""Log of the steps of one run: when each began and ended, and whether it succeeded.
+
+Bounded: a step inside a long `repeat` keeps its first rounds, and a run its first steps. What is beyond the
+bounds is still counted in `done`, so that "all steps done" stays exact.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 KEPT: Final = 1_000
-"""Of how many rounds of one step it is kept what became of them."""
+"""Most rounds of one step that are kept."""
 
 MOST: Final = 20_000
-"""Of how many steps of one run."""
+"""Most steps of one run that are kept."""
 
 SHOWN: Final = 3
-"""How many of the steps that have not ended are named."""
+"""Most unfinished steps that a message names."""
 
 
 @attrs.define
@@ -33,23 +37,23 @@ class StepEntry:
     ok: bool | None = None
 
     def finish(self, ok: bool, now: float) -> None:
-        """Note how it ended; only the first time counts."""
+        """Record the end of the step; only the first call counts."""
         if self.ok is None:
             self.ok, self.end = ok, now
 
 
 class StepLog:
-    """The steps of one run, in the order in which they began. `total` of them are asked for."""
+    """The steps of one run in the order in which they began, of `total` that the file asks for."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = 0
-        """How many have ended as they should, those that are not kept among them."""
+        """Number of successful steps, including those beyond the bounds."""
         self._lines: list[StepEntry] = []
         self._begun: Counter[str] = Counter()
 
     def begin(self, place: str, what: str, now: float) -> StepEntry:
-        """Note that a step begins; return the line on which to note its end."""
+        """Record the begin of a step and return its entry, whose `finish` records the end."""
         line = StepEntry(place, what, now)
         self._begun[place] += 1
         if self._begun[place] <= KEPT and len(self._lines) < MOST:
@@ -57,24 +61,21 @@ class StepLog:
         return line
 
     def mark(self) -> int:
-        """Return what `still` takes to leave out what has begun so far."""
+        """Return a mark for `unfinished`: steps that began before it are left out."""
         return len(self._lines)
 
     def unfinished(self, mark: int = 0) -> str:
-        """Name the steps that have begun and not ended, "" for none."""
+        """Return the steps that have begun and not ended, as text; "" for none."""
         going = [f"{line.place} {line.what}" for line in self._lines[mark:] if line.ok is None]
         more = f" and {len(going) - SHOWN} more" if len(going) > SHOWN else ""
         return ", ".join(going[:SHOWN]) + more
 
     def results(self, asked_for: Iterable[tuple[str, str]]) -> tuple[StepResult, ...]:
-        """Return what became of the steps.
-
-        Last those `asked_for` that were not reached, by place and words.
-        """
-        told = [StepResult(**attrs.asdict(line)) for line in self._lines]
+        """Return the results of the steps, then those of `asked_for` (place, text) that were not reached."""
+        results = [StepResult(**attrs.asdict(line)) for line in self._lines]
         missing = [
             StepResult(place=place, what=what, ok=None)
             for place, what in asked_for
             if place not in self._begun
         ]
-        return (*told, *missing)
+        return (*results, *missing)

@@ -1,4 +1,4 @@
-"""How steps and entries of a timeline are counted and named, for those who watch them being told."""
+"""Counts and descriptions of steps and timeline entries, for progress and failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Steps: TypeAlias = "Sequence[Any]"
 
 
 def count_steps(steps: Steps) -> int:
-    """Count the steps that a story will take, rounds and branches included."""
+    """Return the number of steps of a story, rounds and branches included."""
     total = 0
     for step in steps:
         if isinstance(step, Repeat):
@@ -45,7 +45,7 @@ def count_steps(steps: Steps) -> int:
 
 
 def each_step(steps: Steps, path: DataPath = ("steps",)) -> Iterator[tuple[DataPath, Any]]:
-    """Return every step that is carried out itself, each once, with where it stands in the file."""
+    """Yield every step that is not a block, once, with its path in the file."""
     for index, step in enumerate(steps):
         here = (*path, index)
         if isinstance(step, Repeat):
@@ -58,7 +58,7 @@ def each_step(steps: Steps, path: DataPath = ("steps",)) -> Iterator[tuple[DataP
 
 
 def describe(step: Any) -> str:
-    """Name a step, or an entry of a timeline, for people: `invoke concierge.getWeather`."""
+    """Return a step or timeline entry as text: `invoke concierge.getWeather`."""
     words = [type(step).__name__.removesuffix("At").lower(), *_words(step)]
     return " ".join(words) + (f" ({step.id})" if getattr(step, "id", None) else "")
 
@@ -83,7 +83,7 @@ def _words(step: Any) -> list[str]:
 
 
 def _fault(fault: Any) -> str:
-    """Name a fault: `crash weather with RuntimeError`, `slow 20 of peer`."""
+    """Return a fault as text: `crash weather with RuntimeError`, `slow 20 of peer`."""
     kind = fault.kind if isinstance(fault, FaultAt) else type(fault).__name__.lower()
     pick, whom = fault.pick, fault.target
     if pick is not None:

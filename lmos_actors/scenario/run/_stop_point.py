@@ -1,6 +1,7 @@
-"""Stopping a run in the middle, to look at it: at an instant of virtual time, or at a record of its log.
+"""Stop points of `replay`: an instant of virtual time, or a record of the log, at which a run is inspected.
 
-What happens before is what would have happened: nothing is added to the run but a look.
+The instrument adds no task and no message to the run, so that everything before the stop point happens as it
+would without it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 KEYS: Final = ("agent", "action", "property", "event", "kind", "from", "verb", "id", "trace", "n", "nth")
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
-"""The kinds of records there are."""
+"""All kinds of records."""
 
 _AFFORDANCES: Final = ("action", "property", "event")
 _NUMBERS: Final = ("id", "trace", "n", "nth")
@@ -35,14 +36,14 @@ _INSTANT: Final = 1e-6  # virtual time goes by whole microseconds
 
 @attrs.frozen
 class StopPoint:
-    """Where a run is to be stopped: `at` an instant, or at a record that all of `wanted` is so of."""
+    """Where to stop a run: `at` an instant, or at a record that has all of `wanted`."""
 
     at: float | None = None
     wanted: Mapping[str, str] = attrs.Factory(dict[str, str])
 
 
 def read_break(text: str) -> StopPoint:
-    """Read `agent=weather action=getWeather`. Raises ConfigError.
+    """Parse a stop point such as `agent=weather action=getWeather`. Raises ConfigError.
 
     Without `kind` it is the record of a message that arrives, one that is sent if `from` or `verb` is given,
     an event if `event` is; with `n`, or `agent` alone, any.
@@ -79,9 +80,9 @@ def _kind(wanted: Mapping[str, str]) -> dict[str, str]:
 
 
 class StopInstrument:
-    """An instrument that looks at a run at its stop point, and ends it there. One per run.
+    """Instrument that takes a snapshot at the stop point and ends the run there. One per run.
 
-    It comes after the log. `snapshot` is None where the run never came to the point.
+    Records reach it after the log. `snapshot` is None if the run never reached the point.
     """
 
     def __init__(self, point: StopPoint) -> None:
@@ -95,11 +96,11 @@ class StopInstrument:
         self._timer: Timer | None = None
 
     def watch(self, log: TraceLog) -> None:
-        """Say whose records they are."""
+        """Set the log whose records are counted."""
         self._log = log
 
     def begin(self, node: Node, draw: Callable[[], Sequence[str]]) -> None:
-        """The node is open, and nothing has happened yet; `draw` draws the tree."""
+        """Attach to an open node before anything happens; `draw` returns the tree as text."""
         self._node, self._draw = node, draw
         if self.point.at is not None:
             # after everything of that instant
@@ -108,7 +109,7 @@ class StopInstrument:
 
     @contextmanager
     def around(self) -> Generator[None]:
-        """Have the run inside; it is left where it is stopped, and comes to no point after its end."""
+        """Enclose the run: the block is cancelled at the stop point, and the timer with its end."""
         with self._scope:
             try:
                 yield
@@ -117,7 +118,7 @@ class StopInstrument:
                     self._timer.cancel()
 
     def record(self, kind: str, agent: str, fields: dict[str, object]) -> None:
-        """Take a record, which the log has already."""
+        """Compare a record, which the log has already, with the stop point."""
         if self.point.at is not None or self.snapshot is not None or self._node is None:
             return
         wanted = self.point.wanted

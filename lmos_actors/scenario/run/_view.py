@@ -1,4 +1,4 @@
-"""What the judges of a run may see of it."""
+"""View of a run for its judges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunView:
-    """One run, as judges see it (`View`): agents by the names of the file, faults, steps."""
+    """Implementation of `View` for one run: agents by the names of the file, faults, steps."""
 
     def __init__(self, run: Run, paths: Mapping[str, str]) -> None:
         self._run = run
@@ -43,7 +43,7 @@ class RunView:
             return None
         try:
             return agents.slot(names[0]), names
-        except LmosActorsError:  # it is just being started for the first time
+        except LmosActorsError:  # its first start is under way
             return None, names
 
     def slots(self, of: str) -> Sequence[LocalLink]:

@@ -1,4 +1,8 @@
-"""What sees every record of a run: the log, the judges, and those who wait for something to become so."""
+"""Distribution of a run's records to its log, its judges and its waiting steps.
+
+`Watch` is the instrument of the run's node. A condition that a step waits for is checked after every record,
+so that a state which lasts for a single turn is seen too.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,11 @@ if TYPE_CHECKING:
     from lmos_actors.simulation import TraceLog
 
 OFTEN: Final = 500
-"""After how many records those who follow the run are told how far it is."""
+"""Records between two reports of progress."""
 
 
 class Watch:
-    """An instrument that passes every record on to the log and the judges; who waits may look again."""
+    """Instrument that passes every record to the log and to observers, and wakes waiting steps."""
 
     def __init__(self, log: TraceLog) -> None:
         self._log = log.record
@@ -29,12 +33,12 @@ class Watch:
         self._ended = False
         self._count = 0
         self.counts: dict[str, int] = {}
-        """How many records there were of each kind."""
+        """Number of records by kind."""
         self.on_progress: Callable[[], None] | None = None
-        """Called now and then, while much happens."""
+        """Called after every `OFTEN` records."""
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
-        """Take one record. What is so for this one step alone is seen too."""
+        """Log one record, pass it on, and check what is waited for."""
         if self._ended:
             return
         self._log(kind, agent, fields)
@@ -50,32 +54,32 @@ class Watch:
             self.on_progress()
 
     def add(self, take: Callable[[Kind, str, dict[str, Any]], None], *kinds: str) -> None:
-        """Have somebody told of every record of these kinds from now on."""
+        """Call `take` for every further record of these kinds."""
         for kind in kinds:
             self._takers.setdefault(kind, []).append(take)
 
     def on_record(self, look: Callable[[], object]) -> None:
-        """Have somebody look at the world after every record from now on, until the end."""
+        """Call `look` after every further record, until the end."""
         self._looks = (*self._looks, look)
 
     def recheck(self) -> None:
-        """Something has changed that there is no record of."""
+        """Check what is waited for after a change without a record, such as a sample."""
         for look in self._looks:
             look()
         self.notify()
 
     def end(self) -> None:
-        """Take no more records: what follows belongs to the run no more."""
+        """Ignore further records: what follows is not part of the run."""
         self._ended = True
 
     def notify(self) -> None:
-        """Something has changed."""
+        """Wake the steps that wait for a change."""
         changed, self._changed = self._changed, None
         if changed is not None:
             changed.set()
 
     async def until(self, so: Callable[[], bool], deadline: float) -> bool:
-        """Wait until it is so, or was so for a moment; at most until `deadline`. Says whether."""
+        """Wait until `so()` is true, or was for a moment, at most until `deadline`; return whether it was."""
         seen = False
 
         def look() -> None:

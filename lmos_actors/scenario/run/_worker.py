@@ -1,8 +1,10 @@
-"""Processes that run cells, one after the other: for several at once, and for a second run of a cell in a
-process with another hash seed, whose message log must be the same (X1).
+"""Worker processes that run cells: several at a time, or a second time to prove determinism.
 
-`Worker` is the handle of one, `main` is that process. Orders go to it, and what it says comes back, as lines
-of JSON over its standard streams; agents that read or print get others.
+The same file with the same seed must give the same message log. A second run in a process with another
+PYTHONHASHSEED shows results that depend on the order of a set.
+
+`Worker` is the handle in the parent, `main` the worker process. Orders and messages are lines of JSON over
+the standard streams; agents that read or print get other streams, so that they cannot disturb the protocol.
 """
 
 from __future__ import annotations
@@ -33,16 +35,16 @@ if TYPE_CHECKING:
 
     from ..format import Resolved
 
-# The path is that of this process as it began: neither what agents' modules stand in, nor what these have
-# put before it, may hide the modules that we need ourselves.
+# The import path as this process started: folders that were added for agents' modules must not shadow the
+# modules that the worker itself needs.
 _PATH = tuple(sys.path)
 _BEGIN = (
     "import sys; sys.path[:] = sys.argv[1:]; import lmos_actors.scenario.run._worker as worker; worker.main()"
 )
-# once nobody listens, nobody wants what goes on; taken now, as agents may put theirs in its place
+# a worker whose parent is gone exits at once; bound now, as agents may replace it
 _exit_process = os._exit
 _REFRESH = 0.1
-"""Seconds of real time between two words of a worker about a run that goes on."""
+"""Seconds of real time between two progress messages."""
 
 
 @attrs.frozen(kw_only=True)
@@ -67,12 +69,12 @@ class RunOrder:
 
 @attrs.frozen
 class WorkerReady:
-    """A worker has come so far that it can do what it is told to."""
+    """The worker can take orders."""
 
 
 @attrs.frozen
 class RunProgress:
-    """A run goes on: how much is done, of how much, what it is at, and its tree where that was asked for."""
+    """Progress of a run: done, total, current place, and the drawn tree if ordered."""
 
     done: float
     total: float
@@ -82,7 +84,7 @@ class RunProgress:
 
 @attrs.frozen
 class RunLost:
-    """A run has no result. `why` says what became of it; `late`: it is that it took too long."""
+    """A run without a result. `why` is the reason as text; `late`: the time limit."""
 
     why: str
     where: str = ""
@@ -91,7 +93,7 @@ class RunLost:
 
 @attrs.frozen
 class WorkerMessage:
-    """What a worker says of the order that it is at. After a `RunLost` with `died` it says nothing more."""
+    """Message of a worker about its current order. `died`: the last message, as the process is gone."""
 
     worker: Worker
     what: WorkerReady | RunProgress | RunLost | RunResult
@@ -99,7 +101,7 @@ class WorkerMessage:
 
 
 class Worker:
-    """One process, which carries out what it is told to; what it says is put into `inbox`.
+    """Handle of one worker process; its messages are put into `inbox`.
 
     It has the hash seed given, and a process group of its own: Ctrl-C is not for it, its parent ends it, and
     it ends by itself when that is gone. What agents print goes to `errors`, our standard error unless given.
@@ -127,24 +129,24 @@ class Worker:
         return self._process.pid
 
     def begin(self, order: RunOrder) -> None:
-        """Give it an order, which it comes to after those that it has."""
+        """Queue an order behind the earlier ones."""
         assert self._process.stdin is not None
         line = json.dumps(attrs.asdict(order)).encode() + b"\n"
-        with suppress(BrokenPipeError):  # it has died, and will be heard of
+        with suppress(BrokenPipeError):  # it has died; `_read_messages` reports that
             self._process.stdin.write(line)
             self._process.stdin.flush()
 
     def end(self) -> None:
-        """End the process, at once. It says nothing more."""
+        """Kill the process and wait for its end. No message follows."""
         self._ended = True
         self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:
-            with suppress(OSError):  # what it was told last, and has not heard
+            with suppress(OSError):  # an order that it has not read
                 self._process.stdin.close()
 
     def _read_messages(self) -> None:
-        """Hear what it says until it is gone; in a thread of its own."""
+        """Read messages until the process ends; runs in a thread of its own."""
         assert self._process.stdout is not None
         with self._process.stdout as stream, suppress(OSError, ValueError):
             while line := stream.readline():
@@ -188,7 +190,7 @@ def ended_with(code: int) -> str:
 
 
 def main() -> None:
-    """Be a worker, until there is nobody any more to take orders from."""
+    """Run as a worker process until the parent is gone."""
     collector.take_process()
     orders, output = _streams()
     handler = _OrderHandler(output)
@@ -212,7 +214,7 @@ def main() -> None:
 
 
 def _streams() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the standard streams for ourselves; agents read nothing, and print to standard error."""
+    """Take over the standard streams; agents then read nothing, and print to standard error."""
     orders, output = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -222,7 +224,7 @@ def _streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 class _OrderHandler:
-    """Carries orders out, one after the other. A file is read once for all orders that are about it."""
+    """Carries out orders one after the other. Orders for the same file share one reading of it."""
 
     def __init__(self, output: BinaryIO) -> None:
         self._output = output
@@ -230,11 +232,11 @@ class _OrderHandler:
         self._read: tuple[object, Resolved] | None = None
 
     def open(self) -> None:
-        """Say that orders can be given."""
+        """Tell the parent that orders can be sent."""
         self._send({"ready": True})
 
     def carry_out(self, order: RunOrder) -> None:
-        """Do what is ordered, and say what came of it."""
+        """Carry out an order and send its result."""
         try:
             resolved = self._resolved(order)
             cell = resolved.cells[order.cell] if order.cell < len(resolved.cells) else None
@@ -285,7 +287,7 @@ class _Observer(Protocol):
 
 
 class _ProgressReporter:
-    """Called as a run goes on, as often as it likes; says so now and then, with its tree where `drawn`."""
+    """Progress callback that sends at most one message per `_REFRESH`, with the tree where `drawn`."""
 
     def __init__(self, say: Callable[[dict[str, Any]], None], drawn: bool) -> None:
         self._send = say
@@ -302,5 +304,5 @@ class _ProgressReporter:
         self._send({"going": [done, total, text, list(tree)]})
 
     def on_start(self, observer: _Observer) -> None:
-        """Take what to look at."""
+        """Set the view of the run."""
         self._observer = observer
