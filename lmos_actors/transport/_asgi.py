@@ -30,7 +30,7 @@ App = Callable[
     [Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
 
-_AHEAD: Final = 65536  # bytes read before anybody asks for them, and bytes written at once
+_AHEAD: Final = 65536  # bytes read before the application asks for them, and bytes written at once
 _EVENTS: Final = 64  # of h11, per message to the application: a chunk may be one byte
 _CLOSE: Final = (b"connection", b"close")
 RETRY: Final = ((b"Retry-After", b"1"),)

@@ -163,8 +163,8 @@ class IncomingMessage:
 #
 # This is the one file that knows private names of trio-websocket and wsproto. What it adds to them: whole
 # text frames are coded here, past their event objects, with the same verdicts; messages are limited in
-# bytes, as soon as a frame's header claims too many; nothing is sent from the reader; and an error is told
-# to the owner, who closes the connection.
+# bytes, as soon as a frame's header claims too many; nothing is sent from the reader; and an error goes
+# to the listener, which closes the connection.
 
 OPEN: Final = ConnectionState.OPEN
 _LIVE: Final = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
@@ -304,7 +304,7 @@ class FrameCodec(WSConnection):
         connection._proto._frame_decoder = decoder  # pyright: ignore[reportPrivateUsage]
         self._sink = sink
         self.heard = False
-        del self.handshake  # several kB that nobody needs any more
+        del self.handshake  # several kB, not needed any more
         if not self._fast:
             connection.receive_data(self._buffer)
             self._buffer = b""
@@ -412,7 +412,7 @@ class NotUpgraded(Exception):
 class Wire(WebSocketConnection):
     """trio-websocket's connection: its handshake and its reader, with every event passed on at once.
 
-    It has no channel for messages and sends nothing but the handshake; whoever owns it is its one writer.
+    It has no channel for messages and sends nothing but the handshake; its owner is its one writer.
     """
 
     def __init__(

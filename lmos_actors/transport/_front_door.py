@@ -127,7 +127,7 @@ class ClientConnection:
         self.end = ""  # why it was refused, or "failed"
         self.place: dict[ClientConnection, None] | None = None
 
-    def turn_away(self, why: str) -> None:
+    def force_close(self, why: str) -> None:
         """End the connection from outside."""
         self.end = self.end or why
         self.scope.cancel()
@@ -196,7 +196,7 @@ class ClientConnections:
             self._dismiss(client, "")
 
     def _dismiss(self, client: ClientConnection, why: str) -> None:
-        client.turn_away("" if client.requests else why)
+        client.force_close("" if client.requests else why)
         self._move(client, None)
 
     def _move(self, client: ClientConnection, place: dict[ClientConnection, None] | None) -> None:

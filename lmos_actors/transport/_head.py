@@ -269,7 +269,7 @@ def _check_target(head: Head) -> Head:
     return attrs.evolve(head, target=target, raw=head.raw.replace(head.target.encode(), target.encode(), 1))
 
 
-# --- a request to change to WebSocket: what is looked at, and what whoever decides may say
+# --- a request to change to WebSocket, and the two answers to it
 
 _KEY = re.compile(r"[A-Za-z0-9+/]{22}==")  # 16 bytes, as base64
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

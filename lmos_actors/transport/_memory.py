@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ._network import Endpoint
 
-_BACKLOG: Final = 1024  # connections that nobody has accepted yet
+_BACKLOG: Final = 1024  # connections not yet accepted
 _FIRST_PORT: Final = 49152
 _CHUNK: Final = 65536
 
@@ -34,7 +34,7 @@ class _Pipe:
         self.size = size
         self.data = bytearray()
         self.ended = False  # the writer has said its last
-        self.gone = False  # nobody reads any more
+        self.gone = False  # its reader is gone
         self.broken = ""  # why neither end is of use
         self.room = WakeupPoint()
 
@@ -227,7 +227,7 @@ class MemoryListener:
 class MemoryNetwork:
     """A `Network` without sockets, on any clock. Each direction of a stream holds `buffer` bytes at most.
 
-    Hosts are names and mean nothing: whoever listens at ("any", 80) is reached as ("any", 80).
+    Hosts are names and mean nothing: the listener at ("any", 80) is reached as ("any", 80).
     """
 
     def __init__(self, buffer: int = _CHUNK) -> None:

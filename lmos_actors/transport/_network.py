@@ -200,7 +200,7 @@ def answered(status: int, phrase: str, detail: str) -> str:
     return f"it answered {status} {phrase}".rstrip() + (f": {detail}" if detail else "")
 
 
-# ---- hosts that mean another machine to everybody who reads them
+# ---- hosts that mean another machine to each machine that resolves them
 
 
 def is_here(host: str) -> bool:

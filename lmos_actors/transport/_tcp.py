@@ -266,7 +266,7 @@ def _text(error: BaseException) -> str:
     return error.strerror or str(error)
 
 
-# --- the limit of open descriptors, for those who expect many connections
+# --- the limit of open descriptors, for nodes with many connections
 
 
 def raise_descriptor_limit(wanted: int) -> int:

@@ -106,7 +106,7 @@ def _text(error: ssl.SSLError) -> str:
     return said or "no reason is known"
 
 
-# --- certificates by which clients say in the TLS handshake who they are
+# --- client certificates of a TLS handshake
 
 _SHORT: Final = {
     "commonName": "CN",

@@ -241,7 +241,7 @@ class Connection:
             self._ended = attrs.evolve(self._ended, clean=True)
         # RFC 6455 7.1.1: the server ends the stream, and the client waits for that
         self._is_over = not self._codec.client
-        self._hurry()
+        self._shorten_patience()
 
     def on_error(self, code: int, reason: str) -> None:
         """Close with this code: the peer broke a rule, or something of ours failed."""
@@ -251,7 +251,7 @@ class Connection:
             self._owes = not self._rest and not self._is_more and self._failure is None  # in the same read
         else:
             self._is_over = True  # the Close has been said, and the peer's cannot be told from the rest
-        self._hurry()
+        self._shorten_patience()
 
     def _overdrawn(self) -> None:
         """Release all memory held for this peer, and close with 1013: the budget of all peers is exceeded.
@@ -264,10 +264,10 @@ class Connection:
             self._break(SPENT)
         elif self._ended is None:
             self._ended = Ended(TRY_AGAIN, SPENT, "us", clean=False)
-            self._hurry()
-        let_go = getattr(self._handler, "overdrawn", None)
-        if let_go is not None:
-            let_go()
+            self._shorten_patience()
+        on_overdrawn = getattr(self._handler, "overdrawn", None)
+        if on_overdrawn is not None:
+            on_overdrawn()
 
     def _break(self, why: str) -> None:
         if self._ended is None:
@@ -285,7 +285,7 @@ class Connection:
             self._failure = error
         self.on_error(1011, "")
 
-    def _hurry(self) -> None:
+    def _shorten_patience(self) -> None:
         # what is being sent is waited for no longer than the end is
         self._patience = min(self._patience, self._options.close_seconds)
         if self._sending and self._scope is not None:

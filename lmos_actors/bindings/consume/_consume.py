@@ -123,7 +123,7 @@ class ReachedThing:
         if self.ways is None:
             assert socket is not None
             return socket
-        from ..http_client._link import web_link  # whoever is reached by LMOS alone needs no HTTP
+        from ..http_client._link import web_link  # a thing reached by LMOS alone needs no HTTP
 
         found, thing_id = web_link(self.peers, self.ways, self.given, self.meant), self.target.thing_id
         return found(thing_id, interface, socket)
@@ -149,7 +149,7 @@ async def _connected(
     try:
         await peer.first()
     except BaseException:
-        peers.let_go(peer)
+        peers.release_peer(peer)
         raise
     return ReachedThing(peers, target, peer, ways, headers, meant)
 
@@ -175,7 +175,7 @@ def _web_ways(target: Target, source: str, headers: Headers) -> tuple[HttpOperat
 
 
 def headers_for(target: Target, source: str, headers: Headers) -> Headers:
-    """Return the headers that go with a connection: whom they are for is said by who was asked alone.
+    """Return the headers for a connection: they go only to the server that the caller has named.
 
     Raises ConfigError where they would leave TLS.
     """
@@ -202,8 +202,8 @@ def _linked(peers: Peers, target: Target, headers: Headers) -> ReachedThing:
     return ReachedThing(peers, target, peer)
 
 
-def told(peers: Peers, description: Description, told_at: str) -> ReachedThing:
-    """Return the ways to a thing that somebody has told of; connects behind it, and waits for nothing.
+def thing_described(peers: Peers, description: Description, told_at: str) -> ReachedThing:
+    """Return a thing by the description of another host; connects in the background, without waiting.
 
     Raises ConfigError for a description that leads nowhere.
     """

@@ -76,7 +76,8 @@ class NetworkTransport(httpx2.AsyncBaseTransport):
 
 
 class _TooLong(Exception):
-    """The body is longer than a description may be: raised inside of it, so that all who read it end."""
+    """The body is longer than a description may be: raised from within its stream, so that every reader
+    ends."""
 
 
 class _Body(httpx2.AsyncByteStream):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..exposure._exposure import AGENTS, name_in_path
 from ..lmos._remote_interface import ClassInterface
 from ..lmos._remote_link import RemoteLink
-from ._consume import told
+from ._consume import thing_described
 from ._target import hrefs_of as hrefs_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -
     No headers go with it: credentials are those that the node has for where it leads. Raises ConfigError for
     a description that leads nowhere.
     """
-    return told(peers, description, told_at).link(ClassInterface(cls.__contract__))
+    return thing_described(peers, description, told_at).link(ClassInterface(cls.__contract__))
 
 
 async def reached(link: RemoteLink) -> None:

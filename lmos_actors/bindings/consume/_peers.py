@@ -50,7 +50,7 @@ class Peers:
 
     `start_soon` starts the task of each connection, in a stage that ends after the agents: what is cancelled
     then ends with the close code 1001, and everything unanswered fails. `credentials` are presented to the
-    places they are for, at each connect. `on_failure` is told of mistakes of ours that ended one connection.
+    places they are for, at each connect. `on_failure` takes exceptions of our own code that ended one connection.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Peers:
     def web_pool(self) -> WebPool:
         """Return the connections over HTTP of the node, made at the first use."""
         if self._web is None:
-            from ..http_client._pool import WebPool  # who goes by addresses alone needs no HTTP
+            from ..http_client._pool import WebPool  # a node that connects by addresses alone needs no HTTP
 
             self._web = WebPool(
                 lambda: self.network, self._start_soon, tls=self.tls, headers_for=self.headers_for
@@ -123,7 +123,7 @@ class Peers:
         """Somebody uses this peer from now on."""
         peer.users += 1
 
-    def let_go(self, peer: Peer) -> None:
+    def release_peer(self, peer: Peer) -> None:
         """Somebody uses it no more; with the last one its connection ends."""
         peer.users -= 1
         if peer.users == 0:
@@ -132,7 +132,7 @@ class Peers:
             peer.scope.cancel("nobody uses this connection")
 
     async def connect(self, url: str, headers: Headers) -> Connection:
-        """Connect to an address, telling it who we are (`LMOS-Peer`), so that repeats are known as such."""
+        """Connect to an address with our peer id (`LMOS-Peer`), so that it recognises repeated requests."""
         place = endpoint_of(url)
         authority = f"{place.secure} {place.authority}"
         name = self._names.get(authority)

@@ -63,9 +63,9 @@ async def fetch(
     `headers` are for the server of `url` alone. `headers_for` is asked for those of each hop, by its URL and
     what is left of `headers` there. `local`: a redirect may lead from another host to the one that asks.
 
-    Raises ConnectFailed: nobody is there, too late, too long, not found, or no JSON.
+    Raises ConnectFailed: no server there, too late, too long, not found, or no JSON.
     """
-    from ._fetch import fetched  # whoever goes by addresses alone needs no HTTP
+    from ._fetch import fetched  # a node that connects by addresses alone needs no HTTP
 
     text, told_at, _ = await fetched(network, url, tls, headers, headers_for or alone, local)
     return text, told_at

@@ -41,7 +41,7 @@ class ConsumedThing:
     def __repr__(self) -> str:
         return f"<ConsumedThing {self.id} at {self._far.peer.place}>"
 
-    # ---- who it is
+    # ---- identity
 
     @property
     def description(self) -> Description | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _CHARSETS: Final = ("utf-8", "utf8", "us-ascii", "ascii")
 
 
-def said(headers: Headers, name: bytes) -> list[str]:
+def header_values(headers: Headers, name: bytes) -> list[str]:
     """Return the values of all headers of that name."""
     return [each.decode("latin-1") for known, each in headers if known == name]
 
@@ -24,7 +24,7 @@ def best_of(headers: Headers, offered: Sequence[str]) -> str | None:
 
     None: it takes none.
     """
-    ranges = ",".join(said(headers, b"accept"))
+    ranges = ",".join(header_values(headers, b"accept"))
     if ranges in ("", "*/*"):
         return offered[0]
     liked = [_range(part) for part in ranges.split(",")]
@@ -42,10 +42,12 @@ def check_taken(headers: Headers, offered: Sequence[str]) -> str:
 
 def check_brought(headers: Headers) -> None:
     """Raise HttpError 415 unless a body is said to be JSON in UTF-8, and not compressed."""
-    coded = [each for each in said(headers, b"content-encoding") if each.strip().lower() != "identity"]
+    coded = [
+        each for each in header_values(headers, b"content-encoding") if each.strip().lower() != "identity"
+    ]
     if coded:
         raise HttpError(415, "Unsupported Media Type", "a body is taken as it is: no Content-Encoding")
-    kinds = said(headers, b"content-type")
+    kinds = header_values(headers, b"content-type")
     if len(kinds) != 1 or not _is_json(kinds[0]):
         raise HttpError(
             415,
@@ -94,5 +96,7 @@ def has_tag(headers: Headers, name: bytes, tag: bytes) -> bool:
     Weak tags count as others do, but for If-Match (RFC 9110, 13.1.1).
     """
     weak = "" if name == b"if-match" else "W/"
-    tags = [each.strip().removeprefix(weak) for value in said(headers, name) for each in value.split(",")]
+    tags = [
+        each.strip().removeprefix(weak) for value in header_values(headers, name) for each in value.split(",")
+    ]
     return tag.decode() in tags or "*" in tags

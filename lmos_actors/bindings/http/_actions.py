@@ -136,7 +136,7 @@ async def _invoke_later(
             request.owner, agent, op.name, _place(tracker, agent, op.name), ask, request.weight
         )
     more = ((b"location", run.place.encode()), *((APPLIED,) if _prefers(request) else ()))
-    return Answer(201, _encode(run.told()), (TYPE_JSON, NOSNIFF, NO_STORE, *more))
+    return Answer(201, _encode(run.status_data()), (TYPE_JSON, NOSNIFF, NO_STORE, *more))
 
 
 async def _wait(ask: AgentRequest, seconds: float) -> None:
@@ -170,7 +170,7 @@ def _run(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool | N
 async def query(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool | None) -> Answer:
     """Return how a run stands; without an id, the newest of this action."""
     check_taken(request.headers, JSON)
-    return value(_encode(_run(tracker, request, link).told()), NO_STORE, VARY)
+    return value(_encode(_run(tracker, request, link).status_data()), NO_STORE, VARY)
 
 
 async def cancel(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool | None) -> Answer:
@@ -184,5 +184,5 @@ async def query_all(tracker: HttpRequestTracker, request: WebRequest, link: Agen
     check_taken(request.headers, JSON)
     found: dict[str, list[Any]] = {}
     for run in tracker.runs.of(request.owner, public_name(link.path)):
-        found.setdefault(run.action, []).append(run.told())
+        found.setdefault(run.action, []).append(run.status_data())
     return value(_encode(found), NO_STORE, VARY)

@@ -90,7 +90,7 @@ class AgentRequest:
         self.message_id = tracker.rt.entropy.new_id()
         self.posted = False
         self.running = False
-        self.items: list[Any] | None = None  # of a stream that somebody reads
+        self.items: list[Any] | None = None  # of a stream, if they are read
         self.progress: Any = None
         self.done = False
         self.value: Any = None

@@ -133,7 +133,7 @@ class AgentsOverHttp:
     def _asked(self, request: WebRequest, permit: Verb) -> AgentOrPool | None:
         """Return the agent of the path, if the client may ask it for that.
 
-        They are told the same of what is not there. None: it is gone, and they ask for a run that was its.
+        It answers the same for what does not exist. None: it is gone, and they ask for a run that was its.
         """
         name, admission = request.parts[0], request.admission
         link = self._server.exposure.at(name)
@@ -172,7 +172,7 @@ class AgentsOverHttp:
         check_sight(request.admission, request.sees, public_name(name))
         found = self._descriptions.catalogue.named(name)
         if found is None:
-            # not all names: anybody may ask, and to compare them takes time
+            # not all names: any client may ask, and comparing takes time
             known = (each.name for each in islice(self._descriptions.seen(request.sees), NAMES_COMPARED))
             raise NotFound("agent", name[:LONGEST], known=known)
         served = self._descriptions.served(found)

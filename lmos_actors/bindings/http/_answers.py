@@ -33,7 +33,7 @@ VARY: Final = (b"vary", b"Accept")
 TYPE_JSON: Final = (b"content-type", JSON)
 TYPE_PROBLEM: Final = (b"content-type", PROBLEM)
 
-RETRY: Final = 1  # seconds, where an agent is not there and nobody knows for how long
+RETRY: Final = 1  # seconds, where an agent is down and it is unknown for how long
 LONGEST_RETRY: Final = 3600
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -86,9 +86,9 @@ def problem_answer(
     if isinstance(error, PreconditionFailed):
         error = HttpError(error.http_status, "Precondition Failed", str(error))
     if isinstance(error, HttpError):
-        told: dict[str, Any] = {"type": "about:blank", "title": error.title, "status": error.status}
-        told["detail"] = error.detail
-        return Answer(error.status, _encode(told), (*_headers(), *error.headers))
+        fields: dict[str, Any] = {"type": "about:blank", "title": error.title, "status": error.status}
+        fields["detail"] = error.detail
+        return Answer(error.status, _encode(fields), (*_headers(), *error.headers))
     problem = problem_of(error)
     more = list(error_headers(error))
     if problem.status == 405:
@@ -110,7 +110,7 @@ def _headers() -> tuple[tuple[bytes, bytes], ...]:
 
 def problem_data(problem: Problem, occurrence: str | None) -> dict[str, Any]:
     """Return problem details as plain data, in the JSON names of an LMOS `error`."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "type": problem.type,
         "title": problem.title,
         "status": problem.status,
@@ -121,7 +121,7 @@ def problem_data(problem: Problem, occurrence: str | None) -> dict[str, Any]:
         "retryIn": problem.retry_in,
         "about": problem.about,
     }
-    found = {name: each for name, each in told.items() if each is not None}
+    found = {name: each for name, each in fields.items() if each is not None}
     return with_data(found) if problem.type == FAILED else found
 
 
@@ -131,30 +131,30 @@ PROBLEM_MEMBERS: Final = (
 """Members of problem details that are not an action's own."""
 
 
-def with_data(told: dict[str, Any]) -> dict[str, Any]:
+def with_data(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the problem of a declared failure with its code and its data as members.
 
     What it was exactly stays in `about` only where these members do not give it back: see `failure_output`.
     """
-    about = cast("dict[str, Any]", told["about"])
+    about = cast("dict[str, Any]", fields["about"])
     output: Any = about["output"]
     members = cast("dict[str, Any]", output) if isinstance(output, dict) else {}
     own = {name: value for name, value in members.items() if name not in PROBLEM_MEMBERS}
-    found = {**{name: each for name, each in told.items() if name != "about"}, **own}
+    found = {**{name: each for name, each in fields.items() if name != "about"}, **own}
     return found if same_json(failure_output(found), output) else {**found, "about": about}
 
 
-def failure_output(told: Mapping[str, Any]) -> Any:
+def failure_output(fields: Mapping[str, Any]) -> Any:
     """Return the output of an action's failure that problem details tell.
 
     It is in `about` where that has it. Else it is the words alone, or an object of them and all members that
     are the action's own, with the status unless that is the usual one.
     """
-    about = told.get("about")
+    about = fields.get("about")
     if isinstance(about, dict) and "output" in about:
         return cast("dict[str, Any]", about)["output"]
-    own = {name: value for name, value in told.items() if name not in PROBLEM_MEMBERS}
-    detail, status = told.get("detail"), told.get("status")
+    own = {name: value for name, value in fields.items() if name not in PROBLEM_MEMBERS}
+    detail, status = fields.get("detail"), fields.get("status")
     if status not in (None, ActionFailed.STATUS):
         own["status"] = status
     if not own and isinstance(detail, str):

@@ -33,7 +33,7 @@ def http_app(
     about a request; None: everybody.
     """
     from ._agents import AgentsOverHttp
-    from ._pages import pages_of  # takes long, and whoever only consumes has no use for it
+    from ._pages import pages_of  # slow to import, and a node that only consumes needs none of it
     from ._requests import PREFIX
 
     agents, pages = AgentsOverHttp(descriptions, server), pages_of(descriptions, extra)

@@ -24,16 +24,16 @@ async def subscribe(tracker: HttpRequestTracker, request: WebRequest, link: Agen
     name = request.parts[2]
     place = event_key(name)
     operation_named(link, "event", f"+{place}", name)
-    return await _told(tracker, request, link, place, check_taken(request.headers, EITHER))
+    return await _send_events(tracker, request, link, place, check_taken(request.headers, EITHER))
 
 
 async def subscribe_all(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
     """Tell of all events, each by its name."""
     representative(link)
-    return await _told(tracker, request, link, ALL_EVENTS, check_taken(request.headers, EITHER[1:]))
+    return await _send_events(tracker, request, link, ALL_EVENTS, check_taken(request.headers, EITHER[1:]))
 
 
-async def _told(
+async def _send_events(
     tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool, place: str, kind: str
 ) -> Answer | None:
     if request.method == "HEAD":

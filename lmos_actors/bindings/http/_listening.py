@@ -172,12 +172,12 @@ class EventStream:
         """Send the head, then events as they come; ends with the channel."""
         await self._request.send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
         again = self._request.header(b"last-event-id") is not None
-        await self._say(self._frame(Gap(RECONNECTED)) if again else b": listening\n\n")
+        await self._send(self._frame(Gap(RECONNECTED)) if again else b": listening\n\n")
         while (events := await self._next()) is not None:
-            await self._say(events)
+            await self._send(events)
         await self._request.send({"type": "http.response.body", "body": self._goodbye()})
 
-    async def _say(self, body: bytes) -> None:
+    async def _send(self, body: bytes) -> None:
         await self._request.send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def _next(self) -> bytes | None:

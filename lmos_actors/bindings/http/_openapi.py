@@ -186,7 +186,9 @@ def _paths_of(agent: str, described: JsonObject) -> Iterator[tuple[str, JsonObje
     place = f"/agents/{quote(agent, safe='')}"
     writer = _OperationWriter(agent)
     text = {"type": "object"}
-    read = writer.operation("describe", "", "Its description.", {"200": _told(text, "application/td+json")})
+    read = writer.operation(
+        "describe", "", "Its description.", {"200": _response(text, "application/td+json")}
+    )
     yield place, {"get": {**read, "responses": {**read["responses"], "304": _UNCHANGED}}}
     yield from _properties(writer, place, described.get("properties", {}))
     yield from _actions(writer, place, described.get("actions", {}), described.get(STREAMS, {}))
@@ -213,7 +215,7 @@ class _OperationWriter:
         }
 
 
-def _told(schema: Any, media_type: str = JSON) -> JsonObject:
+def _response(schema: Any, media_type: str = JSON) -> JsonObject:
     return {"description": "Its value.", "content": _content(schema, media_type)}
 
 
@@ -231,7 +233,7 @@ def _schema_of(affordance: JsonObject) -> JsonObject:
     return {word: each for word, each in affordance.items() if word in SCHEMA_WORDS or word in _RATHER}
 
 
-def _said(affordance: JsonObject) -> str:
+def _summary(affordance: JsonObject) -> str:
     return str(affordance.get("description", "")).strip().partition("\n")[0]
 
 
@@ -246,7 +248,7 @@ def _properties(
     methods: JsonObject = {}
     if readable:
         all_of_them = {"type": "object", "properties": readable, "required": list(readable)}
-        answers = {"200": _told(all_of_them), "304": _UNCHANGED}
+        answers = {"200": _response(all_of_them), "304": _UNCHANGED}
         methods["get"] = writer.operation("readall", "", "All properties.", answers)
     if writable:
         some = {"type": "object", "properties": writable}
@@ -261,15 +263,19 @@ def _properties(
 def _property(
     writer: _OperationWriter, place: str, name: str, affordance: JsonObject
 ) -> Iterator[tuple[str, JsonObject]]:
-    schema, said = _schema_of(affordance), _said(affordance)
+    schema, summary = _schema_of(affordance), _summary(affordance)
     methods: JsonObject = {}
     if not affordance.get("writeOnly"):
-        methods["get"] = writer.operation("read", name, said, {"200": _told(schema), "304": _UNCHANGED})
+        methods["get"] = writer.operation(
+            "read", name, summary, {"200": _response(schema), "304": _UNCHANGED}
+        )
     if not affordance.get("readOnly"):
-        methods["put"] = writer.operation("write", name, said, {"204": _NOTHING}, requestBody=_given(schema))
+        methods["put"] = writer.operation(
+            "write", name, summary, {"204": _NOTHING}, requestBody=_given(schema)
+        )
     yield place, methods
     if affordance.get("observable"):
-        yield f"{place}/observable", {"get": writer.operation("observe", name, said, _heard(schema))}
+        yield f"{place}/observable", {"get": writer.operation("observe", name, summary, _heard(schema))}
 
 
 def _actions(
@@ -280,7 +286,7 @@ def _actions(
     runs = {"type": "object", "additionalProperties": {"type": "array", "items": _STATUS_REF}}
     yield (
         f"{place}/actions",
-        {"get": writer.operation("queryall", "", "How all runs stand.", {"200": _told(runs)})},
+        {"get": writer.operation("queryall", "", "How all runs stand.", {"200": _response(runs)})},
     )
     for name, each in actions.items():
         where = f"{place}/actions/{quote(name, safe='')}"
@@ -290,13 +296,13 @@ def _actions(
 def _action(
     writer: _OperationWriter, place: str, name: str, affordance: JsonObject, *, is_stream: bool
 ) -> Iterator[tuple[str, JsonObject]]:
-    said, more = _said(affordance), _body_of(affordance)
+    summary, more = _summary(affordance), _body_of(affordance)
     outcomes = {**_outcomes(affordance, is_stream=is_stream), "409": _FAILURE_REF}
-    invoke = writer.operation("invoke", name, said, outcomes, **more)
+    invoke = writer.operation("invoke", name, summary, outcomes, **more)
     if is_stream:  # it is over when its answer is
         yield place, {"post": invoke}
         return
-    stands = {"200": _told(_STATUS_REF)}
+    stands = {"200": _response(_STATUS_REF)}
     query = writer.operation("query", name, "How the newest run stands.", stands)
     cancel = writer.operation("cancel", name, "Cancel the newest run.", {"204": _NOTHING})
     yield place, {"post": invoke, "get": query, "delete": cancel}
@@ -325,7 +331,7 @@ def _outcomes(affordance: JsonObject, *, is_stream: bool) -> JsonObject:
     if is_stream:
         return {"200": {"description": "Its items.", "content": _content({}, EVENTS)}}
     output = affordance.get("output")
-    return {"204": _NOTHING, **later} if output is None else {"200": _told(output), **later}
+    return {"204": _NOTHING, **later} if output is None else {"200": _response(output), **later}
 
 
 def _events(writer: _OperationWriter, place: str, events: JsonObject) -> Iterator[tuple[str, JsonObject]]:
@@ -338,5 +344,5 @@ def _events(writer: _OperationWriter, place: str, events: JsonObject) -> Iterato
         answers = _heard(schema)
         yield (
             f"{place}/events/{quote(name, safe='')}",
-            {"get": writer.operation("subscribe", name, _said(each), answers)},
+            {"get": writer.operation("subscribe", name, _summary(each), answers)},
         )

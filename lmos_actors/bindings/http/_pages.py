@@ -98,7 +98,7 @@ class _Pages:
         check_sight(getattr(request.state, "admission", None), sees, public_name(name))
         found = self._all.catalogue.named(name)
         if found is None:
-            # not all names: anybody may ask, and to compare them takes time
+            # not all names: any client may ask, and comparing takes time
             known = (each.name for each in islice(self._all.seen(sees), LINKS))
             raise NotFound("agent", name[:LONGEST], known=known)
         return found

@@ -11,7 +11,7 @@ from lmos_actors.errors import InvalidInput, NotAllowed
 
 from ..exposure._exposure import class_at, public_name
 from ..lmos._server_requests import READ_ALL, WRITE_MANY, operation_named, representative
-from ._accept import check_taken, has_tag, said
+from ._accept import check_taken, has_tag, header_values
 from ._answers import EMPTY, NO_CACHE, VARY, Answer, PreconditionFailed, value
 from ._listening import EventStream, polled
 from ._request_tracker import brought
@@ -92,7 +92,7 @@ async def _written(
     reads: str,
     to_json: Callable[[Any], bytes],
 ) -> None:
-    if not (said(request.headers, b"if-match") or said(request.headers, b"if-none-match")):
+    if not (header_values(request.headers, b"if-match") or header_values(request.headers, b"if-none-match")):
         await tracker.outcome(request, link, key, new)
         return
     if request.admission is not None:  # what it asks is also what the value is
@@ -111,7 +111,7 @@ def _on_condition(
 
     def write_if(agent: Any, new: Any) -> None:
         tag = tag_of(to_json(reads.fn(agent)))
-        wanted = not said(request.headers, b"if-match") or has_tag(request.headers, b"if-match", tag)
+        wanted = not header_values(request.headers, b"if-match") or has_tag(request.headers, b"if-match", tag)
         if not wanted or has_tag(request.headers, b"if-none-match", tag):
             raise PreconditionFailed(f"{writes.label} has another value by now")
         writes.fn(agent, new)

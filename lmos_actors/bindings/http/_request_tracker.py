@@ -89,7 +89,7 @@ class HttpRequestTracker:
         """Return an error as it goes over the network; see `LmosServer.shown`."""
         return self.server.shown(error)
 
-    def look(self) -> None:
+    def on_drain(self) -> None:
         """End the listeners once the node has stopped waiting for them."""
         if self.server.finishing:
             for listening in tuple(self._listening):

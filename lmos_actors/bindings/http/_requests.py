@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from lmos_actors.errors import InvalidInput
 
 from ..exposure._description_security import anything
-from ._accept import said
+from ._accept import header_values
 
 if TYPE_CHECKING:
     from ..exposure._description_security import Sees
@@ -81,7 +81,7 @@ class WebRequest:
     def preferences(self) -> dict[str, str]:
         """Return what `Prefer` says (RFC 7240), names in lower case; what is not understood is left out."""
         found: dict[str, str] = {}
-        for value in said(self.headers, b"prefer"):
+        for value in header_values(self.headers, b"prefer"):
             for part in value.split(","):
                 name, _, text = part.partition(";")[0].partition("=")
                 found.setdefault(name.strip().lower(), text.strip().strip('"'))

@@ -75,19 +75,19 @@ class KeptRun:
             return "running" if self.ask.running else "pending"
         return "completed" if self.error is None else "failed"
 
-    def told(self) -> dict[str, Any]:
+    def status_data(self) -> dict[str, Any]:
         """Return it as an ActionStatus."""
-        told: dict[str, Any] = {"status": self.status, "href": self.place}
-        told["timeRequested"] = format_time(self.asked_at)
+        fields: dict[str, Any] = {"status": self.status, "href": self.place}
+        fields["timeRequested"] = format_time(self.asked_at)
         if self.ended_at is not None:
-            told["timeEnded"] = format_time(self.ended_at)
+            fields["timeEnded"] = format_time(self.ended_at)
         if self.progress is not None:
-            told["progress"] = msgspec.Raw(self.progress)
+            fields["progress"] = msgspec.Raw(self.progress)
         if self.output is not None:
-            told["output"] = msgspec.Raw(self.output)
+            fields["output"] = msgspec.Raw(self.output)
         if self.error is not None:
-            told["error"] = self.error
-        return told
+            fields["error"] = self.error
+        return fields
 
 
 class Runs:

@@ -36,13 +36,13 @@ async def streamed(tracker: HttpRequestTracker, request: WebRequest, ask: AgentR
         while ask.items or not ask.done:
             items = ask.taken()
             body = b"".join([framed(ITEM, written_value(item)) for item in items])
-            await _say(request, body or b":\n\n", more=True)
+            await _send(request, body or b":\n\n", more=True)
             if not (ask.items or ask.done):
                 await _wait(ask)
     except BaseException:
         ask.left()
         raise
-    await _say(request, framed(END, _end(tracker, ask)), more=False)
+    await _send(request, framed(END, _end(tracker, ask)), more=False)
 
 
 async def _wait(ask: AgentRequest) -> None:
@@ -50,7 +50,7 @@ async def _wait(ask: AgentRequest) -> None:
         await ask.something()
 
 
-async def _say(request: WebRequest, body: bytes, *, more: bool) -> None:
+async def _send(request: WebRequest, body: bytes, *, more: bool) -> None:
     await request.send({"type": "http.response.body", "body": body, "more_body": more})
 
 

@@ -74,39 +74,39 @@ def error_from(
     problem: Mapping[str, Any] | None, head: Head | None, op: Asked | None, thing_id: str
 ) -> Exception:
     """Make the exception that problem details, or a status alone, stand for."""
-    told = problem or {}
-    status = head.status if head is not None else told.get("status")
+    fields = problem or {}
+    status = head.status if head is not None else fields.get("status")
     status = status if type(status) is int else 500
-    if status == 500 and op is not None and op.verb == "invoke" and told and not is_problem(told):
+    if status == 500 and op is not None and op.verb == "invoke" and fields and not is_problem(fields):
         return ActionFailed(problem)  # an action's own words
     message = lmos.Error(
         thing_id=thing_id,
         message_id="",
-        type=_text(told.get("type")) or BLANK,
-        title=_text(told.get("title")) or (_named(head) if head is not None else "Error"),
+        type=_text(fields.get("type")) or BLANK,
+        title=_text(fields.get("title")) or (_named(head) if head is not None else "Error"),
         status=str(_LIKE.get(status, status)),
-        detail=_text(told.get("detail")) or _text(told.get("title")) or _said(head),
-        instance=_text(told.get("instance")),
-        path=_text(told.get("path")) or None,
-        started=told.get("started") if isinstance(told.get("started"), bool) else None,
-        retry_in=_seconds(told.get("retryIn"), head),
-        about=_about(told, status, op),
+        detail=_text(fields.get("detail")) or _text(fields.get("title")) or _said(head),
+        instance=_text(fields.get("instance")),
+        path=_text(fields.get("path")) or None,
+        started=fields.get("started") if isinstance(fields.get("started"), bool) else None,
+        retry_in=_seconds(fields.get("retryIn"), head),
+        about=_about(fields, status, op),
     )
     return lmos.error_of(message, _asked(op, thing_id))
 
 
-def _about(told: Mapping[str, Any], status: int, op: Asked | None) -> dict[str, Any] | None:
-    """Return what a problem says beside its words: of a refusal by an action its output, whoever says it."""
-    is_refusal = told.get("type") == lmos.FAILED or (
+def _about(fields: Mapping[str, Any], status: int, op: Asked | None) -> dict[str, Any] | None:
+    """Return the data of a problem: for an action that failed its output, whichever server sent it."""
+    is_refusal = fields.get("type") == lmos.FAILED or (
         status == ActionFailed.STATUS and op is not None and op.verb == "invoke"
     )
-    if told and is_refusal:
-        return {"output": failure_output(told)}
-    return _members(told.get("about"))
+    if fields and is_refusal:
+        return {"output": failure_output(fields)}
+    return _members(fields.get("about"))
 
 
 def _asked(op: Asked | None, thing_id: str) -> Any:
-    """Return the message that would have asked the same over LMOS, by which errors are told apart."""
+    """Return the LMOS message for the same request: the mapping of errors goes by it."""
     if op is None or op.name == "*":
         return None
     if op.verb == "invoke":
@@ -148,9 +148,9 @@ def _said(head: Head | None) -> str:
     return "it says nothing" if head is None else f"it answered {_named(head)}"
 
 
-def _seconds(told: Any, head: Head | None) -> float | None:
-    if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told <= LONGEST_WAIT:
-        return float(told)
+def _seconds(fields: Any, head: Head | None) -> float | None:
+    if isinstance(fields, int | float) and not isinstance(fields, bool) and 0 <= fields <= LONGEST_WAIT:
+        return float(fields)
     return None if head is None else retry_after(head)
 
 
@@ -223,5 +223,5 @@ def ended_as(standing: Standing, op: Asked, thing_id: str) -> Exception | None:
         return error_from(problem, None, op, thing_id)
     if standing.status == "cancelled":
         return ActionCancelled(None)
-    told = standing.error if standing.error not in (UNSET, None) else standing.output
-    return ActionFailed(None if told is UNSET else told)
+    fields = standing.error if standing.error not in (UNSET, None) else standing.output
+    return ActionFailed(None if fields is UNSET else fields)

@@ -105,7 +105,7 @@ class InvocationContext:
     pool: WebPool
     ways: HttpOperations
     own: Callable[[str], Headers]
-    let_go: Callable[[HttpInvocation, str], None]
+    abandon_run: Callable[[HttpInvocation, str], None]
     """Ends an abandoned run in the background; never blocks."""
     is_ending: Callable[[], bool]
     """Whether the peer is closing, so that no run can be ended there any more."""
@@ -277,7 +277,7 @@ class HttpInvocation:
             with suppress(BadAnswer):
                 url = run_at(answer, standing)
                 if url is not None:
-                    self.server.let_go(self, url)
+                    self.server.abandon_run(self, url)
 
     async def _exchange(self, request: WebRequest) -> WebAnswer:
         server = self.server
@@ -332,7 +332,7 @@ class HttpInvocation:
             return await self._polled(url, observer, standing)
         except trio.Cancelled:
             if not self.is_over:
-                self.server.let_go(self, url)
+                self.server.abandon_run(self, url)
             raise
 
     async def _polled(self, url: str, observer: InvocationObserver | None, standing: Standing | None) -> Any:

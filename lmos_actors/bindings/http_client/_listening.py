@@ -97,10 +97,10 @@ class HttpSubscription:
             lost = await self._heard()
             if lost is None:
                 return
-            if not listening.heard:
-                listening.refused(lost)  # entering listeners fail; for others it is asked for again
+            if not listening.is_confirmed:
+                listening.on_refused(lost)  # entering listeners fail; for others it is asked for again
                 return
-            listening.broke(lambda lost=lost: lost)  # type: ignore[misc]
+            listening.on_connection_lost(lambda lost=lost: lost)  # type: ignore[misc]
             if trio.current_time() - begun >= STOOD:
                 self._backoff.reset()
             await trio.sleep(max(self._backoff.next(), min(self._reader.retry or 0.0, LONGEST_WAIT)))
@@ -113,9 +113,9 @@ class HttpSubscription:
                 return await self._polled()
             return await self._streamed()
         except AgentError as error:
-            listening.refused(as_heard(error, path))
+            listening.on_refused(as_heard(error, path))
         except BadAnswer as error:
-            listening.refused(wrong(path, error))
+            listening.on_refused(wrong(path, error))
         except FAILURES as error:
             return as_heard(as_agent_error(error, path), path)
         return None
@@ -142,7 +142,7 @@ class HttpSubscription:
         self._reader = EventReader(self._reader.last_id)
         if self._listening.kind == "property" and not self._tells_first:
             await self._present()
-        self._listening.stands()
+        self._listening.on_confirmed()
         while data := await heard(stream, self._reader):
             for event in self._reader.feed(data):
                 self._take(event)
@@ -180,13 +180,13 @@ class HttpSubscription:
     async def _polled(self, first: WebAnswer | None = None) -> Exception | None:
         listening, quick = self._listening, 0
         if first is not None:
-            listening.stands()
+            listening.on_confirmed()
             self._push(first)
         elif listening.kind == "property":
             await self._present()
         while True:
             asked = trio.current_time()
-            news = await self._poll(None if listening.heard else listening.stands)
+            news = await self._poll(None if listening.is_confirmed else listening.on_confirmed)
             quick = quick + 1 if trio.current_time() - asked < QUICK else 0
             if not quick:
                 self._backoff.reset()

@@ -189,7 +189,7 @@ class WebPeer(Peer):
         """Whether a request stands in line."""
         return request in self._tells.line
 
-    # ---- runs that nobody waits for
+    # ---- abandoned runs
 
     def _end_run(self, invocation: HttpInvocation, url: str) -> None:
         self._start(self._say_goodbye, invocation, url)
@@ -200,7 +200,7 @@ class WebPeer(Peer):
             try:
                 await invocation.end(url)
             except AgentError:
-                return  # it is gone, or not reached: there is nobody to be told
+                return  # the run is gone, or its server is not reached: nothing is left to end
             except Exception as error:
                 self._node.failed(error)
 
@@ -214,7 +214,7 @@ class WebPeer(Peer):
         return self._tells.put(sent, HttpInvocation(self._server, far, outbound, one_way=True))
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Whether somebody waits for room before one more one-way message to a thing."""
+        """Whether one-way messages to a thing wait for room already."""
         return bool(self._tells.line)
 
     @enable_ki_protection
@@ -249,7 +249,7 @@ class WebPeer(Peer):
                 await subscription.run()
             except Exception as error:
                 self._node.failed(error)
-                listening.refused(OutcomeUnknown(listening.far.path, f"{type(error).__name__} here"))
+                listening.on_refused(OutcomeUnknown(listening.far.path, f"{type(error).__name__} here"))
 
     def unlisten(self, listening: SharedListening) -> None:
         """Nobody here listens any more."""

@@ -41,12 +41,12 @@ class BadAnswer(Exception):
 
 
 class Unsendable(Exception):
-    """The request cannot be said in HTTP; the text says why, and nothing of its values."""
+    """The request cannot be written as HTTP; the text says why, without its values."""
 
 
 @attrs.frozen
 class WebRequest:
-    """What is asked: `headers` without those that say who asks. `again`: asking twice does no harm."""
+    """A request to send: `headers` without credentials. `again`: sending it twice does no harm."""
 
     method: str
     url: str
@@ -70,7 +70,7 @@ class Head:
 
     @property
     def kind(self) -> str:
-        """The media type, without parameters, in small letters; "" where it is not told."""
+        """The media type, without parameters, in lower case; "" where none is given."""
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
 
@@ -104,7 +104,8 @@ class HttpStream:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether it can carry one more request: the last answer came whole, and nobody wants it closed."""
+        """Whether it can carry one more request: the last answer came whole, and neither side asked to
+        close."""
         http = self._http
         return not self._spoilt and http.our_state is h11.DONE and http.their_state is h11.DONE
 
@@ -122,10 +123,10 @@ class HttpStream:
 
         Raises Unsendable, Unanswered, BadAnswer; after any, as when cancelled, it is to be closed.
         """
-        said = self._said(request, headers)
+        data = self._encode_request(request, headers)
         self.used, self._begun, self._headed = True, False, False
         try:
-            await self._stream.send_all(said)
+            await self._stream.send_all(data)
         except _ENDED:
             self._spoilt = True  # it may all the same have been answered, such as with 413
         if sent is not None:
@@ -139,7 +140,7 @@ class HttpStream:
                 break
         raise BadAnswer("no answer of HTTP")
 
-    def _said(self, request: WebRequest, headers: Headers) -> bytes:
+    def _encode_request(self, request: WebRequest, headers: Headers) -> bytes:
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
         body, endpoint = request.body, place_at(request.url)

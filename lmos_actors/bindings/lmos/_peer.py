@@ -63,7 +63,7 @@ class PeerEnvironment(Protocol):
         """Make a connection. Raises ConnectFailed."""
         ...
 
-    def let_go(self, peer: Peer) -> None:
+    def release_peer(self, peer: Peer) -> None:
         """Count one user of a peer less."""
         ...
 
@@ -108,7 +108,7 @@ class Peer(Traffic):
         self._failures = 0
         self._since = 0.0
 
-    # ---- who it is
+    # ---- identity
 
     def thing(self, thing_id: str) -> RemoteThing:
         """Return the thing of that id, the same for the same id."""
@@ -171,9 +171,9 @@ class Peer(Traffic):
         self._failures += 1
 
     def _began(self, connection: Connection) -> None:
-        told = [value for name, value in connection.headers if name.lower() == b"lmos-extensions"]
-        said = b",".join(told).decode("ascii", "replace").split(",") if told else self._learnt
-        self._offers = tuple(word.strip() for word in said)
+        values = [value for name, value in connection.headers if name.lower() == b"lmos-extensions"]
+        words = b",".join(values).decode("ascii", "replace").split(",") if values else self._learnt
+        self._offers = tuple(word.strip() for word in words)
         self._connection, self._since = connection, trio.current_time()
         self.account = connection.account
         self.tried = True
@@ -198,7 +198,7 @@ class Peer(Traffic):
         self.lose_session(drained=ended is not None and ended.code == DRAINED and ended.by == "peer")
         for far in tuple(self.things.values()):
             for listening in tuple(far.listenings.values()):
-                listening.broke(lambda far=far: self.unavailable(far))  # type: ignore[misc]
+                listening.on_connection_lost(lambda far=far: self.unavailable(far))  # type: ignore[misc]
 
     def _end(self) -> None:
         self.ended = True
@@ -210,7 +210,7 @@ class Peer(Traffic):
 
     def release(self) -> None:
         """Count one user less; with the last one the connection ends."""
-        self._node.let_go(self)
+        self._node.release_peer(self)
 
     def close_connection(self, code: int, reason: str) -> None:
         """Close the connection; what comes after is not looked at."""

@@ -123,7 +123,8 @@ class SharedListening:
     connection."""
 
     __slots__ = (
-        "_again", "_backoff", "_going", "_waiting", "far", "feed", "heard", "kind", "last", "name", "taps",
+        "_again", "_backoff", "_going", "_waiting", "far", "feed", "is_confirmed", "kind", "last", "name",
+        "taps",
     )  # fmt: skip
 
     def __init__(
@@ -133,7 +134,7 @@ class SharedListening:
         self.kind = kind
         self.name = name
         self.feed: lmos.Feed | None = None
-        self.heard = False
+        self.is_confirmed = False
         self.last: Any = UNSET
         self.taps: dict[RemoteListener, None] = {}
         self._waiting: list[trio.lowlevel.Task] = []
@@ -146,12 +147,12 @@ class SharedListening:
         """What is to be sent with the request."""
         return {} if self._going is None else self._going.trace
 
-    # ---- those who listen
+    # ---- its listeners
 
     def join(self, tap: RemoteListener) -> None:
         """Add a listener; a latecomer receives the last value at once."""
         self.taps[tap] = None
-        if self.heard:
+        if self.is_confirmed:
             tap.entering = False
             if self.last is not UNSET:
                 tap.push(self.last)
@@ -159,7 +160,7 @@ class SharedListening:
     def leave(self, tap: RemoteListener) -> None:
         """Remove a listener; the listening ends with the last one."""
         if self.taps.pop(tap, self) is not self and not self.taps:
-            self.rest()
+            self.cancel_retry()
             self._settle(None)
             self.far.peer.unlisten(self)
 
@@ -186,7 +187,7 @@ class SharedListening:
         trace = self.trace
         try:
             if self.name == EXITED and not self.far.peer.offers("exited"):
-                self.stands()  # nothing to ask for: the end of the connection says it
+                self.on_confirmed()  # nothing to ask for: the end of the connection says it
                 return True
             if self.kind == "property":
                 self.feed = session.observe(thing, self.name, **trace)
@@ -197,18 +198,18 @@ class SharedListening:
         except MailboxFull as error:
             if session.full:
                 return False
-            self.refused(MailboxFull(self.far.path, error.size))  # as many are listened to as may be
+            self.on_refused(MailboxFull(self.far.path, error.size))  # as many are listened to as may be
             return True
         except Exception as error:
-            self.refused(error)
+            self.on_refused(error)
             return True
         if self.feed.established or not self.far.peer.confirms:
-            self.stands()
+            self.on_confirmed()
         return True
 
-    def stands(self) -> None:
+    def on_confirmed(self) -> None:
         """Take note that it is confirmed, or that the thing confirms nothing."""
-        self.heard = True
+        self.is_confirmed = True
         self._settle(None)
         self._backoff.reset()
         for tap in self.taps:
@@ -233,12 +234,12 @@ class SharedListening:
             if not tap.entering:
                 tap.sink.gap(reason, missed)
 
-    def broke(self, error: Callable[[], Exception]) -> None:
+    def on_connection_lost(self, error: Callable[[], Exception]) -> None:
         """Take note of a lost connection: listeners stay for the next one, entering ones fail."""
-        lost = self.heard and self.name == EXITED
+        lost = self.is_confirmed and self.name == EXITED
         self._settle(None if self._going is None else error())
-        self.feed, self.heard, self.last = None, False, UNSET
-        self.rest()
+        self.feed, self.is_confirmed, self.last = None, False, UNSET
+        self.cancel_retry()
         for tap in tuple(self.taps):
             if tap.entering:
                 self._turn_away(tap, error())
@@ -250,13 +251,13 @@ class SharedListening:
         if not self.taps:
             self.far.peer.unlisten(self)
 
-    def refused(self, error: Exception) -> None:
+    def on_refused(self, error: Exception) -> None:
         """Take a refusal: a passing one is asked for again later, any other ends the listeners."""
         self._settle(error)
         passing = isinstance(error, AgentUnavailable | MailboxFull | RateLimited)
-        stood = self.heard
+        stood = self.is_confirmed
         gone = isinstance(error, NotFound) and error.kind == "agent" and stood
-        self.feed, self.heard, self.last = None, False, UNSET
+        self.feed, self.is_confirmed, self.last = None, False, UNSET
         for tap in tuple(self.taps):
             if tap.entering:
                 self._turn_away(tap, error)
@@ -281,7 +282,7 @@ class SharedListening:
         self._again = None
         self.far.peer.listen_again(self)
 
-    def rest(self) -> None:
+    def cancel_retry(self) -> None:
         """Cancel the retry that is due, if any."""
         again, self._again = self._again, None
         if again is not None:
@@ -289,7 +290,7 @@ class SharedListening:
 
     def close(self) -> None:
         """End all listeners, at the end of the node."""
-        self.rest()
+        self.cancel_retry()
         self._settle(None)
         taps, self.taps = self.taps, {}
         for tap in taps:

@@ -1,20 +1,21 @@
 """The requests and listenings of one peer: queued for room, sent, and matched with what the session
 receives.
 
-What this file keeps true. Requests go out first come, first served: while one stands in `_line`, nothing
+What this file keeps true. Requests go out first come, first served: while one stands in `_queue`, nothing
 overtakes it. The session bounds what may be open and what may wait to be sent; what it has no room for
-stands in line, and `_go_on` sends as much of it as fits whenever something has been answered or written.
+stands in line, and `_send_queued` sends as much of it as fits whenever something has been answered or
+written.
 
-One-way messages need credit from their receiver. One without credit waits in a line of its thing (`_held`),
-and so does everything to that thing behind it, for order. With one line for all, a slow agent would hold up
-requests to all other agents of the peer.
+One-way messages need credit from their receiver. One without credit waits in a line of its thing
+(`_queues_by_thing`), and so does everything to that thing behind it, for order. With one line for all, a
+slow agent would hold up requests to all other agents of the peer.
 
 A connection comes and goes, the peer stays: `lose_session` ends every open request (AgentUnavailable where
 it is certain that nothing was begun, else OutcomeUnknown) and empties the line; listenings are asked for
 again on the next connection.
 
-Read `post` down to `_put`, then `_go_on`, then the handlers named in `_takes`, one for each kind of event
-that the session reports. Nothing here awaits.
+Read `post` down to `_put`, then `_send_queued`, then the handlers named in `_takes`, one for each kind of
+event that the session reports. Nothing here awaits.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ class Traffic:
         self._near = range(SMALL)  # to that: what waits more or less is not worth counting
         self._options = options
         self._offers: tuple[str, ...] = ()
-        self._line: OrderedDict[PendingRequest, None] = OrderedDict()
+        self._queue: OrderedDict[PendingRequest, None] = OrderedDict()
         # by thing: what waits for credit, and what stands behind it
-        self._held: dict[str, OrderedDict[PendingRequest, None]] = {}
+        self._queues_by_thing: dict[str, OrderedDict[PendingRequest, None]] = {}
         self._is_alone = False  # what is posted: nothing else is open, so that it is sent in its own step
         self._stalled = False  # there may be credit for those, and the outbox was full
         self._open: dict[lmos.Pending, PendingRequest] = {}
@@ -87,7 +88,7 @@ class Traffic:
             lmos.Occurred: self._occurred,
             lmos.Missed: self._missed,
             lmos.Ended: self._feed_ended,
-            lmos.TellRoom: self._tell_on,
+            lmos.TellRoom: self._send_credited,
             lmos.Close: self._close,
         }
 
@@ -117,13 +118,13 @@ class Traffic:
         return self.session is not None and (self.session.habits == "kotlin-wot" or "acks" in self._offers)
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Whether somebody waits for room, or for credit, before one more message to a thing."""
-        return bool(self._line) or far.thing_id in self._held
+        """Whether messages to a thing wait already, for room or for credit."""
+        return bool(self._queue) or far.thing_id in self._queues_by_thing
 
     @property
     def open_requests(self) -> int:
         """How many requests wait for an answer, or stand in line."""
-        return len(self._open) + len(self._line) + sum(map(len, self._held.values()))
+        return len(self._open) + len(self._queue) + sum(map(len, self._queues_by_thing.values()))
 
     # ---- requests
 
@@ -136,7 +137,7 @@ class Traffic:
         session = self.session
         if session is None:
             raise self.unavailable(request.far)
-        if self._open or self._line or not self.is_direct():
+        if self._open or self._queue or not self.is_direct():
             self._post(request, session)
             return
         self._is_alone = True
@@ -147,18 +148,18 @@ class Traffic:
             self.flush()
 
     def _post(self, request: PendingRequest, session: lmos.ConsumerSession) -> None:
-        if self._line or not self._sent(request, session):
-            self._line[request] = None
+        if self._queue or not self._try_send(request, session):
+            self._queue[request] = None
 
-    def _sent(self, request: PendingRequest, session: lmos.ConsumerSession) -> bool:
+    def _try_send(self, request: PendingRequest, session: lmos.ConsumerSession) -> bool:
         """Send a request, or let it wait for credit; False if there is no room for it."""
         thing = request.far.thing_id
-        held = self._held.get(thing) if self._held else None
+        held = self._queues_by_thing.get(thing) if self._queues_by_thing else None
         if held is not None:
             held[request] = None
             return True
         if isinstance(request, PendingTell) and not session.may_tell(thing):
-            self._held[thing] = OrderedDict({request: None})
+            self._queues_by_thing[thing] = OrderedDict({request: None})
             return True
         return self._put(request, session)
 
@@ -166,7 +167,7 @@ class Traffic:
         outbound = request.outbound
         assert outbound is not None
         if isinstance(request, PendingTell):
-            if not self._told(session, request.sent, outbound.name, outbound.payload, outbound.trace):
+            if not self._send_tell(session, request.sent, outbound.name, outbound.payload, outbound.trace):
                 return False
             request.on_sent()
             return True
@@ -206,11 +207,11 @@ class Traffic:
         session = self.session
         if session is None:
             raise self.unavailable(sent.link.far)
-        if self._line or (self._held and sent.link.far.thing_id in self._held):
+        if self._queue or (self._queues_by_thing and sent.link.far.thing_id in self._queues_by_thing):
             return False
-        return self._told(session, sent, name, payload, trace)
+        return self._send_tell(session, sent, name, payload, trace)
 
-    def _told(
+    def _send_tell(
         self, session: lmos.ConsumerSession, sent: SentTell, name: str, payload: Any, trace: TraceMembers
     ) -> bool:
         try:
@@ -234,11 +235,11 @@ class Traffic:
     def withdraw(self, request: PendingRequest) -> None:
         """Nobody waits for this any more: take it out of the line, or cancel what runs, without waiting."""
         pending, session = request.pending, self.session
-        if self._line.pop(request, self) is None:
+        if self._queue.pop(request, self) is None:
             if session is not None and self._messages(request, session) > 1:
-                self._go_on()  # there may be room for those behind it, which are fewer
+                self._send_queued()  # there may be room for those behind it, which are fewer
             return
-        if self._held and self._leave_held(request):
+        if self._queues_by_thing and self._leave_held(request):
             return
         if pending is None or self._open.pop(pending, None) is None or session is None:
             return
@@ -246,17 +247,17 @@ class Traffic:
             with suppress(MailboxFull):  # of a peer that answers no cancel, as many are open as may be
                 session.forget(session.cancel(pending))
         session.forget(pending)
-        self._go_on()
+        self._send_queued()
 
     def _leave_held(self, request: PendingRequest) -> bool:
         """Take a request out of the line of its thing; whether it was there. Those behind it may go on."""
         thing = request.far.thing_id
-        held = self._held.get(thing)
+        held = self._queues_by_thing.get(thing)
         if held is None or held.pop(request, self) is not None:
             return False
         if not held:
-            del self._held[thing]
-        self._tell_on()
+            del self._queues_by_thing[thing]
+        self._send_credited()
         return True
 
     def forget(self, request: PendingRequest) -> None:
@@ -275,54 +276,56 @@ class Traffic:
         assert self.session is not None
         found = self.session.cancel(pending, reason)
         request = self._open.pop(pending, None) if pending.done else None
-        if request is not None and pending.error is not None:  # it had not been sent, or nobody can be asked
+        if (
+            request is not None and pending.error is not None
+        ):  # it had not been sent, or its peer knows no cancel
             request.fail(pending.error)
-            self._go_on()
+            self._send_queued()
         return found
 
     def asked_about(self, pending: lmos.Pending) -> PendingRequest | None:
-        """Return who waits for an answer, None if nobody does."""
+        """Return the request that waits for an answer, None without one."""
         return self._open.get(pending)
 
     def is_waiting(self, request: PendingRequest) -> bool:
         """Whether a request stands in line."""
-        return request in self._line or request in self._held.get(request.far.thing_id, ())
+        return request in self._queue or request in self._queues_by_thing.get(request.far.thing_id, ())
 
     def consumed(self, pending: lmos.Call) -> None:
         """An item of a run has been used up."""
         if self.session is not None:
             self.session.consumed(pending)
 
-    def _go_on(self) -> None:
-        """There may be room: for those in line, then for what is to be listened to."""
+    def _send_queued(self) -> None:
+        """Send what there is room for: requests in line first, then subscriptions."""
         session = self.session
-        while self._line and session is not None:
-            request = next(iter(self._line))
+        while self._queue and session is not None:
+            request = next(iter(self._queue))
             try:
-                if not self._sent(request, session):
+                if not self._try_send(request, session):
                     return
             except (InvalidInput, MailboxFull) as error:
-                del self._line[request]
+                del self._queue[request]
                 request.fail(error)
             else:
-                del self._line[request]
+                del self._queue[request]
         if self._stalled:
-            self._tell_on()
+            self._send_credited()
         if self._unasked:
             self._ask_listenings()
 
-    def _tell_on(self, _: object = None) -> None:
-        """There may be credit: each thing for which somebody waits has one message sent in turn."""
+    def _send_credited(self, _: object = None) -> None:
+        """Send what credit allows: one message for each waiting thing in turn."""
         self._stalled = False
-        things = deque(self._held)
+        things = deque(self._queues_by_thing)
         while things and (session := self.session) is not None:
             thing = things.popleft()
-            held = self._held[thing]
+            held = self._queues_by_thing[thing]
             request = next(iter(held))
             if isinstance(request, PendingTell) and not session.may_tell(thing):
                 continue
             try:
-                if self._line or not self._put(request, session):
+                if self._queue or not self._put(request, session):
                     self._stalled = True
                     return
             except (InvalidInput, MailboxFull) as error:
@@ -331,7 +334,7 @@ class Traffic:
             if held:
                 things.append(thing)
             else:
-                del self._held[thing]
+                del self._queues_by_thing[thing]
 
     # ---- listening
 
@@ -384,8 +387,8 @@ class Traffic:
         if session is None:
             return []
         found: list[bytes] = [*session.frames(room)]
-        if self._line or self._unasked or self._stalled:
-            self._go_on()
+        if self._queue or self._unasked or self._stalled:
+            self._send_queued()
             if not found:  # nobody asks again after being given nothing
                 found = [*session.frames(room)]
         if session.waiting_bytes not in self._near:
@@ -397,8 +400,8 @@ class Traffic:
             take = self._takes.get(type(each))
             if take is not None:
                 take(each)
-        if self._line or self._unasked or self._stalled:
-            self._go_on()
+        if self._queue or self._unasked or self._stalled:
+            self._send_queued()
 
     def _answered(self, each: lmos.Answered) -> None:
         request = self._open.pop(each.pending, None)
@@ -410,8 +413,8 @@ class Traffic:
         request = self._open.pop(each.pending, None)
         if request is not None and self._reads_singly(request, each.error):
             self._singly.add(request.far.thing_id)
-            self._line[request] = None
-            self._go_on()
+            self._queue[request] = None
+            self._send_queued()
         elif request is not None:
             request.far.unwell = _unwell(each.error)
             request.fail(as_near_error(each.error, request.far.thing_id, request.far.path, request.outbound))
@@ -451,7 +454,7 @@ class Traffic:
     def _established(self, each: lmos.Established) -> None:
         listening = self._feeds.get(each.feed)
         if listening is not None:
-            listening.stands()
+            listening.on_confirmed()
 
     def _read(self, each: lmos.Read) -> None:
         listening = self._feeds.get(each.feed)
@@ -474,7 +477,7 @@ class Traffic:
         listening = self._feeds.pop(each.feed, None)
         if listening is not None:
             error = each.error or AgentUnavailable(listening.far.path, "it ended the subscription")
-            listening.refused(as_near_error(error, listening.far.thing_id, listening.far.path))
+            listening.on_refused(as_near_error(error, listening.far.thing_id, listening.far.path))
 
     def _close(self, each: lmos.Close) -> None:
         self.close_connection(each.code, each.reason)
@@ -504,9 +507,9 @@ class Traffic:
         whose.fail(error)
 
     def empty_line(self) -> None:
-        """Tell those who stand in line that there is no connection."""
-        line, self._line = self._line, OrderedDict()
-        held, self._held = self._held, {}
+        """Fail everything that stands in line: there is no connection."""
+        line, self._queue = self._queue, OrderedDict()
+        held, self._queues_by_thing = self._queues_by_thing, {}
         for request in (*line, *(request for each in held.values() for request in each)):
             request.fail(self.unavailable(request.far))
 

@@ -25,9 +25,9 @@ def down_of(path: str) -> Callable[[Any], Down]:
     def convert(data: Any) -> Down:
         if data is LOST:
             return Down(path, 0, ExitReason("shutdown", "connection lost"))
-        told = _members(data)
-        number = told.get("incarnation")
-        return Down(path, number if type(number) is int else 0, _reason(told.get("reason")))
+        fields = _members(data)
+        number = fields.get("incarnation")
+        return Down(path, number if type(number) is int else 0, _reason(fields.get("reason")))
 
     return convert
 
@@ -37,8 +37,8 @@ def _members(data: Any) -> dict[str, Any]:
 
 
 def _reason(data: Any) -> ExitReason:
-    told = _members(data)
-    kind, text = told.get("kind"), told.get("text")
+    fields = _members(data)
+    kind, text = fields.get("kind"), fields.get("text")
     text = text if isinstance(text, str) else ""
     if kind == "normal":
         return ExitReason("normal")

@@ -95,7 +95,7 @@ class RemoteLink(RemoteListening):
         """Whether asking twice does no more than asking once."""
         return self._interface.is_repeatable(self.operation(key))
 
-    def _say(
+    def _prepare(
         self,
         key: str,
         args: tuple[Any, ...],
@@ -106,7 +106,7 @@ class RemoteLink(RemoteListening):
     ) -> tuple[Operation, tuple[Any, ...], OutboundRequest]:
         """Check the arguments here, as near, and return what is to be sent. Raises InvalidInput, NotFound."""
         op, args, payload, names = self._bound(key, args, kwargs)
-        going, trace = self._goes(op)
+        going, trace = self._instrumented(op)
         outbound = OutboundRequest(op.verb, op.name, payload, names, trace)
         outbound.going = going
         outbound.attempt = attempt
@@ -114,7 +114,7 @@ class RemoteLink(RemoteListening):
             outbound.deadline, outbound.seconds = trio.current_time() + seconds, seconds
         return op, args, outbound
 
-    def _goes(self, op: Operation) -> tuple[Going | None, TraceMembers]:
+    def _instrumented(self, op: Operation) -> tuple[Going | None, TraceMembers]:
         """Return the instrument of a request, None without one, and the current trace. Call once a
         request."""
         if self.rt.edge is None:
@@ -167,7 +167,7 @@ class RemoteLink(RemoteListening):
         seconds: float | None,
         attempt: Attempt | None,
     ) -> Any:
-        op, _, outbound = self._say(key, args, kwargs, seconds=seconds, attempt=attempt)
+        op, _, outbound = self._prepare(key, args, kwargs, seconds=seconds, attempt=attempt)
         if outbound.going is None:
             return await self._asked(op, outbound, seconds)
         with outbound.going:
@@ -212,7 +212,7 @@ class RemoteLink(RemoteListening):
         op, args, payload, _ = self._bound(key, args, kwargs)
         await checkpoint_if_cancelled()
         sent = SentTell(self, op, args, self._sender())
-        going, trace = self._goes(op)
+        going, trace = self._instrumented(op)
         if not self._put(sent, payload, going, trace):
             await self._in_line(
                 PendingTell(self.far, OutboundRequest(op.verb, op.name, payload, None, trace), sent)
@@ -246,7 +246,7 @@ class RemoteLink(RemoteListening):
         """See `Link`: raises `trio.WouldBlock` where the outbox has no room."""
         op, args, payload, _ = self._bound(key, args, kwargs)
         sent = SentTell(self, op, args, self._sender())
-        if not self._put(sent, payload, *self._goes(op)):
+        if not self._put(sent, payload, *self._instrumented(op)):
             raise trio.WouldBlock
 
     def _put(self, sent: SentTell, payload: Any, going: Going | None, trace: TraceMembers) -> bool:
@@ -263,10 +263,10 @@ class RemoteLink(RemoteListening):
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: a message without room holds back the next turn of the sending agent."""
-        op, args, outbound = self._say(key, args, kwargs)
+        op, args, outbound = self._prepare(key, args, kwargs)
         held: Any = TurnTell(self.far, outbound, SentTell(self, op, args, sender))
         if outbound.going is not None:
-            outbound.going.ended(None)  # from here on nobody waits for it
+            outbound.going.ended(None)  # it is measured no further: no task waits for it
         peer = self.far.peer
         if (
             peer.session is not None
@@ -314,7 +314,7 @@ class RemoteLink(RemoteListening):
         kwargs: Mapping[str, Any],
         seconds: float | None,
     ) -> AsyncGenerator[Any]:
-        op, _, outbound = self._say(key, args, kwargs, seconds=seconds)
+        op, _, outbound = self._prepare(key, args, kwargs, seconds=seconds)
         if issubclass(kind, RemoteStream) and op.verb == "invoke":
             shape = op.result_shape
             outbound.credit, outbound.binary = STREAM, shape is not None and shape.exact is bytes

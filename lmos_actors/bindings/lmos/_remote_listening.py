@@ -69,8 +69,7 @@ class _Entrance:
         self._sink.close()
 
 
-# --- a far agent, as those see it who listen to it: what they hear is shared by connection, see
-# `SharedListening`
+# --- listening to a far agent: subscriptions are shared by connection, see `SharedListening`
 
 
 class RemoteListening:
@@ -127,7 +126,7 @@ class RemoteListening:
     def tapped(self, key: str, sink: Sink, *, entering: bool) -> tuple[RemoteListener, SharedListening]:
         """Let a sink hear a property, event, all events, or ends; now, or once there is a connection.
 
-        `entering`: a task waits until that stands, and is told if it cannot.
+        `entering`: a task waits until the subscription stands, and fails if it is refused.
         """
         far = self.far
         kind, name, convert = self._heard(key)

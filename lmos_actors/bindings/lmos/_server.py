@@ -76,7 +76,7 @@ class ServerStatistics:
 class DrainingService(Protocol):
     """Another server of the node's agents, such as HTTP, that drains with this one."""
 
-    def look(self) -> None:
+    def on_drain(self) -> None:
         """The node drains, or finishes: see `LmosServer`."""
         ...
 
@@ -125,7 +125,7 @@ class LmosServer:
         self._memories = AnswerMemories()
         self.seats = Seats()
         self._served: dict[ServerConnection, None] = {}
-        self._fellows: list[DrainingService] = []
+        self._services: list[DrainingService] = []
         self._empty = trio.Event()
         self._empty.set()
 
@@ -169,7 +169,7 @@ class LmosServer:
     def thing_at(self, target: str, admission: Admission | None) -> str | None:
         """Return the thing that messages are for which name none; see `Exposure.thing_at`.
 
-        One that somebody may not see is named as one that is not there.
+        A thing that the peer may not see is named like one that does not exist.
         """
         name = name_in_path(target.partition("?")[0])
         link = None if name is None else self.exposure.at(name)
@@ -198,27 +198,27 @@ class LmosServer:
         how agents stop: their connections stay until what they listen to is gone, or `finish`.
         """
         self.draining = True
-        self._look()
+        self._check_ends()
 
     def finish(self) -> None:
         """Drain, without waiting for connections that only listen."""
         self.finishing = True
         self.drain()
 
-    def _look(self) -> None:
+    def _check_ends(self) -> None:
         for served in tuple(self._served):
-            served.look()
-        for fellow in self._fellows:
-            fellow.look()
+            served.check_end()
+        for service in self._services:
+            service.on_drain()
 
-    def join(self, fellow: DrainingService) -> None:
+    def join(self, service: DrainingService) -> None:
         """Add a service that drains with this one, and is waited for."""
-        self._fellows.append(fellow)
+        self._services.append(service)
 
     async def wait_done(self) -> None:
         """Wait until nothing is open that others have been asked; what connections ask, they wait for."""
-        for fellow in self._fellows:
-            await fellow.wait_done()
+        for service in self._services:
+            await service.wait_done()
 
     def shown(self, error: E) -> E | AgentDied:
         """Return an error as it goes over the network: crashes without their text, unless that is allowed."""
@@ -234,7 +234,7 @@ class LmosServer:
     def settled(self) -> None:
         """Check other connections for their end: a shared answer has just gone out over several."""
         if self.draining:
-            self._look()
+            self._check_ends()
 
     async def wait_closed(self) -> None:
         """Wait until no connection is left."""

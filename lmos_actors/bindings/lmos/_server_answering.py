@@ -34,7 +34,7 @@ class AnsweringConnection:
     _givers: dict[Far, None]
     _over: bool
 
-    def look(self) -> None:
+    def check_end(self) -> None:
         """End the connection if it drains and nothing is open on it."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class AnsweringConnection:
         except Exception as error:
             ended(far, error)
             self._broken(asked, error)
-        self._look(shared=shared)
+        self._after_answer(shared=shared)
 
     def failed(self, far: Far, error: Exception) -> None:
         """Send the error."""
@@ -67,7 +67,7 @@ class AnsweringConnection:
         if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
             ended(far, error)
             self._fail(asked, error)
-        self._look(shared=shared)
+        self._after_answer(shared=shared)
 
     def waits(self, far: Far) -> None:
         """Report that the run waits."""
@@ -94,7 +94,7 @@ class AnsweringConnection:
         """Return whether an item may be sent now: by the peer's credit, and by what waits here."""
         if self._over or not far.asked.open:
             return True
-        if self.session.room(far.asked) and not self._listeners.crowded():
+        if self.session.room(far.asked) and not self._listeners.is_congested():
             return True
         self._givers[far] = None
         return False
@@ -113,7 +113,7 @@ class AnsweringConnection:
             wanted = False
         if not wanted:
             self.server.withdraw(asked)
-        self.look()
+        self.check_end()
         return wanted
 
     def _fail(self, asked: lmos.Asked, error: Exception) -> None:
@@ -140,7 +140,7 @@ class AnsweringConnection:
         else:
             self._listeners.accept(asked, listener)
 
-    def _look(self, *, shared: bool) -> None:
-        self.look()
+    def _after_answer(self, *, shared: bool) -> None:
+        self.check_end()
         if shared:  # its answer has gone out over other connections too
             self.server.settled()

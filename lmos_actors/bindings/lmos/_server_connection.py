@@ -108,12 +108,12 @@ class ServerConnection(AnsweringConnection):
             grants=connection.account,
         )
         self._rt = server.rt
-        self._listeners = Listeners(server.rt, self.session, self.look, server.failed, server.sharing)
+        self._listeners = Listeners(server.rt, self.session, self.check_end, server.failed, server.sharing)
         address = connection.peer.rpartition(":")[0]
         self._peer = (address, connection) if self.principal is None else (f"@{self.principal}", "")
         who = self.label, self.principal, self._peer
         self._tells = IncomingTells(
-            server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.look
+            server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.check_end
         )
         self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
         self._over = self._giving_up = self._is_spent = False
@@ -126,7 +126,7 @@ class ServerConnection(AnsweringConnection):
             self._await_expiry(admission)
 
     def _wake(self) -> None:
-        self._rt.timers.woke = True  # the instant is not over: somebody has something to send
+        self._rt.timers.woke = True  # the instant is not over: there is something to send
         if self._is_alone:
             self._is_due = True
         else:
@@ -165,9 +165,9 @@ class ServerConnection(AnsweringConnection):
     def frames(self, room: int) -> list[bytes]:
         """Return the messages to send, and resume runs that waited for room."""
         if self._admission is not None and not (self._expelled or self._admission.valid(trio.current_time())):
-            self.end()  # what waits to be sent is for somebody who may not have it any more
+            self.end()  # what waits to be sent is no longer for this peer to see
             self._expel()
-        self._listeners.speak()
+        self._listeners.send_waiting()
         frames: list[bytes] = []
         while not frames:
             try:
@@ -177,7 +177,7 @@ class ServerConnection(AnsweringConnection):
                 self.server.failed(error)
         if frames and not self._over and (held := self.session.held) not in self._near:
             self._charge(held)  # what has been taken is held by the connection, if at all
-        if self._givers and not self._listeners.crowded():
+        if self._givers and not self._listeners.is_congested():
             givers, self._givers = self._givers, {}
             for far in givers:
                 far.go_on()
@@ -199,7 +199,7 @@ class ServerConnection(AnsweringConnection):
                     self.close(code, reason)
                 case _:  # of input streams, which no action takes, and the wish for no more items
                     pass
-        self.look()
+        self.check_end()
 
     # ---- requests
 
@@ -366,7 +366,7 @@ class ServerConnection(AnsweringConnection):
     def _tell_settled(self) -> None:
         """Take note that a one-way message has begun: a draining connection may end now."""
         if self.server.draining:
-            self.look()
+            self.check_end()
 
     # ---- listening
 
@@ -405,7 +405,7 @@ class ServerConnection(AnsweringConnection):
             far.go_on()
         self._givers.clear()
 
-    def look(self) -> None:
+    def check_end(self) -> None:
         """See whether the peer is too slow, or the connection is to end now that nothing is open."""
         if self._over or self._giving_up:
             return
@@ -434,7 +434,7 @@ class ServerConnection(AnsweringConnection):
         """All peers together hold too much, and this one most of it: the connection is being closed."""
         if not (self._over or self._giving_up):
             self._giving_up = self._is_spent = True
-            self._rt.timers.call_at(trio.current_time(), self.end)  # as in `look`
+            self._rt.timers.call_at(trio.current_time(), self.end)  # as in `check_end`
 
     def _is_needed(self) -> bool:
         counts = self.session.statistics()

@@ -45,11 +45,11 @@ Tell: TypeAlias = "Callable[[Down], Any]"
 class ListenerConnection(Protocol):
     """The connection, as its listeners see it."""
 
-    def read(self, listening: lmos.Listening, value: Any) -> None:
+    def send_reading(self, listening: lmos.Listening, value: Any) -> None:
         """Send a reading."""
         ...
 
-    def said(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
+    def send_event(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
         """Send an event."""
         ...
 
@@ -61,19 +61,19 @@ class ListenerConnection(Protocol):
         """Return the trace of what is being done now."""
         ...
 
-    def missed(self, listening: lmos.Listening, gap: Gap) -> None:
+    def send_gap(self, listening: lmos.Listening, gap: Gap) -> None:
         """Send word that values are missing."""
         ...
 
-    def crowded(self) -> bool:
+    def is_congested(self) -> bool:
         """Return whether so much waits to be sent that what can be dropped should wait elsewhere."""
         ...
 
     def post_last(self, listener: Listener) -> None:
-        """Call `speak` once there is room."""
+        """Call `send_waiting` once there is room."""
         ...
 
-    def over(self, listener: Listener) -> None:
+    def end_listener(self, listener: Listener) -> None:
         """What is listened to is gone for good."""
         ...
 
@@ -81,10 +81,10 @@ class ListenerConnection(Protocol):
 class Listener:
     """One observation or subscription of a connection, at one slot or pool."""
 
-    __slots__ = ("_key", "_sinks", "_speaker", "listening", "path")
+    __slots__ = ("_connection", "_key", "_sinks", "listening", "path")
 
-    def __init__(self, speaker: ListenerConnection, sinks: Sinks, key: str, path: str) -> None:
-        self._speaker = speaker
+    def __init__(self, connection: ListenerConnection, sinks: Sinks, key: str, path: str) -> None:
+        self._connection = connection
         self._sinks = sinks
         self._key = key
         self.path = path
@@ -110,9 +110,9 @@ class Listener:
     def close(self) -> None:
         """End: nothing more will be pushed."""
         if self.listening is not None:
-            self._speaker.over(self)
+            self._connection.end_listener(self)
 
-    def speak(self) -> bool:
+    def send_waiting(self) -> bool:
         """Send the oldest of what waits here; return whether more waits."""
         return False
 
@@ -129,11 +129,11 @@ class Observer(Listener):
 
     def push(self, value: Any) -> None:
         if self.listening is not None:
-            self._speaker.read(self.listening, value)
+            self._connection.send_reading(self.listening, value)
 
     def gap(self, reason: str, missed: int | None) -> None:
         if self.listening is not None:
-            self._speaker.missed(self.listening, Gap(reason, missed))
+            self._connection.send_gap(self.listening, Gap(reason, missed))
 
 
 class Subscriber(Listener):
@@ -143,24 +143,24 @@ class Subscriber(Listener):
 
     only_reads = True
 
-    def __init__(self, speaker: ListenerConnection, sinks: Sinks, key: str, path: str) -> None:
-        super().__init__(speaker, sinks, key, path)
+    def __init__(self, connection: ListenerConnection, sinks: Sinks, key: str, path: str) -> None:
+        super().__init__(connection, sinks, key, path)
         self._waiting = Backlog(FEED_SIZE)  # of gaps, and of values with their traces
 
     def push(self, value: Any) -> None:
         if self._sinks.hears(self._key) > 1:
             value = self._with_others(value)
-        self._take((value, self._speaker.trace()))
+        self._take((value, self._connection.trace()))
 
     def _with_others(self, value: Any) -> Any:
         """Return the shared form of a value that several listeners receive."""
-        return self._speaker.shared(value)
+        return self._connection.shared(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
         self._take(Gap(reason, missed))
 
     def close(self) -> None:
-        while self.speak():
+        while self.send_waiting():
             pass
         super().close()
 
@@ -168,17 +168,17 @@ class Subscriber(Listener):
         if self.listening is None:
             return
         waiting = self._waiting
-        if not waiting and not self._speaker.crowded():
-            self._say(news)
+        if not waiting and not self._connection.is_congested():
+            self._send(news)
             return
         waiting.append(news)
         if len(waiting) == 1:
-            self._speaker.post_last(self)
+            self._connection.post_last(self)
 
-    def speak(self) -> bool:
+    def send_waiting(self) -> bool:
         """Send the oldest of what waits here; return whether more waits."""
         if self._waiting:
-            self._say(self._waiting.popleft())
+            self._send(self._waiting.popleft())
         return bool(self._waiting)
 
     def leave(self) -> None:
@@ -186,16 +186,16 @@ class Subscriber(Listener):
         self._waiting.clear()
         super().leave()
 
-    def _say(self, news: Gap | tuple[Any, TraceMembers]) -> None:
+    def _send(self, news: Gap | tuple[Any, TraceMembers]) -> None:
         if self.listening is None:
             return
         if isinstance(news, Gap):
-            self._speaker.missed(self.listening, news)
+            self._connection.send_gap(self.listening, news)
         else:
             value, trace = news
-            self._speaker.said(self.listening, *self._told(value), trace)
+            self._connection.send_event(self.listening, *self._event_of(value), trace)
 
-    def _told(self, value: Any) -> tuple[str, Any]:
+    def _event_of(self, value: Any) -> tuple[str, Any]:
         return self.listening.name if self.listening is not None else "", value
 
 
@@ -205,9 +205,9 @@ class SubscriberToAll(Subscriber):
     __slots__ = ()
 
     def _with_others(self, value: Any) -> Any:
-        return Occurrence(value.event, self._speaker.shared(value.data))
+        return Occurrence(value.event, self._connection.shared(value.data))
 
-    def _told(self, value: Any) -> tuple[str, Any]:
+    def _event_of(self, value: Any) -> tuple[str, Any]:
         return value.event, value.data
 
 
@@ -216,14 +216,14 @@ class Watcher(Subscriber):
 
     __slots__ = ("_tell",)
 
-    def __init__(self, speaker: ListenerConnection, sinks: Sinks, key: str, path: str, tell: Tell) -> None:
-        super().__init__(speaker, sinks, key, path)
+    def __init__(self, connection: ListenerConnection, sinks: Sinks, key: str, path: str, tell: Tell) -> None:
+        super().__init__(connection, sinks, key, path)
         self._tell = tell
 
     def _with_others(self, value: Any) -> Any:
         return value
 
-    def _told(self, value: Down) -> tuple[str, Any]:
+    def _event_of(self, value: Down) -> tuple[str, Any]:
         return EXITED, self._tell(value)
 
 
@@ -313,7 +313,7 @@ class Listeners:
 
     # ---- speaking
 
-    def crowded(self) -> bool:
+    def is_congested(self) -> bool:
         """Return whether much waits to be sent."""
         session = self._session
         return session.waiting >= CROWDED or session.waiting_bytes >= CROWDED_BYTES
@@ -324,49 +324,49 @@ class Listeners:
             self._backlog = deque()
         self._backlog.append(listener)
 
-    def speak(self) -> None:
+    def send_waiting(self) -> None:
         """Send from listeners that wait for room, in turn, while there is some."""
         backlog = self._backlog
-        while backlog and not self.crowded():
+        while backlog and not self.is_congested():
             listener = backlog.popleft()
-            if listener.speak():
+            if listener.send_waiting():
                 backlog.append(listener)
 
-    def read(self, listening: lmos.Listening, value: Any) -> None:
+    def send_reading(self, listening: lmos.Listening, value: Any) -> None:
         """Send a reading."""
-        self._say(listening, lambda: self._session.reading(listening, plain(value), self._rt.entropy.now()))
+        self._send(listening, lambda: self._session.reading(listening, plain(value), self._rt.entropy.now()))
 
     def shared(self, value: Any) -> SharedValue:
         """Return a shared value: one that several listeners receive in this step is encoded once."""
         return self._sharing.of(value)
 
-    def said(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
+    def send_event(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
         """Send an event; data that several listeners receive are encoded once."""
 
-        def say() -> None:
+        def send() -> None:
             value = Raw(data.json()) if type(data) is SharedValue else plain(data)
             self._session.event(listening, event, value, self._rt.entropy.now(), **trace)
 
-        self._say(listening, say)
+        self._send(listening, send)
 
     def trace(self) -> TraceMembers:
         """Return the trace of what is being done now."""
         return emitted_trace(self._rt)
 
-    def missed(self, listening: lmos.Listening, gap: Gap) -> None:
+    def send_gap(self, listening: lmos.Listening, gap: Gap) -> None:
         """Send word that values are missing."""
-        self._say(listening, lambda: self._session.gap(listening, gap.reason, gap.missed))
+        self._send(listening, lambda: self._session.gap(listening, gap.reason, gap.missed))
 
-    def over(self, listener: Listener) -> None:
+    def end_listener(self, listener: Listener) -> None:
         """What is listened to is gone for good."""
         listening = listener.listening
         if listening is not None:
             self.leave(listening)
-            self._say(listening, lambda: self._session.end(listening, listener.end))
+            self._send(listening, lambda: self._session.end(listening, listener.end))
 
-    def _say(self, listening: lmos.Listening, say: Callable[[], None]) -> None:
+    def _send(self, listening: lmos.Listening, send: Callable[[], None]) -> None:
         try:
-            say()
+            send()
         except Exception as error:  # such as a value that JSON cannot say
             self._failed(error)
             self._session.gap(listening, "a value that could not be sent", 1)

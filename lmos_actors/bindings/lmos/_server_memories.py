@@ -60,7 +60,7 @@ class AnswerMemories:
     ) -> Generator[AnswerMemory]:
         """Return the memory of a connection with these headers, for as long as the connection lasts.
 
-        What one principal was answered is nobody else's, whatever a peer calls itself.
+        Answers to one principal are not shared with another, whatever `LMOS-Peer` a client sends.
         """
         names = [value for name, value in headers if name.lower() == PEER_HEADER]
         if len(names) != 1 or not _UNGUESSABLE.fullmatch(names[0]):

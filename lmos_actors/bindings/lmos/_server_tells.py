@@ -64,12 +64,12 @@ class _Lane:
 class IncomingTells:
     """The one-way messages of one connection; see `Teller` of the actors.
 
-    `fail` answers a message by an error; `settled` is called when one waits no more, and `look` when what all
-    of them hold may be less.
+    `fail` answers a message by an error; `settled` is called when one waits no more, and `check_end`
+    when the memory they hold together may be less.
     """
 
     __slots__ = (
-        "_account", "_fail", "_lanes", "_large", "_look", "_rt", "_session", "_settled", "_timer",
+        "_account", "_check_end", "_fail", "_lanes", "_large", "_rt", "_session", "_settled", "_timer",
         "_waiting", "label", "peer", "principal", "stands",
     )  # fmt: skip
 
@@ -81,7 +81,7 @@ class IncomingTells:
         who: tuple[str, str | None, Peer],
         fail: Callable[[lmos.Asked, Exception], object],
         settled: Callable[[], object],
-        look: Callable[[], object],
+        check_end: Callable[[], object],
     ) -> None:
         self.label, self.principal, self.peer = who
         self.stands = True
@@ -91,7 +91,7 @@ class IncomingTells:
         self._waiting = waiting
         self._fail = fail
         self._settled = settled
-        self._look = look
+        self._check_end = check_end
         self._lanes: dict[Any, _Lane] = {}
         self._large: dict[OneWay, None] = {}  # those that wait and are worth counting
         self._account: Account | None = None  # of them, once the connection has ended
@@ -161,7 +161,9 @@ class IncomingTells:
         else:
             self._lost(far, error)
         lane = self._lanes.get(far.slot) if self._lanes else None
-        if lane is not None and lane.first is far:  # its agent lets nobody in, nor those behind it
+        if (
+            lane is not None and lane.first is far
+        ):  # its agent takes no more messages, so those behind it fail too
             del self._lanes[far.slot]
             for tell in lane.rest:
                 far.slot.ensure_extra().refused += 1
@@ -201,7 +203,7 @@ class IncomingTells:
         ended(far, error)
         if self.stands:
             self._fail(far.asked, error)
-            self._look()
+            self._check_end()
 
     def _waits_no_more(self, far: Far) -> None:
         self._waiting.messages -= 1
@@ -211,7 +213,7 @@ class IncomingTells:
     def _give_credit(self) -> None:
         self._timer = None
         self._session.give_credit()
-        self._look()
+        self._check_end()
 
     # ---- the end
 
@@ -232,7 +234,7 @@ class IncomingTells:
             self._account.charge(sum(tell.asked.weight for tell in self._large))
 
     def _overdrawn(self) -> None:
-        self._rt.timers.call_at(trio.current_time(), self._give_way)  # not in the midst of somebody's turn
+        self._rt.timers.call_at(trio.current_time(), self._give_way)  # not in the middle of a turn
 
     def _give_way(self) -> None:
         """Let go of the large messages that have their seats."""

@@ -49,8 +49,8 @@ class EventStreams:
         if server is not None:
             server.join(self)
 
-    def look(self) -> None:
-        """End all streams once the node waits no more for those who only listen; see `Fellow`."""
+    def on_drain(self) -> None:
+        """End all streams once the node stops waiting for listeners; see `DrainingService`."""
         if self._server is not None and self._server.finishing:
             for scope in self._open:
                 scope.cancel("the node leaves")
