@@ -175,7 +175,8 @@ def _web_ways(target: Target, source: str, headers: Headers) -> tuple[HttpOperat
 
 
 def headers_for(target: Target, source: str, headers: Headers) -> Headers:
-    """Return the headers for a connection: they go only to the server that the caller has named.
+    """Return the headers for a connection: to the server that the caller named, and where its own
+    description leads; none to a place that only a third host has named.
 
     Raises ConfigError where they would leave TLS.
     """

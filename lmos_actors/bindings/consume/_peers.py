@@ -50,7 +50,8 @@ class Peers:
 
     `start_soon` starts the task of each connection, in a stage that ends after the agents: what is cancelled
     then ends with the close code 1001, and everything unanswered fails. `credentials` are presented to the
-    places they are for, at each connect. `on_failure` takes exceptions of our own code that ended one connection.
+    places they are for, at each connect. `on_failure` takes exceptions of our own
+    code that ended one connection.
     """
 
     def __init__(
