@@ -1,4 +1,4 @@
-"""What an agent offers: properties, actions and events, and the typed handles consumers name them by.
+"""Properties, actions and events, and the typed handles by which consumers name them.
 
 `Weather.units` on the class is a handle; on an instance it is the value. A handle says which agent
 class it belongs to (contravariantly, so that a subclass accepts its base's handles) and which types go

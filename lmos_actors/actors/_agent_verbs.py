@@ -1,4 +1,4 @@
-"""What an agent does: the verbs of `self`, from sending to stopping, and its sources of time and chance.
+"""The verbs of `self`, from sending to stopping, and an agent's sources of time and chance.
 
 `Agent` inherits them; names in this class cannot be names of an agent's own.
 """
@@ -207,7 +207,7 @@ class Acting:
         return Group(self._place().rt, name, cls)
 
     def join_group(self, name: str, /) -> None:
-        """Be a member of a group, until this incarnation is told to stop or ends.
+        """Be a member of a group, until this incarnation is stopped or ends.
 
         Who joins twice has to leave twice, and is a member once.
         """
@@ -228,7 +228,7 @@ class Acting:
     def stop(self, reason: ExitReason = NORMAL) -> None:
         """End with that reason, `normal` if none is given, once what waits and runs has been handled.
 
-        Supervisor, monitors and linked agents are told it. Raises TypeError for anything but an ExitReason.
+        Supervisor, monitors and linked agents see it. Raises TypeError for anything but an ExitReason.
         """
         check_reason(reason)
         slot = self._place()
@@ -256,7 +256,7 @@ class Acting:
         place = self._place()
         try:
             other = neighbour_of(place, ref)
-        except (NotFound, AgentUnavailable):  # whoever it was, it is gone
+        except (NotFound, AgentUnavailable):  # the agent is gone
             return
         place.unlink_from(other)
 
@@ -378,7 +378,7 @@ class Acting:
         """The Supervisor of this agent's children. Raises WrongState when the agent is ending."""
         return self._place().child_supervisor()
 
-    # ---- time, chance, ids, log: the only sources an agent needs (X3)
+    # ---- time, chance, ids, log: the only sources an agent needs, so that a simulation can replay them
 
     @property
     def random(self) -> RandomStream:

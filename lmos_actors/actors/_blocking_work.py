@@ -1,4 +1,4 @@
-"""Where an agent's runs do what blocks: threads and processes beside the node.
+"""Threads and processes beside the node, for blocking calls of an agent's runs.
 
 Each node has limits of its own for both, so that neither another node nor a library that uses threads
 can take them away. A worker process belongs to the whole trio run, as anyio keeps it, and serves one

@@ -1,6 +1,6 @@
-"""From an agent class to what can be asked of it: checked and compiled once, when the class is made.
+"""The contract of an agent class: its operations, checked and compiled once, when the class is made.
 
-Refused here, with the reason (V4, V5): names that shadow the agent's own, property types that can be
+Refused here, with the reason: names that shadow the agent's own, property types that can be
 changed in place, mutable defaults, types without a schema, handlers whose signature cannot be told to a
 consumer. A class that was accepted has a table of operations by key:
 
@@ -146,7 +146,7 @@ class _Compiler:
             self._affordance(name, value)  # pyright: ignore[reportUnknownArgumentType]
             return
         if declarer is self.cls and inspect.isfunction(value) and name != "lifespan":
-            disable_ki_protection(value)  # Ctrl-C may end what the user wrote (T5), but for giving back
+            disable_ki_protection(value)  # Ctrl-C may end what the user wrote, but for giving back
         period = getattr(value, "__lmos_every__", None)
         if period is not None:
             if inspect.iscoroutinefunction(value):
@@ -211,7 +211,7 @@ class _Compiler:
             agent._slot.sinks().add(property_key(wire), feed)
             value = read(agent)
             feed.push(value)
-            return value  # for whoever records what is answered
+            return value  # for the instrument, which records answers
 
         self._add(property_key(wire), "read", wire, refuse_read if made.write_only else read)
         self.contract.table[property_key(wire)].result_secrecy = shape.secrecy

@@ -1,4 +1,4 @@
-"""What a node keeps of the crashes of its agents: the last reports, who waits for the next, the log."""
+"""The crashes of a node's agents: the last reports, the feeds that wait for the next, the log."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _is_missing_loop(error: BaseException, text: str) -> bool:
 def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
     """As `crash_reason`, for what a run or a task lets out.
 
-    The end of an agent it was linked to, told to stop, is passed on as what it is: no crash (L1).
+    The end of a linked agent that was stopped is passed on as what it is: no crash.
     """
     if isinstance(error, LinkedAgentDied) and error.reason.kind == "shutdown":
         passed_on: ExitReason = error.reason

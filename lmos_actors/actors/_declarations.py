@@ -1,4 +1,4 @@
-"""How an agent class says what it offers: `prop`, `event`, `@action`, `@every`."""
+"""The declarations of an agent class: `prop`, `event`, `@action`, `@every`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def prop(
 
 
 def event(*, init: Literal[False] = False, name: str | None = None, doc: str = "") -> Event[Any]:
-    """Declare an event: something the agent tells whoever has subscribed.
+    """Declare an event: something that the agent sends to its subscribers.
 
     `init` is for type checkers: an event is no argument of the constructor.
     """

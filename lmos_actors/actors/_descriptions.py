@@ -1,6 +1,6 @@
-"""From an agent class to its Agent or Tool Description, by what hints and docstrings say.
+"""The Agent or Tool Description of an agent class, made from its hints and docstrings.
 
-A description made here says what the agent offers and not where: forms are for whoever serves it.
+A description made here says what the agent offers and not where: forms are added by the server.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
 
     The title is the name of the class; descriptions are docstrings, `doc=` and what `Meta` says. Types are TD
     data schemas, the names are those on the wire. `id` is the URI of the thing, if it is known. Security is
-    `nosec`: whoever asks for credentials says so in what it serves. Defaults that are secret are left out.
-    (LMOS Agent Description Format; Thing Description 1.1.)
+    `nosec`: a server that asks for credentials says so in what it serves. Defaults that are secret are left
+    out. (LMOS Agent Description Format; Thing Description 1.1.)
 
     Raises:
         TypeError: it is no agent class.
@@ -63,7 +63,7 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
     }
     return load(
         {
-            **(about.told() if about is not None else {}),
+            **(about.members() if about is not None else {}),
             "@context": default_context(),
             "@type": _types(TOOL_TYPE if tool else AGENT_TYPE, about.types if about is not None else ()),
             **_said(id=id, title=contract.title, description=_doc(cls)),
@@ -128,8 +128,8 @@ def _event(made: Event[Any]) -> dict[str, Any]:
 
 def _annotated(hint: Any) -> str | None:
     """Return the description that the outermost type says of itself, not that of its class."""
-    said = hint.__metadata__ if get_origin(hint) is Annotated else ()
-    metas = (word.description for word in said if isinstance(word, msgspec.Meta))
+    metadata = hint.__metadata__ if get_origin(hint) is Annotated else ()
+    metas = (word.description for word in metadata if isinstance(word, msgspec.Meta))
     return next((description for description in metas if description), None)
 
 
@@ -166,7 +166,7 @@ def _synchronous(op: Operation, options: ActionOptions) -> bool | None:
 
 
 def _input(op: Operation) -> dict[str, Any] | None:
-    """Return the schema of the input: one object keyed by the names of the parameters (V4)."""
+    """Return the schema of the input: one object keyed by the names of the parameters."""
     if op.whole:
         return _parameter(op.params[0])
     if not op.params:

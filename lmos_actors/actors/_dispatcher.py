@@ -1,9 +1,24 @@
-"""Who runs whose turn: one task takes the agents that have mail, in turn, and runs their turns.
+"""The dispatcher: the one task of a node that runs the turns of its agents.
 
-An idle agent owns no task. Whoever gets mail is put in the ready queue; the dispatcher takes agents
-from it, a batch of at most 64 messages each, and gives way to other tasks after 256 messages or, in
-real time, after 10 ms (T6; the watchdog says when those have passed). `async def` actions are handed to
-runners and cost the dispatcher nothing.
+An idle agent owns no task. An agent that gets mail is put in the ready queue (`Runtime.schedule`); the
+dispatcher takes agents from it in order and runs a batch of at most `BATCH` messages of each, so that agents
+are served in turn however much mail one of them has. After `BUDGET` messages or, in real time, after 10 ms,
+it makes a checkpoint, so that other tasks, I/O and Ctrl-C are served too. The watchdog thread says when those
+10 ms have passed, so that no clock is read for each message. In a simulation
+only messages are counted: real time would make a run depend on the speed of the machine.
+
+What this file keeps true:
+
+- Turns never nest. `turns.slot` is set while a turn runs; a verb of a ref that has to be awaited is refused
+  then. So depth is 1, recursion between agents is impossible, and one record says whose turn it is.
+- Every message of a batch is counted once, and what a turn left in the batch goes back in front, in order.
+- An exception of a turn arrives somewhere: at the asker, in the reason of the agent's end, or at the node's
+  root. It ends only its own agent.
+- `async def` actions are handed to runners (`_invocation.py`) and cost the dispatcher nothing.
+
+Read `dispatch`, then `run_batch`, which is the hot path and is written without calls for the common item, a
+plain tuple of a one-way message; `_take` carries out the others. `_leave` follows a batch after which the
+agent is not simply ready or idle, `_failed` one that raised.
 """
 
 from __future__ import annotations
@@ -33,10 +48,10 @@ from ._runtime import BUDGET
 from ._slot_state import NO_MAIL
 from .values import conceal
 
-ENDLESS = 2_000  # passes with turns left after which is looked whether time goes on
-AGAIN = 40  # passes until the next look, once it does not
-SHORTEST: Final = 1e-6  # seconds that turns then wait
-LONGEST: Final = 0.05
+LIVELOCK_AFTER = 2_000  # passes with turns left after which the guard checks whether time goes on
+LIVELOCK_RECHECK = 40  # passes until the next check, once it does not
+SHORTEST_WAIT: Final = 1e-6  # seconds that turns then wait
+LONGEST_WAIT: Final = 0.05
 
 if TYPE_CHECKING:
     from ._operation import Operation
@@ -54,11 +69,11 @@ async def dispatch(rt: Runtime) -> None:
         rt.dispatcher = None
         return Abort.SUCCEEDED
 
-    endless = _LivelockGuard()
+    livelock = _LivelockGuard()
     while True:
         if not ready:
-            if endless.passes:
-                endless.over()
+            if livelock.passes:
+                livelock.reset()
             others = rt.timers.go_on(ready)
             if not ready:
                 rt.dispatcher = current_task()
@@ -75,15 +90,18 @@ async def dispatch(rt: Runtime) -> None:
             elif slot.gate == WORKED:
                 run_batch(rt, slot, slot.take_finished_work())
         if ready:
-            endless.passes += 1
-            if endless.passes < ENDLESS:
+            livelock.passes += 1
+            if livelock.passes < LIVELOCK_AFTER:
                 await checkpoint()
             else:
-                await endless.look(rt, abort)
+                await livelock.check(rt, abort)
 
 
 def may_run_now(slot: SlotMailbox, op: Operation) -> bool:
-    """Whether a turn may run in the step of a caller in no turn: the agent is idle, and nobody looks on."""
+    """Return whether a turn may run in the step of a caller that is in no turn.
+
+    The agent must be idle, and nothing may record messages or spans.
+    """
     rt = slot.rt
     if op.kind or slot.turns.budget <= 0 or slot.full() or rt.edge is not None or rt.instrument is not None:
         return False
@@ -118,22 +136,22 @@ class _LivelockGuard:
         self._since: float | None = None
         self._step = 0.0
 
-    def over(self) -> None:
-        """There are no turns left."""
+    def reset(self) -> None:
+        """Start over: no turns are left."""
         self.passes = 0
         self._since = None
         self._step = 0.0
 
-    async def look(self, rt: Runtime, abort: Callable[[object], Abort]) -> None:
-        """See whether time goes on; if it does not, let it, until somebody else has a turn to take."""
+    async def check(self, rt: Runtime, abort: Callable[[object], Abort]) -> None:
+        """Check whether time goes on; if it does not, let it, until another agent has a turn to take."""
         now = trio.current_time()
         if not self._step and now != self._since:
             self._since = now
             self.passes = 0
             await checkpoint()
             return
-        self._step = min(max(2 * self._step, SHORTEST), LONGEST)
-        self.passes = ENDLESS - AGAIN
+        self._step = min(max(2 * self._step, SHORTEST_WAIT), LONGEST_WAIT)
+        self.passes = LIVELOCK_AFTER - LIVELOCK_RECHECK
         with trio.move_on_after(self._step):
             rt.dispatcher = current_task()
             await wait_task_rescheduled(abort)
@@ -170,15 +188,15 @@ def run_batch(rt: Runtime, slot: SlotMailbox, batch: list[Any]) -> None:
                 break
     except BaseException as exc:  # noqa: ASYNC103 -- it arrives: at the asker, in the reason, or at the node's root
         turns.slot = None
-        told = done - 1 - other
-        slot.begun += told
-        slot.handled += told
+        tells = done - 1 - other
+        slot.begun += tells
+        slot.handled += tells
         _failed(rt, slot, exc, batch, done)
         return
     turns.slot = None
-    told = done - other
-    slot.begun += told
-    slot.handled += told
+    tells = done - other
+    slot.begun += tells
+    slot.handled += tells
     turns.budget -= done
     if turns.leave or slot.extra is not None or slot.gate != BUSY:
         _leave(rt, slot, batch, done)
@@ -271,14 +289,14 @@ def _carry_out(slot: SlotMailbox, envelope: Envelope, run: Any) -> Any:
 
 
 def _note_delivered(slot: SlotMailbox, envelope: Envelope) -> None:
-    """As `Runtime.note`, for the two records that nearly every message has: its turn begins."""
+    """Record that the turn of a message begins: `Runtime.note`, written out for the commonest record."""
     instrument = slot.rt.instrument
     if instrument is not None and envelope.trace is not None:
         instrument.record("delivered", slot.path, {"id": envelope.trace[0], "affordance": envelope.op.name})
 
 
 def _note_answered(slot: SlotMailbox, envelope: Envelope, value: Any) -> None:
-    """The same: its turn has given `value`."""
+    """Record that the turn of a message has returned `value`."""
     instrument, op = slot.rt.instrument, envelope.op
     if instrument is not None and envelope.trace is not None:
         if op.result_secrecy:
@@ -288,7 +306,7 @@ def _note_answered(slot: SlotMailbox, envelope: Envelope, value: Any) -> None:
 
 
 def _refuse_coroutine(given: Any, fn: Any) -> None:
-    """A timer's or follower's turn cannot wait: what an `async def` gives would never be awaited."""
+    """Raise TypeError for a coroutine: the turn of a timer or follower cannot await it."""
     if isinstance(given, Coroutine):
         given.close()
         raise TypeError(
@@ -320,7 +338,10 @@ def _begin(slot: SlotMailbox, envelope: Envelope) -> None:
 
 
 def _fired(item: InternalTurn, exc: BaseException) -> InternalTurn:
-    """Return a timer's turn with the arguments it had: a following has let go of them, `_take` has not."""
+    """Return a timer's turn with the arguments it had.
+
+    A following has dropped them by now; they are still in the frame of `_take`.
+    """
     traceback = exc.__traceback__
     while traceback is not None and traceback.tb_frame.f_code is not _take.__code__:
         traceback = traceback.tb_next
@@ -331,7 +352,10 @@ def _fired(item: InternalTurn, exc: BaseException) -> InternalTurn:
 
 
 def _failed(rt: Runtime, slot: SlotMailbox, exc: BaseException, batch: list[Any], done: int) -> None:
-    """A turn raised: answer its asker; end the agent unless it is a declared failure (T3)."""
+    """A turn raised: answer its asker; end the agent unless it is a declared failure.
+
+    A foreign exception never reaches the asker as itself: near and far askers see the same `AgentDied`.
+    """
     item = batch[done - 1]
     if isinstance(exc, Stashed):
         rt.turns.budget -= done

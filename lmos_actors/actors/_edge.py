@@ -1,4 +1,4 @@
-"""Where requests come in and go out: what is told to whoever measures and traces them, if somebody does.
+"""The edge of a node, where requests come in and go out: hooks for measuring and tracing them.
 
 Nothing of this costs anything where nobody looks: `Runtime.edge` is None then.
 """

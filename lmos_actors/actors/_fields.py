@@ -1,4 +1,4 @@
-"""From the annotations of an agent class to the attrs fields that are its state."""
+"""The attrs fields of an agent class, which are its state, made from its annotations."""
 
 from __future__ import annotations
 

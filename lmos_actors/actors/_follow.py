@@ -43,7 +43,7 @@ NOTHING: Final[Any] = ()
 
 
 class Following(InternalTurn):
-    """What `self.follow` gives: `cancel()` ends it, `missed` counts what was dropped past its bound."""
+    """The result of `self.follow`: `cancel()` ends it, `missed` counts what was dropped past its bound."""
 
     __slots__ = ("_after", "_before", "_buffer", "_follower", "_key", "_size", "_source", "missed")
 
@@ -123,7 +123,7 @@ class Following(InternalTurn):
         return self.fn, (value,)
 
     def bind(self, source: Any, key: Any) -> None:
-        """Say where the values come from; `source.remove(key, self)` is to end that."""
+        """Set the source of the values; `source.remove(key, self)` ends it."""
         first = self._source is None
         self._source, self._key = source, key
         if first:
@@ -156,7 +156,7 @@ class Following(InternalTurn):
 
 
 class Watchful(Following):
-    """A following whose follower wants to be told where something is missing."""
+    """A following whose follower also gets gaps."""
 
     __slots__ = ("_on_gap",)
 

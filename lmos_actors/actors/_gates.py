@@ -1,4 +1,9 @@
-"""The numbers for where a slot is in its life, and for what its agent is doing about its mailbox."""
+"""The states of a slot and the gates of its mailbox, as small numbers.
+
+`state` is where the slot is in its life; comparisons such as `state >= ENDING` rely on the order. `gate` is
+what the agent is doing about its mailbox: only at zero (`IDLE`) may a turn begin in the asker's own step, so
+the hot path tests one number for truth.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from typing import Final
 # Where a slot is in its life.
 EMPTY, STARTING, RUNNING, DRAINING, ENDING, DOWN, GONE = range(7)
 STATES: Final = ("empty", "starting", "running", "stopping", "ending", "down", "gone")
-# What a caller is told of it.
+# The states in the words of errors.
 STATE_TEXTS: Final = (
     "not started yet",
     "starting",

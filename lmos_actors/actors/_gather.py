@@ -1,7 +1,7 @@
 """One message to many agents, and all their answers.
 
 Near agents are asked without a task for each: an idle agent's turn runs in the asker's step, as with
-`invoke` (T1); every other ask is posted, and the last answer, or the first failure, wakes the asker.
+`invoke`; every other ask is posted, and the last answer, or the first failure, wakes the asker.
 """
 
 from __future__ import annotations

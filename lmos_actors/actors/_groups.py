@@ -1,6 +1,6 @@
 """Groups: agents that have joined a name, as processes do in OTP's pg.
 
-A membership belongs to the incarnation: it ends when the agent is told to stop, stops or crashes, and a
+A membership belongs to the incarnation: it ends when the agent is stopped, stops or crashes, and a
 restarted agent joins again in its `started()`. The group is what its members make of it: it has no
 process, and a name without members and watchers leaves nothing behind.
 """
@@ -187,7 +187,7 @@ class Group(Generic[A]):
         """Return a `Joined` or `Left` for every change from now on, until the node ends.
 
         `members()` called first thing in the block is what the changes begin with. Past `size` waiting
-        ones the oldest is dropped and counted: whoever sees `missed` grow asks for `members()` again.
+        ones the oldest is dropped and counted: when `missed` grows, ask for `members()` again.
         """
         return self._watched(size)
 
@@ -241,7 +241,7 @@ def _check_name(name: object) -> None:
 
 @enable_ki_protection
 def join(slot: LocalLink, name: str) -> None:
-    """Let an agent join; of no effect once it has been told to stop."""
+    """Let an agent join; of no effect once it is being stopped."""
     _check_name(name)
     if slot.state >= DRAINING:
         return

@@ -1,17 +1,21 @@
-"""The agent's side of an `async def` action: runs, the tasks that carry them, progress.
+"""Runs of `async def` actions, the tasks that carry them, and their progress.
 
-A run is carried by a runner: a task of the supervisor's nursery with one cancel scope that it leaves
-and makes anew only after a cancel. Handing a run to a parked runner costs one switch; opening a
-nursery or a scope for every run would cost several times that.
+A run is carried by a runner: a task of the supervisor's nursery with one cancel scope that it leaves and
+makes anew only after a cancel. Handing a run to a parked runner costs one switch; opening a nursery or a
+scope for every run would cost several times that. A runner parks in an empty context, so that the last run,
+its agent and its message can be collected.
 
-Rules, in the order in which they bite:
+What this file keeps true:
 
-1. A run's context is set by whoever hands it over, before the runner wakes: so nothing leaks from run
-   to run, and the handler's first step is already in it.
-2. The agent takes no turn between handing over and the handler's first step (order, M4).
-3. A run is settled once: by its value, its failure, a cancel, or the agent's death. What it does
-   afterwards, it does for nobody; but it is waited for before the next incarnation starts.
-4. An exception that is no `ActionFailed` kills the agent (`Slot.die`), settled or not.
+1. The code that hands a run over sets the runner's context before it wakes: nothing leaks from run to run,
+   and the handler's first step is already in the run's own context.
+2. The agent takes no turn between handing over and the handler's first step: later messages of the same
+   sender must not overtake.
+3. A run is settled once: by its value, its failure, a cancel, or the agent's death. What the handler does
+   afterwards has no effect on the answer; but its end is waited for before the next incarnation starts.
+4. An exception that is no `ActionFailed` ends the agent (`SlotLifecycle.die`), settled or not.
+5. A cancellation that no scope around the run has asked for (`_split`, `_stray`) is an error of the handler:
+   passed on, it would end the runner task, and with it the supervisor.
 """
 
 from __future__ import annotations
@@ -86,7 +90,7 @@ class Run:
         envelope.run = self
 
     def report(self, value: Any) -> None:
-        """Pass a progress value on to whoever listens."""
+        """Pass a progress value on to the listeners. Raises TypeError for a value of another type."""
         shape = self.op.progress
         if shape is not None:
             try:
@@ -102,14 +106,14 @@ class Run:
             self.progress_feed.push(value)
 
     def cancel(self) -> None:
-        """Cancel the coroutine; whoever calls has settled the run already."""
+        """Cancel the coroutine; the caller has settled the run already."""
         self.cancelled = True
         runner = self.runner
         if runner is not None:
             runner.scope.cancel("the run was cancelled")
 
     def settle_value(self, value: Any) -> None:
-        """Give the final answer."""
+        """Answer with a value, unless the run is settled."""
         if not self.settled:
             self.settled = True
             self.slot.run_settled("handled")
@@ -119,7 +123,7 @@ class Run:
             self.envelope.answer(value)
 
     def settle_error(self, error: Exception, account: str) -> None:
-        """Give the final answer that is no value; `account` is the count it goes to."""
+        """Answer with an error, unless the run is settled; `account` names the counter it goes to."""
         if not self.settled:
             self.settled = True
             self.slot.run_settled(account)
@@ -205,10 +209,11 @@ async def _close(items: Any) -> None:
 
 
 class OwnTask:
-    """What an agent does beside its turns and runs: its lifespan, or a task of its nursery.
+    """A task of an agent beside its turns and runs: its lifespan, or a task of its nursery.
 
-    It stands where a run stands for whatever asks whose code runs now, so what it sends is the agent's. It is
-    in the trace of the message in whose turn or run it was started; `request` is what that run was asked for.
+    It takes the place of a run where the package asks whose code runs now, so what it sends is the agent's.
+    It is in the trace of the message in whose turn or run it was started; `request` is what that run was
+    asked for.
     """
 
     __slots__ = ("envelope", "op", "request", "slot")
@@ -245,7 +250,7 @@ def _stray(label: str, exc: BaseException) -> RuntimeError:
 
 
 def declared_failure(exc: BaseException) -> ActionFailed | None:
-    """Return the failure an exception stands for: itself, or the first leaf of a group of failures (T3)."""
+    """Return the failure an exception stands for: itself, or the first leaf of a group of failures."""
     if isinstance(exc, ActionFailed):
         return exc
     group = group_of(exc)
@@ -322,7 +327,7 @@ class Runners:
         self._spare = spare
 
     def carry(self, run: Run) -> None:
-        """Give a run to a parked runner, or to a new one."""
+        """Hand a run to a parked runner, or to a new one."""
         run.slot.rt.timers.woke = True
         if self._parked:
             self._parked.pop().hand(run)

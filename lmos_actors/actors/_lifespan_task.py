@@ -1,8 +1,13 @@
 """The task of an agent that has one: it enters the lifespan, opens the nursery, and stays for life.
 
 Most agents need none. One whose class overrides `lifespan()` gets it as part of its start; one that
-uses `self.nursery` gets it at that moment. The order at the end: runs and tasks first, then the
-children, then the lifespan, which has `shutdown` seconds to leave and cannot swallow a crash (R3).
+uses `self.nursery` gets it at that moment. The nursery stays open for the incarnation's life,
+also while it is empty.
+
+The order at the end: runs and tasks first, then the children, then the lifespan, which has `shutdown` seconds
+to leave. It cannot swallow a crash: the incarnation has ended already when the error is shown to it, and the
+error that leaves the `async with` is compared with that one (`_without`). A new exception is added to the
+reason, the known one is not reported twice.
 """
 
 from __future__ import annotations
@@ -154,7 +159,7 @@ class LifespanTask:
         self._wake()
 
     def force_stop(self) -> None:
-        """Give no time to enter or leave; what runs and tasks take to unwind, they take."""
+        """Stop entering or leaving immediately; runs and tasks still unwind at their own pace."""
         self._forced = True
         if self._leaving or not self._entered:
             self.scope.cancel("the agent was stopped at once")

@@ -1,4 +1,4 @@
-"""Links and monitors: who ends with whom, and who is told (L1).
+"""Links and monitors: incarnations that end together, and notices of an end.
 
 As in OTP, a link joins two lives: those of two agents' incarnations, or of an incarnation and a task's
 block. When one of them has ended and unwound, an exit signal with its reason goes to the other. Any
@@ -245,7 +245,7 @@ class TaskLink:
             carry_signals(slot.rt)
 
     def _ending(self) -> Down | None:
-        """The agent has died and only unwinds: whoever it failed hears of it before the signal comes."""
+        """Return the end of an agent that has died and only unwinds, None else; its signal is to come."""
         slot, extra = self._slot, self._slot.extra
         if not self._tied or slot.state != ENDING or extra is None or extra.reason is None:
             return None
@@ -283,7 +283,7 @@ def _without(error: BaseException, out: Callable[[BaseException], bool]) -> Base
 
 
 class Monitor(InternalTurn):
-    """What `self.monitor` gives: the ends of one agent as turns of another, which has a seat for them."""
+    """The result of `self.monitor`: the ends of one agent as turns of another, which has a seat for them."""
 
     __slots__ = ("_downs", "_sinks", "_waiting", "_watcher")
 
@@ -330,7 +330,7 @@ class Monitor(InternalTurn):
         return self.fn, (down,)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """See `Sink`: what ends is told by `push`; the runtime's side."""
+        """Do nothing: ends arrive by `push`. See `Sink`; the runtime's side."""
 
     def close(self) -> None:
         """The monitored agent is gone for good; what has come is still handled. The runtime's side."""

@@ -1,17 +1,23 @@
-"""What waits for an agent: envelopes, the bound on them, and the accounts.
+"""The items that may be in a mailbox, the options of a mailbox, and the accounts of an agent.
 
-A one-way message in its usual form is a plain tuple `(operation, arguments, sender)`: a hundred
-bytes and a tenth of a microsecond less than an object. Whatever somebody waits for is an `Envelope`,
-which gets exactly one final answer. The queue itself is a list in the slot (`_slot_state.py`); this file
-says what may be in it.
+A one-way message in its usual form is a plain tuple `(operation, arguments, sender)`: it takes a hundred
+bytes and a tenth of a microsecond less than an object. Everything that somebody waits for is an `Envelope`,
+which gets exactly one final answer. The queue itself is a list in the slot (`_slot_state.py`); this file says
+what may be in it.
 
-Where an envelope is in its life:
+The phases of an envelope:
 
     NEW -> PARKED -> QUEUED -> WORKED_ON -> PENDING -> RUNNING -> DONE
 
 PARKED: not accepted yet, its sender waits for a seat. QUEUED and PENDING (in line for its action's
-concurrency) hold a seat, as does ASIDE, postponed or stashed until it is QUEUED again. WORKED_ON: its agent
+concurrency) hold a seat, as does STASHED: postponed or stashed until it is QUEUED again. WORKED_ON: its agent
 has a service time and works on it, see `_slot_pacing.py`. Any of them may go straight to DONE.
+
+One bound holds for everything that has not begun: queued, in the batch in hand, in line for a run, stashed.
+An envelope gives up its seat when its turn or its run begins. Two kinds of messages have bounds of their own:
+an agent's messages to itself (`OWN_SEATS`), as an agent that waited for its own mailbox would wait for ever,
+and messages of its turns that wait for seats in other mailboxes (`OUT_SEATS`). Timers have a seat each and
+are in no account.
 """
 
 from __future__ import annotations
@@ -39,8 +45,8 @@ if TYPE_CHECKING:
 WhenFull = Literal["wait", "reject", "drop_oldest", "drop_newest"]
 WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
 
-OWN_SEATS: Final = 64  # reserved for messages of an agent to itself (B4)
-OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats elsewhere (B4)
+OWN_SEATS: Final = 64  # reserved for messages of an agent to itself, which never wait
+OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats elsewhere, at most
 MAX_SIZE: Final = 1 << 40
 ORDERED: Final = 1024  # messages among which peers take turns: a longer queue costs a batch no more than that
 
@@ -167,7 +173,7 @@ class Envelope:
     """Who has asked, if it came over a connection: see `Peer`."""
 
     was_stashed: bool = False
-    """It was put aside once, so that it comes before what has come later, whoever sent that."""
+    """It was stashed once, so it keeps its place before all that came later, from any sender."""
 
     parks: ClassVar[bool] = True
     """Under `wait` it waits for a seat in a full mailbox; what does not is refused."""
@@ -187,10 +193,10 @@ class Envelope:
         """It has left the line of parked senders for a seat in the mailbox."""
 
     def on_pending(self) -> None:
-        """Its run has to wait for its action's concurrency: it is pending (D13)."""
+        """Its run has to wait for its action's concurrency: it is pending."""
 
     def began(self) -> None:
-        """Its run begins, or the work on it (`_slot_pacing.py`); turns begin without a word."""
+        """Its run begins, or the work on it (`_slot_pacing.py`); not called for turns."""
 
     def on_seat_regained(self) -> None:
         """Its run has put it aside: it has a seat as before."""
@@ -199,13 +205,13 @@ class Envelope:
         """It has been put aside."""
 
     def answer(self, value: Any) -> None:
-        """Take the value that the operation gave."""
+        """Take the value that the operation returned."""
 
     def fail(self, error: Exception) -> None:
         """Take the error that stands in place of a value."""
 
     def request(self) -> Request:
-        """Say what it asks for, and on whose behalf."""
+        """Return what it asks for, and on whose behalf."""
         trace = self.trace
         return Request(
             affordance=self.op.name,
@@ -217,11 +223,11 @@ class Envelope:
 
     @property
     def waits_for_answer(self) -> bool:
-        """True when losing it needs no dead-letter record, as its sender is told."""
+        """Whether losing it needs no dead-letter record, as its sender gets an error."""
         return True
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
-        """Give the tasks that are parked until something happens to it."""
+        """Return the tasks that are parked until something happens to it."""
         return ()
 
 
@@ -233,7 +239,7 @@ class Line(OrderedDict[Envelope, None]):
         self[envelope] = None
 
     def first(self) -> Envelope:
-        """Give the first, and take it out."""
+        """Remove the first and return it."""
         return self.popitem(last=False)[0]
 
 
@@ -339,7 +345,7 @@ class Tell(Envelope):
         self._wake()
 
     def fail(self, error: Exception) -> None:
-        if self.task is not None:  # its sender waits for a seat; once it has one, no more is told
+        if self.task is not None:  # its sender waits for a seat; once it has one, it hears no more
             self.lost = error
             self._wake()
 
@@ -461,7 +467,7 @@ class InternalTurn:
         self.trace: Mark | None = None  # of what it came from, where an instrument looks
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Give the function to run now, without the agent, and its arguments."""
+        """Return the function to run now, which takes no agent, and its arguments."""
         return self.fn, self.args
 
 
@@ -475,7 +481,7 @@ class PeriodicTurn(InternalTurn):
         self.waiting = False
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Give the function to run now; the next firing needs a seat again."""
+        """Return the function to run now; the next firing needs a seat again."""
         self.waiting = False
         return super().take()
 

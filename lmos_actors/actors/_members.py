@@ -117,7 +117,7 @@ class Members:
     # ---- who belongs to it, as its supervisor says
 
     def everybody(self) -> list[LocalLink]:
-        """Return the members and those who still handle what they had when they were told to leave."""
+        """Return the members and those who still handle what they had when they were removed."""
         return [*self.members, *self._leaving]
 
     def seat(self, members: Iterable[LocalLink]) -> None:

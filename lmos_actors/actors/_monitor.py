@@ -1,6 +1,6 @@
-"""How an incarnation ended, and who is told.
+"""Exit reasons of incarnations, and the notices that carry them.
 
-Exit reasons are data, as in OTP: `normal` (it had finished), `shutdown` (it was told to stop, perhaps
+Exit reasons are data, as in OTP: `normal` (it had finished), `shutdown` (it was stopped, perhaps
 with a detail), `error` (anything else, with the exception).
 """
 

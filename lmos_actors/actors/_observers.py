@@ -1,12 +1,12 @@
-"""What consumers listen with: bounded feeds of readings, events, progress and ends.
+"""Feeds: bounded buffers by which consumers listen to readings, events, progress and ends.
 
 A feed never holds its producer back. A conflating feed keeps the latest value alone; any other drops
 its oldest and counts it. Both say how many are missing, as a number (`missed`) or, with `gaps=True`, as
 a `Gap` in the place where they are missing.
 
-A receiver that stays slower than its producer must not hear of nothing but gaps. What stands behind a gap
-when it is taken is therefore promised to the receiver (`Backlog`): what comes meanwhile and finds no room
-is told of by one more gap, behind what was promised. So a gap is followed by as many values as fit.
+A receiver that stays slower than its producer must not receive nothing but gaps. The values behind a gap
+when it is taken are therefore promised to the receiver (`Backlog`): what comes meanwhile and finds no room
+is reported by one more gap, behind what was promised. So a gap is followed by as many values as fit.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Occurrence:
 
 
 class Backlog:
-    """What waits for a slow receiver that is told of gaps: at most `size` values, and what was dropped.
+    """The values that wait for a slow receiver that sees gaps: at most `size` values, and what was dropped.
 
     In order: the values that are promised, a gap for those that were dropped since, and the newest. Of size 1
     it keeps two, the promised one and the newest.
@@ -66,7 +66,7 @@ class Backlog:
         self._size = size
         self._promised: Any = _NOTHING  # a deque takes 700 bytes: it is made when it is needed
         self._dropped: int | None = None
-        """How many values the gap stands for that is to be told, None where there is none."""
+        """The number of values that the coming gap stands for, None without such a gap."""
         self._newest: Any = _NOTHING
 
     def __len__(self) -> int:
@@ -78,8 +78,8 @@ class Backlog:
         if newest and len(self._promised) + len(newest) >= self._size:
             oldest = newest.popleft()
             missed = 0 if type(oldest) is Gap else 1
-            told = (oldest.missed or 0) if type(oldest) is Gap else 1
-            self._dropped = (self._dropped or 0) + told
+            count = (oldest.missed or 0) if type(oldest) is Gap else 1
+            self._dropped = (self._dropped or 0) + count
         elif newest is _NOTHING:
             newest = self._newest = deque[Any]()
         newest.append(value)
@@ -118,7 +118,7 @@ _NOTHING: Final[tuple[Any, ...]] = ()
 
 
 class Sink(Protocol):
-    """Where an agent's readings and events go."""
+    """A receiver of an agent's readings and events."""
 
     def push(self, value: Any) -> None:
         """Take one value; never blocks, never raises."""
@@ -177,7 +177,7 @@ class Feed(Generic[T_co]):
             self._wake()
 
     def _put(self, backlog: Any, value: Any) -> None:
-        """Add a value where gaps are told."""
+        """Add a value to a backlog, which keeps gaps."""
         if self._conflate and backlog.replace_latest(value):
             self.missed += 1
         else:
@@ -251,7 +251,7 @@ class Feed(Generic[T_co]):
             raise StopAsyncIteration from None
 
     def statistics(self) -> FeedStatistics:
-        """How many values wait here, how many may, how many were missed."""
+        """Return how many values wait here, how many may, and how many were missed."""
         return FeedStatistics(waiting=len(self._buffer), size=self._size, missed=self.missed)
 
 
@@ -265,7 +265,7 @@ class FeedStatistics:
 
 
 class Sinks:
-    """The listeners of one slot, by what they listen to; they outlive its incarnations (W2)."""
+    """The listeners of one slot, by what they listen to; they outlive its incarnations."""
 
     __slots__ = ("by_key",)
 
@@ -325,10 +325,10 @@ ALL_EVENTS: Final = "!"
 
 
 def event_key(name: str) -> str:
-    """Where the subscribers of one event are."""
+    """Return the key of the subscribers of one event."""
     return f"!{name}"
 
 
 def property_key(name: str) -> str:
-    """Where the observers of one property are."""
+    """Return the key of the observers of one property."""
     return f"?{name}"

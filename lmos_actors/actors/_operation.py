@@ -1,4 +1,4 @@
-"""What a mailbox carries out: a named function of the agent, with the types of what goes in and out.
+"""Operations: named functions of an agent that a mailbox carries out, with the types of input and output.
 
 Every verb of a ref ends in an operation: invoking an action, reading a property, subscribing to an
 event. The dispatcher knows three kinds and nothing else: a turn runs from start to end in one step, a
@@ -207,7 +207,7 @@ class Operation:
         return InvalidInput(f"{self.label} has no parameter {name!r}{hint}", f"$.{name}")
 
     def from_input(self, data: Any) -> tuple[Any, ...]:
-        """Check and convert an input given as plain data: one object keyed by parameter names (V4).
+        """Check and convert an input given as plain data: one object keyed by parameter names.
 
         Raises:
             InvalidInput: as `bind`.

@@ -1,4 +1,4 @@
-"""What is said in the head of an agent class, and its behaviours: the names for `when=` and `become()`."""
+"""Options in the head of an agent class, and its behaviours: the names for `when=` and `become()`."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ class About:
                 if not isinstance(word, str) or not _WORD.fullmatch(word):
                     raise TypeError(f"About: {name} are words without blanks, and {word!r} is none")
         try:
-            load(self.told())
+            load(self.members())
         except DescriptionError as exc:
             raise TypeError(f"About: {exc}") from None
 
-    def told(self) -> dict[str, Any]:
+    def members(self) -> dict[str, Any]:
         """Return it as members of a description, in plain data."""
         metadata = Metadata(vendor=self.vendor, model=self.model, extra=dict(self.more))
         return dump(
@@ -104,13 +104,13 @@ class About:
         """Return what a subclass tells: its own, and of its base what it leaves out."""
         if base is None:
             return self
-        said = attrs.asdict(self, recurse=False, filter=lambda _, value: bool(value))
-        return attrs.evolve(base, **{**said, "more": {**base.more, **self.more}})
+        given = attrs.asdict(self, recurse=False, filter=lambda _, value: bool(value))
+        return attrs.evolve(base, **{**given, "more": {**base.more, **self.more}})
 
 
 @attrs.frozen(kw_only=True)
 class ClassOptions:
-    """What is said about an agent class in its head; None where nothing is said."""
+    """The options in the head of an agent class; None where none is given."""
 
     about: About | None = None
     tool: bool | None = None
@@ -124,10 +124,10 @@ class ClassOptions:
         """Return the options of a subclass: what it does not say is as its base says."""
         if base is None:
             return self
-        said = attrs.asdict(self, recurse=False, filter=lambda _, value: value is not None)
+        given = attrs.asdict(self, recurse=False, filter=lambda _, value: value is not None)
         if self.about is not None:
-            said["about"] = self.about.over(base.about)
-        return attrs.evolve(base, **said)
+            given["about"] = self.about.over(base.about)
+        return attrs.evolve(base, **given)
 
 
 def check_said(title: str, about: Any, tool: Any, body: Mapping[str, Any]) -> None:

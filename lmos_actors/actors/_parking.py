@@ -30,7 +30,7 @@ LINES: Final = 10
 
 @enable_ki_protection
 async def park_among(waiting: list[trio.lowlevel.Task]) -> None:
-    """Stand in the list until the task is rescheduled; whoever is cancelled leaves it."""
+    """Stand in the list until the task is rescheduled; a cancelled task leaves it."""
     me = current_task()
     waiting.append(me)
 
@@ -73,7 +73,7 @@ class ReadyWait:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._waits.remove(self)
-        if error is not None and _is_cancel(error):  # by whoever does not know what this was about
+        if error is not None and _is_cancel(error):  # by code that does not know what this was about
             error.add_note(f"while {self.link.path!r} was waited for: {self.link.unready()}")
 
 

@@ -1,4 +1,4 @@
-"""Which agents there are: who resolves a name, who looks elsewhere, and what changes."""
+"""The agents of a node as a whole: queries for them, resolvers of queries, and their changes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Spreading(Protocol):
 
 
 class Population:
-    """The agents of a node's tree: a number that changes with them, and who is told of each change."""
+    """The agents of a node's tree: a number that changes with them, and the listeners to each change."""
 
     __slots__ = ("version", "watchers")
 

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 Status = Literal["pending", "in progress", "completed", "failed"]
 
-STREAM_CREDIT: Final = 16  # items a stream may be ahead of its consumer (W6)
+STREAM_CREDIT: Final = 16  # items a stream may be ahead of its consumer
 
 
 class Call(Protocol[R_co, G_co]):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LookupLink:
-    """A link that looks for its agent when it is first used, and keeps what it found (L2).
+    """A link that looks for its agent when it is first used, and keeps what it found.
 
     Near ones come first. What was found elsewhere is kept until that is gone.
     """
@@ -216,7 +216,7 @@ def near_link(rt: Runtime, wanted: AgentQuery) -> LocalLink | PoolLink | None:
 
 
 def near_links(rt: Runtime, wanted: AgentQuery) -> Iterator[Any]:
-    """Return all agents and pools of a node that are wanted, in start order (L3)."""
+    """Return all agents and pools of a node that are wanted, in start order."""
     return (link for link, _ in near_agents(rt, wanted))
 
 

@@ -171,11 +171,11 @@ class Seats:
     """Who has which seats in the mailboxes of agents, of those who ask over connections.
 
     Nobody has a fixed share, as there may be one peer or a thousand. A peer that is alone may take all seats.
-    When a mailbox is full, whoever has fewer seats than others takes one of those who have most: their newest
-    request, which has not begun, is refused in its place ("longest queue drop", as in the shared buffers of
-    network switches). So whoever comes finds a seat at once, as long as there are more seats than peers.
-    Addresses are weighed first, then the connections from one: more connections get nobody more seats, where
-    others want them too. A principal counts as an address with one connection.
+    When a mailbox is full, a peer with fewer seats than others takes one of a peer that has most: their
+    newest request, which has not begun, is refused in its place ("longest queue drop", as in the shared
+    buffers of network switches). So a new peer finds a seat at once, as long as there are more seats than
+    peers. Addresses are weighed first, then the connections from one: more connections get nobody more seats,
+    where others want them too. A principal counts as an address with one connection.
 
     What comes from near, and one-way messages, take seats as before, and keep them.
 
@@ -248,7 +248,7 @@ def _seats_of(slot: SlotMailbox) -> _SlotSeats:
 class Far(Ask):
     """One request from afar; `asked` is what the connection knows it by.
 
-    It never waits for a seat: in a full mailbox `wait` means `reject` (B4). The seats are shared among peers.
+    It never waits for a seat: in a full mailbox `wait` means `reject`. The seats are shared among peers.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""What a report is made of, each value by name and with how secret it is: an agent's fields, its messages."""
+"""The values in a crash report, each with its name and its secrecy: an agent's fields, its messages."""
 
 from __future__ import annotations
 

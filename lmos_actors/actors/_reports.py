@@ -1,4 +1,4 @@
-"""What is known of a crash: made in a microsecond where it happens, written out where somebody looks.
+"""Crash reports: made in a microsecond where the crash happens, written out when somebody reads them.
 
 A report holds on to the exception, the message in hand, and a copy of the fields as they were; it is rendered
 when it is asked for, and then within bounds: the values of a crashed agent may be of any size, and their
@@ -108,7 +108,7 @@ class CrashReport:
 
     @property
     def reason(self) -> str:
-        """The exception in one line, as callers and monitors are told it."""
+        """Return the exception in one line, as callers and monitors see it."""
         return self.line(self.error)
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class CrashReport:
 
     @property
     def is_first_start(self) -> bool:
-        """Return whether it is about a first start, which tells whoever asked for it."""
+        """Return whether it is about a first start, which its caller hears of."""
         return self.incarnation == 1 and self.handler in (FACTORY, STARTED, ENTERING)
 
     def unwound(self, errors: tuple[BaseException, ...]) -> None:
@@ -205,7 +205,7 @@ class CrashReport:
 
     @property
     def state_as_of(self) -> str:
-        """Say which state is shown."""
+        """Return which state is shown."""
         if self._state is None:
             return "that it was to have"
         return "before the message in hand" if self._entry is not None else "at the crash"
@@ -285,14 +285,14 @@ class _Rendering:
         }
 
     def _message(self, message: Message) -> dict[str, Any]:
-        told: dict[str, Any] = {"verb": message.verb, "affordance": message.name}
-        told["arguments"] = self._values(message.values())
+        fields: dict[str, Any] = {"verb": message.verb, "affordance": message.name}
+        fields["arguments"] = self._values(message.values())
         if message.sender is not None:
-            told["from"] = message.sender.path
+            fields["from"] = message.sender.path
         if message.entry is not None:
-            told["time"] = message.entry.when.isoformat()
-            told["outcome"] = message.entry.outcome
-        return told
+            fields["time"] = message.entry.when.isoformat()
+            fields["outcome"] = message.entry.outcome
+        return fields
 
     def _values(self, values: dict[str, Any]) -> dict[str, str]:
         return {
@@ -341,11 +341,11 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 def _told(message: Any) -> str:
     if not isinstance(message, dict):
         return f"none, it was {message}" if message else "none"
-    told: dict[str, Any] = message  # pyright: ignore[reportUnknownVariableType]
-    arguments = ", ".join(f"{name}={text}" for name, text in told["arguments"].items())
-    sender = f" from {told['from']}" if "from" in told else ""
-    outcome = f" at {told['time']}: {told['outcome']}" if "outcome" in told else ""
-    return f"{told['verb']} {told['affordance']}({arguments}){sender}{outcome}"
+    fields: dict[str, Any] = message  # pyright: ignore[reportUnknownVariableType]
+    arguments = ", ".join(f"{name}={text}" for name, text in fields["arguments"].items())
+    sender = f" from {fields['from']}" if "from" in fields else ""
+    outcome = f" at {fields['time']}: {fields['outcome']}" if "outcome" in fields else ""
+    return f"{fields['verb']} {fields['affordance']}({arguments}){sender}{outcome}"
 
 
 def _cut(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Asking again where the outcome is not known, or the agent does not run: `ref.retrying()` (C1).
+"""Retries where the outcome is not known, or the agent does not run: `ref.retrying()`.
 
 Only what is safe or idempotent is asked again: properties, and the actions that say so. Every attempt of one
 request carries the same id, by which a far agent knows that it has answered it.

@@ -149,7 +149,7 @@ class PoolLink(Members):
                 value = param.shape.take(value)
             except InvalidInput:
                 value = MISSING
-        if value is MISSING:  # whoever runs refuses it as any agent would
+        if value is MISSING:  # the member refuses it as any agent would
             return self._in_turn(key, args, kwargs)
         return self.members[place_of(value, len(self.members))]
 

@@ -1,7 +1,10 @@
-"""What all agents of one node share: the ready queue, the turn in progress, time, dead letters.
+"""The state that all agents of one node share: ready queue, turn in progress, deadlines, dead letters.
 
-`Turns` says whose turn runs now. Turns never nest (T1), so one record is enough: a verb of a ref that
-is called while a turn runs was called by that turn, and a `def` handler cannot await it.
+`Turns` says whose turn runs now. Turns never nest, so one record is enough: a verb of a ref that is called
+while a turn runs was called by that turn, and a `def` handler cannot await it.
+
+The protocols at the top are what this package needs of packages above it (a supervisor, the children of an
+agent, a test's stand-ins); supervision, node and testing fill them in, so that imports go one way.
 """
 
 from __future__ import annotations
@@ -44,10 +47,10 @@ if TYPE_CHECKING:
     from ._population import RemoteLookup, Resolver, Spreading
     from ._slot_mailbox import SlotMailbox
 
-BUDGET: Final = 256  # messages between two checkpoints (T6)
-BATCH: Final = 64  # messages of one agent before the next agent's turn (T6)
-DEAD_LETTERS: Final = 1000  # records kept (M3)
-DEADLINE_GRAIN: Final = 0.01  # seconds (B5)
+BUDGET: Final = 256  # messages between two checkpoints
+BATCH: Final = 64  # messages of one agent before the next agent's turn
+DEAD_LETTERS: Final = 1000  # records kept
+DEADLINE_GRAIN: Final = 0.01  # seconds: deadlines are swept together, so that each costs no timer of its own
 FAR: Final = 60.0  # seconds: up to here an empty bucket's timer costs less than to cancel it
 SHOWN: Final = 512  # characters of a dead letter's message that are kept
 
@@ -57,7 +60,7 @@ RUNTIME: ContextVar[Runtime | None] = ContextVar("lmos_actors_runtime", default=
 
 
 class Owner(Protocol):
-    """What a slot asks of the supervisor that owns it."""
+    """The supervisor that owns a slot, as the slot sees it."""
 
     runners: Runners | None
 
@@ -76,7 +79,7 @@ class Owner(Protocol):
         ...
 
     def raised_at_end(self, child: Any, error: BaseException) -> None:
-        """An incarnation that was told to stop raised while it ended."""
+        """An incarnation that was being stopped raised while it ended."""
         ...
 
     def start_task(self, async_fn: Callable[..., Any], *args: Any, name: str, context: Context) -> None:
@@ -98,7 +101,7 @@ class Owner(Protocol):
 
 
 class Staging(Protocol):
-    """What a test puts in the place of agents and of what messages to them do; filled in by testing."""
+    """Stand-ins of a test for agents and for the effects of messages; filled in by testing."""
 
     def make(self, slot: Any) -> Any:
         """Make the agent object of a slot. Raises what its start is to fail with."""
@@ -141,7 +144,7 @@ class AgentSupervisor(Protocol):
         ...
 
     def kill(self) -> None:
-        """Give nobody below any more time."""
+        """Stop everything below immediately, without draining."""
         ...
 
     async def wait_ended(self) -> None:
@@ -150,7 +153,7 @@ class AgentSupervisor(Protocol):
 
 
 class Startable(Protocol[A_co]):
-    """What starts one agent: a ChildSpec."""
+    """A spec that starts one agent: a ChildSpec."""
 
     @property
     def factory(self) -> Callable[[], A_co]:
@@ -159,7 +162,7 @@ class Startable(Protocol[A_co]):
 
 
 class Starter(Protocol):
-    """What makes the supervisor under an agent, at its first use; filled in by the node."""
+    """The maker of the supervisor under an agent, at its first use; filled in by the node."""
 
     def __call__(self, slot: Any, /) -> AgentSupervisor:
         """Make it and begin; it tells the slot's `children_ended` when it has ended."""
@@ -168,7 +171,7 @@ class Starter(Protocol):
 
 @attrs.frozen
 class DeadLetter:
-    """A message that nobody handled and whose sender is not told."""
+    """A message that no agent handled and whose sender gets no error."""
 
     reason: str
     agent: str
@@ -179,7 +182,7 @@ class DeadLetter:
 
 @disable_ki_protection
 def interruptible(fn: Callable[[], Any]) -> Any:
-    """Call what the user wrote: Ctrl-C may end it, unlike the code of the runtime around it (T5)."""
+    """Call what the user wrote: Ctrl-C may end it, unlike the code of the runtime around it."""
     return fn()
 
 
@@ -280,7 +283,7 @@ class Deadlines:
             bucket.timer.cancel()
 
     def close(self) -> None:
-        """The node has ended: nobody is left to be told."""
+        """Cancel all deadlines, as the node has ended."""
         for bucket in self._buckets.values():
             bucket.timer.cancel()
         self._buckets.clear()
@@ -342,7 +345,7 @@ class Runtime:
         self.base_context.run(CURRENT.set, None)  # the node may be opened inside a run
 
     def end(self) -> None:
-        """The node has ended: whoever waits for an agent to appear waits in vain."""
+        """End: wake the tasks that wait for an agent to appear, and close all feeds."""
         self.ended = True
         self.deadlines.close()
         for task in self.appeared:
@@ -372,7 +375,7 @@ class Runtime:
     def dead_letter(
         self, reason: str, slot: SlotMailbox, sender: SlotMailbox | None, affordance: str, message: object
     ) -> None:
-        """Record a message that nobody handled and whose sender is not told."""
+        """Record a message that no agent handled and whose sender gets no error. Never blocks."""
         text = describe(shown_message(slot, affordance, message))
         record = DeadLetter(
             reason=reason,
@@ -390,7 +393,7 @@ class Runtime:
             self.instrument.record("dead_letter", slot.path, fields)
 
     def note(self, kind: Any, envelope: Envelope, **fields: object) -> None:
-        """Tell the instrument of one message, if there is one."""
+        """Record one message with the instrument, if there is one."""
         if self.instrument is not None:
             number = envelope.trace[0] if envelope.trace is not None else None
             if "value" in fields:
@@ -401,6 +404,6 @@ class Runtime:
             self.instrument.record(kind, envelope.slot.path, members)
 
     def record(self, kind: Any, slot: SlotMailbox, **fields: object) -> None:
-        """Tell the instrument, if there is one."""
+        """Record an event of a slot with the instrument, if there is one."""
         if self.instrument is not None:
             self.instrument.record(kind, slot.path, fields)

@@ -1,4 +1,9 @@
-"""A slot's life: start, the end of a turn, the end of a run. How it ends is in `_slot_lifecycle.py`."""
+"""The start of an incarnation, the end of a turn, the end of a run.
+
+How an incarnation ends is in `_slot_lifecycle.py`. A start may wait (a lifespan to enter, children to start)
+or not; those that need not wait, which are nearly all, start in the step of the caller, without a task
+switch.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +54,7 @@ _AT_REST = (IDLE, SERIAL, HELD, QUIET, PAUSED)
 
 
 class Slot(SlotLifecycle):
-    """What refs point to: one place in the tree, and whoever lives there now."""
+    """What refs point to: one place in the tree, and the agent that lives there now."""
 
     __slots__ = ()
 
@@ -100,7 +105,7 @@ class Slot(SlotLifecycle):
             agent.__dict__.update(kept)
 
     def _start_failed(self, exc: BaseException, reason: ExitReason) -> StartFailed:
-        """Make the error for a start that failed; what is no `Exception` ends the node too (T5)."""
+        """Make the error for a start that failed; what is no `Exception` ends the node too."""
         if not isinstance(exc, Exception) and self.rt.fatal is not None:
             self.rt.fatal(exc)
         error = reason.error or exc
@@ -111,7 +116,7 @@ class Slot(SlotLifecycle):
         self.open(self.make())
 
     def start_at_once(self) -> Any:
-        """Make an agent, and start it if that needs no waiting; else give it. Raises StartFailed."""
+        """Make an agent, and start it if that needs no waiting, else return it. Raises StartFailed."""
         agent = self.make()
         contract = agent.__contract__
         if contract.has_lifespan or contract.has_children:
@@ -234,7 +239,10 @@ class Slot(SlotLifecycle):
     # ---- the end of a turn
 
     def inline_failed(self, exc: BaseException, op: Operation, args: tuple[Any, ...]) -> BaseException:
-        """Deal with what an inline turn raised; return what its asker is to see (T3)."""
+        """Deal with what an inline turn raised; return what its asker is to see.
+
+        A declared failure is raised as it is; anything else ends the agent, and the asker gets `AgentDied`.
+        """
         self.turns.leave = False
         if isinstance(exc, Stashed):
             return exc
@@ -261,7 +269,7 @@ class Slot(SlotLifecycle):
             self.resume()
 
     def on_idle(self) -> None:
-        """Nothing waits any more: a stopping agent may end."""
+        """End a stopping agent once nothing waits or runs any more."""
         if self.state == DRAINING and self.gate in _AT_REST and self.turns.slot is not self:
             extra = self.ensure_extra()
             if not self.queue and not extra.runs and not any(extra.pending.values()) and not extra.out:

@@ -1,9 +1,18 @@
-"""How an incarnation ends, and who is told.
+"""The end of an incarnation, and the notices of it.
 
-It ends in one of two ways. `die` is for at once: a crash, a brutal stop, a deadline passed. `drain` lets
-what waits be handled first. Both are synchronous and end in `_end`, which answers whoever is left;
-`Exited` goes to the supervisor when the last run and the lifespan have unwound, so that two incarnations
-never hold one resource (T4).
+An incarnation ends in one of two ways. `die` is for at once: a crash, a brutal stop, a deadline passed.
+`drain` closes the mailbox and lets what waits be handled first. Both are synchronous and end in `_end`, which
+answers everything that is left, so that no request is ever without an answer.
+
+`_end` only begins the unwinding: runs are cancelled, the lifespan is asked to leave. `_maybe_finish` is
+called by whatever has just unwound (a run, the lifespan, the children) and goes on when all has. Only then
+does `_finish` report `Exited` to the supervisor, so that two incarnations never hold one resource. It never
+waits: an ending agent needs no task of its own.
+
+    die/drain -> _end -> _answer_all, _release_resources -> _maybe_finish -> _finish -> owner.exited
+
+Exceptions raised while unwinding are added to the reason (`_with_errors`): an exception always arrives
+somewhere.
 """
 
 from __future__ import annotations
@@ -33,14 +42,14 @@ if TYPE_CHECKING:
 
 
 class SlotLifecycle(SlotLinks):
-    """A slot whose incarnations end: answering, letting go, unwinding, and telling whoever waits."""
+    """A slot whose incarnations end: answering, releasing, unwinding, and reporting."""
 
     __slots__ = ()
 
     # ---- stop and crash
 
     def stop(self, reason: ExitReason, shutdown: float | str) -> bool:
-        """Begin to stop (R4); return whether it has ended already.
+        """Begin to stop; return whether it has ended already.
 
         `shutdown`: seconds for what waits and runs, `"brutal"` for none, `"infinity"` for no limit.
         """
@@ -69,7 +78,7 @@ class SlotLifecycle(SlotLinks):
 
     @property
     def at_rest(self) -> bool:
-        """Nothing waits, runs, listens or is held: told to stop, it ends at once."""
+        """Whether nothing waits, runs, listens or is held, so that a stop ends it at once."""
         return self.gate in (IDLE, TALLIED) and self.extra is None
 
     @enable_ki_protection
@@ -111,7 +120,7 @@ class SlotLifecycle(SlotLinks):
             envelope.fail(AgentUnavailable(self.path, why))
 
     def die(self, reason: ExitReason) -> None:
-        """End now (T4): slot emptied, mailbox closed, everybody answered, runs cancelled. Synchronous."""
+        """End now: close the mailbox, answer everything, cancel the runs. Never blocks."""
         if self.state >= ENDING:
             if reason.error is not None and self.state == ENDING:
                 self.ensure_extra().errors += (reason.error,)
@@ -145,7 +154,7 @@ class SlotLifecycle(SlotLinks):
             self._finish(reason)
 
     def _answer_all(self, queue: Iterable[Any], reason: ExitReason) -> None:
-        """Answer whoever still waits: lost with the agent, or with its stop (M1, M2)."""
+        """Answer everything that still waits, as lost by a crash or refused by a stop."""
         extra = self.ensure_extra()
         crashed = reason.abnormal
         why = str(reason) if crashed else "stopped"
@@ -184,7 +193,7 @@ class SlotLifecycle(SlotLinks):
             extra.lifespan_task.end(reason)
 
     def _leave_feeds_and_groups(self) -> None:
-        """Hear no more of what it follows, and be in no group: it takes nothing new."""
+        """End all followings and leave all groups, so that nothing new comes in."""
         extra = self.ensure_extra()
         while extra.follows is not None:
             extra.follows.drop()
@@ -208,7 +217,7 @@ class SlotLifecycle(SlotLinks):
             self._maybe_finish()
 
     def children_ended(self, reason: ExitReason | None, raised: Iterable[BaseException]) -> None:
-        """All children have ended; without a reason because they were told to, or could not start.
+        """All children have ended; without a reason because they were stopped, or could not start.
 
         A supervisor that gives up is a crash of its agent; one whose work is done ends it.
         """
@@ -244,7 +253,7 @@ class SlotLifecycle(SlotLinks):
         return BaseExceptionGroup("a start that failed, and what followed", [exc, *late]) if late else exc
 
     def _start_over(self, reason: ExitReason) -> None:
-        """A start failed before the agent was opened: nothing of it is left for the next."""
+        """Clear all that a start has left that failed before the agent was opened."""
         queue, self.queue = self.queue, NO_MAIL
         self._answer_all(queue, reason)
         self._release_resources(reason)
@@ -270,9 +279,9 @@ class SlotLifecycle(SlotLinks):
         self.size = SHUT
 
     def _finish(self, reason: ExitReason) -> None:
-        """Everything has unwound: tell the supervisor and the listeners."""
+        """Report the end to the supervisor and the listeners; everything has unwound."""
         extra = self.extra
-        told = reason
+        first_reason = reason
         if extra is not None and extra.errors:
             reason = self._with_errors(reason, extra.errors)
         elif reason.error is not None and reason.report is None:
@@ -283,7 +292,7 @@ class SlotLifecycle(SlotLinks):
             report, extra.silent = not extra.silent, False
             if extra.errors:
                 extra.errors = ()
-                if not told.abnormal and reason.error is not None:
+                if not first_reason.abnormal and reason.error is not None:
                     self.owner.raised_at_end(self, reason.error)
             self._forget_incarnation()
             if extra.sinks is not None and report:
@@ -348,7 +357,7 @@ class SlotLifecycle(SlotLinks):
         await park_among(extra.waiters)
 
     def remove(self) -> None:
-        """Empty the slot for good: its child spec is gone (L2)."""
+        """Empty the slot for good, as its child spec is gone; old refs then raise NotFound."""
         if self.state == ENDING:  # something of it still unwinds
             self.ensure_extra().removed = True
         if self.state in (ENDING, GONE):

@@ -96,7 +96,7 @@ class SlotListeners(SlotRequests):
 
     @enable_ki_protection
     def after(self, seconds: float, fn: Callable[..., None], args: tuple[Any, ...]) -> Timer:
-        """Have a turn run `seconds` from now, while this incarnation lives (R6)."""
+        """Have a turn run `seconds` from now, while this incarnation lives."""
         if self.agent is not None:
             fn = kept_turn(self.agent, fn)
         due = _Due(self, fn, args)
@@ -111,7 +111,7 @@ class SlotListeners(SlotRequests):
         """Have a message sent `seconds` from now, as a turn that sends it then, while this incarnation lives.
 
         Where the agent runs near, arguments are checked now: InvalidInput, NotFound. What is refused when it
-        is sent is a dead letter, as no code is left to be told.
+        is sent is a dead letter, as no code is left to see the error.
         """
         delayed = _Delayed(self, link, key, args, kwargs)
         delayed.timer = timer = self.rt.timers.call_after(seconds, delayed.fire)
@@ -137,7 +137,7 @@ class SlotListeners(SlotRequests):
         return extra.timers
 
     def tick(self, when: float, seconds: float, firing: PeriodicTurn) -> None:
-        """Have a turn run at `when` and every so many seconds after it (R6)."""
+        """Have a turn run at `when` and every so many seconds after it."""
         timers = self._timers()
 
         def fire() -> None:
@@ -171,7 +171,7 @@ class SlotListeners(SlotRequests):
                 extra.sinks.push(key, value)
 
     def show_properties(self, sinks: Sinks) -> None:
-        """Show a new incarnation's values to those who observe (W2)."""
+        """Push a new incarnation's values to the observers: an observation outlives a restart."""
         for key in tuple(sinks.by_key):
             if key.startswith("?"):
                 op = self.table.get(key)

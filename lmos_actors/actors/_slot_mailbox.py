@@ -1,7 +1,13 @@
 """A slot's mailbox from the inside: accepting, parking, dropping, handing over, withdrawing, losing.
 
-Every message that was accepted leaves by one of these doors, and each counts: so the accounts add up
-(M1). What a consumer may do with a mailbox is in `_slot_requests.py`.
+Every accepted message leaves by one of these methods, and each counts it, so that at every instant at which
+no turn runs `accepted == handled + cancelled + dropped + dead_lettered + waiting + running`. A refusal by
+type (`InvalidInput`) is an answer of the agent and counts as handled; a message that found no seat was never
+accepted and counts as refused alone. The methods for senders are in `_slot_requests.py`.
+
+Order is kept per sender. That is why an agent takes no turn between handing a run over and the run's first
+step, why a parked sender keeps the gate from being `IDLE` (an inline turn would overtake it), and why a
+sender that is let in queues behind what is there.
 """
 
 from __future__ import annotations
@@ -68,11 +74,11 @@ class SlotMailbox(SlotPacing):
         return not_in(self.table, key, self.path)
 
     def bound(self, op: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Check and convert arguments; a refusal is an answer of the agent and counts as handled (M1)."""
+        """Check and convert arguments; a refusal is an answer of the agent and counts as handled."""
         try:
             return op.bind(args, kwargs)
         except InvalidInput as exc:
-            exc.__context__ = None  # of whoever has tried a short cut before
+            exc.__context__ = None  # of the caller's attempt on the short path
             self._count_refusal()
             raise
 
@@ -92,7 +98,7 @@ class SlotMailbox(SlotPacing):
             self.inline += 1
 
     def sender(self) -> Any:
-        """Return the slot of the agent whose code runs now, None outside any (T7)."""
+        """Return the slot of the agent whose code runs now, None outside any."""
         run = CURRENT.get()
         return self.turns.slot if run is None else run.slot
 
@@ -247,7 +253,7 @@ class SlotMailbox(SlotPacing):
     def begin_run(self, envelope: Envelope, *, hold: bool) -> None:
         """Hand a run to a runner, or put it in line for its action's concurrency.
 
-        `hold`: no turn until the run's first step, as later messages must not overtake it (M4).
+        `hold`: no turn until the run's first step, as later messages must not overtake it.
         """
         extra = self.ensure_run_tables()
         op = envelope.op
@@ -301,7 +307,7 @@ class SlotMailbox(SlotPacing):
 
     @property
     def serial(self) -> bool:
-        """One run at a time over all actions, and no turn beside it (R1)."""
+        """Whether the class has `serial=True`: one run at a time over all actions, and no turn beside it."""
         agent = self.agent
         return agent is not None and bool(agent.__contract__.serial)
 
@@ -316,7 +322,10 @@ class SlotMailbox(SlotPacing):
     # ---- withdrawing
 
     def withdraw(self, envelope: Envelope) -> bool:
-        """Its consumer is gone (R5): take it out wherever it is; return whether it was still open."""
+        """Take a request out wherever it is, as its consumer is gone; return whether it was still open.
+
+        Queued, it gives up its seat; running, its run is cancelled and not waited for.
+        """
         phase = envelope.phase
         if phase == DONE:
             return False
@@ -358,7 +367,10 @@ class SlotMailbox(SlotPacing):
         return True
 
     def lose(self, item: Any, reason: str, error: Exception | None) -> None:
-        """Count what never began as dead-lettered; tell its sender, or record it (M2).
+        """Count what never began as dead-lettered; fail its sender, or record it.
+
+        Nothing of a queue outlives a crash: that a request was not begun tells its sender that it is safe to
+        repeat.
 
         `error` stands in the answer; None means the agent died.
         """

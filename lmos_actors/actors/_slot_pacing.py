@@ -1,9 +1,9 @@
-"""What keeps a turn from beginning: an agent held from outside, and one whose turns take time.
+"""Agents held from outside, and agents whose turns take service time.
 
 A held agent begins no turn and no run; what has begun goes on. An agent with a service time works on each
-message for so long, one at a time, before the turn of that message runs: what comes of the turn, its answer
-included, comes at the end of that time. Meanwhile the message has its seat no more, and no effect yet: who
-withdraws it finds that nothing has happened, and so does who hears that the agent died.
+message for so long, one at a time, before the turn of that message runs: the effects of the turn, its answer
+included, come at the end of that time. Meanwhile the message has given up its seat and has had no effect yet.
+So a sender that withdraws it finds that nothing has happened, and so does one that hears that the agent died.
 
 An agent that is neither has no `Pacing` and pays nothing.
 """
@@ -31,7 +31,7 @@ class SlotPacing(SlotStash):
     __slots__ = ()
 
     def ensure_pacing(self) -> Pacing:
-        """Return what holds or slows the agent, made at the first call."""
+        """Return the holds and the service time of the agent, made at the first call."""
         extra = self.ensure_extra()
         if extra.pace is None:
             extra.pace = Pacing()
@@ -39,7 +39,7 @@ class SlotPacing(SlotStash):
 
     @property
     def held(self) -> bool:
-        """Whether somebody holds the agent."""
+        """Whether the agent is held."""
         extra = self.extra
         return extra is not None and extra.pace is not None and extra.pace.holds > 0
 
@@ -84,7 +84,7 @@ class SlotPacing(SlotStash):
                 self.resume()
 
     def _leave_ready_queue(self) -> None:
-        """It is not to be taken by the dispatcher as it stands."""
+        """Keep the dispatcher from taking the agent as it stands."""
         if self.turns.slot is self:
             self.turns.leave = True
         elif self.gate == BUSY:
@@ -190,11 +190,11 @@ class SlotPacing(SlotStash):
         return [] if item is None else [item]
 
     def abandon_work(self) -> None:
-        """The message is withdrawn on which the agent works; it notices that at the end."""
+        """Withdraw the message on which the agent works; its timer finds none at the end."""
         self._return_item(self.ensure_pacing())
 
     def end_work(self) -> None:
-        """The incarnation ends: what it works on waits with the others for what becomes of them."""
+        """Stop working, as the incarnation ends; the message goes back to the queue, to be answered."""
         extra = self.extra
         if extra is not None and extra.pace is not None:
             pace = extra.pace
@@ -221,5 +221,5 @@ class SlotPacing(SlotStash):
         raise NotImplementedError
 
     def on_idle(self) -> None:
-        """Nothing waits any more: a stopping agent may end."""
+        """End a stopping agent once nothing waits or runs any more."""
         raise NotImplementedError

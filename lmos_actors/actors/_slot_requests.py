@@ -1,8 +1,16 @@
-"""How messages come in: asking, telling, sending from a turn.
+"""The verbs of senders: asking, telling, sending from a turn.
 
-The hot path of the package. Two verbs make most of it: `ask` of an idle agent runs the turn in the
-asker's own step; `tell_nowait` appends a tuple. Whatever is not the common case goes to a method of its
-own, so that the common one stays short.
+The hot path of the package. Two verbs make most of it: `ask` of an idle agent runs the turn in the asker's
+own step, and `tell_nowait` appends a tuple. Everything but the common case goes to a method of its own, so
+that the common one stays short. The short paths are repeated in `ask`, `ask_within`, `tell_nowait` and
+`send_from` on purpose: sharing them would cost a call a message.
+
+How to read a condition: `gate` is zero only for an idle agent (`IDLE`), `leave_tally()` turns the gate
+`TALLIED` into `IDLE`, `op.kind` is zero only for a plain turn, and `accepted - begun` is the number of seats
+taken. `size` is -1 while the mailbox is closed, so one comparison finds both a full mailbox and a closed one.
+
+`turns.budget` counts down over all askers: one that spends it makes a checkpoint, so that a task that only
+asks idle agents cannot keep the loop to itself.
 """
 
 from __future__ import annotations
@@ -48,7 +56,8 @@ class SlotRequests(SlotMailbox):
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Have an operation carried out and return its value; the arguments are checked first.
 
-        An idle agent's turn runs here, in the asker's step (T1, T2). Raises an `AgentError`, or
+        An idle agent's turn runs here, in the asker's step: no task switch, and no checkpoint after it, as a
+        call that had its effect returns its value. Raises an `AgentError`, or
         `trio.Cancelled`: then the run is cancelled.
         """
         try:
@@ -111,7 +120,7 @@ class SlotRequests(SlotMailbox):
         return value
 
     async def yield_to_others(self) -> None:
-        """Let other tasks run, now that the budget is spent (T6)."""
+        """Let other tasks run, now that the budget is spent."""
         await checkpoint()
         self.turns.budget = BUDGET
         wake = self.rt.wake_watchdog
@@ -158,7 +167,7 @@ class SlotRequests(SlotMailbox):
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
     ) -> Any:
-        """As `ask`, with a swept deadline `seconds` from now (B5)."""
+        """As `ask`, with a deadline `seconds` from now; the node sweeps deadlines every 10 ms."""
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
@@ -256,7 +265,11 @@ class SlotRequests(SlotMailbox):
 
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send one way from an agent's turn: what finds no seat holds the agent back (B4)."""
+        """Send one way from an agent's turn: what finds no seat holds the agent back.
+
+        So `def` agents feel back-pressure without awaiting: the sender gets no turn until its message has a
+        seat.
+        """
         try:
             op = self.table[key]
         except KeyError:

@@ -3,7 +3,12 @@
 The rules are those of OTP's `gen_statem`: what is not allowed in the present behaviour is refused, or
 postponed where its action says so; what was postponed is tried again, in order and before all that came
 later, once the behaviour changes. A message put aside keeps its seat: it has been accepted and has not
-begun.
+begun, so the accounts take back that it had.
+
+`stash()` ends the turn by raising `Stashed`, a BaseException, so that an `except Exception` of the handler
+cannot swallow it. It is allowed only where nothing else can have happened meanwhile: in a turn, or in the
+first step of a run. trio empties a task's `custom_sleep_data` whenever it wakes the task, which is how the
+first step is recognised (`_is_first_step`).
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Stash:
-    """What one incarnation has put aside, in order, and the timer of its present behaviour."""
+    """The messages that one incarnation has put aside, in order, and the timer of its present behaviour."""
 
     __slots__ = ("by_run", "changed", "items", "timer", "up_next")
 
@@ -46,7 +51,7 @@ class Stash:
         self.timer: Timer | None = None
 
     def all_messages(self) -> list[Any]:
-        """All messages it holds."""
+        """Return all messages that are put aside."""
         return [*self.up_next, *self.items.values()]
 
 
@@ -56,7 +61,7 @@ class SlotStash(SlotState):
     __slots__ = ()
 
     def ensure_stash(self) -> Stash:
-        """Return the shelf, made at the first call."""
+        """Return the stash, made at the first call."""
         extra = self.ensure_extra()
         if extra.stash is None:
             extra.stash = Stash()
@@ -135,7 +140,7 @@ class SlotStash(SlotState):
             stash.by_run = CURRENT.get(), self.unstash()
 
     def restore_stashed(self) -> None:
-        """The turn has ended: put what it brought back before all else."""
+        """After a turn: put what it brought back before all else."""
         extra = self.extra
         if extra is not None and extra.stash is not None:
             stash = extra.stash
@@ -227,7 +232,7 @@ class SlotStash(SlotState):
             self.resume()
 
     def oldest_stashed(self) -> Any:
-        """Take the oldest message of others from the shelf, None if there is none."""
+        """Take the oldest message of others from the stash, None if there is none."""
         extra = self.extra
         if extra is not None and extra.stash is not None:
             for key, item in extra.stash.items.items():
@@ -245,13 +250,13 @@ class SlotStash(SlotState):
         return None
 
     def take_own_seat(self) -> None:
-        """A message to itself has its reserved seat, or has it again (B4)."""
+        """A message to itself has its reserved seat, or has it again."""
         self.ensure_extra().own += 1
         if self.size > 0:
             self.size += 1  # a seat of its own: it takes none from the others
 
     def free_own_seat(self) -> None:
-        """A message to itself has left its reserved seat (B4)."""
+        """A message to itself has left its reserved seat."""
         self.ensure_extra().own -= 1
         if self.size > 0:
             self.size -= 1

@@ -1,8 +1,16 @@
-"""The state of one slot and of the incarnation that lives in it.
+"""The data of one slot and of the incarnation that lives in it.
 
 A slot is what refs point to. It outlives its incarnations: the accounts, the listeners and the mailbox
-options belong to it, the queue, the runs and the timers to the incarnation. An idle agent is this one
-object and the agent's own; what few agents need (`Extra`) is made when it is first needed.
+options belong to it, the queue, the runs and the timers to the incarnation.
+
+A node may have very many idle agents, so memory decides the shape. An idle agent is this one slotted object
+and the agent's own; what few agents need is in `Extra`, which is made when it is first needed
+(`ensure_extra`), and the dicts in there are one shared empty dict until then (`NOT_NEEDED_YET`). Counters are
+few for the same reason: `accepted`, `begun` and `handled` count what went through the queue, `inline` counts
+what began and ended in the asker's own step, and all others are in `Extra`.
+
+The classes from here to `LocalLink` are one object in several files; `docs/explanation/design.md`, "Slots
+and incarnations", lists what each adds.
 """
 
 from __future__ import annotations
@@ -39,7 +47,7 @@ SHUT: Final = -1  # as a size: nothing is accepted
 
 
 class StateStore(Protocol):
-    """Where a persistent agent's state is kept between incarnations; filled in by persistence (S1, S2)."""
+    """Where a persistent agent's state is kept between incarnations; filled in by persistence."""
 
     async def load(self, path: str) -> dict[str, Any] | None:
         """Return the last state kept for the agent at `path` as plain data, None if there is none."""
@@ -51,28 +59,28 @@ class StateStore(Protocol):
 
 
 class OutputGate(Protocol):
-    """Holds what a persistent agent's turn sends out until what it changed has been kept (S1)."""
+    """Holds what a persistent agent's turn sends out until what it changed has been kept."""
 
     def hold(self, output: Callable[[], None]) -> None:
-        """Take an answer, event or message, in order, to be let go after the commit of its turn."""
+        """Take an answer, event or message, in order, to be released after the commit of its turn."""
         ...
 
 
 class _FrozenDict(dict[Any, Any]):
-    """What an agent has not needed yet: one empty dict for all, so nothing may be put in."""
+    """The empty dict for all that agents have not needed yet; shared, so nothing may be put in."""
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
-        raise TypeError("this is shared: furnish() the agent first")
+        raise TypeError("this dict is shared by all agents: call ensure_extra() first")
 
     def setdefault(self, key: Any, default: Any = None, /) -> Any:
-        raise TypeError("this is shared: furnish() the agent first")
+        raise TypeError("this dict is shared by all agents: call ensure_extra() first")
 
 
 NOT_NEEDED_YET: Final = _FrozenDict()
 
 
 class Pacing:
-    """What holds an agent back or makes its turns take time; of the slot, over all its incarnations."""
+    """The holds and the service time of a slot, over all its incarnations."""
 
     __slots__ = ("holds", "item", "seconds", "timer")
 
@@ -84,7 +92,7 @@ class Pacing:
 
 
 class Extra:
-    """What an agent has once it has needed it."""
+    """The data that an agent has only once it has needed it."""
 
     __slots__ = (
         "active",
@@ -136,12 +144,12 @@ class Extra:
         self.timers: dict[Timer, None] | None = None
         self.follows: Any = None  # the first of a chain, see `_follow.py`
         self.groups: dict[Any, None] | None = None  # those it is a member of
-        self.links: dict[Any, None] | None = None  # whoever ends with this incarnation
+        self.links: dict[Any, None] | None = None  # the other ends of this incarnation's links
         self.monitors: dict[Any, None] | None = None  # those it has made itself
         self.lifespan_task: LifespanTask | None = None
         self.child_supervisor: AgentSupervisor | None = None
-        self.silent = False  # the supervisor is not told of this end
-        self.removed = False  # the slot is to be emptied for good at this end
+        self.silent = False  # this end is not reported to the supervisor
+        self.removed = False  # the slot is to be removed for good at this end
         self.out: dict[OutgoingTell, None] = (
             NOT_NEEDED_YET  # messages of its turns that wait for seats elsewhere
         )
@@ -224,7 +232,7 @@ class SlotState:
         return self.owner.child_path(name if isinstance(name, str) else self.label)
 
     def leave_tally(self) -> bool:
-        """Take the agent out of the node's sums, as its accounts are to change; return whether it was in."""
+        """Take the agent out of the node's totals before its accounts change; return whether it was in."""
         if self.gate != TALLIED:
             return False
         self.rt.tally.remove(self)
@@ -232,14 +240,14 @@ class SlotState:
         return True
 
     def ensure_extra(self) -> Extra:
-        """Return what few agents need, made at the first call."""
+        """Return the data that few agents need, made at the first call."""
         extra = self.extra
         if extra is None:
             extra = self.extra = Extra()
         return extra
 
     def ensure_run_tables(self) -> Extra:
-        """As `ensure_extra`, with room for runs and for those in line."""
+        """Return the same with its tables of runs and of those in line, made at the first call."""
         extra = self.extra or self.ensure_extra()
         if extra.runs is NOT_NEEDED_YET:
             extra.runs, extra.active, extra.pending = {}, {}, {}
@@ -253,7 +261,7 @@ class SlotState:
         return extra.out
 
     def context(self) -> Context:
-        """Return the agent's context: a copy of the node's, made for each incarnation (T2)."""
+        """Return the agent's context: a copy of the node's, made for each incarnation."""
         ctx = self.ctx
         if ctx is None:
             ctx = self.ctx = self.rt.base_context.copy()
@@ -305,7 +313,11 @@ class SlotState:
         return queue
 
     def withdraw_queued(self) -> None:
-        """An envelope in the queue is done: it is passed over, or taken out with as many others."""
+        """Count an envelope in the queue as done.
+
+        It is passed over when its turn comes; once half the queue is done, all such are taken out
+        together, so that withdrawing costs no search.
+        """
         extra = self.ensure_extra()
         extra.withdrawn += 1
         if extra.withdrawn * 2 > len(self.queue):

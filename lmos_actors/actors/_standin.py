@@ -2,7 +2,7 @@
 
 A stand-in is a subclass of the agent class it stands for, so that `find`, refs and handles take it for one.
 Nothing of the original's own life runs: no constructor, no `started`, no lifespan, no periodic turn. Its
-properties and events are the real ones; what its actions do is given by whoever makes it.
+properties and events are the real ones; its maker gives what its actions do.
 """
 
 from __future__ import annotations

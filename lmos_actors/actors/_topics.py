@@ -75,7 +75,7 @@ class Topic(Generic[V]):
 
     @enable_ki_protection
     def publish(self, value: V, /) -> None:
-        """Give a value to every subscriber, without waiting for any; legal in turns.
+        """Push a value to every subscriber, without waiting for any; legal in turns.
 
         Values that cannot change are shared, of others each subscriber gets a copy. It takes a fraction
         of a microsecond per subscriber, in one step. After the node's end it does nothing.

@@ -75,7 +75,7 @@ class TraceContext:
         self._sent: OrderedDict[int, tuple[Any, int]] = OrderedDict()
         self._named: OrderedDict[str, int] = OrderedDict()
         self.noticed: Callable[[int], None] | None = None
-        """Is told the number of each message that is sent over a wire, in the step of its sender."""
+        """Called with the number of each message that is sent over a wire, in the step of its sender."""
         self.carried: Mark | None = None
         """The mark of the event that is being handed to those who listen to it from afar."""
 
@@ -182,7 +182,7 @@ def next_mark(rt: Runtime, number: int) -> Mark:
 
 
 def _sender(rt: Runtime) -> Any:
-    """Return the slot of the agent whose code runs now, None outside any (T7)."""
+    """Return the slot of the agent whose code runs now, None outside any."""
     run = CURRENT.get()
     return rt.turns.slot if run is None else run.slot
 
@@ -267,7 +267,7 @@ def _state(sender: str, others: str) -> str:
 def incoming_trace(
     rt: Runtime, envelope: Envelope, traceparent: str | None, tracestate: str | None = None
 ) -> None:
-    """Give a request that came over a wire its mark; to be called before it is posted.
+    """Set the mark of a request that came over a wire; to be called before it is posted.
 
     One that this very node has sent is the message it was when it was sent, with the agent that sent it as
     its sender. What is no trace context is as good as none. Never raises.

@@ -123,7 +123,7 @@ class TracedLink(LocalLink):
         if mark is None:  # else it came over a wire
             rt.messages = number = rt.messages + 1
             mark = envelope.trace = next_mark(rt, number)
-        number, trace, _, said = mark
+        number, trace, _, sender_name = mark
         op, sender = envelope.op, envelope.sender
         verb = "tell" if not op.internal and isinstance(envelope, Tell) else op.verb
         fields: dict[str, object] = {
@@ -131,7 +131,7 @@ class TracedLink(LocalLink):
             "trace": trace,
             "affordance": op.name,
             "verb": verb,
-            "from": said or "user" if sender is None else sender.path or "user",
+            "from": sender_name or "user" if sender is None else sender.path or "user",
         }
         args = envelope.args
         if args and op.verb not in _UNSHOWN:

@@ -1,4 +1,4 @@
-"""Where an exception was raised and what led to it, in the user's own code, within bounds."""
+"""The trace of an exception: where it was raised and what led to it, in the user's code, within bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the types that an agent class declares, in annotations with or without quotes."""
+"""The types that an agent class declares, read from annotations with or without quotes."""
 
 from __future__ import annotations
 

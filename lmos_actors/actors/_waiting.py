@@ -1,4 +1,4 @@
-"""Who waits for whom: the waiting graph of a node, built when somebody asks for it (L4).
+"""The waiting graph of a node: which task or agent waits for which, built only when it is asked for.
 
 Nothing is kept for it while agents work: what waits is found in the mailboxes, and who waits in the context
 of the parked tasks. A wait is a *run*'s wait, or that of an agent whose turns are held back; so an agent
@@ -9,12 +9,12 @@ that serves others while one of its runs waits is in no circle. What is waited f
 - a seat in a mailbox, free when a turn begins or a run of those in line does;
 - an action's concurrency, free when any of its runs ends.
 
-Beside these, whoever waits in `ref.ready()` waits for something that the runtime sees no end of: a
+Beside these, a task in `ref.ready()` waits for something that the runtime sees no end of: a
 supervisor, a directory or a connection.
 
 What an agent has put aside waits for one more turn or run of it, which may change its behaviour.
 
-Whoever waits for something that can still happen is not in a deadlock; among the rest circles are sought.
+A wait for something that can still happen is no deadlock; circles are looked for among the rest.
 """
 
 from __future__ import annotations
@@ -106,18 +106,18 @@ class WaitingGraph:
 
 def _lines(edges: tuple[Waiting, ...], cycles: tuple[tuple[Waiting, ...], ...]) -> Iterator[str]:
     left = SHOWN
-    told: dict[int, None] = {}
+    reported: dict[int, None] = {}
     for number, cycle in enumerate(cycles):
         if left <= 0:
             yield f"... and {len(cycles) - number} more deadlocks"
             break
         yield _title(cycle)
-        told.update((id(edge), None) for edge in cycle)
+        reported.update((id(edge), None) for edge in cycle)
         yield from (f"  {edge}" for edge in cycle[:left])
         if len(cycle) > left:
             yield f"  ... and {len(cycle) - left} more"
         left -= len(cycle)
-    rest = [edge for edge in edges if id(edge) not in told]
+    rest = [edge for edge in edges if id(edge) not in reported]
     shown = rest[: max(0, left)]
     yield from map(str, shown)
     if len(rest) > len(shown):

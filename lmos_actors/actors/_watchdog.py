@@ -3,7 +3,7 @@
 A turn runs from start to end in one step, so one that blocks stops the whole node. A thread looks on
 while turns are being run, and sleeps without a time limit when they are not: an idle node costs
 nothing. Every tick it spends what is left of the budget, so that ten milliseconds of turns are followed
-by a checkpoint however few they were (T6). Real time only: a simulated world has no threads.
+by a checkpoint however few they were. Real time only: a simulated world has no threads.
 """
 
 from __future__ import annotations

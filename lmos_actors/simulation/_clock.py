@@ -1,4 +1,23 @@
-"""The virtual clock: time goes on only when nothing is left to do at the present instant."""
+"""The virtual clock: time goes on only when nothing is left to do at the present instant.
+
+trio asks a clock how long to sleep (`deadline_to_sleep_time`) only when no task can run. That is the moment
+to jump: the clock fires the runtime's timers itself, one after another, over many instants, until one of them
+has made a task runnable; then it answers 0, and trio looks at once. So a timer costs neither a task nor a
+pass of trio's run loop.
+
+What this file keeps true:
+
+- Time never passes an instant at which something is due: a timer of the runtime, a sleeping task, a deadline
+  of trio. At one instant timers come first, in the order of `call_at`, then sleepers and deadlines.
+- Instants are whole microseconds, so that instants that ought to be equal are equal, whatever the last digit
+  of the C library.
+- Nothing depends on real time but how often the loop looks at I/O and Ctrl-C, which no record shows.
+
+trio's own MockClock does not serve: it jumps while threads work, and the runtime's timers would need a task.
+One heap for all timers is slow when they are very many, so timers of later are kept in pages (lists by their
+hundredth of a second or so) and put in the heap page by page. The task that runs turns may let time go on by
+itself (`go_on`) as long as it alone has been woken.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +37,10 @@ from lmos_actors._core import BUDGET, Timer, TimerHeap
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sized
 
-_MANY = 2_048  # timers in one heap before those of later are kept apart
-_PAGES = 128  # a second
-_LOOK = 8  # timers fired between two looks at
-_WHILE = 0.01  # seconds of real time for which the run loop may be kept from I/O and Ctrl-C
+_MANY_TIMERS = 2_048  # timers in one heap before those of later are kept apart
+_PAGES_PER_SECOND = 128  # a second
+_TIMERS_BETWEEN_LOOKS = 8  # timers fired between two looks at
+_LONGEST_STRETCH = 0.01  # seconds of real time for which the run loop may be kept from I/O and Ctrl-C
 
 
 class VirtualClock(trio.abc.Clock, TimerHeap):
@@ -54,14 +73,14 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         None: trio then waits for I/O, for ever if none comes.
         """
         self.next_deadline: Callable[[], float] = _unknown
-        """Tells trio's next deadline; where nobody knows it, every turn costs a pass of trio's run loop."""
+        """Returns trio's next deadline; where it is not known, every turn costs a pass of trio's run loop."""
         self.expire: Callable[[float], object] = _nothing_at
         """Cancels the scopes whose deadlines have passed at an instant, as trio's loop does afterwards."""
         self._now = 0.0
         self._sleepers = _Sleepers()
         self._pages: dict[int, list[tuple[float, int, Timer]]] = {}
         self._numbers: list[int] = []  # of those pages, as a heap
-        self._turned = math.inf  # what is due before this instant is in the heap
+        self._heap_horizon = math.inf  # what is due before this instant is in the heap
         self._put_off = 0  # how many timers are in pages
         self._holds = 0
         self._settling: deque[trio.lowlevel.Task] = deque()
@@ -70,12 +89,12 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         self._chore_due = math.inf
         self._started = False
         self._idle_since = -1
-        self._wakes = 0
-        self._left = 0
-        self._until = math.inf
+        self._woken_tasks = 0
+        self._timers_left = 0
+        self._late_at = math.inf
 
     def start_clock(self) -> None:
-        """Called by trio when the run begins. A clock serves one run. Raises RuntimeError on a second."""
+        """Begin a run; trio calls this. A clock serves one run. Raises RuntimeError on a second."""
         if self._started:
             raise RuntimeError("a virtual clock serves one run only")
         self._started = True
@@ -96,11 +115,11 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         # as TimerHeap does, written out: most of what happens in a simulation begins here
         timer = Timer(when, callback, self)
         self._sequence = sequence = self._sequence + 1
-        if when < self._turned:
+        if when < self._heap_horizon:
             heap = self._heap
             heappush(heap, (when, sequence, timer))
-            if len(heap) > _MANY and self._turned == math.inf:
-                self._turned = (int(self._now * _PAGES) + 1) / _PAGES
+            if len(heap) > _MANY_TIMERS and self._heap_horizon == math.inf:
+                self._heap_horizon = (int(self._now * _PAGES_PER_SECOND) + 1) / _PAGES_PER_SECOND
         else:
             self._put_in_page((when, sequence, timer))
         return timer
@@ -113,17 +132,17 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         when = round(when * 1e6) / 1e6
         timer = Timer(when, callback, self)
         self._sequence = sequence = self._sequence + 1
-        if when < self._turned:
+        if when < self._heap_horizon:
             heap = self._heap
             heappush(heap, (when, sequence, timer))
-            if len(heap) > _MANY and self._turned == math.inf:
-                self._turned = (int(self._now * _PAGES) + 1) / _PAGES
+            if len(heap) > _MANY_TIMERS and self._heap_horizon == math.inf:
+                self._heap_horizon = (int(self._now * _PAGES_PER_SECOND) + 1) / _PAGES_PER_SECOND
         else:
             self._put_in_page((when, sequence, timer))
         return timer
 
     def _put_in_page(self, entry: tuple[float, int, Timer]) -> None:
-        number = int(entry[0] * _PAGES)
+        number = int(entry[0] * _PAGES_PER_SECOND)
         page = self._pages.get(number)
         if page is None:
             self._pages[number] = [entry]
@@ -135,9 +154,9 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     def _turn_page(self) -> None:
         """Put what is due next into the heap, where it is in a page; without pages the heap has all again."""
         heap, numbers = self._heap, self._numbers
-        while not heap or heap[0][0] >= self._turned:
+        while not heap or heap[0][0] >= self._heap_horizon:
             if not numbers:
-                self._turned = math.inf
+                self._heap_horizon = math.inf
                 return
             page = self._pages.pop(heappop(numbers))
             self._put_off -= len(page)
@@ -149,7 +168,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             else:
                 for entry in live:
                     heappush(heap, entry)
-            self._turned = numbers[0] / _PAGES if numbers else math.inf
+            self._heap_horizon = numbers[0] / _PAGES_PER_SECOND if numbers else math.inf
 
     def __len__(self) -> int:
         """Return the number of timers that are still to fire."""
@@ -214,7 +233,9 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         self._chore_due = self.events + count
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Called by trio when no task can run: make something happen, else jump to `deadline`.
+        """Return how long trio may sleep, after firing what is due or jumping to `deadline`.
+
+        Called by trio when no task can run.
 
         trio reschedules tasks and delivers cancellations from here as from anywhere else in its run: it
         looks at what became runnable only after this call, and 0 makes it look at once.
@@ -222,11 +243,11 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         heap = self._heap
         deadline = min(deadline, self._sleepers.first())
         self.woke = False
-        self._wakes = 0
-        self._left = BUDGET
-        self._until = math.inf
+        self._woken_tasks = 0
+        self._timers_left = BUDGET
+        self._late_at = math.inf
         for _ in range(BUDGET):
-            if not heap or heap[0][0] >= self._turned:
+            if not heap or heap[0][0] >= self._heap_horizon:
                 self._turn_page()
             # `deadline` is as old as this pass: a callback that moves one sets `woke`
             if not heap or (when := heap[0][0]) > deadline:
@@ -244,7 +265,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             self._do_chore()
             self._wake_sleepers()
             return 0
-        return self._pass_on(deadline)
+        return self._advance(deadline)
 
     def go_on(self, ready: Sized, /) -> bool:
         """Fire timers until something is in `ready`, without a pass of trio's run loop for each.
@@ -255,8 +276,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         """
         heap, sleepers = self._heap, self._sleepers.heap
         # since the loop has last found no task that could run, the caller alone has been woken
-        while self._wakes == 1 and self._left and not ready:
-            if not heap or heap[0][0] >= self._turned:
+        while self._woken_tasks == 1 and self._timers_left and not ready:
+            if not heap or heap[0][0] >= self._heap_horizon:
                 self._turn_page()
                 if not heap:
                     break
@@ -267,8 +288,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
                 if self._settling or self._holds:
                     return False
                 self._now = when
-            self._left -= 1
-            if not self._left % _LOOK and self._is_late():
+            self._timers_left -= 1
+            if not self._timers_left % _TIMERS_BETWEEN_LOOKS and self._is_late():
                 return False
             self.events += 1
             timer = heappop(heap)[2]
@@ -279,7 +300,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
                 callback()
             if self.events >= self._chore_due:
                 self._do_chore()
-        return self._wakes != 1
+        return self._woken_tasks != 1
 
     def _is_late(self) -> bool:
         """Return whether it is time for the loop to look at I/O and at Ctrl-C.
@@ -287,12 +308,12 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         Nothing recorded shows when.
         """
         now = monotonic()
-        if self._until == math.inf:
-            self._until = now + _WHILE
-        return now > self._until
+        if self._late_at == math.inf:
+            self._late_at = now + _LONGEST_STRETCH
+        return now > self._late_at
 
-    def _pass_on(self, deadline: float) -> float:
-        """No timer is due: let the settled go on, or time, or report that neither can."""
+    def _advance(self, deadline: float) -> float:
+        """Wake a settling task, or let time go on, or report a deadlock; no timer is due."""
         self._do_chore()
         if deadline <= self._now:
             self._wake_sleepers()
@@ -331,7 +352,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     def task_was_woken(self) -> None:
         """Take note that a task has become runnable: the present instant is not over."""
         self.woke = True
-        self._wakes += 1
+        self._woken_tasks += 1
         self.events += 1
         if self.events >= self._chore_due:
             self._do_chore()

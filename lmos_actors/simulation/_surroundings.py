@@ -1,4 +1,4 @@
-"""What a repetition of a run depends on beside its seed."""
+"""The surroundings on which a repetition of a run depends, beside its seed."""
 
 from __future__ import annotations
 

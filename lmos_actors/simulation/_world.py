@@ -3,7 +3,7 @@
 This is the one file that knows private names of trio: `_ALLOW_DETERMINISTIC_SCHEDULING` and `_r`, which
 order the tasks of one pass of its run loop; `GLOBAL_RUN_CONTEXT` with the deadlines of a run, of which
 virtual time must not go past one; `trio._timeouts`, where `trio.sleep` looks for `sleep_until`;
-`trio._threads.start_thread_soon`, which starts the thread of whoever has imported `run_sync` by name; and
+`trio._threads.start_thread_soon`, which starts the thread for code that has imported `run_sync` by name; and
 `Task._abort_func` and `_attempt_abort`, which reach a deadlocked task through a shield as Ctrl-C does.
 """
 
@@ -91,8 +91,8 @@ class _World:
     def __init__(self, seed: int, log: TraceLog | None, outside: ExitStack) -> None:
         self.clock = VirtualClock()
         self._ambient = Ambient(SeededEntropy(seed, self.clock), self.clock, log)
-        self._vigil = DeadlockWatch(self._ambient.describe)
-        self.clock.on_deadlock = self._vigil.report_deadlock
+        self._deadlock_watch = DeadlockWatch(self._ambient.describe)
+        self.clock.on_deadlock = self._deadlock_watch.report_deadlock
         self._log = log
         self._seed = seed
         self._outside = outside
@@ -103,8 +103,8 @@ class _World:
         try:
             return trio.run(self._main, main, args, clock=self.clock)
         except trio.TrioInternalError:
-            if self._vigil.deadlock is not None:
-                raise self._vigil.deadlock from None
+            if self._deadlock_watch.deadlock is not None:
+                raise self._deadlock_watch.deadlock from None
             raise
         finally:
             if self._log is not None:
@@ -119,9 +119,9 @@ class _World:
         self._outside.enter_context(_forbidden_calls())
         self._outside.enter_context(_seeded_bytes(self._ambient.entropy))
         self._outside.enter_context(_sleeping_on(self.clock))
-        with self._vigil.watching():
+        with self._deadlock_watch.watching():
             return await main(*args)
-        # not reached: the body returns, or the vigil raises
+        # not reached: the body returns, or the watch raises
         raise AssertionError
 
 
@@ -158,7 +158,7 @@ class DeadlockWatch:
             raise self.deadlock
 
     def report_deadlock(self) -> None:
-        """First cancel the body; if shields keep it waiting, abort its tasks; if that is vain, crash trio."""
+        """End the body with Deadlocked: cancel it, or abort its tasks, or crash trio."""
         self._attempts += 1
         if self.deadlock is None:
             self.deadlock = Deadlocked(self._report())
@@ -183,7 +183,7 @@ def _raise_abort() -> NoReturn:
 
 
 def _abort_tree(task: trio.lowlevel.Task) -> bool:
-    """Abort what a task and its children wait for, whatever shields them; tell whether any could be."""
+    """Abort what a task and its children wait for, whatever shields them; return whether any could be."""
     tasks = [task]
     # grows while it is walked: children after their parents
     for parent in tasks:
@@ -292,7 +292,7 @@ _WAITING: Final[tuple[tuple[object, str, str], ...]] = (
 
 @contextmanager
 def _seeded_bytes(entropy: Entropy) -> Generator[None]:
-    """Let `os.urandom` follow from the seed: masks and keys of WebSockets come from there (X7)."""
+    """Let `os.urandom` follow from the seed: masks and keys of WebSockets come from there."""
     stream, home, outside = entropy.stream("os.urandom"), threading.get_ident(), os.urandom
 
     def urandom(size: int, /) -> bytes:

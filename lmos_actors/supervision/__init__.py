@@ -1,4 +1,4 @@
-"""Who restarts whom: child specs, supervisor specs, and the supervisors that carry them out."""
+"""Supervision: child specs, supervisor specs, and the supervisors that carry them out."""
 
 from ._agent_supervisor import AgentSupervisor as AgentSupervisor, children_of as children_of
 from ._bulk_supervisor import BulkSpec as BulkSpec, BulkSupervisor as BulkSupervisor

@@ -3,7 +3,7 @@
 It is made at its first use, or as part of the agent's start where the class overrides `supervises()`. Its
 task is a child of the nursery that the agent's own supervisor has, which is cancelled only when the agent
 has unwound. The agent ends it: after its runs and tasks, before it leaves its lifespan. When it ends by
-itself, that is news for the agent: a crash if it gave up, a stop if its work is done (`auto_shutdown`).
+itself, the agent hears of it: a crash if it gave up, a stop if its work is done (`auto_shutdown`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class AgentSupervisor(Supervisor):
     # ---- what the agent asks of it
 
     async def start_class(self, factory: Callable[[], A]) -> Ref[A]:
-        """Start an agent under the first free name that its class gives. Raises StartFailed, WrongState."""
+        """Start an agent under the first free name that its class yields. Raises StartFailed, WrongState."""
         return await self.start_named(class_of(factory) or factory, factory)
 
     async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, cancellable: bool = False) -> Any:
@@ -114,7 +114,7 @@ class AgentSupervisor(Supervisor):
             self._limit = self.rt.timers.call_at(trio.current_time() + float(shutdown), self.kill)
 
     def kill(self) -> None:
-        """Give nobody below any more time."""
+        """Stop everything below immediately, without draining."""
         self.rt.timers.woke = True
         super().kill()
 
@@ -124,7 +124,7 @@ class AgentSupervisor(Supervisor):
 
     @enable_ki_protection
     async def main(self) -> None:
-        """Be the supervisor, and tell the agent when that is over."""
+        """Run the supervisor, and report its end to the agent."""
         try:
             await super().main()
         finally:
@@ -134,7 +134,7 @@ class AgentSupervisor(Supervisor):
             self._report_end()
 
     def _report(self) -> None:
-        """Nobody above but the agent, which is told by `main`."""
+        """Do nothing: only the agent is above, and `main` reports to it."""
 
     def _report_end(self) -> None:
         raised = tuple(self._raised.values())

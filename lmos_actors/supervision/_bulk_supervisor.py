@@ -1,7 +1,7 @@
-"""A crowd in a running tree: many agents of one spec, called by their numbers, under their own supervisor.
+"""Many agents of one spec, named by their numbers, under a supervisor of their own.
 
-Unlike children that `start_many` adds to a supervisor, a crowd keeps its size: all its slots are there
-before the first of it starts, so that they can be given to each other, and in every life of the supervisor.
+Unlike children that `start_many` adds to a supervisor, these keep their number: all slots exist
+before the first agent starts, so that they can be passed to each other, and in every life of the supervisor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._supervisor_loop import Child
 
 INSTANTS: Final = 10_000
-"""At how many instants the agents of a crowd are started at most, when that takes time."""
+"""The number of instants, at most, at which agents are started that are to start over a time."""
 
 
 @attrs.frozen(weakref_slot=False)
@@ -64,7 +64,7 @@ class BulkSpec(SupervisorSpec):
 
 
 class BulkSupervisor(Supervisor):
-    """The supervisor of a crowd."""
+    """The supervisor of a `BulkSpec`."""
 
     def __init__(self, rt: Runtime, bulk_spec: BulkSpec, parent: SupervisorLoop | None) -> None:
         super().__init__(rt, bulk_spec, parent)

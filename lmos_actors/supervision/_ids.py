@@ -1,4 +1,4 @@
-"""Which agent of a node has which id, and which names its root's children may not have."""
+"""The ids of a node's agents, and the names that its root's children may not have."""
 
 from __future__ import annotations
 

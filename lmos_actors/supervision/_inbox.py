@@ -1,4 +1,9 @@
-"""What children raise while their supervisor stops them: it restarts nobody, but it arrives."""
+"""The inbox of a supervisor: ends of children, restarts that are due, and requests, in order.
+
+One task takes from it: the supervisor's own. Nothing in it is bounded by a number, as nothing needs to be:
+there is at most one end for each incarnation of a child, one restart that is due, and one request for each
+waiting asker.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +39,6 @@ def merged_error(path: str, raised: tuple[BaseException, ...]) -> BaseException:
     One exception as itself, several as a group.
     """
     return raised[0] if len(raised) == 1 else BaseExceptionGroup(f"raised while {path} ended", raised)
-
-
-# --- what a supervisor has been told and asked, in order. One task takes from it: the supervisor's own
-#
-# Nothing here is bounded by a number, as nothing needs to be: there is at most one exit for each
-# incarnation of a child, one restart that is due, and one request for each waiting asker (B1).
 
 
 class Request:
@@ -78,16 +77,16 @@ class Request:
         self._finish()
 
     def cancel(self, raise_cancel: Callable[[], Any]) -> Abort:
-        """Whoever waits has been cancelled while it is carried out."""
+        """Handle the cancellation of the asker while the request is carried out."""
         if self._scope is None:
             self.task = None
             return Abort.SUCCEEDED
         self._raise_cancel = raise_cancel
-        self._scope.cancel("whoever asked for it was cancelled")
+        self._scope.cancel("the asker was cancelled")
         return Abort.FAILED
 
     def answer(self) -> Any:
-        """Give the value, or raise what came of it."""
+        """Return the value, or raise the error of the request."""
         if self._scope is not None and self._scope.cancelled_caught and self._raise_cancel is not None:
             self._raise_cancel()
         if self.error is not None:
@@ -121,7 +120,7 @@ class Inbox:
 
     @property
     def idle(self) -> bool:
-        """The supervisor waits here, and for nothing that it has been told already."""
+        """Whether the supervisor waits here with nothing left to handle."""
         return self._task is not None and not self._items
 
     def put(self, item: Any) -> None:
@@ -130,11 +129,11 @@ class Inbox:
         self.wake()
 
     def take(self) -> Any:
-        """Give the oldest item, and take it out."""
+        """Remove the oldest item and return it."""
         return self._items.popleft()
 
     def clear(self) -> None:
-        """Forget what a former life of the supervisor was told."""
+        """Drop the items of a former incarnation of the supervisor."""
         self._items.clear()
 
     def wake(self) -> None:
@@ -156,7 +155,7 @@ class Inbox:
 
     @enable_ki_protection
     async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, cancellable: bool = False) -> Any:
-        """Have the supervisor's task carry something out, and give its value; withdrawn if cancelled."""
+        """Have the supervisor's task carry something out, and return its value; withdrawn if cancelled."""
         request = Request(fn, self._timers, cancellable=cancellable)
         self.put(request)
         request.task = current_task()
@@ -199,12 +198,12 @@ class Delays:
             due()
 
     def drop(self, child: Any) -> None:
-        """It is not to be tried again."""
+        """Cancel the attempt for a child, if one is due."""
         timer = self._waiting.pop(child, None)
         if timer is not None:
             timer.cancel()
 
     def clear(self) -> None:
-        """Nobody is to be tried again."""
+        """Cancel all attempts."""
         for child in tuple(self._waiting):
             self.drop(child)

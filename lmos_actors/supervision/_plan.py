@@ -1,7 +1,8 @@
-"""What a supervisor does next: pure decisions over its own child objects. No trio, no clock.
+"""The decisions of a supervisor: pure functions over its own child objects, without trio and without a clock.
 
-The facts are those of `supervisor` in OTP 25, and `tests/supervision/otp` holds what the real one did.
-A supervisor handles one message at a time, as OTP's does, and drives its plan so:
+Being pure, they are compared with the real `supervisor` of OTP, decision by decision, in tests that need no
+task and no time. The facts are those of `supervisor` in OTP 25, and `tests/supervision/otp` holds what the
+real one did. A supervisor handles one message at a time, as OTP's does, and drives its plan so:
 
 - Each child's status belongs to the plan: `add`, `started`, `stopped`, `exited`, `start_failed` set it. The
   supervisor itself may only write `starting` and `stopping` into it while it is about that.
@@ -31,7 +32,7 @@ End: TypeAlias = Literal["intensity", "auto_shutdown"]
 
 
 class Child(Protocol):
-    """What the plan needs of a supervisor's child object; hashable by identity.
+    """A child of a supervisor, as the plan sees it; hashable by identity.
 
     `restarting` is a child between two lives whose restart is planned or under way, `stopped` one whose
     spec is kept while nothing runs (OTP: `restarting` and `undefined`).
@@ -47,7 +48,7 @@ C = TypeVar("C", bound=Child)
 
 
 class Decision(NamedTuple, Generic[C]):
-    """What to do, in the order of the fields. The empty one says: nothing."""
+    """The next steps, in the order of the fields; the empty decision means none."""
 
     stop: tuple[C, ...] = ()
     """To be stopped one by one in this order, the reverse of the start order."""
@@ -76,7 +77,7 @@ class Counts(NamedTuple):
 class Plan(Generic[C]):
     """The pure half of one supervisor. Times are seconds of one clock that never goes back.
 
-    `draw` gives numbers in [0, 1) for the jitter of back-offs.
+    `draw` returns numbers in [0, 1) for the jitter of back-offs.
     """
 
     __slots__ = ("_draw", "_pending", "_postponed", "_significant", "_streaks", "_window", "children", "spec")
@@ -174,17 +175,17 @@ class Plan(Generic[C]):
     # What is asked for: answers as OTP gives them
 
     def check_start(self, taken: C | None) -> Literal["ok", "already_started", "already_present"]:
-        """May a child start whose name `taken` has now (None: nobody)?"""
+        """Return whether a child may start whose name `taken` has now (None: no child has it)."""
         if taken is None:
             return "ok"
         return "already_started" if _alive(taken) else "already_present"
 
     def check_terminate(self, child: C | None) -> Literal["ok", "not_found"]:
-        """May this child be stopped? Also if nothing runs: then `stopped` alone is to be called."""
+        """Return whether this child may be stopped; also if nothing runs: then only `stopped` is called."""
         return "not_found" if child is None else "ok"
 
     def check_restart(self, child: C | None) -> Literal["ok", "not_found", "running", "restarting"]:
-        """May this child be started again on request? Only if it is stopped."""
+        """Return whether this child may be started again on request: only if it is stopped."""
         if child is None:
             return "not_found"
         if child.status == "stopped":
@@ -192,21 +193,21 @@ class Plan(Generic[C]):
         return "restarting" if child.status == "restarting" else "running"
 
     def check_delete(self, child: C | None) -> Literal["ok", "not_found", "running", "restarting"]:
-        """May this child's spec be forgotten? Only if it is stopped."""
+        """Return whether this child's spec may be forgotten: only if it is stopped."""
         return self.check_restart(child)
 
     # What is there
 
     def stop_order(self) -> list[C]:
-        """All children that have something to stop, last started first."""
+        """Return all children that have something to stop, last started first."""
         return [child for child in reversed(self.children) if _alive(child)]
 
     def which(self) -> list[tuple[C, Status]]:
-        """All children in start order with their status (OTP lists them the other way round)."""
+        """Return all children in start order with their status (OTP lists them the other way round)."""
         return [(child, child.status) for child in self.children]
 
     def count(self) -> Counts:
-        """How many specs there are, of which kind, and how many children are alive."""
+        """Return how many specs there are, of which kind, and how many children are alive."""
         supervisors = sum(isinstance(child.spec, SupervisorSpec) for child in self.children)
         specs = len(self.children)
         return Counts(specs, sum(map(_alive, self.children)), supervisors, specs - supervisors)
@@ -238,7 +239,7 @@ class Plan(Generic[C]):
         return Decision(stop, forget, again=child, delay=delay)
 
     def _scope(self, child: C) -> list[C]:
-        """Those who are restarted with the child, itself among them, last started first."""
+        """Return the children that are restarted with this one, itself among them, last started first."""
         scope: list[C] = []
         for one in reversed(self.children):
             scope.append(one)
@@ -247,7 +248,7 @@ class Plan(Generic[C]):
         return scope
 
     def _clear(self, scope: list[C], child: C) -> tuple[tuple[C, ...], tuple[C, ...]]:
-        """Whom to stop and whom to forget; attempts of others in the scope are no longer wanted."""
+        """Return the children to stop and those to forget; attempts of others in the scope are dropped."""
         for one in scope:
             if one.status == "restarting" and one is not child:
                 self.stopped(one)

@@ -116,7 +116,7 @@ class PoolSupervisor(Supervisor):
 
     @enable_ki_protection
     async def _see_off(self, child: LocalLink) -> None:
-        """Wait until one who was told to leave has ended, and forget it."""
+        """Wait until a removed member has ended, and forget it."""
         left = self._leaving[child]
         try:
             await child.wait_down()

@@ -1,4 +1,4 @@
-"""What a factory makes, as far as can be told without calling it."""
+"""The class that a factory makes, as far as it is known without a call, and references between siblings."""
 
 from __future__ import annotations
 

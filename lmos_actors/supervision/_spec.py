@@ -83,7 +83,7 @@ class ChildSpec(Generic[A_co]):
 
     `factory` is an Agent class or a `functools.partial` of one, called anew for each incarnation.
     `restart` is permanent (always), transient (after an error only) or temporary (never; the spec goes
-    with the child). `shutdown` is the seconds the child has to end once told to stop, `"brutal"` for none,
+    with the child). `shutdown` is the seconds the child has to end once it is stopped, `"brutal"` for none,
     `"infinity"` for no limit. `significant` children count for the supervisor's `auto_shutdown` and must
     be transient or temporary. `mailbox` None leaves the mailbox as the agent class has it. `id` is the URI by
     which it is known to those who reach it over a network, one agent's alone in a node; None: its address.
@@ -331,7 +331,7 @@ def _check_number(
     raise ConfigError(f"must be a finite number {limits}, not {value!r}", path)
 
 
-# --- whether a spec can be carried to another process: by a file, or by whoever deploys groups of
+# --- whether a spec can be carried to another process: by a file, or by the deployment of groups of
 # agents
 
 

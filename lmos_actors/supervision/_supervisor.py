@@ -1,4 +1,4 @@
-"""What may be asked of a supervisor: children started, stopped and forgotten at run time; looking around.
+"""The requests that a supervisor takes: starting, stopping and deleting children at run time; looking around.
 
 A request that needs no waiting, made while the supervisor has nothing to do, is carried out in the
 asker's own step: starting an agent then costs no task switch. Any other goes through its inbox.
@@ -120,7 +120,7 @@ class Supervisor(SupervisorLoop):
 
     @enable_ki_protection
     async def start_named(self, factory: Callable[..., A], made: Callable[[], A]) -> Ref[A]:
-        """Start an agent under the first free name that its class gives: `echo`, `echo-2`, `echo-3`, …
+        """Start an agent under the first free name that its class yields: `echo`, `echo-2`, `echo-3`, …
 
         `made` is the factory, or a partial of it.
         """

@@ -1,8 +1,23 @@
-"""A supervisor's life: children started in order, restarted as planned, stopped in reverse.
+"""The loop of a supervisor: children started in order, restarted as planned, stopped in reverse.
 
-A supervisor is one task. It handles one message at a time, as OTP's does: the end of a child, a restart
-that is due, a request. What decides is `_plan.py`; what happens to the agents is theirs. The tasks of its
-children (runners, holders, supervisors below) are children of its nursery.
+A supervisor is one task, with one nursery. It handles one message at a time, as OTP's does: the end of a
+child, a restart that is due, a request. So no decision is ever taken between the two halves of another, and
+what a request sees is always a tree between two steps.
+
+The work is divided in three. `_plan.py` decides, as pure functions over facts. The slots do what happens to
+agents. This file carries the decisions out: it stops, starts and removes children, and waits for them. The
+tasks of its children (runners, lifespans, supervisors below) are children of its nursery, so that a
+supervisor that has ended leaves none behind.
+
+What this file keeps true:
+
+- An end of a child that the supervisor itself is stopping is no news (`exited` drops it); any other waits in
+  the inbox, which is never full: there is at most one end for each incarnation.
+- A message about a child names its incarnation, so that a late one never hits the next incarnation.
+- Stopping is in reverse start order and shielded; `kill` only shortens it and never skips a child.
+- `kill` of a deep tree needs no depth of the stack: the supervisors to be killed are worked off in a list.
+- An exception that a child raises while it is stopped restarts nothing, but it is kept (`_raised`) and
+  arrives at the caller of the stop, or in the supervisor's own end.
 """
 
 from __future__ import annotations
@@ -124,9 +139,9 @@ class SupervisorLoop:
             self._inbox.put((child, child.incarnation, reason))
 
     def raised_at_end(self, child: Any, error: BaseException) -> None:
-        """A child that was told to stop raised while it ended: that restarts nobody, but it arrives.
+        """Keep what a child raised while it was being stopped: that restarts nothing, but it arrives.
 
-        It goes to whoever asked for the stop, at the latest to whoever sees the supervisor's own end.
+        It goes to the caller of the stop, at the latest into the supervisor's own end.
         """
         if child.status == "stopping":
             self._raised[child] = error
@@ -165,7 +180,7 @@ class SupervisorLoop:
 
     @enable_ki_protection
     async def main(self) -> None:
-        """Be the supervisor, from the start of the first child to the end of the last."""
+        """Run the supervisor, from the start of the first child to the end of the last."""
         self._failure = StartFailed(self.path, "it was stopped meanwhile")
         try:
             async with trio.open_nursery() as nursery:
@@ -241,7 +256,7 @@ class SupervisorLoop:
         self._announce((child,))
 
     def _announce(self, children: Sequence[Child]) -> None:
-        """Let those look again who wait for an agent to appear, and those follow who wait to."""
+        """Wake the tasks that wait for an agent to appear, and begin followings that wait for one."""
         self.rt.population.changed(children)
         if self.rt.absent is not None:
             for child in children:
@@ -329,12 +344,10 @@ class SupervisorLoop:
 
     @enable_ki_protection
     def kill(self) -> None:
-        """Give nobody below any more time."""
+        """Stop everything below immediately, without draining."""
         being_killed = self.rt.being_killed
         being_killed.append(self)
-        if (
-            len(being_killed) == 1
-        ):  # else whoever works them off comes to this one: no depth of the stack is needed
+        if len(being_killed) == 1:  # else the call that works the list off comes to this one
             for branch in being_killed:  # it grows meanwhile
                 branch._kill()
             being_killed.clear()
@@ -408,7 +421,7 @@ class SupervisorLoop:
         self._remove_all((child,))
 
     def remove(self) -> None:
-        """Empty all slots below for good: the spec is gone, or the node has ended (L2)."""
+        """Empty all slots below for good, as the spec is gone or the node has ended."""
         self.rt.tally.supervisors.pop(self, None)
         self._remove_all(self._plan.children)
 

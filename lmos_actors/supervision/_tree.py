@@ -75,7 +75,7 @@ def _limits(supervisor: Supervisor) -> str:
 
 
 class Tree:
-    """Finds agents and pools in the tree of one node, in start order (L3), pools before their members."""
+    """Finds agents and pools in the tree of one node, in start order, pools before their members."""
 
     def __init__(self, root: Supervisor) -> None:
         self._root = root

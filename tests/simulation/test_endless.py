@@ -40,8 +40,8 @@ class Busy(Agent, behaviours=("a", "b")):
 
 
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_dispatcher, "ENDLESS", 6)
-    monkeypatch.setattr(_dispatcher, "AGAIN", 1)
+    monkeypatch.setattr(_dispatcher, "LIVELOCK_AFTER", 6)
+    monkeypatch.setattr(_dispatcher, "LIVELOCK_RECHECK", 1)
 
 
 async def story(handle: Any) -> tuple[float, tuple[float, ...]]:
