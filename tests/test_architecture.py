@@ -137,7 +137,7 @@ LONG_FILES: frozenset[str] = frozenset()
 FUNCTION_LINES = 40
 LONG_FUNCTIONS = frozenset({"lmos_actors.actors._dispatcher.run_batch"})  # the hot path
 # Tests import faces: one that imports a private module breaks when that is renamed. The number only falls.
-MOST_TESTS_OF_INSIDES = 90
+MOST_TESTS_OF_INSIDES = 86
 NAMES_OF_NOTHING = frozenset({"utils", "util", "common", "helpers", "misc"})
 
 MODULES = package_modules()

@@ -74,6 +74,28 @@ async def test_answers_go_with_their_connection(virtual_clock: Any, late: bool) 
         assert held < SIZE / 2, f"{held} bytes"
 
 
+async def test_memories_are_few_and_those_in_use_stay(virtual_clock: Any) -> None:
+    memories = AnswerMemories(2)
+    with memories.of(name_of(0)) as used:
+        for number in range(1, 10):
+            with memories.of(name_of(number)) as memory:
+                remember(memory, number, 200)
+        assert len(memories) == 3
+        with memories.of(name_of(0)) as again:
+            assert again is used
+        assert len(memories) == 3
+        with memories.of(name_of(9)) as memory:
+            assert len(memory) == 1
+    for number in (8, 9):
+        with memories.of(name_of(number)) as memory:
+            memory.expire(trio.current_time())
+    await trio.sleep(61)
+    for _ in range(3):
+        with memories.of(name_of(20)):
+            pass
+    assert len(memories) <= 1
+
+
 async def test_memories_of_those_who_left_are_bounded_in_bytes(virtual_clock: Any) -> None:
     memories = AnswerMemories(100, most_bytes=60_000)
     for number in range(10):

@@ -13,7 +13,6 @@ import trio
 from lmos_actors import Agent, ChildSpec, Event, Property, SupervisorSpec, action, event, prop
 from lmos_actors.actors import hold, release, slot_of
 from lmos_actors.bindings import Exposure
-from lmos_actors.bindings.lmos._server_memories import AnswerMemories
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import Accept, Refuse, Upgrade
@@ -228,40 +227,6 @@ async def test_who_comes_back_in_time_is_waited_for(virtual_clock: Any) -> None:
             (given_up,) = line.take()
             assert (given_up["status"], given_up["reason"]) == ("failed", "the consumer left")
         accounts(node)
-
-
-def name_of(number: int) -> tuple[tuple[bytes, bytes], ...]:
-    return ((b"lmos-peer", b"%032d" % number),)
-
-
-def remember(memory: lmos.AnswerMemory, number: int) -> None:
-    session = lmos.ThingSession(offered=True, new_id=lambda: "id", memory=memory)
-    said = f'{{"messageType":"invokeAction","thingID":"t","messageID":"m{number}","action":"a"}}'
-    (asked,) = session.receive(said, trio.current_time())
-    assert isinstance(asked, lmos.Asked)
-    session.complete(asked)
-
-
-async def test_memories_are_few_and_those_in_use_stay(virtual_clock: Any) -> None:
-    memories = AnswerMemories(2)
-    with memories.of(name_of(0)) as used:
-        for number in range(1, 10):
-            with memories.of(name_of(number)) as memory:
-                remember(memory, number)
-        assert len(memories) == 3
-        with memories.of(name_of(0)) as again:
-            assert again is used
-        assert len(memories) == 3
-        with memories.of(name_of(9)) as memory:
-            assert len(memory) == 1
-    for number in (8, 9):
-        with memories.of(name_of(number)) as memory:
-            memory.expire(trio.current_time())
-    await trio.sleep(61)
-    for _ in range(3):
-        with memories.of(name_of(20)):
-            pass
-    assert len(memories) <= 1
 
 
 async def test_others_are_not_given_the_answer(virtual_clock: Any) -> None:

@@ -33,7 +33,6 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.bindings import LmosServer
-from lmos_actors.node._network import GOODBYE
 from lmos_actors.supervision import RESERVED
 from lmos_actors.testing import run_test
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
@@ -41,6 +40,8 @@ from tests.networks import default_network
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
+
+GOODBYE = 10.0  # seconds that a node waits for its peers to close
 
 URN = "urn:uuid:1f0c2f3e-6f0c-4b06-8d5b-2d5f3c1c9d10"
 
