@@ -1,14 +1,14 @@
 """A Trio-based actor runtime for multi-agent systems.
 
 Each agent is a structured-concurrency actor with its own nursery, mailbox and state; a supervisor tree
-keeps them running. `Agent`, `action`, `prop` and `event` make one, `open_node` runs some, a `Ref` is how
-to talk to one.
+keeps them running. `Agent`, `action`, `prop` and `event` define one, `open_node` runs them, a `Ref` addresses
+one.
 
-The names stand in `_public.py`, which is imported when the first of them is used: the command has its own
-start, and needs none of them to say its version, or to be interrupted.
+The public names are in `_public.py`, which is imported when the first of them is used. The command starts
+without them: `lmos-actors --version` needs none, and Ctrl-C during imports is handled by the command itself.
 """
 
-TYPE_CHECKING = False  # as type checkers know it: to import `typing` takes a while
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
 if TYPE_CHECKING:
     from ._public import *  # noqa: F403 -- the names are listed there
 else:

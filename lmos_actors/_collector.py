@@ -1,4 +1,4 @@
-"""The process's garbage collector, which is to run less often while any node is open."""
+"""Threshold of the process's garbage collector, raised while any node is open."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import threading
 from typing import Final
 
 GC_THRESHOLD: Final = 50_000
-"""Allocations between collections while a node is open, where the process has a lower number: agents are
-made by the ten thousand, and the collector would look at all of them again and again."""
+"""Allocations between collections while a node is open, if the process has a lower one. Agents are
+made by the ten thousand, and the collector would scan all of them again and again."""
 
 
 class Collector:
-    """The threshold of the process, and for how many nodes it is raised."""
+    """The collector's threshold, and the number of nodes that it is raised for."""
 
     def __init__(self) -> None:
         self._nodes = 0
         self._threshold = gc.get_threshold()
         self._lock = threading.Lock()  # there may be nodes in several threads
         self._is_ours = False
-        self._is_settled = False  # the interpreter's own count says nothing: 3.12 starts with some frozen
+        self._is_settled = False  # gc.get_freeze_count() does not tell: 3.12 starts with some frozen
 
     def take_process(self) -> None:
-        """Collect less often from here on: the process is a command of ours, which imports much."""
+        """Collect less often from here on. For the command, which owns its process and imports much."""
         self._is_ours = True
         gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
 
     def settle(self) -> None:
-        """Never look again at what there is by now, such as modules, not even when the process ends.
+        """Exclude all objects that exist now, such as modules, from collection, even at exit.
 
-        Does nothing in a process that is not ours, nor a second time.
+        Does nothing before `take_process`, nor a second time.
         """
         if self._is_ours and not self._is_settled:
             self._is_settled = True
@@ -45,7 +45,7 @@ class Collector:
                     gc.set_threshold(GC_THRESHOLD, *self._threshold[1:])
 
     def node_ended(self) -> None:
-        """Restore the threshold if this was the last node and nobody else has set one meanwhile."""
+        """Restore the threshold if this was the last node and the program has set none meanwhile."""
         with self._lock:
             self._nodes -= 1
             if not self._nodes and gc.get_threshold()[0] == GC_THRESHOLD:

@@ -1,4 +1,4 @@
-"""The public names of the package: whatever is used of `lmos_actors` first imports this."""
+"""The public names of the package; the first use of any of them imports this module."""
 
 from ._core import LogInstrument as LogInstrument
 from .actors import (

@@ -1,8 +1,9 @@
 """Every exception of the package, in one tree under `LmosActorsError`.
 
-Who is to blame is in the class: `AgentError` and below is the answer an agent, or the runtime in its
-place, gave to a request; `SupervisionError` is a tree that could not start or could not go on;
-`ConfigError` is a file or an argument a person wrote. Nothing here imports anything of ours.
+The class says where the fault is: `AgentError` and its subclasses are answers of an agent, or of the
+runtime in its place, to a request; `SupervisionError` is a tree that could not start or go on;
+`ConfigError` is a file or an argument that a person wrote. This module imports no other module of the
+package.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return an error's own text, "" where its class fails to give one: it is not ours to trust."""
+    """Return the text of an error, "" if its `__str__` raises: its class may be any user's."""
     try:
         text = str(error)
         return text if type(text) is str else str.__str__(text)
@@ -40,7 +41,7 @@ class LmosActorsError(Exception):
     """Base of every exception this package raises on purpose. They can be pickled and copied."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception would make it anew from its text, which is not what the constructors here take
+        # Exception would unpickle it from its text, which is not what the constructors here take
         return _remade, (type(self), self.args), self._remembered()
 
     def _remembered(self) -> dict[str, Any]:
@@ -124,7 +125,7 @@ class ActionFailed(AgentError):
     def status(self) -> int:
         """The status over HTTP: the member `status` of the output from 400 to 599, else 409.
 
-        401 and 407 are of credentials, which an action knows nothing of: they count as not named.
+        401 and 407 are about credentials, of which an action knows nothing: they count as not named.
         """
         status: int | None = _member(self.output, "status", int)
         known = status is not None and 400 <= status <= 599 and status not in (401, 407)
@@ -132,7 +133,7 @@ class ActionFailed(AgentError):
 
     @property
     def data(self) -> dict[str, Any]:
-        """All other members of the output, empty where it is no object."""
+        """All other members of the output; empty if it is not an object."""
         used = ("code", "status", "detail" if _member(self.output, "detail", str) is not None else "message")
         return {name: value for name, value in _members(self.output).items() if name not in used}
 
@@ -147,14 +148,14 @@ def _member(output: object, name: str, kind: type[Any]) -> Any:
 
 
 def _failure_text(output: object) -> str:
-    """Word a failure: by its code and what it says in words, else by its data as JSON."""
+    """Return the text of a failure: its code and its words, else its data as JSON."""
     if output is None or isinstance(output, str):
         return "action failed" if output is None else output
     code: str | None = _member(output, "code", str)
     detail: str | None = _member(output, "detail", str)
-    said: str | None = detail if detail is not None else _member(output, "message", str)
-    if said is not None:
-        return said if code is None else f"{code}: {said}"
+    words: str | None = detail if detail is not None else _member(output, "message", str)
+    if words is not None:
+        return words if code is None else f"{code}: {words}"
     if code is not None:
         return code
     try:
@@ -164,7 +165,7 @@ def _failure_text(output: object) -> str:
 
 
 class ActionCancelled(AgentError):
-    """The invocation was cancelled by somebody who asked for it; `reason` is theirs."""
+    """The invocation was cancelled on request; `reason` is that of the request."""
 
     def __init__(self, reason: str | None = None) -> None:
         self.reason = reason
@@ -174,8 +175,8 @@ class ActionCancelled(AgentError):
 class MailboxFull(AgentError):
     """The agent's mailbox had no room, or dropped this message to make some.
 
-    `share` is how many of its seats the peer had that has asked, where others wanted some of them too: then a
-    request goes that has not begun, of whoever has most. None where nobody else was there.
+    `share` is the number of seats that the asking peer had, if other peers wanted some too: then a request
+    that has not begun is dropped, of the peer with the most seats. None if there was no other peer.
     """
 
     def __init__(self, agent: str, size: int, share: int | None = None) -> None:
@@ -210,7 +211,7 @@ class _Located(Protocol):
     def path(self) -> str: ...
 
 
-REASON = 1000  # characters of an exit reason that a caller is told: each agent that passes one on adds to it
+REASON = 1000  # characters of an exit reason in an answer: each agent that passes one on adds to it
 
 
 class AgentDied(AgentError):
@@ -229,11 +230,11 @@ class AgentDied(AgentError):
     def _remembered(self) -> dict[str, Any]:
         return {**self.__dict__, "_agent": self.agent}
 
-    # Neither is made before somebody reads it: where agents crash by the thousand, nobody does.
+    # Both are made when read: where agents crash by the thousand, most are never read.
 
     @property
     def agent(self) -> str:
-        """The path of the agent, "" where it is not known."""
+        """The path of the agent, "" if it is not known."""
         agent = self._agent
         return agent if isinstance(agent, str) else agent.path
 
@@ -259,7 +260,7 @@ class LinkedAgentDied(AgentError):
 class DeadlineExceeded(AgentError, TimeoutError):
     """A call through `ref.within(seconds)` was not answered in time; its run is cancelled.
 
-    `why` is what `ref.ready()` waited for, or what kept a request from being sent; "" where nothing did.
+    `why` is what `ref.ready()` waited for, or what kept a request from being sent; "" if nothing did.
     """
 
     def __init__(self, agent: str, seconds: float, *, why: str = "", ready: bool = False) -> None:
@@ -280,17 +281,17 @@ class OutcomeUnknown(AgentError):
 
 
 class Unauthorized(AgentError):
-    """The agent does not know who asks; the request has not begun to run."""
+    """The request had no valid credentials; it has not begun to run."""
 
 
 class Forbidden(AgentError):
-    """The agent knows who asks, and does not allow it to them; the request has not begun to run."""
+    """The client is known and may not do this; the request has not begun to run."""
 
 
 class RateLimited(AgentError):
-    """Whoever asks has asked too often; the request has not begun to run.
+    """The client has made too many requests; this one has not begun to run.
 
-    `retry_in` is how many seconds to wait, None where that is not known.
+    `retry_in` is how many seconds to wait, None if that is not known.
     """
 
     started = False
@@ -302,15 +303,15 @@ class RateLimited(AgentError):
 
 
 class ProtocolError(LmosActorsError):
-    """Something was said, or was to be said, that the protocol does not know."""
+    """A message was received, or was to be sent, that breaks the protocol."""
 
 
 class LocalProtocolError(ProtocolError):
-    """This side misused the protocol: a mistake in the program here."""
+    """This side misused the protocol: a bug in this program."""
 
 
 class _Problem(Protocol):
-    """What a peer says in an `error` message."""
+    """The content of an `error` message."""
 
     @property
     def title(self) -> str: ...
@@ -319,7 +320,7 @@ class _Problem(Protocol):
 
 
 class RemoteProtocolError(ProtocolError, AgentError):
-    """The peer answered a request with a `problem` that none of the other classes stands for."""
+    """The peer answered a request with a `problem` that no other class represents."""
 
     def __init__(self, problem: _Problem) -> None:
         self.problem = problem
@@ -327,11 +328,11 @@ class RemoteProtocolError(ProtocolError, AgentError):
 
 
 class SupervisionError(LmosActorsError):
-    """A supervision tree could not start, could not go on, or was asked for something it has not."""
+    """A supervision tree could not start, could not go on, or lacks what was asked of it."""
 
 
 class NameTaken(SupervisionError):
-    """A child of that name is there already."""
+    """The supervisor already has a child of that name."""
 
     def __init__(self, name: str, supervisor: str) -> None:
         self.name = name
@@ -339,7 +340,7 @@ class NameTaken(SupervisionError):
 
 
 class IdTaken(SupervisionError):
-    """An agent of the node has that id already; `agent` is its path."""
+    """An agent of the node already has that id; `agent` is its path."""
 
     def __init__(self, id: str, agent: str) -> None:
         self.id = id
@@ -398,9 +399,9 @@ class TransportError(LmosActorsError):
 class ConnectFailed(TransportError):
     """Nothing could be reached at `url`, or what was there refused; `why` says what went wrong.
 
-    `status` is that of HTTP where something answered. `certificate` is "server" where that of the server was
-    not accepted here, "client" where the server refused or missed that of the client. `leads_here`: by its
-    name it is this machine, of which another host has told (`local=True` of `node.consume` allows it).
+    `status` is that of HTTP if something answered. `certificate` is "server" if the server's was not accepted
+    here, "client" if the server refused the client's or missed it. `leads_here`: another host named this
+    machine as the place (`local=True` of `node.consume` allows that).
     """
 
     def __init__(
@@ -427,7 +428,7 @@ class ConnectFailed(TransportError):
 
 
 class ConnectionLost(TransportError):
-    """The other side went away, or did not keep to the protocol, before the connection was of use."""
+    """The other side went away, or broke the protocol, before the connection was usable."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -441,14 +442,14 @@ class Deadlocked(LmosActorsError):
 class ForbiddenCall(LmosActorsError):
     """In a simulated world something was called that reaches out of it.
 
-    The text names the line of the user's code, not that of a library it calls, and the way out.
+    The text names the line of the user's code, not that of a library it calls, and the solution.
     """
 
 
 class WrongEventLoop(LmosActorsError):
     """Code of an agent needed the event loop of asyncio, and agents run on trio.
 
-    The text names the line of the user's code, and the ways out; what was raised there is the `__cause__`.
+    The text names the line of the user's code, and the solutions; what was raised there is the `__cause__`.
     """
 
 
@@ -468,20 +469,20 @@ class ConfigError(LmosActorsError):
         super().__init__(f"{path}: {message}" if path else message)
 
 
-# --- several exceptions that ended one thing, raised as one, each of them once
+# --- raising collected exceptions as one group, without duplicates
 
 
 def raise_together(errors: list[BaseException], what: str) -> None:
-    """Raise them: one as itself, several as a group called `what`, none twice. Empties the list.
+    """Raise collected errors: a single one as itself, several as a group named `what`. Empties the list.
 
-    Of Ctrl-C there is the first alone. A failed start whose cause is there too says nothing new, and neither
-    does a group of such.
+    Duplicates are left out: every KeyboardInterrupt but the first, a StartFailed whose cause is in the
+    list, and a group of errors that are.
     """
     distinct = list({id(error): error for error in errors}.values())
     again = [error for error in distinct if isinstance(error, KeyboardInterrupt)][1:]
     distinct = [error for error in distinct if error not in again]
     alone = {id(error) for error in distinct if not isinstance(error, BaseExceptionGroup)}
-    distinct = [error for error in distinct if not _says_nothing_new(error, alone)]
+    distinct = [error for error in distinct if not _is_duplicate(error, alone)]
     if not distinct:
         return
     try:
@@ -493,9 +494,9 @@ def raise_together(errors: list[BaseException], what: str) -> None:
         errors.clear()
 
 
-def _says_nothing_new(error: BaseException, alone: set[int]) -> bool:
+def _is_duplicate(error: BaseException, alone: set[int]) -> bool:
     if isinstance(error, StartFailed) and id(error.__cause__) in alone:
-        return True  # what is no Exception, as SystemExit, has come by itself
+        return True  # a cause that is no Exception, such as SystemExit, is in the list itself
     return group_of(error) is not None and all(id(leaf) in alone for leaf in _leaves(error))
 
 

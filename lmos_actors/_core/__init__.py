@@ -1,4 +1,4 @@
-"""What everything else stands on: time, chance, memory budget, hooks, and values that are never shown."""
+"""Foundations of the runtime: time, chance, the memory budget, instruments, redaction."""
 
 from ._budget import (
     SMALL as SMALL,
@@ -11,9 +11,9 @@ from ._budget import (
 )
 from ._entropy import Entropy as Entropy, RandomStream as RandomStream, SeededEntropy as SeededEntropy
 from ._environment import (
-    Ambient as Ambient,
-    current_ambient as current_ambient,
-    set_ambient as set_ambient,
+    Environment as Environment,
+    current_environment as current_environment,
+    set_environment as set_environment,
     time_jumps as time_jumps,
 )
 from ._instrument import (
@@ -27,7 +27,7 @@ from ._instrument import (
     plain as plain,
 )
 from ._redaction import HIDDEN as HIDDEN, Headers as Headers, SecretBytes as SecretBytes, hide as hide
-from ._shielded_nursery import Services as Services
+from ._shielded_nursery import ShieldedNursery as ShieldedNursery
 from ._source_lines import (
     ASYNCIO as ASYNCIO,
     LIBRARIES as LIBRARIES,

@@ -1,21 +1,21 @@
-"""The bytes that all peers of a node together may hold in its memory, and who gives way when they are spent.
+"""Memory budget of a node: the bytes that all its peers together may hold, and which peer is evicted.
 
 Each limit of a single connection is generous, since most peers never come near it; a thousand peers that do
 would fill any machine. So what one holds for longer than a step is charged to an account: a message in
 progress, the body of a request, what waits to be sent, what waits for an agent. An account is a number and
-nothing is reserved; whoever has it charges what it keeps and releases what it lets go.
+nothing is reserved; its owner charges what it keeps and releases what it no longer keeps.
 
 Credit for messages that may still come is granted out of the same bytes: an account takes what it holds or
-what it was granted, whichever is more. All grants together have half of the limit at most, and are made only
-while a quarter of it is free, so that nobody has to give way for what was only granted. Where a grant is
-refused, those who were granted something before are asked for what they do not use.
+what it was granted, whichever is more. All grants together have half of the limit at most, and are made
+only while a quarter of it is free, so that no peer is evicted because of a mere grant. When a grant is
+refused, accounts with earlier grants are asked for what they do not use.
 
-When all accounts together pass the limit, one of them has to go, at once and whole: to refuse only what comes
-next would leave the bytes with those who took them first. It is the greediest: of those who hold an average
-share or more, the one whose bytes times seconds are the most, without what was granted to it. Time counts
-because an attacker's bytes stay while those of a peer that works pass through; after a minute it counts no
-more, so that a connection that is always busy does not age into the victim. Its bytes leave the sum before it
-has let go of them: it has to do that without waiting for the peer.
+When all accounts together pass the limit, one account is evicted, at once and whole: refusing only what
+comes next would leave the bytes with the peers that took them first. It is the greediest one: of the
+accounts that hold an average share or more, the one with the largest product of bytes and seconds, grants
+not counted. Time counts because an attacker's bytes stay while those of a working peer pass through; after
+a minute it counts no more, so that a connection that is always busy does not age into the victim. Its bytes
+leave the sum before its owner has released them, which it must do without waiting for the peer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOTAL: Final = 256 << 20
-"""Bytes that all peers together may hold where nothing else is said."""
+"""Default for the bytes that all peers together may hold."""
 
 SMALL: Final = 4096
 """Bytes that are not worth counting: nearly always they are gone with the step that made them."""
@@ -40,10 +40,10 @@ AGE: Final = 60.0
 """Seconds of holding something after which an account is as old as it gets."""
 
 PAUSE: Final = 0.1
-"""Seconds between two that are asked for what was granted to them."""
+"""Seconds between two requests to give back a grant."""
 
 ASKED: Final = 16
-"""Accounts that are looked at for one that has something to give back."""
+"""Accounts that are examined for one that can give something back."""
 
 SPENT: Final = "all connections together hold too much memory, and this one most of it: try again later"
 
@@ -66,7 +66,7 @@ def weight(text: str | bytes) -> int:
 
 @attrs.frozen
 class BudgetStatistics:
-    """A snapshot: the `bytes` that all peers hold, the `limit`, and how many peers had to give way.
+    """A snapshot: the `bytes` that all peers hold, the `limit`, and how many peers were evicted (`gave_way`).
 
     `granted` bytes are taken, but not held yet: by one-way messages that may still come.
     """
@@ -100,23 +100,23 @@ class Budget:
         self._granted = 0
         self._gave_way = 0
         self._accounts: dict[Account, None] = {}  # those that hold something
-        self._grants: dict[Account, None] = {}  # those that were granted something, longest not asked first
+        self._grants: dict[Account, None] = {}  # those with a grant; the one asked longest ago is first
         self._asked_at = -inf
 
     def open(self, give_way: Callable[[], object]) -> Account:
-        """Return an account of somebody who holds nothing yet.
+        """Return a new, empty account.
 
-        `give_way` is called when it has to let go of everything: it must not block or raise, and whatever
-        ends for it ends in a later step, as the one who charged may be in the midst of something.
+        `give_way` is called on eviction and releases everything: it must not block or raise, and must end
+        its connection in a later step, as the code that charged may be in the middle of its work.
         """
         return Account(self, give_way)
 
     def statistics(self) -> BudgetStatistics:
-        """Return how much is held now, and how often somebody had to give way."""
+        """Return how much is held now, and the number of evictions."""
         return BudgetStatistics(self._bytes, self.limit, self._gave_way, self._taken - self._bytes)
 
     def changed(self, account: Account, size: int) -> None:
-        """Take note that an account holds more, or less, and took something else before."""
+        """Update the sums after an account's `bytes` changed by `size`; evict while over the limit."""
         self._bytes += size
         self._taken += account.take()
         if not account.bytes:
@@ -125,10 +125,10 @@ class Budget:
             account.since = self._now()
             self._accounts[account] = None
         while self._taken > self.limit and self._accounts:
-            self._relieve()
+            self._evict_greediest()
 
     def may_grant(self, account: Account, size: int) -> bool:
-        """Whether an account may be granted so much instead of what it was; if not, others are asked."""
+        """Return whether an account may be granted `size` instead of its grant; if not, ask others."""
         granted = self._granted - account.granted + size
         taken = self._taken - account.taken + max(account.bytes, size)
         if granted <= self.limit // 2 and taken <= self.limit - self.limit // 4:
@@ -137,7 +137,7 @@ class Budget:
         return False
 
     def granted(self, account: Account, size: int) -> None:
-        """Take note that an account was granted more, or less, and took something else before."""
+        """Update the sums after an account's grant changed by `size`."""
         self._granted += size
         self._taken += account.take()
         if account.granted:
@@ -145,38 +145,37 @@ class Budget:
         else:
             self._grants.pop(account, None)
 
-    def _ask_back(self, wants: Account) -> None:
-        """Ask somebody for what was granted and is not used; it is free when the peer has said so.
+    def _ask_back(self, requester: Account) -> None:
+        """Ask one other account for the unused part of its grant; it is free once the peer has agreed.
 
-        Not more often than every `PAUSE` seconds: grants that went to and fro with every message would take
-        more than they give.
+        At most every `PAUSE` seconds: moving grants with every message would cost more than it gains.
         """
         now = self._now()
         if now < self._asked_at + PAUSE:
             return
         self._asked_at = now
         for account in [*islice(self._grants, ASKED)]:
-            if account is not wants:
+            if account is not requester:
                 del self._grants[account]
                 self._grants[account] = None
                 if account.lower():
                     return
 
-    def _relieve(self) -> None:
+    def _evict_greediest(self) -> None:
         now = self._now()
         held = {each: each.taken - each.granted for each in self._accounts}
         average = sum(held.values()) / len(held)
         greedy = [each for each, size in held.items() if size >= average]
         account = max(greedy, key=lambda each: held[each] * (1 + min(now - each.since, AGE)))
         self._gave_way += 1
-        account.overdraw()
+        account.evict()
 
 
 class Account:
-    """The `bytes` that one peer holds; `since` when it has held something all the time.
+    """The `bytes` that one peer holds; `since` is the time from which it has always held some.
 
-    `granted` is how many it may hold by what was promised to it, and `taken` the greater of both. `is_spent`:
-    it had to give way. From then on it counts nothing, so whoever has it may go on releasing.
+    `granted` is how many it was promised, and `taken` the greater of both. `is_spent`: it was evicted or
+    closed. From then on nothing is counted, so its owner may go on releasing.
     """
 
     __slots__ = ("_budget", "bytes", "give_way", "granted", "is_spent", "lower", "since", "taken")
@@ -192,22 +191,19 @@ class Account:
         self.is_spent = False
 
     def charge(self, size: int) -> None:
-        """Count bytes that are held from now on; it may be that somebody has to give way, maybe this one."""
+        """Count `size` more bytes as held; may evict an account, perhaps this one."""
         if not self.is_spent:
             self.bytes += size
             self._budget.changed(self, size)
 
     def release(self, size: int) -> None:
-        """Count bytes that were charged as held no more."""
+        """Count `size` bytes as no longer held."""
         if not self.is_spent:
             self.bytes -= size
             self._budget.changed(self, -size)
 
     def grant(self, size: int) -> bool:
-        """Grant so many bytes in the place of what was granted before; return whether they are.
-
-        Less than before always is.
-        """
+        """Set the grant to `size` bytes; return whether it was. A smaller grant always is."""
         more = size - self.granted
         if self.is_spent or (more > 0 and not self._budget.may_grant(self, size)):
             return False
@@ -216,25 +212,25 @@ class Account:
         return True
 
     def on_shortage(self, lower: Callable[[], bool]) -> None:
-        """Have `lower` called when others need what is granted here: see `Grants` of the protocol."""
+        """Set the function that is called when others need this grant: see `Grants` of the protocol."""
         self.lower = lower
 
     def take(self) -> int:
-        """Take what is held or granted now; return how much more that is than before."""
+        """Update `taken`; return by how much it changed."""
         before, self.taken = self.taken, max(self.bytes, self.granted)
         return self.taken - before
 
     def close(self) -> None:
-        """Let go of all that is held or granted, and count nothing more."""
-        self._let_go()
-        self.give_way = self.lower = bool  # no cycle through whoever has it
+        """Release all bytes and grants, and count nothing more."""
+        self._release_all()
+        self.give_way = self.lower = bool  # no reference cycle through its owner
 
-    def overdraw(self) -> None:
-        """Have it give way."""
-        self._let_go()
+    def evict(self) -> None:
+        """Release everything and call `give_way`."""
+        self._release_all()
         self.give_way()
 
-    def _let_go(self) -> None:
+    def _release_all(self) -> None:
         self.grant(0)
         self.release(self.bytes)
         self.is_spent = True

@@ -1,6 +1,6 @@
-"""Ids, random numbers and wall-clock time: the one source of all that a run cannot repeat by itself.
+"""Ids, random numbers and wall-clock time: the one source of everything that differs from run to run.
 
-`Entropy` is the real one. `SeededEntropy` gives the same of everything for the same seed, on every
+`Entropy` is the real source. `SeededEntropy` returns the same of everything for the same seed, on every
 machine and under every hash seed.
 """
 
@@ -273,8 +273,8 @@ class Entropy:
     def stream(self, name: str) -> RandomStream:
         """Make a stream of random numbers.
 
-        With a seed, equal names give equal streams from their beginning: whoever asks keeps the stream.
-        Different names give unrelated ones. Without a seed every stream is new.
+        With a seed, equal names make equal streams from their beginning, so the caller keeps the stream;
+        different names make unrelated ones. Without a seed every stream is new.
         """
         return RandomStream(int.from_bytes(os.urandom(8), "little"))
 

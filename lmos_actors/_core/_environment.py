@@ -1,4 +1,4 @@
-"""What surrounds a node in its trio run: set by a simulated world, read when a node is opened."""
+"""The environment of a trio run: set by a simulated world, read when a node is opened."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Ambient:
-    """The sources of time, ids and chance of a world, and who records what happens in it.
+class Environment:
+    """The sources of time, ids and chance of a world, and the instrument that records it.
 
-    `timers` are None where time is real: then each node has its own. `describe` is called when the world
-    turns out to be deadlocked: whoever knows what is waiting for what appends a function that says so, or ""
-    if it has nothing to say.
+    `timers` is None in real time: then each node has its own. The functions in `describe` are called when the
+    world turns out to be deadlocked: each returns a text that says who waits for whom, or "".
     """
 
     entropy: Entropy
@@ -29,28 +28,28 @@ class Ambient:
     instrument: Instrument | None = None
     describe: list[Callable[[], str]] = attrs.field(factory=list[Callable[[], str]])
     staging: Any = None
-    """What tests put in the place of agents; see `Staging` of the runtime."""
+    """Replacements of agents in tests; see `Staging` of the runtime."""
 
 
-_ambient: trio.lowlevel.RunVar[Ambient | None] = trio.lowlevel.RunVar("lmos_actors.ambient", None)
+_environment: trio.lowlevel.RunVar[Environment | None] = trio.lowlevel.RunVar("lmos_actors.environment", None)
 
 
-def current_ambient() -> Ambient | None:
-    """Return what surrounds this trio run, or None in real time. Raises RuntimeError outside a trio run."""
-    return _ambient.get()
+def current_environment() -> Environment | None:
+    """Return the environment of this trio run, None in real time. Raises RuntimeError outside a trio run."""
+    return _environment.get()
 
 
-def set_ambient(ambient: Ambient | None) -> None:
-    """Set what surrounds this trio run, for all of its tasks. Raises RuntimeError outside a trio run."""
-    _ambient.set(ambient)
+def set_environment(environment: Environment | None) -> None:
+    """Set the environment of this trio run, for all its tasks. Raises RuntimeError outside a trio run."""
+    _environment.set(environment)
 
 
 def time_jumps() -> bool:
     """Return whether time in this trio run is virtual.
 
-    Then nothing may be left to a thread, as time goes on.
+    Then no work may be left to a thread: virtual time would pass while the thread runs.
     """
-    ambient = current_ambient()
-    if ambient is not None and ambient.timers is not None:
+    environment = current_environment()
+    if environment is not None and environment.timers is not None:
         return True
     return bool(getattr(trio.lowlevel.current_clock(), "autojump_threshold", inf) != inf)

@@ -1,4 +1,4 @@
-"""Hooks: what the runtime tells about itself, as it happens, to whoever wants to know."""
+"""Instruments: the hook by which the runtime reports what happens in it, and the encoding of records."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Kind = Literal[
     "fault",
     "healed",
 ]
-"""What a record is about."""
+"""The kind of a record."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Instrument(Protocol):
-    """Receives every record, in order, in the step in which it happened."""
+    """A receiver of every record, in order, in the step in which it happened."""
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
         """Take one record about `agent` (its path in the tree). Must not block and must not raise."""
@@ -43,7 +43,7 @@ class Instrument(Protocol):
 
 
 class Fanout:
-    """Hands every record to several instruments, in the order given here."""
+    """An instrument that passes every record to several others, in the order given."""
 
     def __init__(self, *instruments: Instrument) -> None:
         self._instruments = instruments
@@ -55,7 +55,10 @@ class Fanout:
 
 
 class LogInstrument:
-    """Writes every record to structlog, as plain data: `kind` is the event, crashes are errors."""
+    """An instrument that writes every record to structlog, as plain data.
+
+    `kind` is the name of the event; crashes are logged as errors.
+    """
 
     def __init__(self, logger: str = "lmos_actors") -> None:
         # structlog takes long to import and most nodes have no use for it

@@ -1,4 +1,4 @@
-"""Bytes that are never shown: what headers with credentials hold, wherever a report or a traceback looks."""
+"""Redaction: bytes that reports and tracebacks show as `***`, for headers with credentials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SENSITIVE: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization
 
 
 class SecretBytes(bytes):
-    """Bytes for whoever sends or compares them, `***` for whoever shows them. They cannot be pickled."""
+    """Bytes that can be sent and compared, but show as `***`. They cannot be pickled."""
 
     def __repr__(self) -> str:
         return HIDDEN
@@ -30,9 +30,9 @@ class SecretBytes(bytes):
 
 
 def hide(headers: Headers) -> Headers:
-    """Return the same headers; the values of those that carry credentials are `SecretBytes`.
+    """Return the headers with the values of those that carry credentials as `SecretBytes`.
 
-    Names are lower-cased ones.
+    Names have to be in lower case.
     """
     for name, value in headers:
         if name in SENSITIVE and type(value) is not SecretBytes:

@@ -1,8 +1,8 @@
-"""Tasks that outlive a body while it is being cancelled.
+"""A nursery whose tasks outlive a body that is being cancelled.
 
-Nested nurseries alone do not give the order of endings: when the scope around them is cancelled, inner
-and outer tasks are cancelled together. A service runs under a shield of its own, and ends when it is
-told to, after the body.
+Nested nurseries alone do not end in order: when the scope around them is cancelled, inner and outer tasks
+are cancelled together. Here each task runs under a shield of its own, and is cancelled by `end()`, after
+the body.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-class Services:
-    """The tasks of one stage; made by `Services(nursery)` around a body that ends first."""
+class ShieldedNursery:
+    """The tasks of one stage of a node, in a nursery around a body that ends first."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self._scopes: dict[trio.CancelScope, None] = {}
         self._ended = False
         self.at_end: list[Callable[[], None]] = []
-        """What is called when the stage ends, before its services are cancelled; must not raise."""
+        """Called when the stage ends, before its tasks are cancelled; must not raise."""
 
     def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
-        """Start a service; what cancels the body does not reach it."""
+        """Start a task; a cancellation of the body does not reach it."""
         self._nursery.start_soon(self._shielded, async_fn, args, name=name)
 
     @enable_ki_protection
     async def _shielded(self, async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
-        if self._ended:  # before its first step
+        if self._ended:  # `end` was called before the first step
             return
         with trio.CancelScope(shield=True) as scope:
             self._scopes[scope] = None
@@ -42,7 +42,7 @@ class Services:
                 del self._scopes[scope]
 
     def end(self) -> None:
-        """Cancel all services of the stage, also those that have yet to take their first step."""
+        """Cancel all tasks of the stage, including those that have not taken their first step."""
         self._ended = True
         for call in self.at_end:
             call()

@@ -1,7 +1,7 @@
-"""Whose code a line is, the user's, a library's or the runtime's, and which line of the user's runs now.
+"""The line of user code that runs now, as opposed to lines of libraries and of the runtime.
 
-An error that a library runs into on the user's behalf names the line that called the library: that is the one
-that can be changed.
+An error inside a library that user code called names the line that called the library: that line can be
+changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIBRARIES: Final = (
     "<frozen ",
     *(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
-"""How the files of the standard library and of installed packages begin."""
+"""Prefixes of the files of the standard library and of installed packages."""
 
 ASYNCIO: Final = os.path.join(sysconfig.get_path("stdlib"), "asyncio", "")
 
@@ -41,8 +41,8 @@ def is_users(file: str) -> bool:
 def line_of_user() -> str:
     """Return the line of the user's code that runs now, as `file:line`.
 
-    In a task that a library has started it is the line that waits for the library. Where there is none, the
-    innermost line of a library.
+    In a task that a library has started, it is the line that waits for the library. If there is none, it is
+    the innermost line of a library.
     """
     calls = list(_calls(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage] # documented by CPython
     own = next((place for place in calls if is_users(place[0])), None) or _awaiting()
@@ -64,14 +64,14 @@ def _is_basic(file: str) -> bool:
 
 
 def _calls(frame: FrameType | None) -> Iterator[tuple[str, int]]:
-    """Return file and line of the calls that are open, the innermost first."""
+    """Yield file and line of the open calls, the innermost first."""
     while frame is not None:
         yield frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
 
 
 def _awaiting() -> tuple[str, int] | None:
-    """Return the user's line that waits for the task that runs now; none where the runtime has started it."""
+    """Return the user's line that waits for the running task; None if the runtime has started it."""
     task: trio.lowlevel.Task | None = trio.lowlevel.current_task() if trio.lowlevel.in_trio_task() else None
     while task is not None and task.parent_nursery is not None:
         task = task.parent_nursery.parent_task

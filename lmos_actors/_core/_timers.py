@@ -1,8 +1,8 @@
-"""The runtime's own timers: callbacks at instants, without a task or a cancel scope for each.
+"""Timers of the runtime: callbacks at instants, without a task or a cancel scope for each.
 
-`Timers` is what the runtime sees. `TaskTimers` carries them in real time, one task for all of them; the
-virtual clock of a simulated world carries them itself. A callback is the runtime's: it never blocks and
-never raises.
+`Timers` is the interface. `TaskTimers` fires them in real time, with one task for all of them; the virtual
+clock of a simulated world fires them itself. A callback belongs to the runtime: it never blocks and never
+raises.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sized
 
 BUDGET = 256
-"""Callbacks between two looks at tasks and at I/O, so that a flood of timers starves nobody."""
+"""Callbacks between two passes of trio's run loop, so that a flood of timers starves nothing."""
 
 
 class Timer:
-    """One callback to come, at the instant `when` (seconds of the run's clock)."""
+    """A callback due at the instant `when` (seconds of the run's clock)."""
 
     __slots__ = ("callback", "heap", "kept", "when")
 
@@ -30,10 +30,10 @@ class Timer:
         self.callback: Callable[[], None] | None = callback
         self.heap = heap
         self.kept: dict[Timer, None] | None = None
-        """Where its owner keeps it until it fires or is cancelled."""
+        """The owner's set of pending timers, which it leaves when it fires or is cancelled."""
 
     def cancel(self) -> None:
-        """See to it that the callback is not called. Never blocks; late or repeated calls do nothing."""
+        """Cancel the callback. Never blocks; late or repeated calls do nothing."""
         if self.callback is not None:
             self.callback = None
             if self.kept is not None:
@@ -42,26 +42,26 @@ class Timer:
 
 
 class Timers(Protocol):
-    """What the runtime needs of whoever carries its timers."""
+    """The timers that the runtime uses."""
 
     woke: bool
     """Set by a callback that woke a task or moved a cancel scope's deadline: the instant is not over yet."""
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called at `when`; equal instants fire in the order of these calls.
+        """Call `callback` at `when`; equal instants fire in the order of these calls.
 
-        An instant in the past is as good as now. Raises ValueError if `when` is not finite.
+        An instant in the past counts as now. Raises ValueError if `when` is not finite.
         """
         ...
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called so many seconds from now, as `call_at` does."""
+        """Call `callback` so many seconds from now, as `call_at` does."""
         ...
 
     def go_on(self, ready: Sized, /) -> bool:
-        """Let time go on until something is in `ready`, if it can; return whether others may run now.
+        """Let virtual time pass until something is in `ready`; return whether other tasks may run now.
 
-        For the one task that runs turns, when it has none left. It has to wait if nothing is ready then.
+        For the dispatcher, when it has no turn left. If nothing is ready afterwards, it has to wait.
         """
         ...
 
@@ -82,11 +82,11 @@ class TimerHeap:
         return len(self._heap) - self._cancelled
 
     def __bool__(self) -> bool:
-        """Be true also without a timer: whoever writes `clock or …` asks whether there is a clock."""
+        """Return True even without a timer: `clock or …` asks whether there is a clock."""
         return True
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called at `when`."""
+        """Call `callback` at `when`."""
         if not -math.inf < when < math.inf:
             raise ValueError(f"a timer needs a finite instant, not {when}")
         timer = Timer(when, callback, self)
@@ -95,7 +95,7 @@ class TimerHeap:
         return timer
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called so many seconds from now."""
+        """Call `callback` so many seconds from now."""
         return self.call_at(trio.current_time() + seconds, callback)
 
     def go_on(self, ready: Sized, /) -> bool:
@@ -103,7 +103,7 @@ class TimerHeap:
         return False
 
     def forget(self) -> None:
-        """Take note that one of the timers has been cancelled."""
+        """Account for a timer that has been cancelled."""
         self._cancelled += 1
         heap = self._heap
         if self._cancelled * 2 > len(heap):
@@ -135,13 +135,13 @@ class TaskTimers(TimerHeap):
         self._sleep: trio.CancelScope | None = None
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called at `when`, or as soon after as the run loop gets round to it."""
+        """Call `callback` at `when`, or as soon after that as the run loop allows."""
         timer = super().call_at(when, callback)
         self._set_alarm()
         return timer
 
     def forget(self) -> None:
-        """Take note that one of the timers has been cancelled."""
+        """Account for a timer that has been cancelled."""
         super().forget()
         self._set_alarm()
 

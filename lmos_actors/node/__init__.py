@@ -1,5 +1,5 @@
-"""A node: what it is opened with, the stages of its life, its connections, and discovery."""
+"""A node: its options, the stages of its life, its connections, and discovery."""
 
 from ._node import Node as Node, open_node as open_node
-from ._options import coded_headers as coded_headers
+from ._options import encode_headers as encode_headers
 from ._thread import NodeThread as NodeThread, open_node_in_thread as open_node_in_thread

@@ -1,6 +1,6 @@
-"""What a node registers, where it looks for agents, and the directory that it hosts.
+"""Discovery of one node: registration, search, announcement, and the directory that it hosts.
 
-Discovery is imported by nodes that do any of it, and by no others.
+The package `discovery` is imported inside functions: a node that uses none of it does not load it.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 
 
 MDNS: Final = "mdns"
-"""The source of `discover` that stands for this network."""
+"""The source of `discover` that means the local network."""
 
 DIRECTORY: Final = "directory"
 """The name of the directory that a node hosts, right below its root."""
 
 
 @attrs.frozen
-class Introduced:
-    """What `open_node` was told of discovery."""
+class DiscoveryConfig:
+    """The arguments of `open_node` about discovery."""
 
     register: str | Sequence[str] | Registration | bool | None = None
     lookup: str | Sequence[str] | None = None
@@ -62,13 +62,13 @@ class Introduced:
     announce: bool | str = False
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether nothing was said."""
+    def is_empty(self) -> bool:
+        """Whether the node neither registers, nor looks up, nor hosts a directory."""
         return not (self.register or self.lookup or self.directory)
 
     @property
     def registration(self) -> Registration | None:
-        """Where, beside the own directory, is registered, None for nowhere. Raises ConfigError."""
+        """The registration at directories other than the node's own, or None. Raises ConfigError."""
         from lmos_actors.discovery import Registration
 
         register: Any = self.register
@@ -78,29 +78,29 @@ class Introduced:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """All directories that are looked in, beside the node's own."""
-        registration = None if self.is_nothing else self.registration
+        """The URLs of all directories that are searched, other than the node's own."""
+        registration = None if self.is_empty else self.registration
         registered = () if registration is None else registration.directories
         return tuple(dict.fromkeys((*registered, *self.lookups)))
 
     @property
     def lookups(self) -> tuple[str, ...]:
-        """The URLs of the directories that are looked in and not registered at."""
+        """The URLs of the directories that are searched without registering there."""
         lookup = self.lookup or ()
         return (lookup,) if isinstance(lookup, str) else tuple(lookup)
 
     def check(self, *, listens: bool) -> None:
-        """Raise ConfigError for what does not go together."""
+        """Raise ConfigError for options that exclude each other."""
         if self.register is True and not self.directory:
             raise ConfigError(
-                "True is the directory of the node itself: directory=... hosts it", _of("register")
+                "True is the directory of the node itself: directory=... hosts it", _argument("register")
             )
         if self.register and not listens:
             raise ConfigError(
-                "goes with listen=, which is not given: nobody could reach its agents", _of("register")
+                "goes with listen=, which is not given: nobody could reach its agents", _argument("register")
             )
         if self.announce and not listens:
-            raise ConfigError("goes with listen=, which is not given", _of("announce"))
+            raise ConfigError("goes with listen=, which is not given", _argument("announce"))
         for url in self.urls:
             self._check_directory(url)
 
@@ -110,53 +110,57 @@ class Introduced:
         try:
             place_of_directory(url)
         except ConfigError as error:
-            raise ConfigError(error.message, _of("lookup" if url in self.lookups else "register")) from None
+            raise ConfigError(
+                error.message, _argument("lookup" if url in self.lookups else "register")
+            ) from None
 
 
-def _of(name: str) -> str:
+def _argument(name: str) -> str:
     return f"open_node({name}=...)"
 
 
-class Discovering:
+class Discovery:
     """The discovery of one node."""
 
-    def __init__(self, rt: Runtime, connections: Connections, told: Introduced, *, listens: bool) -> None:
-        told.check(listens=listens)
+    def __init__(
+        self, rt: Runtime, connections: Connections, config: DiscoveryConfig, *, listens: bool
+    ) -> None:
+        config.check(listens=listens)
         self._rt = rt
         self._connections = connections
-        self._told = told
+        self._config = config
         self._registrars: list[Registrar] = []
         self._own: Directory | None = None
-        self._registration = None if told.is_nothing else told.registration
-        self._announcing = trio.CancelScope()
-        self._silenced = trio.Event()
+        self._registration = None if config.is_empty else config.registration
+        self._announcing_scope = trio.CancelScope()
+        self._announcing_ended = trio.Event()
         rt.spread = self._spread
-        if not told.is_nothing:
+        if not config.is_empty:
             rt.seeker = self
-        if told.directory:
+        if config.directory:
             connections.more_routes = self._routes
             connections.keepers = (DIRECTORY,)
 
     # ---- hosting
 
-    def planted(self, tree: SupervisorSpec) -> SupervisorSpec:
-        """Return the tree with the directory that the node hosts, if any, before all others."""
-        if not self._told.directory:
+    def with_hosted_directory(self, tree: SupervisorSpec) -> SupervisorSpec:
+        """Return the tree with the hosted directory, if any, as its first child."""
+        if not self._config.directory:
             return tree
         from lmos_actors.discovery import directory_spec
 
         spec = directory_spec(self._options, DIRECTORY)
         return attrs.evolve(tree, children=(spec, *tree.children))
 
-    def begin(self) -> None:
-        """The node listens, its children are about to start: what they look for is found."""
-        if self._told.directory:
+    def enable_lookup(self) -> None:
+        """Make the hosted directory searchable: the node listens, and its children are about to start."""
+        if self._config.directory:
             from lmos_actors.discovery import OwnDirectory
 
             self._own = OwnDirectory(self._directory_ref(), self._web_url())
 
     def _web_url(self) -> str:
-        """Return the address of what this node serves; one that leads nowhere if it serves nothing."""
+        """Return the base URL of what this node serves; an invalid one if it serves nothing."""
         descriptions = self._connections.descriptions
         if descriptions is None:
             return "http://own-directory.invalid"
@@ -165,7 +169,7 @@ class Discovering:
         return http_of(descriptions.bases[0])
 
     def _routes(self, server: LmosServer, bases: Sequence[str], security: Security | None) -> list[BaseRoute]:
-        """Return what the hosted directory serves over HTTP."""
+        """Return the HTTP routes of the hosted directory."""
         from lmos_actors.discovery import directory_routes
 
         return directory_routes(
@@ -182,8 +186,8 @@ class Discovering:
     def _options(self) -> DirectoryOptions:
         from lmos_actors.discovery import DirectoryOptions
 
-        assert self._told.directory is not None
-        return DirectoryOptions.of(self._told.directory)
+        assert self._config.directory is not None
+        return DirectoryOptions.of(self._config.directory)
 
     def _directory_ref(self) -> Ref[Any]:
         return Ref(link_to(self._rt, AgentQuery(None, DIRECTORY), None, None))
@@ -201,7 +205,7 @@ class Discovering:
         """See `Node.search`."""
         if directory is None:
             return await self._seeking.search(sought, near=near, directories=None)
-        there = self._elsewhere(directory)
+        there = self._remote_directory(directory)
         return await self._seeking.search(sought, near=near, directories=[there])
 
     async def explore(self, source: str, sought: AgentQuery) -> Explored:
@@ -229,9 +233,9 @@ class Discovering:
 
     def _directories(self) -> list[Directory]:
         own = [] if self._own is None else [self._own]
-        return [*own, *map(self._elsewhere, self._told.urls)]
+        return [*own, *map(self._remote_directory, self._config.urls)]
 
-    def _elsewhere(self, url: str, *, keep: bool = False) -> Directory:
+    def _remote_directory(self, url: str, *, keep: bool = False) -> Directory:
         from lmos_actors.discovery import HttpDirectory
 
         peers = self._connections.peers
@@ -262,31 +266,31 @@ class Discovering:
     # ---- registering
 
     def start(self) -> None:
-        """Begin to register what the node exposes; others can reach it by now."""
+        """Begin to register and announce the exposed agents; clients can reach them by now."""
         descriptions = self._connections.descriptions
-        if self._told.announce and descriptions is not None:
+        if self._config.announce and descriptions is not None:
             from lmos_actors.discovery import Announcer
 
             announced, announcer = self._announcements(), Announcer()
             self._connections.start_soon(self._announce, announcer, announced, name="announcement")
-            self._connections.before_goodbye.append(self._silenced.wait)
-            self._connections.at_refuse.append(self._silence)
-        if not self._told.register or descriptions is None:
+            self._connections.before_goodbye.append(self._announcing_ended.wait)
+            self._connections.at_stop_accepting.append(self._stop_announcing)
+        if not self._config.register or descriptions is None:
             return
         from lmos_actors.discovery import Registrar, paths_of
 
         exhibits, ttl = _Exhibits(descriptions), self._ttl()
         self._registrars = [Registrar(self._rt, each, exhibits, ttl) for each in self._registries()]
-        if self._told.register is True:
-            self._connections.before_stop.append(self.left)
-        self._connections.at_refuse.append(self.leave)
-        self._connections.before_goodbye.append(self.left)
+        if self._config.register is True:
+            self._connections.before_stop.append(self.wait_withdrawn)
+        self._connections.at_stop_accepting.append(self.withdraw)
+        self._connections.before_goodbye.append(self.wait_withdrawn)
         self._rt.population.watchers.append(paths_of(self._registrars))
         for registrar in self._registrars:
             self._connections.start_soon(registrar.run, name=f"registration at {registrar.state.directory}")
 
     def _announcements(self) -> list[Announcement]:
-        """Return what is announced: the node, and the directory that it hosts. Raises ConfigError."""
+        """Return the announcements of the node and of the directory it hosts. Raises ConfigError."""
         from lmos_actors.discovery import Announcement, addresses_of, name_of
         from lmos_actors.transport import endpoint_of
 
@@ -296,20 +300,20 @@ class Discovering:
         try:
             addresses = addresses_of(self._connections.hosts)
         except ConfigError as error:
-            raise ConfigError(error.message, _of("announce")) from None
-        said = self._told.announce
+            raise ConfigError(error.message, _argument("announce")) from None
+        said = self._config.announce
         name = said if isinstance(said, str) else f"{socket.gethostname()} {places[0].port}"
         one = Announcement(name_of(name), places[0].port, addresses, secure=places[0].secure)
         hosted = attrs.evolve(one, name=f"{one.name} directory", is_directory=True)
-        return [one, hosted] if self._told.directory else [one]
+        return [one, hosted] if self._config.directory else [one]
 
-    def _silence(self) -> None:
-        self._announcing.cancel("the node takes no more requests")
+    def _stop_announcing(self) -> None:
+        self._announcing_scope.cancel("the node takes no more requests")
 
     async def _announce(self, announcer: Announcer, announcements: list[Announcement]) -> None:
-        """Announce until the node takes no more requests. That it cannot does not trouble the node."""
+        """Announce until the node takes no more requests; a failure is logged and does not end the node."""
         try:
-            with self._announcing:
+            with self._announcing_scope:
                 try:
                     await announcer.open(announcements)
                     await trio.sleep_forever()
@@ -318,7 +322,7 @@ class Discovering:
                 finally:
                     await announcer.close()
         finally:
-            self._silenced.set()
+            self._announcing_ended.set()
 
     def _ttl(self) -> float:
         from lmos_actors.discovery import TTL
@@ -326,28 +330,28 @@ class Discovering:
         return TTL if self._registration is None else self._registration.ttl
 
     def _registries(self) -> list[Directory]:
-        own = [self._own] if self._own is not None and self._told.register is True else []
+        own = [self._own] if self._own is not None and self._config.register is True else []
         urls = () if self._registration is None else self._registration.directories
-        return [*own, *(self._elsewhere(url, keep=True) for url in urls)]
+        return [*own, *(self._remote_directory(url, keep=True) for url in urls)]
 
     @property
     def registrations(self) -> tuple[Registered, ...]:
-        """How it stands with each directory."""
+        """The state of the registration at each directory."""
         return tuple(each.state for each in self._registrars)
 
-    def leave(self) -> None:
-        """Begin to take away what is registered: who looks is not to find what takes no more requests."""
+    def withdraw(self) -> None:
+        """Begin to remove the registrations, so that no search finds agents that take no more requests."""
         for each in self._registrars:
             each.leave()
 
-    async def left(self) -> None:
-        """Wait until it is taken away, which is not for long; `leave` comes before."""
+    async def wait_withdrawn(self) -> None:
+        """Wait until the registrations are removed, which each registrar bounds; call `withdraw` first."""
         for each in self._registrars:
             await each.left.wait()
 
 
 class _Exhibits:
-    """What a node exposes, as it is registered: pools as one, and not the directory itself."""
+    """The exposed agents as they are registered: a pool as one, and without the directory itself."""
 
     def __init__(self, descriptions: Descriptions) -> None:
         self._descriptions = descriptions
@@ -356,7 +360,7 @@ class _Exhibits:
         """See `Exhibits`."""
         catalogue: Any = self._descriptions.catalogue
         for exposed in tuple(catalogue):
-            found = self._exhibit(exposed)
+            found = self._exhibit_of(exposed)
             if found is not None:
                 yield exposed.link.path, found
 
@@ -365,9 +369,9 @@ class _Exhibits:
         from lmos_actors.bindings import public_name
 
         exposed: Any = self._descriptions.catalogue.named(public_name(path))
-        return None if exposed is None or exposed.link.path != path else self._exhibit(exposed)
+        return None if exposed is None or exposed.link.path != path else self._exhibit_of(exposed)
 
-    def _exhibit(self, exposed: Any) -> Exhibit | None:
+    def _exhibit_of(self, exposed: Any) -> Exhibit | None:
         from lmos_actors.discovery import Exhibit
         from lmos_actors.supervision import is_member
 
@@ -376,16 +380,16 @@ class _Exhibits:
         return Exhibit(exposed.thing_id, self._descriptions.served(exposed).text)
 
 
-# --- what a node finds: agents here and elsewhere, one for a ref or all in a list
+# --- the methods of a node
 
 A = TypeVar("A", bound=Agent)
 
 
-class Reaching:
-    """The part of a node that finds agents."""
+class DiscoveryMethods:
+    """The methods of `Node` that find agents."""
 
     _rt: Runtime
-    _discovering: Discovering
+    _discovery: Discovery
 
     def find(
         self,
@@ -402,13 +406,13 @@ class Reaching:
         """Return a ref to an agent of that class, by its name or path, or the first started.
 
         `title`, `type` (a word of its `@type`), `capability` (one that its `About` names) and `affordance`
-        (the name of an action, property or event) have to fit as well. Agents of this node come first; if
-        there is none, the directories of `register` and `lookup` are asked. One that was found elsewhere is
-        kept until it cannot be reached.
+        (the name of an action, property or event) have to match as well. Agents of this node come first; if
+        there is none, the directories of `register` and `lookup` are asked. An agent found elsewhere is kept
+        until it cannot be reached.
 
         With `spread` the ref leads to all of them, here and elsewhere, and each request to one: in turn
-        (`"round_robin"`), to the one with the least to do (`"least_loaded"`), or by an argument (`"key"`),
-        that called `key`, else the first. Who is down is passed over where a request has not begun.
+        (`"round_robin"`), to the one with the shortest queue (`"least_loaded"`), or by an argument (`"key"`):
+        the one named `key`, else the first. An agent that is down is skipped if the request has not begun.
 
         Never waits and never fails: the ref resolves on first use; `await ref.ready()` waits for it.
         """
@@ -430,12 +434,12 @@ class Reaching:
     ) -> list[Found]:
         """Return all agents that `find` would look for: those of this node first, then those elsewhere.
 
-        `directory` is the URL of the one to ask, in place of those of `register` and `lookup`; without
-        `near` agents of this node are left out. What a directory tells is checked; what is not fit for use
-        is left out. Raises a TransportError where nothing was found and a directory did not answer.
+        `directory` is the URL of the directory to ask in place of those of `register` and `lookup`; without
+        `near`, agents of this node are left out. Entries of a directory are checked, and unusable ones left
+        out. Raises a TransportError if nothing was found and a directory did not answer.
         """
         sought = AgentQuery(cls, name, title, type, capability, affordance)
-        return await self._discovering.search(sought, near=near, directory=directory)
+        return await self._discovery.search(sought, near=near, directory=directory)
 
     @awaited("node.")
     async def discover(
@@ -447,20 +451,20 @@ class Reaching:
         capability: str | None = None,
         affordance: str | None = None,
     ) -> Explored:
-        """Return which agents are at an address: `.things`, and which directories have told of some of them.
+        """Return the agents at an address (`.things`), and the directories that listed some of them.
 
-        `source` is the URL of a description, of a directory or of a server, or a host with its port, whose
-        well-known URL tells (WoT Discovery); or `"mdns"`: who announces itself on this network by DNS-SD,
-        which takes three seconds, and up to thirty for asking them, and the extra `mdns`. What is told there
-        is checked: `.left_out` says what is not fit for use.
+        `source` is the URL of a description, of a directory or of a server; or a host with its port, which is
+        asked by its well-known URL (WoT Discovery); or `"mdns"`: the nodes announced on the local network by
+        DNS-SD. That takes three seconds, and up to thirty more to ask them, and needs the extra `mdns`. What
+        they answer is checked: `.left_out` lists what is unusable.
 
-        Raises ConnectFailed where nothing is there, ConfigError for no such address, ForbiddenCall for
+        Raises ConnectFailed if nothing is there, ConfigError for an invalid address, ForbiddenCall for
         `"mdns"` on virtual time.
         """
         sought = AgentQuery(None, None, title, type, capability, affordance)
-        return await self._discovering.explore(source, sought)
+        return await self._discovery.explore(source, sought)
 
     @property
     def registrations(self) -> tuple[Registered, ...]:
-        """How the registration of its agents stands, for each directory of `register`."""
-        return self._discovering.registrations
+        """The state of the registration of its agents, for each directory of `register`."""
+        return self._discovery.registrations

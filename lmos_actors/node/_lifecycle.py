@@ -1,4 +1,10 @@
-"""How a node begins to end, and in which order its stages do."""
+"""The life of a node: its stages, how they start, and the order in which they end.
+
+Stages are nested: services (dispatcher, timers), connections, supervisors, the user's body. Nested
+nurseries alone would not end them in order, as a cancellation reaches all of them at once. So the tasks of
+each stage are shielded, and `NodeLifecycle.end` ends the stages from the inside out, each whatever became
+of the one before it.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,13 @@ import attrs
 import trio
 
 from lmos_actors._collector import collector
-from lmos_actors._core import Ambient, Entropy, Services, TaskTimers, current_ambient
+from lmos_actors._core import Entropy, Environment, ShieldedNursery, TaskTimers, current_environment
 from lmos_actors.actors import LocalLink, Outside, Runtime, TracedLink, Watchdog, dispatch
 from lmos_actors.errors import raise_together
-from lmos_actors.observe import shown
+from lmos_actors.observe import diagnostics_for
 from lmos_actors.supervision import AgentSupervisor, Supervisor, SupervisorSpec, Tree
 
-from ._discovery import Discovering, Introduced
+from ._discovery import Discovery, DiscoveryConfig
 from ._network import Connections
 
 if TYPE_CHECKING:
@@ -24,11 +30,11 @@ if TYPE_CHECKING:
     from lmos_actors._core import Instrument
     from lmos_actors.actors import ExitReason
 
-    from ._options import Wanted
+    from ._options import ConnectionConfig
 
 
-class Opening:
-    """What one `open_node` has to remember between its stages."""
+class NodeLifecycle:
+    """State that the stages of one `open_node` share: its errors, and whether its body has ended."""
 
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
@@ -38,26 +44,26 @@ class Opening:
         self.connections: Connections | None = None
 
     def fatal(self, exc: BaseException) -> None:
-        """Something ended the node: the body is cancelled, the exception raised out of it.
+        """End the node with an exception: cancel the body, and raise the exception out of it.
 
-        Ctrl-C that comes when the body has ended gives nobody more time, whatever code it hits.
+        A KeyboardInterrupt after the body has ended stops everything at once, whatever code it hits.
         """
         self.errors.append(exc)
         self.body.cancel("the node has failed")
         if self.root is not None:
             self.root.rt.failed = True
             if self.left and isinstance(exc, KeyboardInterrupt):
-                self.hurry()
+                self.force_stop()
 
-    def hurry(self) -> None:
-        """Give nobody any more time."""
+    def force_stop(self) -> None:
+        """Stop everything at once, without draining."""
         if self.root is not None:
             self.root.kill()
         if self.connections is not None:
-            self.connections.hurry()
+            self.connections.force_stop()
 
     def root_ended(self, reason: ExitReason) -> None:
-        """The root supervisor has ended, by itself or with the node."""
+        """Handle the end of the root supervisor, which may be a failure or part of the node's own end."""
         if reason.error is not None:
             self.fatal(reason.error)
         elif not self.left:
@@ -65,12 +71,12 @@ class Opening:
 
     @trio.lowlevel.enable_ki_protection
     async def end(self, root: Supervisor, connections: Connections) -> None:
-        """End the stages inside out, each whatever has become of the one before."""
+        """End the stages from the inside out, each whatever became of the one before."""
         self.left = True
-        connections.refuse()
+        connections.stop_accepting()
         try:
             try:
-                await connections.give_notice()
+                await connections.run_before_stop()
             finally:
                 await _stop(root)
         finally:
@@ -97,65 +103,67 @@ async def _stop(root: Supervisor) -> None:
 
 
 @attrs.frozen
-class Stages:
-    """What a node consists of while it is open."""
+class NodeStages:
+    """The parts of an open node."""
 
     rt: Runtime
     root: Supervisor
-    services: Services
+    services: ShieldedNursery
     connections: Connections
-    discovering: Discovering
+    discovery: Discovery
 
 
 @asynccontextmanager
 @trio.lowlevel.enable_ki_protection
-async def opened(
+async def open_stages(
     tree: SupervisorSpec | None,
     instrument: Instrument | None,
     outside: Outside,
-    wanted: Wanted,
-    told: Introduced,
-) -> AsyncGenerator[Stages]:
-    """Put a node together, and take it apart at the end of the block; see `open_node`."""
-    opening = Opening()
+    config: ConnectionConfig,
+    discovery_config: DiscoveryConfig,
+) -> AsyncGenerator[NodeStages]:
+    """Start the stages of a node, and end them at the end of the block; see `open_node`."""
+    lifecycle = NodeLifecycle()
     async with trio.open_nursery(strict_exception_groups=True) as nursery:
-        services = Services(nursery)
+        services = ShieldedNursery(nursery)
         collector.node_opened()
         try:
-            rt = _runtime(services, instrument, opening, outside)
-            connections = opening.connections = Connections(rt, wanted, nursery)
-            discovering = Discovering(rt, connections, told, listens=bool(wanted.listen))
-            root = opening.root = _root(rt, discovering.planted(tree or SupervisorSpec("root")), opening)
+            rt = _runtime(services, instrument, lifecycle, outside)
+            connections = lifecycle.connections = Connections(rt, config, nursery)
+            discovery = Discovery(rt, connections, discovery_config, listens=bool(config.listen))
+            root = lifecycle.root = _root(
+                rt, discovery.with_hosted_directory(tree or SupervisorSpec("root")), lifecycle
+            )
             connections.watch(root)
-            with shown(root, rt):
+            with diagnostics_for(root, rt):
                 try:
                     await connections.listen(root)
-                    discovering.begin()
+                    discovery.enable_lookup()
                     await root.begin(services.start_soon)
                     connections.start()
-                    discovering.start()
-                    with opening.body:
-                        yield Stages(rt, root, services, connections, discovering)
+                    discovery.start()
+                    with lifecycle.body:
+                        yield NodeStages(rt, root, services, connections, discovery)
                 finally:
-                    await opening.end(root, connections)
+                    await lifecycle.end(root, connections)
         except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
-            opening.errors.append(exc)
+            lifecycle.errors.append(exc)
         finally:
             collector.node_ended()
             services.end()
-    raise_together(opening.errors, "errors of one node")
+    raise_together(lifecycle.errors, "errors of one node")
 
 
-def _root(rt: Runtime, tree: SupervisorSpec, opening: Opening) -> Supervisor:
+def _root(rt: Runtime, tree: SupervisorSpec, lifecycle: NodeLifecycle) -> Supervisor:
     root = Supervisor(rt, tree, None)
-    root.on_end = opening.root_ended
+    root.on_end = lifecycle.root_ended
     rt.tally.supervisors[root] = None
     rt.resolver = Tree(root)
     rt.starter = AgentSupervisor
     return root
 
 
-def _run_turns(rt: Runtime, services: Services) -> None:
+def _run_turns(rt: Runtime, services: ShieldedNursery) -> None:
     """Start the dispatcher, and in real time the watchdog beside it."""
     services.start_soon(dispatch, rt, name="dispatcher")
     if rt.real:
@@ -166,18 +174,18 @@ def _run_turns(rt: Runtime, services: Services) -> None:
 
 
 def _runtime(
-    services: Services, instrument: Instrument | None, opening: Opening, outside: Outside
+    services: ShieldedNursery, instrument: Instrument | None, lifecycle: NodeLifecycle, outside: Outside
 ) -> Runtime:
-    ambient = current_ambient() or Ambient(Entropy(), None)
-    timers = ambient.timers
+    environment = current_environment() or Environment(Entropy(), None)
+    timers = environment.timers
     if timers is None:
         timers = TaskTimers()
         services.start_soon(timers.run, name="timers")
-    seen = ambient.instrument if instrument is None else instrument  # a log is false while empty
-    real = ambient.timers is None
-    rt = Runtime(timers=timers, entropy=ambient.entropy, instrument=seen, real=real)
-    rt.staging = ambient.staging
-    rt.fatal = opening.fatal
+    seen = environment.instrument if instrument is None else instrument  # `is None`: an empty log is false
+    real = environment.timers is None
+    rt = Runtime(timers=timers, entropy=environment.entropy, instrument=seen, real=real)
+    rt.staging = environment.staging
+    rt.fatal = lifecycle.fatal
     rt.outside = outside
     rt.link = LocalLink if rt.instrument is None else TracedLink
     _run_turns(rt, services)

@@ -1,4 +1,9 @@
-"""A node's connections in numbers, for its metrics."""
+"""The network of one node: what it listens at, and the peers that its refs reach.
+
+`Connections` is a stage around the supervisors: while children stop, their last answers still go out. The
+packages `transport` and `bindings` are imported inside functions: a node that neither listens nor consumes
+loads none of them.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +18,11 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors._core import TOTAL, Budget, BudgetStatistics, Services
+from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
 from lmos_actors.actors import Agent, awaited, release_link
 from lmos_actors.observe import Traffic
 
-from ._options import EVERYWHERE, Wanted, coded_headers, default_network
+from ._options import WILDCARD_HOSTS, ConnectionConfig, default_network, encode_headers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
 def traffic_of(
     doors: Iterable[FrontDoor], server: LmosServer | None, peers: Peers | None, budget: Budget
 ) -> Traffic:
-    """Count the connections at these doors, and those to peers."""
+    """Return the counts of connections at the front doors and to peers, for metrics."""
     counts = [door.statistics() for door in doors]
     refused: Counter[str] = Counter()
     for count in counts:
@@ -56,11 +61,6 @@ def traffic_of(
     )
 
 
-# --- the connections of a node: what it listens at, and the peers that its refs reach
-#
-# They are a stage around the supervisors: while children stop, their last answers still go out. What opens
-# sockets, and what speaks over them, is imported by nodes that need it and by no others.
-
 FAILURES: Final = 100
 """Exceptions of connections that are kept."""
 
@@ -70,16 +70,16 @@ WARNED: Final = 5
 WARNED_SECONDS: Final = 60.0
 
 GRACE: Final = 5.0
-"""Seconds beyond those of a connection's own good-bye after which nobody is waited for."""
+"""Seconds to wait for peers beyond the time of a connection's own closing handshake."""
 
 NOTICE: Final = 1.0
-"""Seconds for what comes before the agents are stopped."""
+"""Seconds for `before_stop`."""
 
 GOODBYE: Final = 5.0 + GRACE
 
 
 class MoreRoutes(Protocol):
-    """Gives what is served over HTTP beside the agents."""
+    """A function that returns HTTP routes to serve beside the agents."""
 
     def __call__(
         self, server: LmosServer, bases: Sequence[str], security: Security, /
@@ -87,9 +87,9 @@ class MoreRoutes(Protocol):
 
 
 class BoundedWarnings:
-    """Warnings that any peer can cause: in each minute the first few are logged, the rest is counted.
+    """Warnings that any peer can cause: the first few of each minute are logged, the rest counted.
 
-    The count is logged with the next one that is.
+    The count is logged with the next warning.
     """
 
     def __init__(self, subject: str, *, real: bool) -> None:
@@ -121,105 +121,104 @@ def _no_routes(_server: LmosServer, _bases: Sequence[str], _security: Security, 
 
 
 class Connections:
-    """The stage of one node; see the head of this file."""
+    """The connections of one node, as a stage of its life; see the module docstring."""
 
-    def __init__(self, rt: Runtime, wanted: Wanted, nursery: trio.Nursery) -> None:
+    def __init__(self, rt: Runtime, config: ConnectionConfig, nursery: trio.Nursery) -> None:
         self._rt = rt
-        self._wanted = wanted
-        self._endpoints = wanted.endpoints()
-        self._stage = Services(nursery)
-        self._network = wanted.network
+        self._config = config
+        self._endpoints = config.endpoints()
+        self._stage = ShieldedNursery(nursery)
+        self._network = config.network
         self._budget: Budget | None = None
         self._listeners: list[Listener] = []
         self._doors: list[FrontDoor] = []
         self._open: dict[FrontDoor, None] = {}
-        self._all_gone = trio.Event()
+        self._all_closed = trio.Event()
         self._server: LmosServer | None = None
         self._peers: Peers | None = None
-        self._notice = trio.CancelScope()
-        self._last_words = trio.CancelScope()
+        self._before_stop_scope = trio.CancelScope()
+        self._goodbye_scope = trio.CancelScope()
         self._refused = BoundedWarnings("TLS", real=rt.real)
-        self._hurried = False
         self.urls: tuple[str, ...] = ()
-        """The addresses that are listened at, with the ports as they are."""
+        """The addresses at which the node listens, with actual ports."""
         self.descriptions: Descriptions | None = None
-        """What is served, once it listens."""
+        """The descriptions that are served; None before `listen`."""
         self.more_routes: MoreRoutes = _no_routes
-        """What is served over HTTP beside the agents, at these addresses."""
+        """Returns HTTP routes to serve beside the agents."""
         self.keepers: tuple[str, ...] = ()
-        """Public names of agents whose actions read and write what they keep; see `Guard`."""
-        self.at_refuse: list[Callable[[], None]] = []
-        """What is called when no more requests are taken in; must not raise."""
+        """Public names of agents whose actions read and write stored data; see `Guard`."""
+        self.at_stop_accepting: list[Callable[[], None]] = []
+        """Called when no more requests are taken in; must not raise."""
         self.before_stop: list[Callable[[], Awaitable[None]]] = []
-        """What is waited for, for a second at most, before the agents are stopped."""
+        """Awaited before the agents are stopped, for `NOTICE` seconds at most."""
         self.before_goodbye: list[Callable[[], Awaitable[None]]] = []
-        """What is waited for, within limits, before peers are told good-bye."""
+        """Awaited, within the time for closing, before connections are closed."""
         self.failures: deque[BaseException] = deque(maxlen=FAILURES)
-        """What has ended single connections and is a mistake of ours or of an agent's author."""
+        """Exceptions that ended single connections: bugs of the runtime or of an agent."""
         self.metrics: Metrics | None = None
-        """What the node tells in numbers, where that is wanted."""
+        """The node's metrics, if it keeps any."""
 
     def watch(self, root: Supervisor) -> None:
-        """Have requests measured and traced, where that is wanted. Raises ConfigError."""
-        wanted = self._wanted
-        if not (wanted.metrics or wanted.tracing):
+        """Measure and trace requests, if the node is to. Raises ConfigError."""
+        config = self._config
+        if not (config.metrics or config.tracing):
             return
         from lmos_actors.observe import metrics_options, watch_edge
 
         self.metrics = watch_edge(
             self._rt,
             root,
-            metrics_options(wanted.metrics),
-            wanted.tracing,
+            metrics_options(config.metrics),
+            config.tracing,
             lambda: traffic_of(self._doors, self._server, self._peers, self.budget),
             self._failed,
         )
 
     @property
     def network(self) -> Network:
-        """Where connections come from."""
+        """The network that makes and takes connections."""
         if self._network is None:
             self._network = default_network()
         return self._network
 
     @property
     def budget(self) -> Budget:
-        """What peers may hold in memory, over all connections that this node takes or makes."""
+        """The memory that all peers of this node may hold together."""
         if self._budget is None:
             self._budget = Budget(self._total_bytes)
         return self._budget
 
     @property
     def _total_bytes(self) -> int:
-        connection = self._wanted.connection
+        connection = self._config.connection
         return TOTAL if connection is None else connection.total_bytes
 
     def memory(self) -> BudgetStatistics:
-        """Return what peers hold of the node's memory now."""
+        """Return how much memory peers hold now."""
         budget = self._budget
         return BudgetStatistics(0, self._total_bytes, 0) if budget is None else budget.statistics()
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether its connections stay inside of the process."""
+        """Whether connections stay inside the process."""
         from lmos_actors.transport import MemoryNetwork
 
         return isinstance(self.network, MemoryNetwork)
 
     @property
     def _has_names(self) -> bool:
-        """Whether the machine's name leads to it, and not only what is listened at."""
+        """Whether the node can be reached by the name of the machine."""
         return not self.is_in_memory
 
     # ---- those who connect to us
 
     async def listen(self, root: Supervisor) -> None:
-        """Listen: whoever connects from now on is heard once `start` is called. Raises ConfigError."""
+        """Listen. Connections wait in the backlog until `start` is called. Raises ConfigError."""
         if not self._endpoints:
             return
         urls: list[str] = []
         if self._has_names:
-            self._wanted.check_exposed(self._endpoints)
+            self._config.check_exposed(self._endpoints)
         for endpoint in self._endpoints:
             listener = await self.network.listen(endpoint)
             self._listeners.append(listener)
@@ -231,14 +230,14 @@ class Connections:
         from lmos_actors.bindings import Descriptions, Exposure, LmosServer, http_app, http_of
         from lmos_actors.transport import FrontDoor
 
-        wanted = self._wanted
-        bases = self.urls if wanted.public_url is None else (wanted.public_url,)
+        config = self._config
+        bases = self.urls if config.public_url is None else (config.public_url,)
         exposure = Exposure(root, [http_of(base) for base in bases])
         guard = self._guard(exposure)
         server = self._server = LmosServer(
             self._rt,
             exposure,
-            options=wanted.session,
+            options=config.session,
             guard=guard,
             on_failure=self._failed,
             budget=self.budget,
@@ -251,25 +250,25 @@ class Connections:
                 listener,
                 route=server.accept,
                 app=app,
-                tls=wanted.tls if endpoint.secure else None,
+                tls=config.tls if endpoint.secure else None,
                 on_failure=self._failed,
                 on_refusal=self._refused.warn,
                 now=self._rt.entropy.now,
                 budget=self.budget,
-                **_given(options=wanted.door, connection=wanted.connection),
+                **_without_none(options=config.door, connection=config.connection),
             )
             self._doors.append(door)
 
     def _guard(self, exposure: Exposure) -> Guard:
-        """Make what decides who is let in. Raises ConfigError where a secret is missing."""
+        """Return the guard of this node. Raises ConfigError if a secret is missing."""
         from lmos_actors.security import Guard
 
-        entropy, wanted = self._rt.entropy, self._wanted
+        entropy, config = self._rt.entropy, self._config
         return Guard(
-            wanted.rules(),
+            config.effective_security(),
             wall=lambda: entropy.now().timestamp(),
-            hosts=wanted.names(self._endpoints, named=self._has_names),
-            public_url=wanted.public_url,
+            hosts=config.host_names(self._endpoints, named=self._has_names),
+            public_url=config.public_url,
             keepers=self.keepers,
             pool_of=exposure.pool_of,
             report=self._report,
@@ -280,25 +279,25 @@ class Connections:
             logging.getLogger("lmos_actors").error("security: %s", trouble)
 
     def _routes(self) -> list[BaseRoute]:
-        """Return what is served over HTTP beside the agents."""
+        """Return the HTTP routes for monitoring."""
         from lmos_actors.observe import health_routes
 
         return health_routes(self._unready, self.metrics)
 
     def _unready(self) -> str | None:
-        """Return why no requests are taken now, None where they are."""
+        """Return why no requests are taken now, None if they are."""
         if self._server is not None and self._server.draining:
             return "draining"
         return None if self._open else "starting"
 
     def start(self) -> None:
-        """Let in those who connect."""
+        """Accept connections."""
         for door, url in zip(self._doors, self.urls, strict=False):
             self._open[door] = None
             self.start_soon(self._serve, door, name=f"front door of {url}")
 
     def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
-        """Start a task of the stage: it belongs to the node, though an agent's run may have asked for it."""
+        """Start a task of this stage, in the node's context: an agent's run may have asked for it."""
         context = self._rt.base_context.copy()
         context.run(partial(self._stage.start_soon, async_fn, *args, name=name))
 
@@ -308,22 +307,22 @@ class Connections:
         finally:
             del self._open[door]
             if not self._open:
-                self._all_gone.set()
+                self._all_closed.set()
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Where it listens, as was said."""
+        """The hosts of `listen`, as given."""
         return tuple(endpoint.host for endpoint in self._endpoints)
 
     def authorities(self) -> tuple[str, ...]:
-        """Return host and port of all addresses at which this node is reached."""
+        """Return host and port of all addresses at which this node is reached, `public_url` included."""
         from lmos_actors.transport import endpoint_of
 
         bases = () if self.descriptions is None else self.descriptions.bases
         return tuple(endpoint_of(url).authority for url in (*self.urls, *bases))
 
     def count(self) -> int:
-        """Return how many connections others have to this node."""
+        """Return the number of connections that others have to this node."""
         return sum(door.statistics().open for door in self._doors)
 
     # ---- those to whom we connect
@@ -334,15 +333,15 @@ class Connections:
         if self._peers is None:
             from lmos_actors.bindings import Peers
 
-            wanted = self._wanted
+            config = self._config
             self._peers = Peers(
                 self.network,
                 self._rt,
                 self.start_soon,
-                session=wanted.session,
-                connection=wanted.connection,
-                tls=wanted.client_tls,
-                credentials=wanted.credentials,
+                session=config.session,
+                connection=config.connection,
+                tls=config.client_tls,
+                credentials=config.credentials,
                 on_failure=self._failed,
                 budget=self.budget,
             )
@@ -357,42 +356,42 @@ class Connections:
 
     # ---- the end
 
-    def refuse(self) -> None:
-        """Take in no more connections, and no more requests; what is being worked on is still answered."""
-        for tell in self.at_refuse:
+    def stop_accepting(self) -> None:
+        """Take no more connections and requests; open requests are still answered."""
+        for tell in self.at_stop_accepting:
             tell()
         for door in self._doors:
             door.stop_accepting()
         if self._server is not None:
             self._server.drain()
 
-    async def drained(self) -> None:
-        """Wait until all requests are answered and all connections closed; `refuse` comes before.
+    async def wait_drained(self) -> None:
+        """Wait until all requests are answered and all connections closed; call `stop_accepting` first.
 
-        Who only listens is not waited for.
+        Peers with nothing but subscriptions are not waited for.
         """
         if self._server is not None:
             self._server.finish()
         if self._open:
-            await self._all_gone.wait()
+            await self._all_closed.wait()
         if self._server is not None:
             await self._server.wait_done()
 
-    async def give_notice(self) -> None:
-        """Do what has to be done while the agents still run; `refuse` comes before."""
+    async def run_before_stop(self) -> None:
+        """Await `before_stop`, while the agents still run; call `stop_accepting` first."""
         if self.before_stop:
-            with trio.CancelScope(shield=True), self._notice, trio.move_on_after(NOTICE):
+            with trio.CancelScope(shield=True), self._before_stop_scope, trio.move_on_after(NOTICE):
                 for wait in self.before_stop:
                     await wait()
 
     @enable_ki_protection
     async def close(self) -> None:
-        """Say good-bye to all peers, within limits, and close; Ctrl-C meanwhile cuts that short."""
+        """Close all connections, waiting for peers within limits; Ctrl-C meanwhile closes them at once."""
         try:
-            with trio.CancelScope(shield=True), self._last_words:
+            with trio.CancelScope(shield=True), self._goodbye_scope:
                 await self._say_goodbye()
         except KeyboardInterrupt:
-            self.hurry()
+            self.force_stop()
             await self.close()
             raise
         self._stage.end()
@@ -401,39 +400,39 @@ class Connections:
                 await listener.aclose()
 
     async def _say_goodbye(self) -> None:
-        """Wait for peers that are told good-bye, which is not for long."""
-        options = self._wanted.connection
+        """Await `before_goodbye`, then peers, within the time for closing."""
+        options = self._config.connection
         with trio.move_on_after(GOODBYE if options is None else options.close_seconds + GRACE):
             for wait in self.before_goodbye:
                 await wait()
-            await self.drained()
+            await self.wait_drained()
 
-    def hurry(self) -> None:
-        """Give no connection any more time."""
-        self._notice.cancel("the node is ended at once")
-        self._last_words.cancel("the node is ended at once")
+    def force_stop(self) -> None:
+        """Close all connections at once, without draining."""
+        self._before_stop_scope.cancel("the node is ended at once")
+        self._goodbye_scope.cancel("the node is ended at once")
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _without_none(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
 def _urls(endpoint: Endpoint, listener: Listener, *, named: bool) -> list[str]:
-    """Return the addresses at which a listener is reached."""
+    """Return the URLs at which a listener is reached."""
     host = endpoint.host
-    if named and host in EVERYWHERE:
+    if named and host in WILDCARD_HOSTS:
         host = socket.gethostname()
     ports = dict.fromkeys(port for _, port in listener.addresses)
     return [attrs.evolve(endpoint, host=host, port=port, target="").url for port in ports]
 
 
-# --- what a node consumes: agents elsewhere, by where they are
+# --- the methods of a node
 
 A = TypeVar("A", bound=Agent)
 
 
-class Consuming:
-    """The part of a node that reaches agents elsewhere."""
+class ConsumeMethods:
+    """The methods of `Node` that reach agents elsewhere."""
 
     _connections: Connections
 
@@ -448,20 +447,21 @@ class Consuming:
         habits: Habits = "auto",
         local: bool = False,
     ) -> Ref[A]:
-        """Return a ref to an agent elsewhere, once its first connection stands; what breaks later is mended.
+        """Return a ref to an agent elsewhere once it is connected; a broken connection is restored.
 
         `source` is the `http` or `https` URL of its description, or of a node that serves it; the path of a
         file with its description; or a `ws` or `wss` address, without one. `thing` is the id or the name of
-        one of several. `headers` go with every connection, but not along with a redirect to another server;
-        `habits`: how a peer behaves whose handshake does not tell. Refs to one address share a connection.
-        A description of another host, and redirects, lead to this very machine only where `local` allows it.
+        one of several. `headers` go with every connection, but not to another server after a redirect;
+        `habits` is the dialect of a peer whose handshake does not name one. Refs to one address share a
+        connection. A description from another host, or a redirect, may lead to this machine only with
+        `local`.
 
-        Warns where its description differs from the class in what would break. Raises ConnectFailed when
-        nothing is there, ConfigError for a source that leads to no agent.
+        Warns if its description differs from the class in a way that would break calls. Raises ConnectFailed
+        if nothing is there, ConfigError for a source that leads to no agent.
         """
         from lmos_actors.bindings import consume
 
-        peers, coded = self._connections.peers, coded_headers(headers)
+        peers, coded = self._connections.peers, encode_headers(headers)
         return await consume(peers, cls, source, thing=thing, headers=coded, habits=habits, local=local)
 
     @awaited("node.")
@@ -474,14 +474,14 @@ class Consuming:
         habits: Habits = "auto",
         local: bool = False,
     ) -> ConsumedThing:
-        """Return an agent elsewhere whose class is not at hand: its affordances by name. See `consume`."""
+        """Return an agent elsewhere without a class: its affordances are used by name. See `consume`."""
         from lmos_actors.bindings import consume_thing
 
-        peers, coded = self._connections.peers, coded_headers(headers)
+        peers, coded = self._connections.peers, encode_headers(headers)
         return await consume_thing(peers, source, thing=thing, headers=coded, habits=habits, local=local)
 
     def release(self, ref: Ref[Any] | ConsumedThing) -> None:
-        """Let go of an agent elsewhere that was consumed here; the ref is not to be used any more.
+        """Release an agent elsewhere that was consumed here; do not use the ref afterwards.
 
         Refs to one address share a connection: it ends with the last of them. Repeated calls do nothing, nor
         does one for an agent of this node. Never waits.

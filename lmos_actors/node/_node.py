@@ -1,8 +1,9 @@
-"""One process worth of actors: the composition root.
+"""`Node` and `open_node`, the composition root: the agents of one process.
 
-A node nests stages, each of whose tasks is shielded until the stage inside it has ended:
+A node nests stages, and the tasks of each are shielded until the stage inside it has ended:
 services ⊃ connections ⊃ supervisors ⊃ the user's body. So the body ends first, then the children in reverse
-start order, then the connections that carried their last answers, then the tasks that carried their turns.
+start order, then the connections that carried their last answers, then the tasks that ran their turns.
+See `_lifecycle.py`.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from lmos_actors.supervision import (
     draw,
 )
 
-from ._discovery import Introduced, Reaching
-from ._lifecycle import Stages, opened
-from ._network import Consuming
-from ._options import Wanted
+from ._discovery import DiscoveryConfig, DiscoveryMethods
+from ._lifecycle import NodeStages, open_stages
+from ._network import ConsumeMethods
+from ._options import ConnectionConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
@@ -67,12 +68,12 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Node(Reaching, Consuming):
-    """What `open_node` gives: the root supervisor and everything that is asked of the tree as a whole."""
+class Node(DiscoveryMethods, ConsumeMethods):
+    """An open node: its root supervisor, and the operations on its tree as a whole. Made by `open_node`."""
 
-    def __init__(self, stages: Stages) -> None:
+    def __init__(self, stages: NodeStages) -> None:
         self._rt = stages.rt
-        self._discovering = stages.discovering
+        self._discovery = stages.discovery
         self._root = stages.root
         self._services = stages.services
         self._connections = stages.connections
@@ -87,7 +88,7 @@ class Node(Reaching, Consuming):
         self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, Ref[A]]:
         """Start a permanent agent named after its class: `weather`, then `weather-2`. Raises StartFailed."""
-        turns = self._rt.turns  # as `awaited` does, at less cost: this is done by the thousand
+        turns = self._rt.turns  # the check of `awaited`, written out: agents are started by the thousand
         if turns.slot is not None:
             raise turns.misuse("start", of="node.")
         made = partial(factory, *args, **kwargs) if args or kwargs else factory
@@ -122,43 +123,46 @@ class Node(Reaching, Consuming):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The addresses at which it listens, such as `ws://127.0.0.1:8080`, with the ports as they are."""
+        """The addresses at which the node listens, such as `ws://127.0.0.1:8080`, with actual ports."""
         return self._connections.urls
 
     @property
     def connections(self) -> int:
-        """How many connections others have to this node now."""
+        """The number of connections that others have to this node now."""
         return self._connections.count()
 
     @property
     def connection_failures(self) -> tuple[BaseException, ...]:
-        """The last hundred exceptions that ended a connection and nothing else, the oldest first.
+        """The last hundred exceptions that ended a single connection, the oldest first.
 
-        They are mistakes in a program: what peers do, whatever it is, is no exception here.
+        They are bugs, here or in an agent: misbehaviour of a peer is handled and never recorded here.
         """
         return tuple(self._connections.failures)
 
     @awaited("node.")
     async def drain(self) -> None:
-        """Take no more requests over the network; wait until those taken are answered and no peer is left.
+        """Take no more requests over the network; wait until open ones are answered and no peer is left.
 
-        Near callers notice nothing. Leaving the node's block does the same, and more: it stops the agents.
+        Near callers are not affected. Leaving the node's block does the same and also stops the agents.
         """
-        self._connections.refuse()
-        await self._connections.drained()
+        self._connections.stop_accepting()
+        await self._connections.wait_drained()
 
-    def hurry(self) -> None:
-        """Give nobody any more time: end all agents and connections at once. For whoever leaves the block."""
+    def force_stop(self) -> None:
+        """Stop all agents and connections at once, without draining. Then leave the node's block.
+
+        Never blocks; the block still waits for the code of agents to unwind.
+        """
         self._root.kill()
-        self._connections.hurry()
+        self._connections.force_stop()
 
     def portal(self) -> Portal:
-        """Return the way into this node for other threads and for asyncio code; to be called in the node.
+        """Return the portal of this node for other threads and for asyncio code. Call it in the node.
 
         Raises ForbiddenCall on virtual time, where there are no other threads.
         """
         if self._portal is None:
-            home: Any = self  # pyright takes a decorated generic method for another than itself
+            home: Any = self  # pyright does not match a decorated generic method with the protocol's
             self._portal = open_portal(self._rt, self._services, home)
         return self._portal
 
@@ -167,16 +171,16 @@ class Node(Reaching, Consuming):
         return [Ref(slot) for slot in agents_of(self._root)]
 
     def statistics(self) -> NodeStatistics:
-        """Count over all agents that are in the tree now, and what peers hold of the node's memory."""
+        """Return counts over all agents in the tree now, and the memory that peers hold."""
         return statistics_of(self._rt, self._connections.memory())
 
     def waiting_graph(self) -> WaitingGraph:
-        """Return who waits for whom now, and which of them wait in a circle. As text, circles come first."""
+        """Return the graph of who waits for whom now, deadlocks included. As text, circles come first."""
         return graph_of(self._root, self._rt)
 
     def dump(self) -> str:
-        """Write down the turn in progress, the tree with mailboxes and accounts, where runs and tasks stand,
-        who waits for whom, and the last dead letters. Bounded, and never raises.
+        """Return as text the turn in progress, the tree with mailboxes and accounts, the stacks of runs and
+        tasks, the waiting graph and the last dead letters. Bounded in length; never raises.
 
         A process with open nodes that is sent SIGUSR1 writes the same to standard error.
         """
@@ -184,28 +188,28 @@ class Node(Reaching, Consuming):
 
     @awaited("node.")
     async def metrics(self) -> str:
-        """Return the node's metrics as Prometheus reads them. Raises RuntimeError where it keeps none."""
+        """Return the node's metrics in Prometheus text format. Raises RuntimeError if it keeps none."""
         if self._connections.metrics is None:
             raise RuntimeError("this node keeps no metrics: open_node(metrics=True) does")
         return await self._connections.metrics.text()
 
     def tree(self) -> str:
-        """Draw the tree with the state of every child, as text."""
+        """Return the tree with the state of every child, as text."""
         return "\n".join(draw(self._root))
 
     @property
     def dead_letters(self) -> tuple[DeadLetter, ...]:
-        """The last thousand messages that nobody handled and whose senders were not told."""
+        """The last thousand one-way messages that were lost, the oldest first."""
         return tuple(self._rt.dead_letters)
 
     @asynccontextmanager
     @trio.lowlevel.enable_ki_protection
     async def watch_dead_letters(self, *, size: int = 64) -> AsyncGenerator[Feed[DeadLetter]]:
-        """Return every dead letter from now on, until the node ends.
+        """Return a context manager for a feed of every dead letter from now on, until the node ends.
 
         Past `size` waiting ones the oldest is dropped and counted.
         """
-        with _listed(self._rt, self._rt.dead_letter_feeds, size) as feed:
+        with _listed_feed(self._rt, self._rt.dead_letter_feeds, size) as feed:
             yield feed
 
     @property
@@ -216,17 +220,17 @@ class Node(Reaching, Consuming):
     @asynccontextmanager
     @trio.lowlevel.enable_ki_protection
     async def watch_crash_reports(self, *, size: int = 64) -> AsyncGenerator[Feed[CrashReport]]:
-        """Return every crash report from now on, until the node ends.
+        """Return a context manager for a feed of every crash report from now on, until the node ends.
 
         Past `size` waiting ones the oldest is dropped and counted.
         """
-        with _listed(self._rt, self._rt.crashes.feeds, size) as feed:
+        with _listed_feed(self._rt, self._rt.crashes.feeds, size) as feed:
             yield feed
 
 
 @contextmanager
-def _listed(rt: Runtime, feeds: list[Feed[T]], size: int) -> Generator[Feed[T]]:
-    """Keep one more feed in a list until the block is left; it ends with the node."""
+def _listed_feed(rt: Runtime, feeds: list[Feed[T]], size: int) -> Generator[Feed[T]]:
+    """Keep a new feed in a list until the block is left; the feed ends with the node."""
     feed: Feed[T] = Feed(rt.timers, size=size)
     if rt.ended:
         feed.close()
@@ -276,45 +280,45 @@ async def open_node(
     metrics: bool | MetricsOptions = False,
     tracing: bool | TracerProvider | None = None,
 ) -> AsyncGenerator[Node]:
-    """Open a node: a root supervisor with the children of `tree`, and what carries their turns.
+    """Open a node: a root supervisor with the children of `tree`, and the tasks that run their turns.
 
-    At most `threads` threads, by default 16, and `processes` worker processes, by default as many as there
-    are processors, work for its agents at a time (`self.to_thread`, `self.to_process`).
+    At most `threads` threads (default 16) and `processes` worker processes (default: the number of
+    processors) work for its agents at a time (`self.to_thread`, `self.to_process`).
 
-    `listen` is where its agents are reached, such as `"ws://127.0.0.1:8080"`, or several of such; port 0
-    finds a free one, `node.urls` tells. For `wss` it takes a `tls` with a certificate. `public_url` is what
-    descriptions say instead, where a proxy stands before it. `client_tls` is whom its own refs trust, by
-    default whom the system trusts. `session`, `connection` and `door` set limits.
-    `network` is where connections come from and go to: where time is virtual, one in memory that all nodes of
-    the trio run share; else that of the operating system.
+    `listen` is the URL at which its agents are reached, such as `"ws://127.0.0.1:8080"`, or several; port 0
+    takes a free port, see `node.urls`. `wss` needs `tls`, a context with a certificate. `public_url`
+    replaces these addresses in descriptions if a proxy is in front. `client_tls` is the TLS context of its
+    own refs, by default the system's. `session`, `connection` and `door` set limits. `network` makes and
+    takes connections: on virtual time the default is one in memory that all nodes of the trio run share,
+    else that of the operating system.
 
-    `security` says who is let in, and to what; without it everybody is who reaches the node. Pages in
-    browsers are not, but those from here and those of `origins`. To listen where others reach it without
-    security, or where passwords would travel without TLS, takes `insecure=True`, but on a network in memory.
-    `credentials` are what its own refs present, each to the place it is for.
+    `security` decides who is let in, and to what; without it every client that reaches the node is. Pages in
+    browsers are let in only from the node's own origin and from those of `origins`. To listen at an address
+    that others reach without security, or where passwords would travel without TLS, needs `insecure=True`,
+    except on a network in memory. `credentials` are what its own refs present, each to the place it is for.
 
-    `metrics` has it counted what agents, requests and connections do: at `/metrics`, and by `node.metrics()`.
-    `tracing` records requests that come in and go out as spans of OpenTelemetry: by the provider given, with
-    True by the one that the program has set.
+    `metrics` counts agents, requests and connections, for `/metrics` and `node.metrics()`. `tracing`
+    records requests that come in and go out as OpenTelemetry spans, with the provider given, or with True
+    the global one.
 
-    `register` is the URL of a directory, or several, at which its agents are registered for as long as they
-    are there, or a `Registration`; True is its own. `lookup` are directories in which its refs look for
-    agents without registering. `directory` hosts one: the path of its database, True for one in memory, or
-    `DirectoryOptions`. `announce` tells this network of the node by DNS-SD, under a name if it is one; that
-    takes the extra `mdns`.
+    `register` is the URL of a directory, or several, at which its agents are registered while they exist, or
+    a `Registration`; True is its own directory. `lookup` are directories in which its refs look for agents
+    without registering. `directory` hosts one: the path of its database, True for one in memory, or
+    `DirectoryOptions`. `announce` announces the node on the local network by DNS-SD, under the name given, if
+    any; it needs the extra `mdns`.
 
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
-    of the body comes out as itself. Ctrl-C stops in order; a second one gives nobody more time.
+    of the body propagates unchanged. Ctrl-C stops in order; a second Ctrl-C stops everything at once.
 
-    Raises StartFailed when a child of `tree` cannot start, ConfigError for an argument of another kind and
-    for an address at which it cannot listen.
+    Raises StartFailed when a child of `tree` cannot start, ConfigError for an invalid argument and for an
+    address at which it cannot listen.
     """
     _check_call(tree)
-    wanted = Wanted(listen, public_url, tls, client_tls, network, session, connection, door)
-    told = Introduced(register, lookup, directory, announce)
-    wanted = attrs.evolve(wanted, security=security, origins=tuple(origins), insecure=insecure)
-    wanted = attrs.evolve(wanted, credentials=credentials, metrics=metrics, tracing=tracing)
+    connections = ConnectionConfig(listen, public_url, tls, client_tls, network, session, connection, door)
+    discovery = DiscoveryConfig(register, lookup, directory, announce)
+    connections = attrs.evolve(connections, security=security, origins=tuple(origins), insecure=insecure)
+    connections = attrs.evolve(connections, credentials=credentials, metrics=metrics, tracing=tracing)
     outside = Outside(threads=threads, processes=processes)
-    async with opened(tree, instrument, outside, wanted, told) as stages:
+    async with open_stages(tree, instrument, outside, connections, discovery) as stages:
         yield Node(stages)

@@ -1,4 +1,4 @@
-"""What a node was told of its connections, and whether that can be."""
+"""Connection options of a node, and their validation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors._core import current_ambient
+from lmos_actors._core import current_environment
 from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from lmos_actors.security import Credentials, Security
     from lmos_actors.transport import ConnectionOptions, DoorOptions, Endpoint, Network
 
-EVERYWHERE: Final = ("0.0.0.0", "::")
+WILDCARD_HOSTS: Final = ("0.0.0.0", "::")
 
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:([!-~]([ -~]*[!-~])?)?")
 
-_memory: trio.lowlevel.RunVar[Network | None] = trio.lowlevel.RunVar("lmos_actors.network", None)
+_memory_network: trio.lowlevel.RunVar[Network | None] = trio.lowlevel.RunVar("lmos_actors.network", None)
 
 
 @attrs.frozen
-class Wanted:
-    """What `open_node` was told of connections."""
+class ConnectionConfig:
+    """The arguments of `open_node` about connections."""
 
     listen: str | Sequence[str] | None = None
     public_url: str | None = None
@@ -49,9 +49,9 @@ class Wanted:
     tracing: Any = None
 
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Return what to listen at. Raises ConfigError."""
+        """Return the endpoints to listen at. Raises ConfigError."""
         self._check_credentials()
-        urls = _texts(self.listen)
+        urls = _urls_of(self.listen)
         if not urls:
             self._check_no_server()
             return ()
@@ -62,7 +62,7 @@ class Wanted:
             self._check_endpoint(url, endpoint)
         if self.tls is not None and not any(endpoint.secure for endpoint in found):
             raise ConfigError(
-                f"goes with an address that begins with wss://, not with {urls[0]!r}", _of("tls")
+                f"goes with an address that begins with wss://, not with {urls[0]!r}", _argument("tls")
             )
         if self.tls is not None:
             self._check_validity(self.tls)
@@ -76,7 +76,7 @@ class Wanted:
 
         wrong = validity_error(tls)
         if wrong is not None:
-            raise ConfigError(f"its certificate {wrong}", _of("tls"))
+            raise ConfigError(f"its certificate {wrong}", _argument("tls"))
 
     def _check_credentials(self) -> None:
         if self.credentials is None:
@@ -85,55 +85,58 @@ class Wanted:
 
         if not isinstance(self.credentials, Credentials):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
-                f"must be Credentials, not {type(self.credentials).__name__}", _of("credentials")
+                f"must be Credentials, not {type(self.credentials).__name__}", _argument("credentials")
             )
 
     def _check_no_server(self) -> None:
         for name in ("public_url", "tls", "door", "security", "origins", "insecure"):
             if getattr(self, name) not in (None, (), False):
-                raise ConfigError("goes with listen=, which is not given", _of(name))
+                raise ConfigError("goes with listen=, which is not given", _argument(name))
 
-    def rules(self) -> Security:
-        """Return what is demanded of those who come. Raises ConfigError."""
+    def effective_security(self) -> Security:
+        """Return the security in effect, `origins` included. Raises ConfigError."""
         from lmos_actors.security import Security
 
         security = Security() if self.security is None else self.security
         if not isinstance(security, Security):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"must be a Security, not {type(security).__name__}", _of("security"))
+            raise ConfigError(f"must be a Security, not {type(security).__name__}", _argument("security"))
         return attrs.evolve(security, origins=(*security.origins, *self.origins))
 
     def check_exposed(self, endpoints: Sequence[Endpoint]) -> None:
-        """Look whether what others reach is open to them only where that is said. Raises ConfigError."""
+        """Check that endpoints others can reach are unprotected only with `insecure`. Raises ConfigError."""
         from lmos_actors.bindings import check_exposed
 
-        by_url = dict(zip(_texts(self.listen), endpoints, strict=True))
-        check_exposed(by_url, self.rules(), self.tls, insecure=self.insecure)
+        by_url = dict(zip(_urls_of(self.listen), endpoints, strict=True))
+        check_exposed(by_url, self.effective_security(), self.tls, insecure=self.insecure)
 
-    def names(self, endpoints: Sequence[Endpoint], *, named: bool) -> tuple[str, ...]:
-        """Return the names by which others ask for what listens there; `named`: the machine's own is one."""
+    def host_names(self, endpoints: Sequence[Endpoint], *, named: bool) -> tuple[str, ...]:
+        """Return the host names by which clients reach the endpoints.
+
+        With `named` an endpoint on all interfaces is reached by the name of the machine.
+        """
         from lmos_actors.transport import endpoint_of
 
         public = () if self.public_url is None else (endpoint_of(self.public_url),)
-        names = (name for each in (*endpoints, *public) for name in _names_of(each.host, named=named))
+        names = (name for each in (*endpoints, *public) for name in _host_names_of(each.host, named=named))
         return tuple(dict.fromkeys(names))
 
     def _check_endpoint(self, url: str, endpoint: Endpoint) -> None:
         if endpoint.target != "/":
             raise ConfigError(
                 f"{url!r} has a path: agents are at /agents/NAME; what a proxy puts before is for public_url",
-                _of("listen"),
+                _argument("listen"),
             )
         if endpoint.secure and self.tls is None:
-            raise ConfigError(f"{url!r} needs a certificate, as tls=ssl.SSLContext", _of("listen"))
+            raise ConfigError(f"{url!r} needs a certificate, as tls=ssl.SSLContext", _argument("listen"))
         if self.tls is not None and not isinstance(self.tls, ssl.SSLContext):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"must be an ssl.SSLContext, not {self.tls!r}", _of("tls"))
+            raise ConfigError(f"must be an ssl.SSLContext, not {self.tls!r}", _argument("tls"))
 
 
-def _of(name: str) -> str:
+def _argument(name: str) -> str:
     return f"open_node({name}=...)"
 
 
-def _texts(listen: Any) -> tuple[str, ...]:
+def _urls_of(listen: Any) -> tuple[str, ...]:
     urls: Any = (listen,) if isinstance(listen, str) else listen
     try:
         found: tuple[Any, ...] = tuple(urls or ())
@@ -141,40 +144,40 @@ def _texts(listen: Any) -> tuple[str, ...]:
         found = (urls,)
     if not all(isinstance(url, str) for url in found):
         raise ConfigError(
-            f"must be a URL such as 'ws://127.0.0.1:8080', or several, not {listen!r}", _of("listen")
+            f"must be a URL such as 'ws://127.0.0.1:8080', or several, not {listen!r}", _argument("listen")
         )
     return found
 
 
-def _names_of(host: str, *, named: bool) -> tuple[str, ...]:
-    if not named or host not in EVERYWHERE:
+def _host_names_of(host: str, *, named: bool) -> tuple[str, ...]:
+    if not named or host not in WILDCARD_HOSTS:
         return (host,)
     machine = socket.gethostname()
     return (machine, f"{machine.partition('.')[0]}.local")
 
 
 def default_network() -> Network:
-    """Return the network of this trio run: where time jumps one in memory, else the operating system's."""
+    """Return the network of this trio run: one in memory on virtual time, else the operating system's."""
     clock = trio.lowlevel.current_clock()
-    ambient = current_ambient()
-    is_real = ambient is None or ambient.timers is None
+    environment = current_environment()
+    is_real = environment is None or environment.timers is None
     if is_real and getattr(clock, "autojump_threshold", inf) == inf:
         from lmos_actors.transport import TcpNetwork
 
         return TcpNetwork()
-    network = _memory.get()
+    network = _memory_network.get()
     if network is None:
         from lmos_actors.transport import MemoryNetwork
 
         network = MemoryNetwork()
-        _memory.set(network)
+        _memory_network.set(network)
     return network
 
 
-def coded_headers(headers: Mapping[str, str] | None) -> tuple[tuple[bytes, bytes], ...]:
-    """Return headers as they go over the wire.
+def encode_headers(headers: Mapping[str, str] | None) -> tuple[tuple[bytes, bytes], ...]:
+    """Return headers encoded for the wire.
 
-    Raises ConfigError for what cannot be one; values are secret.
+    Raises ConfigError for an invalid name or value; the text leaves the value out, as it may be a secret.
     """
     given = (headers or {}).items()
     for name, value in given:

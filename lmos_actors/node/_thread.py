@@ -1,4 +1,4 @@
-"""A node in a thread of its own, for notebooks and for scripts that know nothing of trio."""
+"""A node in a thread of its own, for notebooks and for scripts that do not use trio."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from lmos_actors.errors import AgentError
-from lmos_actors.observe import dumps
+from lmos_actors.observe import dump_signal
 
 from ._node import Node, open_node
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 class NodeThread:
     """A node that runs in a thread of its own; made by `open_node_in_thread`.
 
-    A context manager that gives the portal and closes at the end, or to be ended by `close()`. What has
-    not been closed when the interpreter exits is closed then. A forked process has no such node: there
+    A context manager that returns the portal and closes the node at the end; or call `close()`. A node that
+    is still open when the interpreter exits is closed then. A forked process does not have the node: there
     `close()` does nothing.
     """
 
-    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[Node]]) -> None:
-        self._opened = opened
+    def __init__(self, open_node_here: Callable[[], AbstractAsyncContextManager[Node]]) -> None:
+        self._open_node = open_node_here
         self._ready = threading.Event()
         self._ended = threading.Event()
         self._closed = False
-        self._given_up = False
+        self._abandoned = False
         self._failure: BaseException | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._starting = trio.CancelScope()
@@ -69,24 +69,24 @@ class NodeThread:
         return self._node
 
     def close(self) -> None:
-        """Stop the node in order and wait until it has ended; again, it does nothing.
+        """Stop the node in order and wait until it has ended; blocks. Repeated calls do nothing.
 
-        Raises what ended the node, if it did not end well, such as RestartIntensityExceeded. Ctrl-C while
-        it waits gives nobody in the node more time. RuntimeError in the node's own thread.
+        Raises the error that ended the node, if any, such as RestartIntensityExceeded. Ctrl-C during the wait
+        stops the node at once. Raises RuntimeError in the node's own thread.
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError("a node's own thread cannot wait for its end")
         if self._closed or os.getpid() != self._process:
             return
         try:
-            self._soon(self._leave)
+            self._run_in_node(self._leave)
             self._ended.wait()
         except BaseException:
-            self._soon(self._hurry)
+            self._run_in_node(self._force_stop)
             self._ended.wait()
             raise
         finally:
-            self._forget()
+            self._unregister()
         if self._failure is not None:
             raise self._failure
 
@@ -100,23 +100,23 @@ class NodeThread:
             self.close()
         except BaseException as own:
             if error is None or isinstance(error, AgentError) or not isinstance(own, Exception):
-                raise  # what the body met came of it, and is its context
+                raise  # the body's error followed from this one, and is its context
             raise BaseExceptionGroup("errors of one node", [error, own]) from None
 
     # ---- in the caller's thread
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         """Start the thread and wait until the tree has started. Raises what open_node raises."""
         try:
             self._launch()
             atexit.register(self.close)
-            dumps.claim(self)
+            dump_signal.claim(self)
             self._ready.wait()
         except BaseException:
-            self._given_up = True
-            self._soon(self._leave)
+            self._abandoned = True
+            self._run_in_node(self._leave)
             self._ended.wait()
-            self._forget()
+            self._unregister()
             raise
         if self._node is None:
             self.close()
@@ -124,25 +124,25 @@ class NodeThread:
     def _launch(self) -> None:
         try:
             self._thread.start()
-        except RuntimeError:  # there can be no more threads; of this one no end is to be waited for
+        except RuntimeError:  # no more threads can be started; this one will never set its event
             self._ended.set()
             raise
 
-    def _soon(self, fn: Callable[[], object]) -> None:
+    def _run_in_node(self, fn: Callable[[], object]) -> None:
         if self._token is not None:
             with suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(fn)
 
-    def _hurry(self) -> None:
+    def _force_stop(self) -> None:
         if self._node is not None:
-            self._node.hurry()
+            self._node.force_stop()
 
-    def _forget(self) -> None:
+    def _unregister(self) -> None:
         if self._ended.is_set():
             self._closed = True
             if self._thread.ident is not None:
                 self._thread.join()
-            dumps.release(self)
+            dump_signal.release(self)
             atexit.unregister(self.close)
 
     # ---- in the node's thread
@@ -150,7 +150,7 @@ class NodeThread:
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as exc:  # noqa: ASYNC103 -- outside of trio: whoever closes the node gets it
+        except BaseException as exc:  # noqa: ASYNC103 -- outside of trio: `close` raises it
             self._failure = exc
         finally:
             self._ended.set()
@@ -159,9 +159,9 @@ class NodeThread:
     async def _main(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         with self._starting:
-            if self._given_up:
+            if self._abandoned:
                 return
-            async with self._opened() as node:
+            async with self._open_node() as node:
                 left = trio.Event()
                 self._leave = left.set
                 self._portal = node.portal()
@@ -199,5 +199,5 @@ def open_node_in_thread(
     """
     options = locals()  # nothing but the arguments, by name
     thread = NodeThread(partial(open_node, **options))
-    thread._begin()  # pyright: ignore[reportPrivateUsage] # nobody else starts it
+    thread._start()  # pyright: ignore[reportPrivateUsage] # nobody else starts it
     return thread

@@ -1,5 +1,6 @@
-"""What people see of a node from outside: metrics, traces, health, who waits for whom, the dump."""
+"""Observation of a node: metrics, traces, health, the waiting graph, the dump."""
 
+from ._diagnostics import diagnostics_for as diagnostics_for, graph_of as graph_of
 from ._dump import dump as dump
 from ._edge import watch_edge as watch_edge
 from ._health import health_routes as health_routes
@@ -9,6 +10,5 @@ from ._metrics import (
     Traffic as Traffic,
     metrics_options as metrics_options,
 )
-from ._shown import graph_of as graph_of, shown as shown
-from ._signal import dumps as dumps
+from ._signal import dump_signal as dump_signal
 from ._statistics import NodeStatistics as NodeStatistics, statistics_of as statistics_of

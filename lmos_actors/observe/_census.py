@@ -1,7 +1,8 @@
-"""All agents of a node, counted by their class: as they stand now, and with all that have been there.
+"""Counts of a node's agents by class: the agents there are now, and totals over all there have been.
 
-A node may have very many of them, so counting gives way to others in between. What agents that are gone for
-good have done is kept, so that no total ever falls.
+A node may have very many agents, so a count lets other tasks run in between, and its numbers are of one
+instant only approximately. The totals of agents that are gone for good are kept, so that no total ever
+falls: scrapers take a falling counter for a restart.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ import trio
 
 from lmos_actors.supervision import agent_class, agents_of
 
-from ._tallies import OTHER
+from ._request_counts import OTHER
 
 if TYPE_CHECKING:
     from lmos_actors.actors import LocalLink, Totals
     from lmos_actors.supervision import Supervisor
 
-AT_ONCE: Final = 500
-"""Agents that are counted before others have their turn."""
+BATCH: Final = 500
+"""Agents that are counted between two checkpoints."""
 
 OUTCOMES: Final = ("handled", "cancelled", "dropped", "dead_lettered", "refused")
-"""What becomes of a message."""
+"""The ways a message can leave a mailbox, or not get into it."""
 
 NO_CLASS: Final = "agent"
-"""The class of what has not run yet, and does not tell."""
+"""The class label of an agent that has not run yet and whose factory does not name its class."""
 
 
 @attrs.define
-class Count:
-    """The agents of one class. Totals are over all that have been there; the rest is as it stands now."""
+class ClassCount:
+    """The counts of one class. Totals cover all agents there have been; the other fields are of now."""
 
     handled: int = 0
     cancelled: int = 0
@@ -46,7 +47,7 @@ class Count:
     statuses: dict[str, int] = attrs.field(factory=dict[str, int])
 
     def add_done(self, slot: LocalLink) -> None:
-        """Add what one agent has done."""
+        """Add the totals of one agent."""
         extra = slot.extra
         self.handled += slot.handled + slot.inline
         if slot.incarnation > 1:
@@ -58,13 +59,13 @@ class Count:
             self.refused += extra.refused
 
     def add_sums(self, sums: Totals) -> None:
-        """Add the agents of one class that are at rest."""
+        """Add the sums of those agents of one class that are at rest."""
         for total in TOTALS:
             setattr(self, total, getattr(self, total) + getattr(sums, total))
         self.statuses["running"] = self.statuses.get("running", 0) + sums.agents
 
     def add(self, slot: LocalLink) -> None:
-        """Add one agent that is there."""
+        """Add one agent that exists now."""
         self.add_done(slot)
         status: str = slot.status
         self.statuses[status] = self.statuses.get(status, 0) + 1
@@ -82,42 +83,42 @@ TOTALS: Final = (*OUTCOMES, "restarts")
 
 
 @attrs.frozen
-class Found:
-    """What one count has found: by class, and agent by agent unless there are many."""
+class Census:
+    """The result of one count: by class, and per agent unless there are many."""
 
-    classes: dict[str, Count]
+    classes: dict[str, ClassCount]
     agents: int
     depths: list[tuple[str, str, int]] | None
     """Path, class and waiting messages of each agent."""
 
 
-class Census:
-    """Counts the agents below `root`: of at most `classes` classes, of at most `shown` one by one."""
+class AgentCensus:
+    """A counter of the agents below `root`: at most `classes` classes, at most `shown` agents one by one."""
 
     def __init__(self, root: Supervisor, classes: int, shown: int) -> None:
         self._root = root
         self._most = classes
         self._shown = shown
-        self._gone: dict[str, Count] = {}
-        self._told: dict[str, Count] = {}
+        self._gone: dict[str, ClassCount] = {}
+        self._reported: dict[str, ClassCount] = {}
 
     def gone(self, slot: LocalLink) -> None:
-        """A slot is empty for good."""
+        """Keep the totals of a slot that is empty for good."""
         self._of(self._gone, class_name(slot)).add_done(slot)
 
-    def _of(self, counts: dict[str, Count], name: str) -> Count:
+    def _of(self, counts: dict[str, ClassCount], name: str) -> ClassCount:
         found = counts.get(name)
         if found is None:
-            name = name if name in self._told or len(self._told) < self._most else OTHER
-            self._told.setdefault(name, Count())
-            found = counts.setdefault(name, Count())
+            name = name if name in self._reported or len(self._reported) < self._most else OTHER
+            self._reported.setdefault(name, ClassCount())
+            found = counts.setdefault(name, ClassCount())
         return found
 
-    async def take(self) -> Found:
-        """Count. Others have their turns meanwhile, so that the numbers are of one time only by and large."""
+    async def take(self) -> Census:
+        """Count all agents, with checkpoints in between."""
         tally = self._root.rt.tally
-        for _ in range(0, len(tally.untallied), AT_ONCE):
-            tally.settle(AT_ONCE)
+        for _ in range(0, len(tally.untallied), BATCH):
+            tally.settle(BATCH)
             await trio.lowlevel.checkpoint()
         classes = {name: attrs.evolve(count, statuses={}) for name, count in self._gone.items()}
         number = 0
@@ -127,23 +128,23 @@ class Census:
         for place, slot in enumerate(tally.others(), start=1):
             number += 1
             self._of(classes, class_name(slot)).add(slot)
-            if not place % AT_ONCE:
+            if not place % BATCH:
                 await trio.lowlevel.checkpoint()
-        self._keep_up(classes)
-        return Found(classes, number, self._depths() if number <= self._shown else None)
+        self._never_fall(classes)
+        return Census(classes, number, self._depths() if number <= self._shown else None)
 
     def _depths(self) -> list[tuple[str, str, int]]:
         slots = agents_of(self._root)
         return [(slot.path, class_name(slot), slot.accepted - slot.begun) for slot in slots]
 
-    def _keep_up(self, classes: dict[str, Count]) -> None:
-        """No total falls, also where an agent has gone while others were counted."""
-        for name, told in self._told.items():
-            count = classes.setdefault(name, Count())
+    def _never_fall(self, classes: dict[str, ClassCount]) -> None:
+        """Let no total fall, even if an agent went while others were counted."""
+        for name, reported in self._reported.items():
+            count = classes.setdefault(name, ClassCount())
             for total in TOTALS:
-                reached = max(getattr(told, total), getattr(count, total))
+                reached = max(getattr(reported, total), getattr(count, total))
                 setattr(count, total, reached)
-                setattr(told, total, reached)
+                setattr(reported, total, reached)
 
 
 def class_name(slot: LocalLink) -> str:

@@ -1,4 +1,9 @@
-"""Where tasks and threads stand, as text: the user's own calls, without those of the runtime and trio."""
+"""The dump of a node as text: its tree, its turn, its runs and tasks, and the stacks of user code.
+
+Stacks leave out the calls of the runtime and of trio. A dump is bounded: agents at rest are counted by
+class, and what is long is cut. It reads only, and never raises: a signal handler writes it between any two
+instructions, when any data structure may be half changed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +37,7 @@ _HIDDEN: Final = (_PACKAGE, _TRIO, contextlib.__file__)
 
 
 def task_stack(task: trio.lowlevel.Task) -> Iterator[str]:
-    """Show where a task waits, and below it where its child tasks do."""
+    """Yield the lines of a task's stack, then those of its child tasks."""
     yield from _calls(task.iter_await_frames())
     children = [child for nursery in task.child_nurseries for child in in_order(nursery.child_tasks)]
     for child in children[:TASKS]:
@@ -43,12 +48,12 @@ def task_stack(task: trio.lowlevel.Task) -> Iterator[str]:
 
 
 def in_order(tasks: Iterable[trio.lowlevel.Task]) -> list[trio.lowlevel.Task]:
-    """Return tasks by name, as the order of a set is chance."""
+    """Return tasks sorted by name; the order of a set is arbitrary."""
     return sorted(tasks, key=lambda task: task.name)
 
 
 def thread_stack(frame: FrameType) -> list[str]:
-    """Show what user code a thread is in; nothing when the runtime or trio waits."""
+    """Return the lines of user code a thread is in; none while the runtime or trio waits."""
     calls = dropwhile(lambda call: _is_in(call, _PACKAGE), traceback.walk_stack(frame))
     own = list(takewhile(lambda call: not _is_in(call, *_HIDDEN), calls))
     return list(_calls(reversed(own)))
@@ -64,10 +69,7 @@ def _calls(calls: Iterable[tuple[FrameType, int]]) -> Iterator[str]:
         yield from entry.rstrip("\n").splitlines()
 
 
-# --- a whole node as text, for whoever wants to know what it is doing or why it does nothing
-#
-# Bounded: agents that are at rest are counted by class, and what is long is cut. Reading changes nothing
-# and never raises, also in a signal handler, in which anything may be half done.
+# --- a whole node as text
 
 LINES: Final = 1000  # of each part
 AGENTS: Final = 100  # agents of one supervisor that are shown one by one
@@ -78,7 +80,7 @@ MESSAGE: Final = 120  # characters of a dead letter's message that are shown
 
 
 def dump(root: Supervisor, rt: Runtime, frame: FrameType | None = None) -> str:
-    """Write a node down. `frame` is what a signal has interrupted. Never raises, whatever agents do."""
+    """Return a node as text. `frame` is the frame a signal interrupted. Never raises, whatever agents do."""
     parts: list[tuple[str, Iterator[str]]] = [
         ("head", _head(root, rt)),
         ("turn", _turn(rt, frame)),
@@ -110,7 +112,7 @@ def _head(root: Supervisor, rt: Runtime) -> Iterator[str]:
 
 
 def _turn(rt: Runtime, frame: FrameType | None) -> Iterator[str]:
-    """Show the turn in progress; a run or other code only where it has been interrupted."""
+    """Yield the turn in progress; a run or other code only if a signal interrupted it."""
     here = rt.thread == threading.get_ident()
     slot, current = rt.turns.slot, rt.turns.current
     if not here:
@@ -164,7 +166,7 @@ def _guarded(slot: LocalLink, indent: str) -> Iterator[str]:
 
 
 def _at_rest(slot: LocalLink) -> bool:
-    """Nothing waits, runs or is held back, and nothing has gone wrong."""
+    """Return whether nothing waits, runs or is held back, and nothing has gone wrong."""
     extra = slot.extra
     if slot.queue or slot.status != "running" or slot.incarnation > 1:
         return False
@@ -209,7 +211,7 @@ def _next_timer(slot: LocalLink) -> list[str]:
 
 
 def _doing(slot: LocalLink) -> Iterator[str]:
-    """Show the accounts of one agent, and where its runs and tasks are."""
+    """Yield the accounts of one agent, and the stacks of its runs and tasks."""
     numbers = slot.statistics()
     doors = ("handled", "cancelled", "dropped", "dead_lettered", "waiting", "running")
     counts = [(door, getattr(numbers, door)) for door in doors]

@@ -1,4 +1,8 @@
-"""Every request where it comes in and where it goes out: measured, and recorded as a span, as is wanted."""
+"""Observation of requests at the edge of a node: counted, recorded as spans, or both.
+
+The runtime calls a `NodeEdge` where a request comes in, before it is posted, and once when it is answered;
+and where a request goes out, and once when it ends.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from lmos_actors.actors import PropagatingLink, incoming_trace, outgoing_trace, 
 from lmos_actors.errors import ActionCancelled
 
 from ._metrics import Metrics
-from ._tallies import LEFT, status_of
+from ._request_counts import CANCELLED, status_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,14 +26,14 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor
 
     from ._metrics import MetricsOptions, Traffic
-    from ._tallies import Key, Tallies
+    from ._request_counts import Key, RequestCounts
     from ._tracing import Spans
 
-GONE: Final = ActionCancelled("the consumer left")
+CONSUMER_LEFT: Final = ActionCancelled("the consumer left")
 
 
 class NodeEdge:
-    """See `Edge`. `metrics` or `spans` may be None, where only the other is wanted."""
+    """See `Edge`. `metrics` or `spans` is None if only the other is wanted."""
 
     def __init__(self, rt: Runtime, metrics: Metrics | None, spans: Spans | None) -> None:
         self._rt = rt
@@ -37,32 +41,32 @@ class NodeEdge:
         self._spans = spans
         self.hands_on = spans is not None
 
-    def came(self, far: Far, way: str, traceparent: str | None, tracestate: str | None, /) -> Watched:
+    def came(self, far: Far, way: str, traceparent: str | None, tracestate: str | None, /) -> InboundRequest:
         """See `Edge`."""
         incoming_trace(self._rt, far, traceparent, tracestate)
         span: Span | None = None
         if self._spans is not None:
-            span, origin = self._spans.arrived(far, way, traceparent, tracestate)
+            span, origin = self._spans.start_server_span(far, way, traceparent, tracestate)
             if origin is not None:
                 put_in_span(far, origin)
-        taken = None if self._metrics is None else self._metrics.taken
-        return Watched(_key(far.op, way), taken, self._spans, span)
+        received = None if self._metrics is None else self._metrics.received
+        return InboundRequest(_key(far.op, way), received, self._spans, span)
 
     def refused(self, way: str, verb: str, error: BaseException, /) -> None:
         """See `Edge`."""
         if self._metrics is not None:
-            self._metrics.taken.refuse(verb, way, status_of(error))
+            self._metrics.received.refuse(verb, way, status_class(error))
 
-    def goes(self, op: Operation, path: str, way: str, /) -> Sent:
+    def goes(self, op: Operation, path: str, way: str, /) -> OutboundRequest:
         """See `Edge`."""
         trace = outgoing_trace(self._rt)
         span: Span | None = None
         if self._spans is not None:
-            span, origin = self._spans.leaves(op, path, way)
+            span, origin = self._spans.start_client_span(op, path, way)
             if origin is not None:
                 trace = recorded_trace(self._rt, trace, origin)
         sent = None if self._metrics is None else self._metrics.sent
-        return Sent(_key(op, way), sent, self._spans, span, trace)
+        return OutboundRequest(_key(op, way), sent, self._spans, span, trace)
 
     def mark(self, mark: Mark | None, /) -> Mark | None:
         """See `Edge`."""
@@ -95,7 +99,7 @@ def watch_edge(
     traffic: Callable[[], Traffic],
     failed: Callable[[BaseException], object],
 ) -> Metrics | None:
-    """Observe a node's requests as `open_node(metrics=..., tracing=...)` wants it; return its metrics.
+    """Observe a node's requests as `open_node(metrics=..., tracing=...)` asks; return its metrics, if any.
 
     Raises ConfigError.
     """
@@ -112,14 +116,16 @@ def watch_edge(
     return metrics
 
 
-class Watched:
-    """One request that has come in; see `Watch`."""
+class InboundRequest:
+    """A request that came in; see `Watch`."""
 
-    __slots__ = ("_ended", "_key", "_since", "_span", "_spans", "_tallies")
+    __slots__ = ("_ended", "_key", "_request_counts", "_since", "_span", "_spans")
 
-    def __init__(self, key: Key, tallies: Tallies | None, spans: Spans | None, span: Span | None) -> None:
+    def __init__(
+        self, key: Key, counts: RequestCounts | None, spans: Spans | None, span: Span | None
+    ) -> None:
         self._key = key
-        self._tallies = tallies
+        self._request_counts = counts
         self._spans = spans
         self._span = span
         self._since = trio.current_time()
@@ -128,30 +134,35 @@ class Watched:
     def ended(self, error: BaseException | None, /) -> None:
         """See `Watch`."""
         if not self._ended:
-            self._end(status_of(error), error)
+            self._end(status_class(error), error)
 
     def left(self) -> None:
         """See `Watch`."""
         if not self._ended:
-            self._end(LEFT, GONE)
+            self._end(CANCELLED, CONSUMER_LEFT)
 
     def _end(self, status: str, error: BaseException | None) -> None:
         self._ended = True
-        if self._tallies is not None:
-            self._tallies.take(self._key, status, trio.current_time() - self._since)
+        if self._request_counts is not None:
+            self._request_counts.take(self._key, status, trio.current_time() - self._since)
         if self._spans is not None and self._span is not None:
             self._spans.end(self._span, error)
 
 
-class Sent(Watched):
-    """One request that goes out; see `Going`."""
+class OutboundRequest(InboundRequest):
+    """A request that goes out; see `Going`."""
 
     __slots__ = ("trace",)
 
     def __init__(
-        self, key: Key, tallies: Tallies | None, spans: Spans | None, span: Span | None, trace: TraceMembers
+        self,
+        key: Key,
+        counts: RequestCounts | None,
+        spans: Spans | None,
+        span: Span | None,
+        trace: TraceMembers,
     ) -> None:
-        super().__init__(key, tallies, spans, span)
+        super().__init__(key, counts, spans, span)
         self.trace = trace
 
     def __enter__(self) -> TraceMembers:

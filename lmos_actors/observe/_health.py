@@ -1,6 +1,7 @@
-"""What a node tells those who watch over it, at addresses of its own: /healthz, /readyz, /metrics.
+"""The HTTP routes for monitoring a node: /healthz, /readyz, /metrics.
 
-Whoever asks whether it lives, or is ready, needs no credentials, and is told no more than that.
+/healthz and /readyz need no credentials and say nothing else. For access lists /metrics is an agent named
+`metrics`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from ._exposition import format_of
+from ._exposition import media_type_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosni
 
 
 def health_routes(unready: Callable[[], str | None], metrics: Metrics | None = None) -> list[BaseRoute]:
-    """Return the routes. `unready` says why no requests are taken now, in a word; None where they are."""
+    """Return the routes. `unready` returns a word for why the node takes no requests, or None if it does."""
     from starlette.responses import PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
 
@@ -45,12 +46,12 @@ def health_routes(unready: Callable[[], str | None], metrics: Metrics | None = N
 
     async def scrape(request: Request) -> Response:
         _check(request)
-        kind = format_of(",".join(request.headers.getlist("accept")))
+        kind = media_type_for(",".join(request.headers.getlist("accept")))
         headers = {**_HEADERS, "Content-Type": kind, "Vary": "Accept"}
         if request.method == "HEAD":
-            told = Response(headers=headers)
-            del told.headers["content-length"]  # which is not known
-            return told
+            response = Response(headers=headers)
+            del response.headers["content-length"]  # the length is not known before the text is made
+            return response
         return StreamingResponse(metrics.pieces(kind), headers=headers)
 
     routes.append(Route(METRICS, scrape))
@@ -58,7 +59,7 @@ def health_routes(unready: Callable[[], str | None], metrics: Metrics | None = N
 
 
 def _check(request: Request) -> None:
-    """Let those in who may read what is called `metrics`. Raises Unauthorized, Forbidden, RateLimited."""
+    """Check that the client may read `metrics`. Raises Unauthorized, Forbidden, RateLimited."""
     admission: Any = request.scope.get("state", {}).get("admission")
     if admission is not None:
         admission.check(METRICS.removeprefix("/"), "read", trio.current_time())

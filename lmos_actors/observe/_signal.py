@@ -1,7 +1,8 @@
-"""SIGUSR1 asks a process for the dumps of all its nodes, on standard error.
+"""The handler of SIGUSR1, which writes the dumps of all open nodes to standard error.
 
-A plain signal handler: it runs between two instructions of the main thread, so also while a turn that never
-ends holds up the node. Only where there is such a signal and nobody else has a handler for it.
+It is a plain signal handler: it runs between two instructions of the main thread, so it works even while a
+turn that never ends blocks the node. It is installed only if the platform has the signal and the program
+has no handler of its own for it.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ if TYPE_CHECKING:
 SIGNAL: Final[int | None] = getattr(signal, "SIGUSR1", None)
 
 
-class Dumps:
-    """The open nodes of this process that live in real time, and the handler that dumps them."""
+class DumpSignal:
+    """The open nodes of this process that run in real time, and the handler that dumps them."""
 
     def __init__(self) -> None:
         self._shown: dict[Any, Callable[[FrameType | None], str]] = {}
-        self._mine: dict[Any, None] = {}  # what the main thread opened, which alone may set handlers
+        self._mine: dict[Any, None] = {}  # opened by the main thread: only it may set handlers
 
     def node_opened(self, node: object, show: Callable[[FrameType | None], str]) -> None:
-        """Have a node dumped; `show` gives its dump and never raises."""
+        """Add a node to those that are dumped; `show` returns its dump and never raises."""
         self._shown[node] = show
         self.claim(node)
 
     def node_ended(self, node: object) -> None:
-        """Have it dumped no more."""
+        """Remove a node from those that are dumped."""
         self._shown.pop(node, None)
         self.release(node)
 
     def claim(self, owner: object) -> None:
-        """Have the handler there from now on, for what the main thread opens; in others nothing happens."""
+        """Install the handler on behalf of `owner`. Does nothing outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
         self._mine[owner] = None
@@ -45,7 +46,7 @@ class Dumps:
             signal.signal(SIGNAL, self._asked)
 
     def release(self, owner: object) -> None:
-        """Need the handler no more; the last one that the main thread opened takes it away."""
+        """Drop the claim of `owner`; the last claim of the main thread removes the handler."""
         self._mine.pop(owner, None)
         here = threading.current_thread() is threading.main_thread()
         if SIGNAL is not None and here and not self._mine and signal.getsignal(SIGNAL) == self._asked:
@@ -63,8 +64,8 @@ def _write(text: str) -> None:
         place = sys.stderr.fileno()
         while data:
             data = data[os.write(place, data) :]
-    except (OSError, ValueError, AttributeError):  # closed, or no file: then there is nobody to tell
+    except (OSError, ValueError, AttributeError):  # closed, or no file: there is nowhere to write
         return
 
 
-dumps: Final = Dumps()
+dump_signal: Final = DumpSignal()

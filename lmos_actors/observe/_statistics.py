@@ -1,4 +1,4 @@
-"""How much a node has done: sums over the agents of its tree."""
+"""Statistics of a node: sums over the agents of its tree."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class NodeStatistics:
 
 
 def statistics_of(rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
-    """Count over all agents that are in the tree now: those at rest are in sums, all others are visited.
+    """Count over all agents in the tree now: those at rest are kept as sums, all others are visited.
 
-    Nobody else has a turn meanwhile, and there may be very many agents; see `_tally.py`.
+    No other task runs meanwhile, and there may be very many agents; see `actors/_tally.py`.
     """
     tally = rt.tally
     others: list[LocalLink] = tally.settle(len(tally.untallied))

@@ -1,7 +1,8 @@
-"""Requests as spans of OpenTelemetry: one for each that comes in, one for each that goes out.
+"""OpenTelemetry spans of requests: one for each that comes in, one for each that goes out.
 
-What comes in is the child of what its `traceparent` names. Agents work in its span, and hand it on near; what
-they send elsewhere is its child. An agent's own code finds the span as the current one.
+A request that comes in is the child of the span its `traceparent` names. Agents work in its span and pass
+it on to near agents; requests that they send elsewhere are its children. An agent's code finds it as the
+current span.
 
 A provider, sampler or processor that raises costs spans and nothing else.
 """
@@ -25,7 +26,7 @@ from opentelemetry.trace import (
 from lmos_actors.actors import Origin, current_mark, read_trace
 from lmos_actors.errors import ConfigError, LmosActorsError
 
-from ._tallies import number_of
+from ._request_counts import status_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ def provider_of(wanted: Any) -> TracerProvider:
 
 
 class Spans:
-    """Begins and ends the spans of one node."""
+    """The spans of one node."""
 
     def __init__(
         self, rt: Runtime, provider: TracerProvider, failed: Callable[[BaseException], object]
@@ -61,10 +62,12 @@ class Spans:
         self._failed = failed
         self._broken = False
         self._tracer = provider.get_tracer(SCOPE)
-        rt.base_context.run(contexts.attach, contexts.Context())  # agents are in nobody's span
+        rt.base_context.run(
+            contexts.attach, contexts.Context()
+        )  # agents do not work in the span of the code that opened the node
 
-    def _gone_wrong(self, error: BaseException) -> None:
-        if not self._broken:  # once is enough: it will go on
+    def _report_failure(self, error: BaseException) -> None:
+        if not self._broken:  # reported once: the next spans fail alike
             self._broken = True
             self._failed(error)
 
@@ -74,17 +77,17 @@ class Spans:
 
     # ---- in
 
-    def arrived(
+    def start_server_span(
         self, far: Far, way: str, traceparent: str | None, tracestate: str | None
     ) -> tuple[Span | None, Origin | None]:
-        """Begin the span of a request that has come in."""
+        """Start the span of a request that came in."""
         try:
-            said = read_trace(traceparent, tracestate)
-            above = contexts.Context() if said is None else _context(said[0])
+            incoming = read_trace(traceparent, tracestate)
+            above = contexts.Context() if incoming is None else _context(incoming[0])
             span = self._begin(far.op, SpanKind.SERVER, above, _attributes(far.op, far.slot.path, way))
             return span, _origin(span)
         except Exception as error:
-            self._gone_wrong(error)
+            self._report_failure(error)
             return None, None
 
     def _begin(self, op: Operation, kind: SpanKind, above: Context | None, attributes: Any) -> Span:
@@ -94,29 +97,29 @@ class Spans:
 
     # ---- out
 
-    def leaves(self, op: Operation, path: str, way: str) -> tuple[Span | None, Origin | None]:
-        """Begin the span of a request that the code that runs now sends."""
+    def start_client_span(self, op: Operation, path: str, way: str) -> tuple[Span | None, Origin | None]:
+        """Start the span of a request that the running code sends."""
         try:
             mark = self.mark(current_mark(self._rt))
             above = None if mark is None or mark[2] is None else _context(mark[2])
             span = self._begin(op, SpanKind.CLIENT, above, _attributes(op, path, way))
             return span, _origin(span)
         except Exception as error:
-            self._gone_wrong(error)
+            self._report_failure(error)
             return None, None
 
     def end(self, span: Span, error: BaseException | None) -> None:
         """End a span."""
         try:
             if error is not None:
-                self._say(span, error)
+                self._set_status(span, error)
             span.end(self._now())
         except Exception as bug:
-            self._gone_wrong(bug)
+            self._report_failure(bug)
 
-    def _say(self, span: Span, error: BaseException) -> None:
-        """Say what it ended with: never the text of an error, which may have somebody's data in it."""
-        status = number_of(error) if isinstance(error, LmosActorsError) else SERVER_ERROR
+    def _set_status(self, span: Span, error: BaseException) -> None:
+        """Set the status of a span. The text of an error is left out, as it may contain personal data."""
+        status = status_number(error) if isinstance(error, LmosActorsError) else SERVER_ERROR
         span.set_attributes({"error.type": type(error).__name__, "lmos.status": status})
         if status >= SERVER_ERROR or getattr(span, "kind", None) is SpanKind.CLIENT:
             span.set_status(Status(StatusCode.ERROR))
@@ -124,7 +127,7 @@ class Spans:
     # ---- between
 
     def mark(self, mark: Mark | None) -> Mark | None:
-        """Return the mark of what the code that runs now sends: in the span that is current, if one is."""
+        """Return the mark for what the running code sends: that of the current span, if there is one."""
         span = trace.get_current_span()
         found = span.get_span_context()
         if not found.is_valid:
@@ -136,7 +139,7 @@ class Spans:
         return number, began, _origin(span), sender
 
     def enter(self, mark: Mark | None) -> Any:
-        """Make the span of a message the current one; for the context that is set."""
+        """Make the span of a message the current one in the present context; return a token for `leave`."""
         origin = None if mark is None else mark[2]
         return None if origin is None else contexts.attach(_context(origin))
 

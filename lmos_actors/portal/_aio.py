@@ -14,7 +14,7 @@ import trio
 
 from lmos_actors.actors import Agent
 
-from ._entrance import Entrance, Held, Home, Job, NodeEnded, last_of
+from ._jobs import HeldContext, Job, NodeEnded, PortalJobs, PortalNode, take_remaining
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
 
 
-class Promised(Job):
+class AsyncioJob(Job):
     """A job whose caller awaits a future of its event loop."""
 
     def __init__(self, make: Callable[[], Awaitable[Any]], ref: Ref[Any] | None) -> None:
@@ -40,7 +40,7 @@ class Promised(Job):
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
     def deliver(self, value: Any, error: Exception | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and whoever waited is gone with it
+        with suppress(RuntimeError):  # the loop is closed, and its tasks with it
             self._loop.call_soon_threadsafe(self._settle, value, error)
 
     def _settle(self, value: Any, error: Exception | None) -> None:
@@ -62,32 +62,32 @@ def _running_loop() -> asyncio.AbstractEventLoop:
         ) from None
 
 
-async def call(entrance: Entrance, make: Callable[[], Awaitable[T]], ref: Ref[Any] | None = None) -> T:
-    """Have a job done and await its answer; a cancellation cancels the job. Raises NodeEnded."""
-    job = Promised(make, ref)
+async def call(jobs: PortalJobs, make: Callable[[], Awaitable[T]], ref: Ref[Any] | None = None) -> T:
+    """Run a job and return its answer; a cancellation cancels the job. Raises NodeEnded."""
+    job = AsyncioJob(make, ref)
     try:
-        entrance.submit(job)
+        jobs.submit(job)
         value: T = await job.future
     except BaseException:
-        entrance.abandon(job)
+        jobs.abandon(job)
         raise
     return value
 
 
 class AioFeed(Generic[V_co]):
-    """What `subscribe` and `observe` of `portal.aio` give: an asynchronous iterator for asyncio.
+    """The asynchronous iterator of `AioPortal.subscribe` and `AioPortal.observe`, for asyncio.
 
-    It ends when the agent is gone for good, or the node; what had come by then is still given.
+    It ends when the agent is gone for good or the node has ended, after the values that had arrived by then.
     """
 
-    def __init__(self, entrance: Entrance, feed: Feed[V_co], ref: Ref[Any]) -> None:
-        self._entrance = entrance
+    def __init__(self, jobs: PortalJobs, feed: Feed[V_co], ref: Ref[Any]) -> None:
+        self._jobs = jobs
         self._feed = feed
         self._ref = ref
 
     @property
     def missed(self) -> int:
-        """Values dropped or replaced so far, as this side was slower than its bound allows."""
+        """Values dropped or replaced so far because this side was too slow for its bound."""
         return self._feed.missed
 
     def __aiter__(self) -> AioFeed[V_co]:
@@ -95,11 +95,11 @@ class AioFeed(Generic[V_co]):
 
     async def __anext__(self) -> V_co:
         try:
-            return await call(self._entrance, self._feed.receive, self._ref)
+            return await call(self._jobs, self._feed.receive, self._ref)
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
         except NodeEnded:
-            return last_of(self._feed, StopAsyncIteration)
+            return take_remaining(self._feed, StopAsyncIteration)
 
 
 class AioPortal:
@@ -110,23 +110,23 @@ class AioPortal:
     cancels what it asked for.
     """
 
-    def __init__(self, entrance: Entrance, home: Home) -> None:
-        self._entrance = entrance
-        self._home = home
+    def __init__(self, jobs: PortalJobs, node: PortalNode) -> None:
+        self._jobs = jobs
+        self._node = node
 
     def start(
         self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, Ref[A]]:
         """Start a permanent agent, as `Node.start`. Raises StartFailed."""
-        return call(self._entrance, lambda: self._home.start(factory, *args, **kwargs))
+        return call(self._jobs, lambda: self._node.start(factory, *args, **kwargs))
 
     def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
         """Return a ref to an agent of that class, by name or path, or the first started; never waits."""
-        return self._home.find(cls, name)
+        return self._node.find(cls, name)
 
     def run(self, async_fn: Callable[[*Ts], Awaitable[R]], /, *args: *Ts) -> Coroutine[Any, Any, R]:
         """Run an async function in the node, on trio, and return what it returns."""
-        return call(self._entrance, lambda: async_fn(*args))
+        return call(self._jobs, lambda: async_fn(*args))
 
     def invoke(
         self,
@@ -136,8 +136,8 @@ class AioPortal:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Coroutine[Any, Any, R]:
-        """Have an action carried out and return its output."""
-        return call(self._entrance, lambda: ref.invoke(handle, *args, **kwargs), ref)
+        """Invoke an action and return its output."""
+        return call(self._jobs, lambda: ref.invoke(handle, *args, **kwargs), ref)
 
     def tell(
         self,
@@ -148,38 +148,44 @@ class AioPortal:
         **kwargs: P.kwargs,
     ) -> Coroutine[Any, Any, None]:
         """Send one way; done when the message has its seat in the mailbox."""
-        return call(self._entrance, lambda: ref.tell(handle, *args, **kwargs), ref)
+        return call(self._jobs, lambda: ref.tell(handle, *args, **kwargs), ref)
 
     def read(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> Coroutine[Any, Any, V]:
         """Return the value of a property."""
-        return call(self._entrance, lambda: ref.read(handle), ref)
+        return call(self._jobs, lambda: ref.read(handle), ref)
 
     def write(self, ref: Ref[A], handle: PropertyHandle[A, V], value: V, /) -> Coroutine[Any, Any, None]:
         """Set a property."""
-        return call(self._entrance, lambda: ref.write(handle, value), ref)
+        return call(self._jobs, lambda: ref.write(handle, value), ref)
 
     def subscribe(
         self, ref: Ref[A], handle: EventHandle[A, V], /, *, size: int = 64
     ) -> AbstractAsyncContextManager[AioFeed[V]]:
-        """Return every event from now on; past `size` waiting ones the oldest is dropped and counted."""
+        """Return a context manager for a feed of every event from now on.
+
+        Past `size` waiting events the oldest is dropped and counted.
+        """
         return self._listen(lambda: ref.subscribe(handle, size=size), ref)
 
     def observe(
         self, ref: Ref[A], handle: PropertyHandle[A, V], /
     ) -> AbstractAsyncContextManager[AioFeed[V]]:
-        """Return the present value, then every change; a slow observer sees the latest."""
+        """Return a context manager for a feed of the present value, then every change.
+
+        A slow observer sees the latest value.
+        """
         return self._listen(lambda: ref.observe(handle), ref)
 
     @asynccontextmanager
     async def _listen(
         self, manager: Callable[[], AbstractAsyncContextManager[Feed[V]]], ref: Ref[Any]
     ) -> AsyncGenerator[AioFeed[V]]:
-        entrance = self._entrance
-        held = Held(manager)
+        jobs = self._jobs
+        held = HeldContext(manager)
         try:
-            feed: Feed[V] = await call(entrance, lambda: entrance.hold(held), ref)
-            yield AioFeed(entrance, feed, ref)
+            feed: Feed[V] = await call(jobs, lambda: jobs.hold(held), ref)
+            yield AioFeed(jobs, feed, ref)
         finally:
-            entrance.soon(held.let_go)
+            jobs.soon(held.release)
             with suppress(NodeEnded):
-                await call(entrance, held.leave, ref)
+                await call(jobs, held.leave, ref)

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 import trio
 
-from lmos_actors._core import Ambient, Entropy, RandomStream, SeededEntropy, current_ambient, set_ambient
+from lmos_actors._core import (
+    Entropy,
+    Environment,
+    RandomStream,
+    SeededEntropy,
+    current_environment,
+    set_environment,
+)
 from lmos_actors.actors import TRACES
 from lmos_actors.simulation import VirtualClock, settle, simulate
 
@@ -65,7 +72,7 @@ def run_world(
 
 
 async def _live(main: Callable[[A], Awaitable[T]], given: A, seed: int, log: TraceLog | None) -> T:
-    set_ambient(Ambient(RealEntropy(seed, trio.lowlevel.current_clock()), None, log))
+    set_environment(Environment(RealEntropy(seed, trio.lowlevel.current_clock()), None, log))
     return await main(given)
 
 
@@ -156,10 +163,10 @@ async def wait_until_idle() -> None:
         await trio.lowlevel.checkpoint()
 
 
-def change_ambient(**changes: Any) -> Ambient:
-    """Change the ambient settings of this world's nodes, and return them."""
-    ambient = current_ambient()
-    assert ambient is not None  # run_cell has made a world
-    changed = attrs.evolve(ambient, **changes)
-    set_ambient(changed)
+def change_environment(**changes: Any) -> Environment:
+    """Change the environment of the nodes of this world, and return it."""
+    environment = current_environment()
+    assert environment is not None  # run_cell has made a world
+    changed = attrs.evolve(environment, **changes)
+    set_environment(changed)
     return changed

@@ -29,7 +29,7 @@ from trio import (  # pyright: ignore[reportPrivateUsage]
 from trio._core import _run as _trio_run  # pyright: ignore[reportPrivateUsage]
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
-from lmos_actors._core import WAY_OUT, Ambient, SeededEntropy, line_of_user, runs_asyncio, set_ambient
+from lmos_actors._core import WAY_OUT, Environment, SeededEntropy, line_of_user, runs_asyncio, set_environment
 from lmos_actors.actors import is_agents_code
 from lmos_actors.errors import Deadlocked, ForbiddenCall
 
@@ -90,7 +90,7 @@ def simulate(
 class _World:
     def __init__(self, seed: int, log: TraceLog | None, outside: ExitStack) -> None:
         self.clock = VirtualClock()
-        self._ambient = Ambient(SeededEntropy(seed, self.clock), self.clock, log)
+        self._ambient = Environment(SeededEntropy(seed, self.clock), self.clock, log)
         self._deadlock_watch = DeadlockWatch(self._ambient.describe)
         self.clock.on_deadlock = self._deadlock_watch.report_deadlock
         self._log = log
@@ -111,7 +111,7 @@ class _World:
                 self._log.flush()
 
     async def _main(self, main: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T:
-        set_ambient(self._ambient)
+        set_environment(self._ambient)
         deadlines = GLOBAL_RUN_CONTEXT.runner.deadlines
         self.clock.next_deadline, self.clock.expire = deadlines.next_deadline, deadlines.expire
         trio.lowlevel.current_task().name = getattr(main, "__qualname__", repr(main))  # for waiting graphs

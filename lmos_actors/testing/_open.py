@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 import attrs
 import trio
 
-from lmos_actors._core import current_ambient, set_ambient
+from lmos_actors._core import current_environment, set_environment
 from lmos_actors.actors import Agent, ExitReason, slot_of
 from lmos_actors.node import Node, open_node
 from lmos_actors.supervision import ChildSpec
@@ -100,13 +100,13 @@ async def open_test_node(
     where time is real; Deadlocked when the block can never end, as everything in the run waits for
     something else.
     """
-    ambient = current_ambient()
-    chosen = ambient.entropy.seed if ambient is not None else seed_of_run() if seed is None else seed
+    environment = current_environment()
+    chosen = environment.entropy.seed if environment is not None else seed_of_run() if seed is None else seed
     stage = Stage(replace, FaultPlan() if faults is None else faults)
     ended = False
     with telling(chosen):
         async with AsyncExitStack() as stack:
-            if ambient is None:
+            if environment is None:
                 surround(stack, virtual(trio.lowlevel.current_clock()), chosen or 0)
             with _staging(stage):
                 opened = stack.enter_async_context(open_node(tree, instrument=instrument))
@@ -121,26 +121,26 @@ async def open_test_node(
 @contextmanager
 def _staging(stage: Stage) -> Generator[None]:
     """Have the node that is opened in the block take its agents from the stage."""
-    ambient = current_ambient()
-    assert ambient is not None
-    stage.faults.begin(ambient.entropy.stream, stage.dress)
-    set_ambient(attrs.evolve(ambient, staging=stage))
+    environment = current_environment()
+    assert environment is not None
+    stage.faults.begin(environment.entropy.stream, stage.dress)
+    set_environment(attrs.evolve(environment, staging=stage))
     try:
         yield
     finally:
-        set_ambient(ambient)
+        set_environment(environment)
 
 
 @contextmanager
 def _described(stage: Stage) -> Generator[None]:
     """Have the report of a run that is blocked for ever name the messages that wait for the test."""
-    ambient = current_ambient()
-    assert ambient is not None
-    ambient.describe.append(stage.describe)
+    environment = current_environment()
+    assert environment is not None
+    environment.describe.append(stage.describe)
     try:
         yield
     finally:
-        ambient.describe.remove(stage.describe)
+        environment.describe.remove(stage.describe)
 
 
 @contextmanager

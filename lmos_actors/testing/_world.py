@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lmos_actors._core import Ambient, SeededEntropy, TaskTimers, set_ambient
+from lmos_actors._core import Environment, SeededEntropy, TaskTimers, set_environment
 from lmos_actors.errors import Deadlocked
 from lmos_actors.simulation import DeadlockWatch, VirtualClock, forbidden_to_agents, seeded_order
 
@@ -49,12 +49,12 @@ def virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
 def surround(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) -> None:
     """Make the present run a world of that seed until the stack is unwound, and watch over it."""
     timers: Timers = clock if isinstance(clock, VirtualClock) else _timers_of(stack)
-    ambient = Ambient(SeededEntropy(seed, clock), timers)
-    stack.callback(set_ambient, None)
-    set_ambient(ambient)
+    environment = Environment(SeededEntropy(seed, clock), timers)
+    stack.callback(set_environment, None)
+    set_environment(environment)
     stack.enter_context(seeded_order(seed))
     stack.enter_context(forbidden_to_agents())
-    vigil = DeadlockWatch(ambient.describe, _title())
+    vigil = DeadlockWatch(environment.describe, _title())
     stack.enter_context(_watching(clock, vigil))
     stack.enter_context(vigil.watching())
 

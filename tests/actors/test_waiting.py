@@ -29,7 +29,7 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors._core import current_ambient
+from lmos_actors._core import current_environment
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
 
@@ -666,7 +666,7 @@ def test_a_blocked_run_ends_with_the_graph(run: Callable[[], None]) -> None:
 
 async def test_a_node_that_is_closed_is_described_no_more(virtual_clock: VirtualClock) -> None:
     async with open_test_node() as node:
-        ambient = current_ambient()
+        ambient = current_environment()
         assert ambient is not None
         others = len(ambient.describe)
         async with open_node(SupervisorSpec("root")) as inner:

@@ -498,7 +498,7 @@ def test_whoever_hurries_waits_for_nobody() -> None:
                 begun = trio.current_time()
                 async with far.begin(Slow.work, 1_000.0) as call:
                     await trio.sleep(1.0)
-                    node.hurry()
+                    node.force_stop()
                     with pytest.raises(AgentDied, match="had begun"):
                         await call.result()
             assert trio.current_time() - begun == pytest.approx(1.0)

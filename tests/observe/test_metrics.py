@@ -33,7 +33,7 @@ from lmos_actors import (
 )
 from lmos_actors.observe import MetricsOptions
 from lmos_actors.observe._exposition import OPEN, TEXT, Family, Sample, written
-from lmos_actors.observe._tallies import Tallies
+from lmos_actors.observe._request_counts import RequestCounts
 from lmos_actors.supervision import Crowd
 from tests.observe.http_requests import ask, line_to, samples
 
@@ -93,7 +93,7 @@ def test_long_texts_are_cut_and_many_samples_come_in_pieces() -> None:
 
 
 def test_a_histogram_is_one_to_both_parsers() -> None:
-    tallies = Tallies((0.1, 1), 2)
+    tallies = RequestCounts((0.1, 1), 2)
     for seconds in (0.05, 0.1, 0.5, 7):
         tallies.take(("Weather", "turn", "invoke", "lmos"), "2xx", seconds)
     for end in (b"", b"# EOF\n"):
@@ -113,7 +113,7 @@ def test_a_histogram_is_one_to_both_parsers() -> None:
 
 
 def test_label_sets_are_bounded() -> None:
-    tallies = Tallies((1,), 3)
+    tallies = RequestCounts((1,), 3)
     for number in range(100):
         tallies.take((f"Class{number}", HOSTILE, "invoke", "lmos"), "2xx", 0)
         tallies.take((f"Class{number}", "x", "read", "http"), "4xx", 0)

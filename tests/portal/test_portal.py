@@ -172,7 +172,7 @@ async def test_a_call_while_a_turn_runs_is_not_taken_for_the_turns() -> None:
             @action
             def turn(self) -> None:
                 turning.set()
-                while not (portal._entrance._open or answered.is_set()):
+                while not (portal._jobs._open or answered.is_set()):
                     pass
 
         def outside() -> None:
@@ -302,7 +302,7 @@ async def test_a_portal_that_was_never_served_refuses() -> None:
     """Made in the last step of the body: its service never takes a step, whoever called is answered."""
     async with open_node() as node:
         portal = node.portal()
-        entrance, job = portal._entrance, Recorded()
+        entrance, job = portal._jobs, Recorded()
         entrance.submit(job)
     assert [type(error) for error in job.errors] == [AgentUnavailable]
 
@@ -426,7 +426,7 @@ async def test_attack_threads_while_agents_crash() -> None:
                 nursery.start_soon(
                     lambda n=number: trio.to_thread.run_sync(outside, n, portal, refs, limiter=limiter)
                 )
-        assert portal._entrance._open == {}
+        assert portal._jobs._open == {}
         assert balanced(*refs)
         total = node.statistics()
     assert len(answers) == 50 * 200
@@ -492,7 +492,7 @@ async def test_2000_asyncio_calls_in_flight() -> None:
             return await asyncio.gather(*(portal.aio.invoke(ref, Gathering.meet, n) for n in range(2000)))
 
         assert await asyncio_in_thread(main) == list(range(2000))
-        assert portal._entrance._open == {}
+        assert portal._jobs._open == {}
         assert balanced(ref)
         assert ref.statistics().handled == 2000
 
@@ -515,7 +515,7 @@ async def test_a_cancelled_asyncio_task_cancels_its_request() -> None:
         count = weather.statistics()
         assert (count.cancelled, count.running) == (20, 0)
         assert balanced(weather)
-        assert portal._entrance._open == {}
+        assert portal._jobs._open == {}
 
 
 async def test_a_cancelled_subscription_is_left() -> None:
@@ -568,7 +568,7 @@ def test_a_subscription_cancelled_before_the_node_came_to_it_is_left_at_once() -
         thread.start()
         asyncio.run(main(portal, weather))
         thread.join(PATIENCE)
-        assert portal._entrance._open == {}
+        assert portal._jobs._open == {}
 
 
 def sinks(ref: Ref[Any]) -> bool:

@@ -19,7 +19,7 @@ import pytest
 import trio
 from trio._core import _run as trio_run
 
-from lmos_actors._core import Ambient, current_ambient
+from lmos_actors._core import Environment, current_environment
 from lmos_actors.errors import Deadlocked
 from lmos_actors.simulation import ForbiddenCall, TraceLog, VirtualClock, simulate
 from lmos_actors.transport._masks import random_masks
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def ambient() -> Ambient:
-    found = current_ambient()
+def environment() -> Environment:
+    found = current_environment()
     assert found is not None
     return found
 
@@ -37,7 +37,7 @@ def ambient() -> Ambient:
 async def crowd(tasks: int = 30, rounds: int = 10) -> list[int]:
     """Many tasks that wake together, again and again: who is first is the scheduler's choice."""
     order: list[int] = []
-    here = ambient()
+    here = environment()
     gate = trio.Event()
 
     async def one(n: int) -> None:
@@ -91,10 +91,10 @@ def test_a_log_changes_nothing() -> None:
 _PROGRAM = """
 import random, sys, trio
 from lmos_actors.simulation import TraceLog, simulate
-from lmos_actors._core._environment import current_ambient
+from lmos_actors._core._environment import current_environment
 
 async def agent(n, events):
-    here = current_ambient()
+    here = current_environment()
     stream = here.entropy.stream(f"agent-{n}")
     for _ in range(10):
         await events[stream.randrange(len(events))].wait()
@@ -155,7 +155,7 @@ def test_a_node_finds_what_surrounds_it() -> None:
     log = TraceLog()
 
     async def main() -> None:
-        here = ambient()
+        here = environment()
         assert here.entropy.seed == 9
         assert here.instrument is log
         assert isinstance(here.timers, VirtualClock)
@@ -165,12 +165,12 @@ def test_a_node_finds_what_surrounds_it() -> None:
 
     simulate(main, seed=9, log=log)
 
-    async def real() -> Ambient | None:
-        return current_ambient()
+    async def real() -> Environment | None:
+        return current_environment()
 
     assert trio.run(real) is None
     with pytest.raises(RuntimeError):
-        current_ambient()
+        current_environment()
 
 
 class TestDeadlock:
@@ -184,7 +184,7 @@ class TestDeadlock:
 
     def test_names_what_the_runtime_knows(self) -> None:
         async def main() -> None:
-            ambient().describe.extend([lambda: "a waits for b", lambda: "", lambda: "b waits for a"])
+            environment().describe.extend([lambda: "a waits for b", lambda: "", lambda: "b waits for a"])
             await trio.sleep_forever()
 
         with pytest.raises(Deadlocked) as caught:
@@ -418,7 +418,7 @@ def test_garbage_is_collected_by_events_only(monkeypatch: pytest.MonkeyPatch) ->
     collections: list[int] = []
 
     async def main() -> None:
-        clock = ambient().timers
+        clock = environment().timers
         assert clock is not None
         assert not gc.isenabled()
         for n in range(5000):
@@ -441,7 +441,7 @@ def test_garbage_is_collected_less_often_where_much_waits(
     collections: list[int] = []
 
     async def main() -> None:
-        clock = ambient().timers
+        clock = environment().timers
         assert clock is not None
         for _ in range(waiting):
             clock.call_at(1_000_000, lambda: None)

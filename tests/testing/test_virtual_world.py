@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from lmos_actors import Agent, ConfigError, Deadlocked, action, current_request, simulate
-from lmos_actors._core import current_ambient
+from lmos_actors._core import current_environment
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import SEED_VARIABLE, open_test_node, settle
 
@@ -49,7 +49,7 @@ def test_time_is_virtual_and_the_world_is_left_again(clock: trio.abc.Clock) -> N
     async def main() -> None:
         assert len(await throw_dice()) == 1
         assert trio.current_time() >= 3601
-        assert current_ambient() is None
+        assert current_environment() is None
 
     trio.run(main, clock=clock)
 
@@ -158,9 +158,9 @@ def test_outside_the_block_the_fixtures_clock_crashes_trio_rather_than_hang(
 
 def test_inside_a_simulation_the_world_is_the_simulations() -> None:
     async def main() -> tuple[tuple[int, ...], str]:
-        found = current_ambient()
+        found = current_environment()
         thrown = await throw_dice(seed=99)
-        assert current_ambient() is found
+        assert current_environment() is found
         try:
             async with open_test_node():
                 raise KeyError("mine")

@@ -14,7 +14,7 @@ import trio
 
 from lmos_actors.conformance import Card, Hints, Result, Unreachable, Verdict, chosen, conform
 from lmos_actors.errors import ConfigError
-from lmos_actors.node import coded_headers
+from lmos_actors.node import encode_headers
 from lmos_actors.reports import printable
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
@@ -89,7 +89,7 @@ class Presented:
         """
         known = bool(places) and all("://" in place for place in places)
         hosts = frozenset(endpoint_of(place).host for place in places) if known else None
-        return cls(coded_headers(headers), credentials, hosts)
+        return cls(encode_headers(headers), credentials, hosts)
 
 
 def hints_of(path: str | None) -> Hints:

@@ -267,7 +267,7 @@ class Serving:
         if self.signals == 1:
             self._token.run_sync_soon(self._drain, signal.Signals(number).name)
         elif self.signals == 2 and self._asked.is_set():
-            self._token.run_sync_soon(self._hurry)
+            self._token.run_sync_soon(self._force_stop)
         else:  # an agent's turn does not end, so nothing else would happen
             os._exit(INTERRUPTED)
 
@@ -277,9 +277,9 @@ class Serving:
         if not self._ready:  # its agents are still starting
             self._opening.cancel("told to stop")
 
-    def _hurry(self) -> None:
+    def _force_stop(self) -> None:
         if self._node is not None:
-            self._node.hurry()
+            self._node.force_stop()
 
 
 async def _ref(node: Node, cls: type[Agent], where: str) -> Ref[Any]:

@@ -17,7 +17,7 @@ from lmos_actors.errors import LmosActorsError, StartFailed
 from lmos_actors.node import open_node
 from lmos_actors.supervision import Pool, SupervisorSpec
 
-from .._worlds import LISTEN_ADDRESSES, begin_time, change_ambient
+from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment
 from ..format import TreeBuilder
 from ..judge import Judges
 from ..model import AgentEntry, Mock, PoolEntry, Replay, Restarts, Simulation, Statistics
@@ -54,8 +54,8 @@ class RunEnvironment:
         world = cell.scenario.world
         populations: Populations | None = None
         if isinstance(cell.scenario, Simulation):
-            populations = Populations(cell.scenario, run.document, cell.classes, change_ambient().entropy)
-            change_ambient(staging=populations)
+            populations = Populations(cell.scenario, run.document, cell.classes, change_environment().entropy)
+            change_environment(staging=populations)
         options: dict[str, Any] = {}
         if world in LISTEN_ADDRESSES:
             from ._node_client import node_options  # what speaks over wires, which most files have no use for

@@ -1,9 +1,10 @@
-"""How requests from other threads come into a node, and how their answers get out.
+"""Jobs of a portal: requests that come into a node from other threads, and their answers.
 
-A request is a job: made in another thread, begun in the node's own by `run_sync_soon`, carried by a task
-of its own, answered once. Which jobs are open is known under one lock; whoever takes a job out of the
-list is the one who answers it, or who leaves it. So each caller gets one final answer, also when the
-node ends between a call and its first step. There are never more jobs than callers who wait.
+A job is made in the caller's thread, begun in the node's thread by `run_sync_soon`, run by a task of its
+own, and answered once. One lock guards the set of open jobs. The code that removes a job from the set is
+the only code that may answer it, so each caller gets exactly one final answer, even if the node ends
+between the call and its first step. There are never more jobs than waiting callers, so nothing needs a
+bound.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ P = ParamSpec("P")
 Fatal = Callable[[BaseException], None]
 
 
-class Home(Protocol):
-    """What a portal asks of its node."""
+class PortalNode(Protocol):
+    """The methods of a node that a portal calls."""
 
     async def start(self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> Ref[A]:
         """Start an agent."""
@@ -47,20 +48,20 @@ class Home(Protocol):
 
 
 class NodeEnded(AgentUnavailable):
-    """The portal's node has ended, or ended before it answered."""
+    """The portal's node has ended, perhaps before it answered."""
 
     def __init__(self, agent: str) -> None:
         super().__init__(agent, "the node of this portal has ended")
 
 
 class Job:
-    """One request from outside, to an agent or, without `ref`, to the node itself.
+    """A request from another thread, to an agent or, without `ref`, to the node itself.
 
-    How its answer is handed over, a subclass knows.
+    Subclasses deliver the answer.
     """
 
     caller: Run | OwnTask | None = None
-    """The code of an agent that asks from a thread, where it has carried its context there."""
+    """The agent's run or task that calls from a thread, if it carried its context into that thread."""
 
     def __init__(self, make: Callable[[], Awaitable[Any]], ref: Ref[Any] | None) -> None:
         self.make = make
@@ -68,17 +69,17 @@ class Job:
         self.caller = CURRENT.get()
         self._ref = ref
 
-    def ended(self) -> NodeEnded:
-        """Make the error of a job whose node has ended; there, or when nobody is there any more."""
+    def node_ended_error(self) -> NodeEnded:
+        """Return the error of a job whose node has ended. May be called in any thread."""
         return NodeEnded(self._ref.path if self._ref is not None else "node")
 
     def deliver(self, value: Any, error: Exception | None) -> None:
-        """Hand the answer over to the caller's thread, from the node's; never blocks, never raises."""
+        """Pass the answer from the node's thread to the caller's; never blocks, never raises."""
         raise NotImplementedError
 
 
-class Blocking(Job):
-    """A job whose caller blocks its thread."""
+class BlockingJob(Job):
+    """A job whose caller blocks its thread until the answer."""
 
     def __init__(self, make: Callable[[], Awaitable[Any]], ref: Ref[Any] | None) -> None:
         super().__init__(make, ref)
@@ -91,18 +92,18 @@ class Blocking(Job):
         self._done.set()
 
     def wait(self) -> Any:
-        """Wait for the answer; Ctrl-C gets through."""
+        """Return the answer, or raise it; blocks the thread. Ctrl-C interrupts it."""
         self._done.wait()
         if self._error is not None:
             try:
                 raise self._error
             finally:
-                self._error = None  # an exception and the frame that holds it would keep each other
+                self._error = None  # breaks the reference cycle of exception and frame
         return self._value
 
 
-class Entrance:
-    """The jobs of one node; made in the node's own thread."""
+class PortalJobs:
+    """The open jobs of one node; made in the node's own thread."""
 
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
@@ -119,13 +120,13 @@ class Entrance:
     # ---- from any thread
 
     def call(self, make: Callable[[], Awaitable[T]], ref: Ref[Any] | None = None) -> T:
-        """Have a job done, wait for its answer. Raises NodeEnded, RuntimeError in the node's own thread."""
+        """Run a job and return its answer; blocks. Raises NodeEnded; RuntimeError in the node's thread."""
         if threading.get_ident() == self._thread and not self.closed:
             raise RuntimeError(
                 "a portal blocks its caller, and this is the node's own thread, which would wait for itself: "
                 "await the verb of the ref instead"
             )
-        job = Blocking(make, ref)
+        job = BlockingJob(make, ref)
         try:
             self.submit(job)
             value: T = job.wait()
@@ -135,9 +136,9 @@ class Entrance:
         return value
 
     def submit(self, job: Job) -> None:
-        """Have a job begun. Raises NodeEnded."""
+        """Begin a job in the node's thread. Raises NodeEnded."""
         if os.getpid() != self._process:
-            raise job.ended()  # forked: the node has stayed behind, and who holds the lock, too
+            raise job.node_ended_error()  # forked: the node, and any holder of the lock, are in the parent
         with self._lock:
             if not self.closed:
                 self._open[job] = None
@@ -145,10 +146,10 @@ class Entrance:
                     self._token.run_sync_soon(self._begin, job)
                     return
                 del self._open[job]
-        raise job.ended()
+        raise job.node_ended_error()
 
     def abandon(self, job: Job) -> None:
-        """The caller is gone: what it asked for is cancelled, unless it has been answered."""
+        """Cancel a job whose caller no longer waits, unless it has been answered."""
         if os.getpid() != self._process:
             return
         with self._lock:
@@ -157,7 +158,7 @@ class Entrance:
                 self.soon(job.scope.cancel)
 
     def soon(self, fn: Callable[[], object]) -> None:
-        """Have something done in the node's thread, if there still is a node."""
+        """Call a function in the node's thread, if there still is a node."""
         if os.getpid() == self._process:
             with suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(fn)
@@ -165,23 +166,23 @@ class Entrance:
     # ---- in the node's own thread
 
     async def serve(self) -> None:
-        """Carry jobs until cancelled."""
+        """Run jobs until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for job in self._early:
-                nursery.start_soon(self._carry, job, name="call through a portal")
+                nursery.start_soon(self._run_job, job, name="call through a portal")
             self._early.clear()
             await trio.sleep_forever()
 
     def close(self) -> None:
-        """The node has ended: answer everybody, take no more."""
+        """Answer all open jobs with NodeEnded, and take no more."""
         with self._lock:
             self.closed = True
             left = list(self._open)
             self._open.clear()
         for job in left:
             job.scope.cancel()
-            job.deliver(None, job.ended())
+            job.deliver(None, job.node_ended_error())
 
     def _begin(self, job: Job) -> None:
         if job not in self._open:
@@ -189,10 +190,10 @@ class Entrance:
         if self._nursery is None:
             self._early.append(job)
         else:
-            self._nursery.start_soon(self._carry, job, name="call through a portal")
+            self._nursery.start_soon(self._run_job, job, name="call through a portal")
 
     @enable_ki_protection
-    async def _carry(self, job: Job) -> None:
+    async def _run_job(self, job: Job) -> None:
         value, error = None, None
         if job.caller is not None and job.caller.slot.rt is self._rt:
             CURRENT.set(job.caller)
@@ -201,9 +202,9 @@ class Entrance:
                 value = await interruptible(job.make)
         except Exception as exc:
             error = exc
-        except BaseException as exc:  # noqa: ASYNC103 -- it arrives: at the caller, and at the node's root
-            if _is_cancel(exc):
-                self._settle(job, None, job.ended())
+        except BaseException as exc:  # noqa: ASYNC103 -- goes to the caller and to the node's root
+            if _is_cancellation(exc):
+                self._settle(job, None, job.node_ended_error())
                 raise
             error = AgentDied(type(exc).__name__, started=True)
             if self._fatal is not None:
@@ -217,8 +218,8 @@ class Entrance:
             del self._open[job]
         job.deliver(value, error)
 
-    async def hold(self, held: Held) -> Any:
-        """Enter what `held` holds in a task of its own; return what that gives."""
+    async def hold(self, held: HeldContext) -> Any:
+        """Enter the context of `held` in a task of its own; return what entering it returned."""
         if self._nursery is None:
             raise AssertionError("a job runs in the nursery")
         held.begun = True
@@ -227,17 +228,17 @@ class Entrance:
 
 @disable_ki_protection
 async def interruptible(make: Callable[[], Awaitable[T]]) -> T:
-    """Await what the user wrote: Ctrl-C may end it, unlike the code around it."""
+    """Await user code. Ctrl-C may interrupt it, unlike the code around it."""
     return await make()
 
 
-def _is_cancel(exc: BaseException) -> bool:
+def _is_cancellation(exc: BaseException) -> bool:
     group = group_of(exc)
     return isinstance(exc, trio.Cancelled) if group is None else group.split(trio.Cancelled)[1] is None
 
 
-class Held:
-    """A context of the node that is entered for somebody outside: one task enters and leaves it."""
+class HeldContext:
+    """An async context that is entered for a caller in another thread; one task enters and leaves it."""
 
     def __init__(self, manager: Callable[[], AbstractAsyncContextManager[Feed[Any]]]) -> None:
         self.begun = False
@@ -248,7 +249,7 @@ class Held:
 
     @enable_ki_protection
     async def hold(self, task_status: trio.TaskStatus[Any]) -> None:
-        """Enter, tell what was given, and stay until told to leave."""
+        """Enter the context, report what it returned, and stay until `release` or `leave`."""
         entered = False
         try:
             async with self._manager() as feed:
@@ -262,21 +263,24 @@ class Held:
         finally:
             self._gone.set()
 
-    def let_go(self) -> None:
-        """Have the task leave; waits for nothing."""
+    def release(self) -> None:
+        """Let the task leave the context; returns at once."""
         self._left.set()
 
     async def leave(self) -> None:
-        """Have the task leave, and wait until it has. Raises what leaving raised."""
+        """Let the task leave the context and wait until it has. Raises what leaving raised."""
         self._left.set()
-        if self.begun:  # not so if who asked was gone before the node came to it
+        if self.begun:  # false if the caller was gone before the job began
             await self._gone.wait()
         if self._error is not None:
             raise self._error
 
 
-def last_of(feed: Feed[V], end: type[Exception]) -> V:
-    """Return what a feed of a node that has ended still holds: nobody else touches it any more."""
+def take_remaining(feed: Feed[V], end: type[Exception]) -> V:
+    """Return a value that the feed of an ended node still holds, else raise `end`.
+
+    Safe in any thread: the node no longer touches the feed.
+    """
     try:
         return feed.receive_nowait()
     except (trio.WouldBlock, trio.EndOfChannel):
