@@ -267,7 +267,7 @@ def test_announcements_are_explored_side_by_side_and_not_for_ever() -> None:
             open_node() as node,
         ):
             begin = trio.current_time()
-            peers, refer = node._connections.peers, node._discovering._lookup.refer
+            peers, refer = node._connections.peers, node._discovery._lookup.refer
             found = await explore_all(peers, announced, AgentQuery(), refer)
             assert [each.id for each in found.things] == ["urn:x:1"]
             assert len(found.left_out) == 9

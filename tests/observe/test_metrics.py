@@ -32,7 +32,7 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.observe import MetricsOptions
-from lmos_actors.observe._exposition import OPEN, TEXT, Family, Sample, written
+from lmos_actors.observe._exposition import OPENMETRICS, PROMETHEUS, Family, Sample, encode_families
 from lmos_actors.observe._request_counts import RequestCounts
 from lmos_actors.supervision import Crowd
 from tests.observe.http_requests import ask, line_to, samples
@@ -75,18 +75,20 @@ class Weather(Agent):
 HOSTILE = 'a"b\\c\nd\r\te{}=,#äöü \u2028 \U0001f600'
 
 
-@pytest.mark.parametrize("media_type", [TEXT, OPEN])
+@pytest.mark.parametrize("media_type", [PROMETHEUS, OPENMETRICS])
 @given(value=st.text(max_size=50))
 def test_any_text_is_the_value_of_a_label(media_type: str, value: str) -> None:
     family = Family("x", "gauge", "Some.", (Sample((("label", value),), 1),))
-    text = b"".join(written((family,), media_type)).decode() + ("# EOF\n" if media_type == OPEN else "")
+    text = b"".join(encode_families((family,), media_type)).decode() + (
+        "# EOF\n" if media_type == OPENMETRICS else ""
+    )
     readable = value.encode("utf-8", "replace").decode()
     assert samples(text) == {("x", readable): 1}
 
 
 def test_long_texts_are_cut_and_many_samples_come_in_pieces() -> None:
     many = [Sample((("label", f"{number} {'x' * 1000}"),), number) for number in range(1000)]
-    pieces = list(written((Family("x", "counter", "Some.", many),), TEXT))
+    pieces = list(encode_families((Family("x", "counter", "Some.", many),), PROMETHEUS))
     assert len(pieces) > 20
     assert max(map(len, pieces)) < 10_000
     assert len(samples(b"".join(pieces).decode())) == 1000
@@ -98,7 +100,7 @@ def test_a_histogram_is_one_to_both_parsers() -> None:
         tallies.take(("Weather", "turn", "invoke", "lmos"), "2xx", seconds)
     for end in (b"", b"# EOF\n"):
         families = tallies.families(P, "Requests")
-        text = b"".join(written(families, OPEN if end else TEXT)) + end
+        text = b"".join(encode_families(families, OPENMETRICS if end else PROMETHEUS)) + end
         found = samples(text.decode())
         key = ("turn", "Weather")
         counts = {
@@ -119,7 +121,7 @@ def test_label_sets_are_bounded() -> None:
         tallies.take((f"Class{number}", "x", "read", "http"), "4xx", 0)
         tallies.refuse("invented", "lmos", "4xx")
     assert len(tallies) == 3 + 2  # `other` by verb and way, one of them is among the first three
-    found = samples(b"".join(written(tallies.families(P, "Requests"), TEXT)).decode())
+    found = samples(b"".join(encode_families(tallies.families(P, "Requests"), PROMETHEUS)).decode())
     counted = {name[1:]: count for name, count in found.items() if name[0] == f"{P}requests_total"}
     assert counted["other", "other", "2xx", "invoke", "lmos"] == 99
     assert counted["other", "other", "4xx", "read", "http"] == 99
@@ -367,8 +369,8 @@ async def test_what_is_asked_over_http_is_counted_too(autojump_clock: Any) -> No
 @pytest.mark.parametrize(
     ("accept", "kind"),
     [
-        ("*/*", TEXT),
-        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", OPEN),
+        ("*/*", PROMETHEUS),
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", OPENMETRICS),
     ],
 )
 async def test_the_format_is_the_one_that_is_asked_for(accept: str, kind: str, autojump_clock: Any) -> None:
