@@ -342,9 +342,7 @@ def test_of_those_that_are_spread_over_so_many_are_remembered() -> None:
         async with open_node(lookup=URL) as node:
 
             def link(title: str) -> Any:
-                return node._discovery._seeking.spread(
-                    AgentQuery(Weather, title=title), "round_robin", None
-                )
+                return node._discovery._seeking.spread(AgentQuery(Weather, title=title), "round_robin", None)
 
             first, second = link("first"), link("second")
             for number in range(KEPT - 2):
