@@ -34,7 +34,7 @@ from lmos_actors import (
 from lmos_actors.observe import MetricsOptions
 from lmos_actors.observe._exposition import OPENMETRICS, PROMETHEUS, Family, Sample, encode_families
 from lmos_actors.observe._request_counts import RequestCounts
-from lmos_actors.supervision import Crowd
+from lmos_actors.supervision import BulkSpec
 from tests.observe.http_requests import ask, line_to, samples
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ async def test_totals_do_not_fall_when_agents_go(autojump_clock: Any) -> None:
 
 
 async def test_of_many_agents_only_classes_are_told_and_others_have_their_turns(autojump_clock: Any) -> None:
-    crowd = Crowd("crowd", member=ChildSpec("one", Weather), count=3000)
+    crowd = BulkSpec("crowd", member=ChildSpec("one", Weather), count=3000)
     steps = 0
 
     async def count() -> None:
@@ -312,7 +312,7 @@ async def test_what_a_mailbox_refuses_is_counted_with_its_agent(autojump_clock: 
 
 
 async def test_no_total_falls_when_an_agent_goes_while_others_are_counted(autojump_clock: Any) -> None:
-    crowd = Crowd("crowd", member=ChildSpec("one", Quiet), count=8000)
+    crowd = BulkSpec("crowd", member=ChildSpec("one", Quiet), count=8000)
     late = SupervisorSpec("late", [ChildSpec("weather", Weather, restart="temporary")])
     async with open_node(SupervisorSpec("root", [crowd, late]), metrics=ALONE) as node:
         await node.find(Weather).invoke(Weather.turn, "Bonn")
