@@ -302,8 +302,8 @@ async def test_a_portal_that_was_never_served_refuses() -> None:
     """Made in the last step of the body: its service never takes a step, whoever called is answered."""
     async with open_node() as node:
         portal = node.portal()
-        entrance, job = portal._jobs, Recorded()
-        entrance.submit(job)
+        jobs, job = portal._jobs, Recorded()
+        jobs.submit(job)
     assert [type(error) for error in job.errors] == [AgentUnavailable]
 
 
@@ -318,7 +318,7 @@ class Recorded:
     async def make(self) -> None:
         await trio.sleep_forever()
 
-    def ended(self) -> AgentUnavailable:
+    def node_ended_error(self) -> AgentUnavailable:
         return AgentUnavailable("it", "ended")
 
     def deliver(self, value: Any, error: Any) -> None:
