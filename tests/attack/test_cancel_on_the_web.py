@@ -57,7 +57,7 @@ class World:
     def left(self) -> dict[str, Any]:
         """Count what may be left."""
         pool = self.client._connections.peers.web_pool()
-        more = slot_of(self.near()).more
+        more = slot_of(self.near()).extra
         return {
             "tasks": Counter(name for each in tasks() if not (name := each.name).startswith(SPARE)),
             "asked": len(self.desk().open),
