@@ -15,18 +15,18 @@ MOST_WORKERS: Final = 1_000
 
 app = App(
     name="lmos-actors",
-    help="""Run stories about agents, and judge them; talk to agents that run.
+    help="""Run and check scenarios of agents; serve agents and talk to agents that are running.
 
-A scenario file says which agents there are, what happens to them, and what must hold. \
+A scenario file lists agents, what happens to them, and what must hold. \
 It runs on virtual time: minutes take milliseconds, and the same seed gives the same run.
 
 Begin with: lmos-actors init my-agents
 
 In a project: lmos-actors run scenarios/weather.yaml
 
-With an agent that is served: lmos-actors read http://127.0.0.1:8080/agents/weather
+With a served agent: lmos-actors read http://127.0.0.1:8080/agents/weather
 
-A command explains itself: lmos-actors run --help
+Help on a command: lmos-actors run --help
 
 Exit codes: 0 all passed, or answered; 1 a check failed, or answered with an error; \
 2 a file or the usage is wrong, 3 could not run, or not reached, \
@@ -36,20 +36,20 @@ Exit codes: 0 all passed, or answered; 1 a check failed, or answered with an err
     suppress_keyboard_interrupt=False,
 )
 
-STORIES: Final = Group("Stories", sort_key=1)
-ELSEWHERE: Final = Group("Agents that run", sort_key=2)
+STORIES: Final = Group("Scenarios", sort_key=1)
+ELSEWHERE: Final = Group("Running agents", sort_key=2)
 MACHINE: Final = Group("This machine", sort_key=3)
 
-WHICH: Final = Group("Which runs", sort_key=1)
-HOW: Final = Group("How they are run", sort_key=2)
-WRITTEN: Final = Group("What is written", sort_key=3)
+WHICH: Final = Group("Selection of runs", sort_key=1)
+HOW: Final = Group("Execution", sort_key=2)
+WRITTEN: Final = Group("Output", sort_key=3)
 
-REACHED: Final = Group("How the agent is reached", sort_key=1)
-PRINTED: Final = Group("What is printed", sort_key=2)
+REACHED: Final = Group("Connection", sort_key=1)
+PRINTED: Final = Group("Output", sort_key=2)
 
-FOUND: Final = Group("How it is found, and finds others", sort_key=1.2)
-GUARDED: Final = Group("Who may reach it", sort_key=1.2)
-PRESENTED: Final = Group("Whom it reaches", sort_key=1.3)
+FOUND: Final = Group("Discovery", sort_key=1.2)
+GUARDED: Final = Group("Security", sort_key=1.2)
+PRESENTED: Final = Group("Outgoing connections", sort_key=1.3)
 
 
 def _duration(_: Any, tokens: Any) -> float:

@@ -243,7 +243,7 @@ class MemoryNetwork:
         address = (endpoint.host, endpoint.port)
         listener = self._listeners.get(address)
         if listener is None:
-            raise ConnectFailed(endpoint.url, "nobody listens there")
+            raise ConnectFailed(endpoint.url, "nothing is listening there")
         self._connections += 1
         mine, theirs = memory_pair(self._buffer)
         if not listener.put(theirs, f"{endpoint.host}:{self._connections}"):

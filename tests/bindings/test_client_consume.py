@@ -297,9 +297,9 @@ async def test_no_more_is_read_than_a_description_may_have(autojump_clock: Any) 
 
 async def test_nobody_there_is_told(autojump_clock: Any) -> None:
     async with web() as (_, peers):
-        with pytest.raises(ConnectFailed, match="nobody listens there"):
+        with pytest.raises(ConnectFailed, match="nothing is listening there"):
             await consume_thing(peers, "http://nowhere/agent")
-        with pytest.raises(ConnectFailed, match="nobody listens there"):
+        with pytest.raises(ConnectFailed, match="nothing is listening there"):
             await consume_thing(peers, "http://nowhere")
 
 

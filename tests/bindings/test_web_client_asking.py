@@ -279,7 +279,7 @@ async def test_an_answer_that_breaks_off_means_that_the_outcome_is_unknown(autoj
 async def test_nobody_there_means_that_it_was_not_begun(autojump_clock: object) -> None:
     async with sites("http://tds") as ((site,), node):
         site.on("GET /td", say(LAMP, kind="application/td+json"))
-        with pytest.raises(ConnectFailed, match="http://lamp: nobody listens there"):
+        with pytest.raises(ConnectFailed, match="http://lamp: nothing is listening there"):
             await node.consume_thing("http://tds/td")
 
 
@@ -292,7 +292,9 @@ async def test_a_server_that_goes_away_is_found_again(autojump_clock: object) ->
         assert await thing.read("on") is True
         scope.cancel()
         await trio.sleep(1)
-        with pytest.raises(AgentUnavailable, match="no connection to http://lamp: nobody listens there"):
+        with pytest.raises(
+            AgentUnavailable, match="no connection to http://lamp: nothing is listening there"
+        ):
             await thing.read("on")
         with trio.move_on_after(5):
             await thing.ready()

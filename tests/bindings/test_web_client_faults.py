@@ -19,7 +19,7 @@ async def test_what_may_have_begun_is_not_unavailable_when_it_cannot_be_repeated
         await thing.invoke("reset")
 
         async def refuse(*_: Any) -> Any:
-            raise ConnectFailed("http://lamp", "nobody listens there")
+            raise ConnectFailed("http://lamp", "nothing is listening there")
 
         monkeypatch.setattr(site.network, "connect", refuse)
         with pytest.raises(OutcomeUnknown):

@@ -254,7 +254,9 @@ async def test_a_server_that_ends_is_not_there(autojump_clock: object, tmp_path:
             await server.start(Weather)
             far = await consumed(client, network, "http://server/agents/weather", tmp_path / "td.json")
             assert await far.read(Weather.units) == "celsius"
-        with pytest.raises(AgentUnavailable, match="no connection to http://server: nobody listens there"):
+        with pytest.raises(
+            AgentUnavailable, match="no connection to http://server: nothing is listening there"
+        ):
             await far.read(Weather.units)
 
 

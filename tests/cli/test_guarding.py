@@ -56,7 +56,7 @@ def ended(*words: str) -> int | str | None:
     ("words", "said"),
     [
         (["--listen", "ws://0.0.0.0:0"], "--listen: 'ws://0.0.0.0:0' is reached from other machines"),
-        (["--listen", "ws://0.0.0.0:0"], "say who may by --security FILE"),
+        (["--listen", "ws://0.0.0.0:0"], "access rules by --security FILE"),
         (["--listen", "ws://0.0.0.0:0", "--security", "rules.yaml"], "use wss, with --cert FILE"),
         (["--listen", "ws://0.0.0.0:0", "--security", "rules.yaml"], "or say --insecure"),
         (["--security", "certificates.yaml"], "--cert FILE and --client-ca FILE"),

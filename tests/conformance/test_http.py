@@ -109,7 +109,7 @@ async def test_a_switch_of_protocols_is_an_answer(autojump_clock) -> None:
 
 
 async def test_nobody_there(autojump_clock) -> None:
-    with pytest.raises(Unreachable, match="http://nobody/: nobody listens there"):
+    with pytest.raises(Unreachable, match="http://nobody/: nothing is listening there"):
         await exchange(MemoryNetwork(), "GET", "http://nobody/", patience=2)
 
 

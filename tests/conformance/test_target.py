@@ -194,7 +194,7 @@ def test_where_no_redirect_is_followed_to(here, location, told) -> None:
 @pytest.mark.parametrize(
     ("pages", "url", "told"),
     [
-        ({}, HERE, "nobody listens there"),
+        ({}, HERE, "nothing is listening there"),
         (
             {f"{HERE}/x": Page()},
             "http://thing/y",
@@ -219,7 +219,7 @@ async def test_without_a_description_it_is_unreachable(pages, url, told, autojum
 
 
 async def test_who_is_not_there_is_told(autojump_clock) -> None:
-    with pytest.raises(Unreachable, match=r"^http://nobody/td: nobody listens there$"):
+    with pytest.raises(Unreachable, match=r"^http://nobody/td: nothing is listening there$"):
         await found({WELL_KNOWN: described(td())}, SOCKET, description="http://nobody/td")
 
 

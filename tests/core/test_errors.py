@@ -39,7 +39,7 @@ MADE: list[errors.LmosActorsError] = [
     errors.StartFailed("desk", "no room"),
     errors.StopFailed("desk"),
     errors.RestartIntensityExceeded("root", 3, 5, (CAUSE,)),
-    errors.ConnectFailed("ws://127.0.0.1:1/", "nobody listens there"),
+    errors.ConnectFailed("ws://127.0.0.1:1/", "nothing is listening there"),
     errors.ConnectionLost("it was reset"),
     errors.ConfigError("no such key", "a.yaml:1:2"),
 ]

@@ -730,7 +730,7 @@ def test_a_network_that_never_connects() -> None:
 
 
 async def test_nobody_listens() -> None:
-    with pytest.raises(ConnectFailed, match="nobody listens"):
+    with pytest.raises(ConnectFailed, match="nothing is listening"):
         await connect(MemoryNetwork(), "ws://here/")
 
 

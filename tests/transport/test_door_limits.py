@@ -288,7 +288,7 @@ async def test_serve_ends_when_it_accepts_no_more_and_the_last_has_gone(autojump
         status, headers, _ = await late.answer()
         assert (status, headers["connection"]) == (200, "close")
         await late.ended()
-        with pytest.raises(Exception, match="nobody listens"):
+        with pytest.raises(Exception, match="nothing is listening"):
             await door.knock()
         await busy.send(HELLO)
         assert await busy.take(7) == b"\x81\x05hello"
@@ -368,7 +368,7 @@ async def test_cancelled_it_closes_every_connection_before_it_ends(autojump_cloc
     assert await clients[0].all() == b"\x88\x02\x03\xe9"
     for client in clients[1:]:
         await client.ended()
-    with pytest.raises(Exception, match="nobody listens"):
+    with pytest.raises(Exception, match="nothing is listening"):
         await door.knock()
 
 

@@ -401,7 +401,7 @@ async def test_connections_that_nobody_accepts_end_with_the_listener() -> None:
     await listener.aclose()
     with pytest.raises(trio.BrokenResourceError):
         await stream.receive_some()
-    with pytest.raises(ConnectFailed, match="nobody listens"):
+    with pytest.raises(ConnectFailed, match="nothing is listening"):
         await network.connect(endpoint_of("ws://here/"), None)
 
 

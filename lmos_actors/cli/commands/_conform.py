@@ -13,8 +13,8 @@ from .._app import ELSEWHERE, REACHED, Switch, Time
 from ..options._server import ServerOptions
 from ._discover import app as app
 
-JUDGED = Group("How it is judged", sort_key=0.5)
-OUTPUT = Group("What is told", sort_key=2)
+JUDGED = Group("Judging", sort_key=0.5)
+OUTPUT = Group("Output", sort_key=2)
 CLIENTS = Group("Clients, in place of a server", sort_key=3)
 
 _LEVELS = Literal["spec", "lenient", "kotlin-wot"]
@@ -166,7 +166,7 @@ _USUAL = ConformOptionGroup()
 _OUTPUT = OutputOptions()
 
 
-@app.command(sort_key=41, group=ELSEWHERE)
+@app.command(sort_key=41, group=ELSEWHERE, usage="Usage: lmos-actors conform [OPTIONS] [URL]")
 def conform(
     url: Annotated[str | None, Parameter(name="URL", negative=())] = None,
     /,
@@ -174,7 +174,7 @@ def conform(
     given: ConformOptionGroup = _USUAL,
     output: OutputOptions = _OUTPUT,
 ) -> int:
-    """Judge a server that speaks LMOS over a WebSocket, whoever wrote it, case by case.
+    """Judge any server that speaks LMOS over a WebSocket, case by case.
 
     lmos-actors conform http://127.0.0.1:8080/agents/weather
 
@@ -188,7 +188,7 @@ def conform(
 
     lmos-actors conform --list
 
-    It does only what the description offers. Actions that are not said to be safe are not invoked, and no \
+    Only what the description offers is tried. Actions that are not declared safe are not invoked, and no \
 property is changed, unless --allow-unsafe is given.
 
     Exit codes: 0 no case failed, 1 a case failed, 2 the usage is wrong, 3 not reached, or without a \

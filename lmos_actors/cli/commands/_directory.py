@@ -63,20 +63,20 @@ cannot be used; 130 ended at once.
         Where to listen: ws, or wss with a certificate; ws://127.0.0.1:8080 unless given. \
 HTTP is served at the same port. May be given several times.
     public_url
-        The address under which others reach it, where a proxy stands before it.
+        The address that clients use, if they connect through a proxy.
     database
-        The file that keeps what is registered, made when it is not there. Without it all is gone at the end.
+        The file that keeps the registrations, made if it does not exist. Without it they are kept in memory.
     max_entries
-        How many descriptions there may be.
+        The most descriptions that may be registered.
     max_ttl
         The longest time after which a registration ends unless it is renewed, as in 90s or 10m; \
 also for those that name none.
     metrics
-        Tell numbers at /metrics, for Prometheus.
+        Serve metrics at /metrics, for Prometheus.
     tracing
-        The collector of OpenTelemetry that is sent a span of each request. Needs the extra otel.
+        The OpenTelemetry collector that receives a span of each request. Needs the extra otel.
     json
-        Print JSON lines on a terminal too, as is done where the output is none.
+        Print JSON lines on a terminal too (the default elsewhere).
     """
     from lmos_actors.discovery import DirectoryOptions
 

@@ -30,7 +30,7 @@ def discover(
     insecure: Annotated[Switch, Parameter(group=PRESENTED)] = False,
     json: Annotated[Switch, Parameter(group=PRINTED)] = False,
 ) -> int:
-    """Return which agents there are: at an address, in a directory, or on this network.
+    """List the agents at an address, in a directory, or on this network.
 
     lmos-actors discover http://127.0.0.1:8080
 
@@ -60,11 +60,11 @@ is listened to for three seconds, for who announces itself by DNS-SD (needs the 
     cert
         A file with a certificate to show to a server that asks for one.
     key
-        A file with its key, if that is not in the same file.
+        A file with its key, if not in the same file.
     insecure
-        Present a token or a password also without TLS, for anyone on the way to read.
+        Allow unprotected traffic: credentials without TLS.
     json
-        Print JSON lines on a terminal too, as is done where the output is none.
+        Print JSON lines on a terminal too (the default elsewhere).
     """
     from .._discover import AgentQuery, discover
 

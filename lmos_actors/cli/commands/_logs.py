@@ -26,7 +26,7 @@ def replay(
     time_limit: Annotated[Time, Parameter(group=HOW)] = 60.0,
     json: Annotated[Switch, Parameter(group=WRITTEN)] = False,
 ) -> int:
-    """Run a recorded run again: hold it against its log, or stop in it and show how all agents stand.
+    """Run a recorded run again: compare it with its log, or stop in it and show the state of all agents.
 
     lmos-actors replay messages.jsonl
 

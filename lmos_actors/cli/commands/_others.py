@@ -38,18 +38,18 @@ def init(
     *,
     template: Annotated[str, Parameter(metavar="NAME")] = "weather",
 ) -> int:
-    """Write a project: agents, a story about them, and tests, all of which run as they are.
+    """Write a project that runs as it is: agents, a scenario about them, and tests.
 
     lmos-actors init my-agents
 
     lmos-actors init my-agents --template gossip
 
-    Nothing that is there is written over.
+    Existing files are never overwritten.
 
     Parameters
     ----------
     folder
-        Where to write it; it need not be there yet.
+        Where to write it; made if it does not exist.
     template
         weather: two agents, one of which crashes. gossip: a simulation of many agents of one class.
     """
@@ -58,7 +58,7 @@ def init(
     return init_project(folder, template)
 
 
-@app.command(sort_key=10, group=STORIES)
+@app.command(sort_key=10, group=STORIES, usage="Usage: lmos-actors validate [OPTIONS] FILES...")
 def validate(
     files: Files,
     /,
@@ -66,7 +66,7 @@ def validate(
     set_: Settings = None,
     json: Switch = False,
 ) -> int:
-    """Check files without running them: words, names, types, classes, inputs.
+    """Check files without running them: keys, names, types, classes, inputs.
 
     lmos-actors validate scenarios/*.yaml
 
@@ -156,7 +156,7 @@ def describe(
     reader
         Name everything that this implementation cannot read.
     strict
-        Forgive nothing: what TD 1.1 or LMOS demands is an error, and so is every difference but of wording.
+        Tolerate nothing: what TD 1.1 or LMOS demands is an error, and so is every difference but of wording.
     base
         Where the agent is served, ws, wss, http or https; ws://127.0.0.1:8080 unless given.
     name
@@ -181,7 +181,7 @@ def describe(
     return describe_subject(subject, options)
 
 
-@app.command(name="fmt", sort_key=45, group=STORIES)
+@app.command(name="fmt", sort_key=45, group=STORIES, usage="Usage: lmos-actors fmt [OPTIONS] FILES...")
 def format_(
     files: Files,
     /,
@@ -213,18 +213,18 @@ def format_(
 
 @app.command(sort_key=60, group=MACHINE)
 def doctor(*, port: Annotated[int, Parameter(metavar="N")] = 8080, json: Switch = False) -> int:
-    """Look at this machine, and return what may be in the way: versions, limits, permissions, clock.
+    """Check this machine for problems: versions, limits, permissions, clock.
 
     lmos-actors doctor
 
     lmos-actors doctor --port 9000 --json
 
-    Exit code 1: something has to be mended.
+    Exit code 1: something has to be fixed.
 
     Parameters
     ----------
     port
-        Look whether this port is free.
+        Check whether this port is free.
     json
         Print what is found as JSON, and nothing else.
     """

@@ -27,17 +27,17 @@ class RemoteOptions(ServerOptions):
     """The options that all of them have in common."""
 
     thing: Annotated[str | None, Parameter(metavar="ID", group=REACHED)] = None
-    """The id of the agent, where the URL is that of a WebSocket and not of an agent."""
+    """The id of the agent, if the URL is that of a WebSocket and not of an agent."""
     habits: Annotated[Literal["auto", "spec", "kotlin-wot"], Parameter(group=REACHED)] = "auto"
-    """How the agent speaks LMOS, where it cannot be told from its handshake."""
+    """The dialect of LMOS that the agent speaks, if its handshake does not show it."""
     within: Annotated[Time | None, Parameter(group=REACHED, show_default=False)] = None
-    """How long everything may take, such as 10s or 2m; exit code 124 when it has passed."""
+    """Time limit for the whole command, such as 10s or 2m; exit code 124 when it has passed."""
     json: Annotated[Switch, Parameter(group=PRINTED)] = False
-    """Print JSON lines on a terminal too, as is done where the output is none."""
+    """Print JSON lines on a terminal too (the default elsewhere)."""
     raw: Annotated[Switch, Parameter(group=PRINTED)] = False
     """Print values alone: texts as they are, anything else as JSON."""
     quiet: Annotated[Switch, Parameter(name=["-q", "--quiet"], group=PRINTED)] = False
-    """Print no progress and no remarks, only answers and errors."""
+    """Print only answers and errors, no progress and no remarks."""
 
     def run_session(self, url: str, work: Work) -> int:
         """Reach the agent and do the work. Raises ConfigError."""
@@ -80,7 +80,7 @@ def _checked(count: int | None) -> int | None:
     return count
 
 
-@app.command(sort_key=1, group=ELSEWHERE)
+@app.command(sort_key=1, group=ELSEWHERE, usage="Usage: lmos-actors call [OPTIONS] URL ACTION [INPUT...]")
 def call(
     url: Url,
     action: str,
@@ -89,7 +89,7 @@ def call(
     stream: Annotated[Switch, Parameter(group=REACHED)] = False,
     options: RemoteOptions = _ALONE,
 ) -> int:
-    """Have an agent carry out an action, and print its answer, or its answers as they come.
+    """Invoke an action of an agent, and print its answer, or its answers as they come.
 
     lmos-actors call http://127.0.0.1:8080/agents/weather getWeather question="Weather in Bonn?" \
 interactionMode=text
@@ -101,7 +101,7 @@ interactionMode=text
 
     cat question.json | lmos-actors call http://127.0.0.1:8080/agents/weather getWeather -
 
-    Progress is shown on the error output. Ctrl-C cancels the action.
+    Progress is shown on standard error. Ctrl-C cancels the action.
 
     Exit codes: 0 answered, 1 answered with an error, 2 the usage is wrong, 3 not reached, \
 124 time limit, 130 interrupted.
@@ -115,7 +115,7 @@ interactionMode=text
     input_
         JSON as one word; or NAME=VALUE for each parameter; - reads the standard input, @FILE a file.
     stream
-        The action has many answers, which no description says.
+        Expect many answers although no description says so.
     """
     from .._inputs import input_of
     from ..remote._requests import ActionCall
@@ -124,14 +124,14 @@ interactionMode=text
     return options.run_session(url, ActionCall(action, given, stream))
 
 
-@app.command(sort_key=2, group=ELSEWHERE)
+@app.command(sort_key=2, group=ELSEWHERE, usage="Usage: lmos-actors read [OPTIONS] URL [PROPERTY...]")
 def read(
     url: Url,
     /,
     *property_: Annotated[str, Parameter(name="PROPERTY")],
     options: RemoteOptions = _ALONE,
 ) -> int:
-    """Print the values of properties of an agent: of those that are named, or of all.
+    """Print the values of properties of an agent: the named ones, or all.
 
     lmos-actors read http://127.0.0.1:8080/agents/weather
 
@@ -200,9 +200,9 @@ def observe(
 
     lmos-actors observe http://127.0.0.1:8080/agents/weather units --count 1 --within 10s
 
-    It goes on when the agent is restarted, and when the connection is lost: the error output says so.
+    It continues when the agent is restarted or the connection is lost, and says so on standard error.
 
-    Exit codes: 0 so many were printed, 1 the agent is gone, 2 the usage is wrong, 3 not reached, \
+    Exit codes: 0 --count was reached, 1 the agent is gone, 2 the usage is wrong, 3 not reached, \
 124 time limit, 130 interrupted.
 
     Parameters
@@ -212,7 +212,7 @@ def observe(
     property_
         The name of the property.
     count
-        End after so many values.
+        Stop after this many values.
     """
     from ..remote._subscriptions import PropertyObservation
 
@@ -234,9 +234,9 @@ def listen(
 
     lmos-actors listen http://127.0.0.1:8080/agents/weather asked --count 3
 
-    It goes on when the agent is restarted, and when the connection is lost: the error output says so.
+    It continues when the agent is restarted or the connection is lost, and says so on standard error.
 
-    Exit codes: 0 so many were printed, 1 the agent is gone, 2 the usage is wrong, 3 not reached, \
+    Exit codes: 0 --count was reached, 1 the agent is gone, 2 the usage is wrong, 3 not reached, \
 124 time limit, 130 interrupted.
 
     Parameters
@@ -246,7 +246,7 @@ def listen(
     event
         The name of the event.
     count
-        End after so many events.
+        Stop after this many events.
     """
     from ..remote._subscriptions import EventSubscription
 
@@ -255,11 +255,11 @@ def listen(
 
 @app.command(sort_key=6, group=ELSEWHERE)
 def monitor(url: Url, /, *, count: Count = None, options: RemoteOptions = _ALONE) -> int:
-    """Print each end of an incarnation of an agent, and why it came, until Ctrl-C.
+    """Print each end of an incarnation of an agent, with its reason, until Ctrl-C.
 
     lmos-actors monitor http://127.0.0.1:8080/agents/weather
 
-    Exit codes: 0 so many were printed, 1 the agent is gone, 2 the usage is wrong, 3 not reached, \
+    Exit codes: 0 --count was reached, 1 the agent is gone, 2 the usage is wrong, 3 not reached, \
 124 time limit, 130 interrupted.
 
     Parameters
@@ -267,7 +267,7 @@ def monitor(url: Url, /, *, count: Count = None, options: RemoteOptions = _ALONE
     url
         The URL of an agent or of its description, a file with the description, or a ws:// or wss:// URL.
     count
-        End after so many ends.
+        Stop after this many ends.
     """
     from ..remote._subscriptions import LifecycleMonitor
 

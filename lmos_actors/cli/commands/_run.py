@@ -52,23 +52,23 @@ class Given:
     seeds: Annotated[str | None, Parameter(metavar="SEEDS", group=WHICH)] = None
     """Run with these seeds instead of the file's: 7 or 1,7,42 or 1..500."""
     trials: Annotated[int | None, Parameter(metavar="N", group=WHICH)] = None
-    """Run each cell so many times."""
+    """Run each cell this many times."""
     workers: Annotated[Workers, Parameter(group=HOW)] = 1
-    """How many runs at once, each in a process of its own; auto: as many as there are processors."""
+    """How many runs at once, each in its own process; auto: one for each processor."""
     fail_fast: Annotated[Switch, Parameter(group=HOW)] = False
-    """Begin no further run once one has failed."""
+    """Stop after the first failed run."""
     check_determinism: Annotated[Literal["first", "all", "off"], Parameter(group=HOW)] = "first"
     """Which cells run again, with another hash seed, to compare the logs: of the first seed, all, or none."""
     time_limit: Annotated[Time, Parameter(group=HOW)] = 60.0
     """How long one run may take in real time, such as 10s or 2m."""
     speed: Annotated[float, Parameter(metavar="N", group=HOW)] = 1.0
-    """In worlds of real time, as websocket: so many of its seconds go by in one while everybody waits."""
+    """In worlds on real time, such as websocket: seconds of the world that pass in one while all wait."""
     log: Written = None
     """The messages of all runs, as JSON lines; lmos-actors replay and diff read them."""
     junit: Written = None
-    """JUnit XML, for the pages of a CI."""
+    """JUnit XML, for CI systems."""
     html: Written = None
-    """One HTML file that needs nothing else: verdicts, timelines, sequence diagrams, series."""
+    """One self-contained HTML file: verdicts, timelines, sequence diagrams, series."""
     sequence: Written = None
     """A Mermaid sequence diagram of the first run that failed, else of the first."""
     csv: Written = None
@@ -126,7 +126,7 @@ def _text(path: Path | None) -> str | None:
 _NOTHING = Given()
 
 
-@app.command(sort_key=20, group=STORIES)
+@app.command(sort_key=20, group=STORIES, usage="Usage: lmos-actors run [OPTIONS] FILES...")
 def run(
     files: Files,
     /,
@@ -151,7 +151,7 @@ def run(
     files
         Scenario and simulation files: YAML, TOML or JSON.
     update_recordings
-        Run replays as the real agents that they stand for, and write their logs anew.
+        Run the real agents in place of their replays, and write the logs anew.
     """
     if update_recordings:
         from ..run._record import record_files
@@ -162,7 +162,7 @@ def run(
     return run_files([str(file) for file in files], given.options())
 
 
-@app.command(sort_key=21, group=STORIES)
+@app.command(sort_key=21, group=STORIES, usage="Usage: lmos-actors sim [OPTIONS] FILES...")
 def sim(
     files: Files,
     /,

@@ -11,15 +11,15 @@ from ..options._discovery import DiscoveryOptions
 from ..options._security import CredentialOptions, SecurityOptions
 from ._remote import app as app
 
-WHERE = Group("Where it is reached", sort_key=1)
-WATCHED = Group("How it is watched", sort_key=1.5)
+WHERE = Group("Addresses", sort_key=1)
+WATCHED = Group("Monitoring", sort_key=1.5)
 
 _OPEN = SecurityOptions()
 _NOTHING = CredentialOptions()
 _ALONE = DiscoveryOptions()
 
 
-@app.command(sort_key=0, group=ELSEWHERE)
+@app.command(sort_key=0, group=ELSEWHERE, usage="Usage: lmos-actors serve [OPTIONS] [TARGET...]")
 def serve(
     targets: Annotated[list[str] | None, Parameter(name="TARGET", negative=())] = None,
     /,
@@ -37,7 +37,7 @@ def serve(
     tracing: Annotated[str | None, Parameter(metavar="URL", group=WATCHED)] = None,
     json: Annotated[Switch, Parameter(group=PRINTED)] = False,
 ) -> int:
-    """Run agents, and let others reach them, over LMOS and over HTTP.
+    """Run agents and serve them over LMOS and HTTP.
 
     lmos-actors serve weather=agents/weather.py:WeatherAgent
 
@@ -66,31 +66,31 @@ or agents crashed too often; 130 ended at once.
     Parameters
     ----------
     targets
-        Agent classes, as path/file.py:Class or package.module:Class. With NAME= before it, it is called so.
+        Agent classes, as path/file.py:Class or package.module:Class. Put NAME= before it to name the agent.
     tree
         A SupervisorSpec, as path/file.py:tree or package.module:tree: all its agents and pools are served. \
-Agent classes named beside it are further children of its root.
+Targets are further children of its root.
     listen
         Where to listen: ws, or wss with a certificate; ws://127.0.0.1:8080 unless given. \
 Port 0 finds a free one. May be given several times.
     public_url
-        The address under which others reach it, where a proxy stands before it: descriptions name that one.
+        The address that descriptions name, if clients connect through a proxy.
     present_cert
         A file with a certificate that refs, registrations and lookups show to servers that ask for one. \
-What is shown to those who connect is --cert.
+The certificate of the server itself is --cert.
     present_key
         A file with the key of --present-cert, if that is not in the same file.
     arg
-        What an agent is made with, as JSON or as text; a ref by the name of another target, or by a URL. \
+        An argument of an agent, as JSON or as text; a ref by the name of another target, or by a URL. \
 With several targets as AGENT.NAME=VALUE. May be given several times.
     metrics
-        Tell numbers of agents, requests and connections at /metrics, for Prometheus. \
-Whether it lives, and is ready, it tells at /healthz and /readyz without being told to.
+        Serve metrics of agents, requests and connections at /metrics, for Prometheus. \
+/healthz and /readyz are always served.
     tracing
-        The collector of OpenTelemetry, such as http://127.0.0.1:4318, that is sent a span of each request \
+        The OpenTelemetry collector, such as http://127.0.0.1:4318, that receives a span of each request \
 that comes in or goes out. Needs the extra otel.
     json
-        Print JSON lines on a terminal too, as is done where the output is none.
+        Print JSON lines on a terminal too (the default elsewhere).
     """
     from ..serve._serve import ServeRequest, serve_targets
 

@@ -16,12 +16,12 @@ class DiscoveryOptions:
     """The options of commands whose agents are to be found."""
 
     register: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=FOUND)] = None
-    """The directory where its agents are registered for as long as they are there, as http://HOST:PORT. \
+    """A directory to register its agents in while they run, such as http://HOST:PORT. \
 They look for others there too. May be given several times."""
     lookup: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=FOUND)] = None
-    """A directory where they look for others, and are not registered. May be given several times."""
+    """A directory to look for others in, without registering. May be given several times."""
     announce: Annotated[Switch, Parameter(group=FOUND)] = False
-    """Tell this network by DNS-SD that it is there. Needs the extra mdns."""
+    """Announce it on this network by DNS-SD. Needs the extra mdns."""
 
     def options(self) -> dict[str, Any]:
         """Return what `open_node` takes."""

@@ -39,19 +39,19 @@ class SecurityOptions:
     """The options of commands that listen."""
 
     cert: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
-    """A file with the certificate, and those that vouch for it, for wss."""
+    """A file with the certificate and its chain, for wss."""
     key: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
-    """A file with its key, if that is not in the same file."""
+    """A file with its key, if not in the same file."""
     client_ca: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
-    """A file with authorities: clients show a certificate that one of them has signed."""
+    """A file with authorities: clients must show a certificate that one of them has signed."""
     security: Annotated[str | None, Parameter(metavar="FILE", group=GUARDED)] = None
-    """A YAML or TOML file that says who is let in, and to what. \
-Without it everybody who reaches it is let in."""
+    """A YAML or TOML file with the access rules. \
+Without it anyone who can reach it can use every agent."""
     origin: Annotated[list[str] | None, Parameter(negative=(), metavar="ORIGIN", group=GUARDED)] = None
-    """Pages in browsers that are let in besides its own, as https://app.example. \
+    """Origin of web pages that may use it besides its own, such as https://app.example. \
 May be given several times."""
     insecure: Annotated[Switch, Parameter(group=GUARDED)] = False
-    """Listen where others reach it though nobody is asked who they are, or passwords travel without TLS."""
+    """Allow unprotected traffic: clients without authentication, and credentials without TLS."""
 
     def options(self, addresses: Sequence[str]) -> dict[str, Any]:
         """Return what `open_node` takes. Blocks on the disk. Raises ConfigError."""
@@ -94,11 +94,11 @@ class CredentialOptions:
     """The options of commands whose agents reach others."""
 
     ca: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None
-    """A file with the authorities to trust, in place of those of the system."""
+    """A file with the authorities to trust, instead of those of the system."""
     credential: Annotated[
         list[str] | None, Parameter(negative=(), metavar="URL=CREDENTIAL", group=PRESENTED)
     ] = None
-    """What is presented to a server: bearer:REF or basic:USER:REF, where REF is env:NAME or file:PATH. \
+    """The credential for a server: bearer:REF or basic:USER:REF, where REF is env:NAME or file:PATH. \
 May be given several times."""
 
     def options(

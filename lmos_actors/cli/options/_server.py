@@ -32,13 +32,13 @@ class ServerOptions:
     basic: Annotated[str | None, Parameter(metavar="USER:REF", group=REACHED)] = None
     """Present a user and the password that env:NAME or file:PATH leads to."""
     ca: Annotated[str | None, Parameter(metavar="FILE", group=REACHED)] = None
-    """A file with the authorities to trust, in place of those of the system."""
+    """A file with the authorities to trust, instead of those of the system."""
     cert: Annotated[str | None, Parameter(metavar="FILE", group=REACHED)] = None
     """A file with a certificate to show to a server that asks for one."""
     key: Annotated[str | None, Parameter(metavar="FILE", group=REACHED)] = None
-    """A file with its key, if that is not in the same file."""
+    """A file with its key, if not in the same file."""
     insecure: Annotated[Switch, Parameter(group=REACHED)] = False
-    """Present a token or a password also without TLS, for anyone on the way to read."""
+    """Allow unprotected traffic: credentials without TLS."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers. Raises ConfigError."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PRINT = f"sha256:{'0' * 64}"
 OPEN, BASIC, BEARER, CERTS = "open", "basic", "bearer", "certificates"
-FREE, TOLD, TLS, CA = None, "say who may", "without TLS", "none is asked for"
+FREE, TOLD, TLS, CA = None, "access rules", "without TLS", "none is asked for"
 
 
 def rules_of(kind: str) -> Security:
