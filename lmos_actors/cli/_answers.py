@@ -1,4 +1,4 @@
-"""What is printed of answers and of what is heard: for people, as JSON lines, or values alone.
+"""Output of answers, events and errors: for people, as JSON lines, or values alone.
 
 Answers go to the output; progress, gaps and what went wrong to the error output. A reader that does not read
 holds back the command, but not its connections: what can block is written by a thread.
@@ -145,12 +145,12 @@ class AnswerPrinter:
             self._err.flush()
 
     def note(self, text: str) -> None:
-        """Say something on the error output that is no error."""
+        """Print a remark on standard error."""
         if not self._quiet:
             self._beside(text)
 
     def wrong(self, text: str) -> None:
-        """Say on the error output what went wrong."""
+        """Print an error on standard error."""
         self._beside(f"lmos-actors: {text}")
 
     def _beside(self, text: str) -> None:
@@ -240,7 +240,7 @@ def _fix_of_connecting(error: ConnectFailed, who: str, cert: str) -> str:
 
 
 def _for_people(value: Any, *, whole: bool = False) -> str:
-    """Return a value as people read it; a terminal is told nothing but to show it."""
+    """Return a value as text for people, without control characters for a terminal."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     text = (

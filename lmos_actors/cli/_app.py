@@ -1,4 +1,4 @@
-"""What all commands share: the application, the groups of its options, how the words of options are read."""
+"""The application that all commands belong to, its option groups, and the parsing of option values."""
 
 from __future__ import annotations
 

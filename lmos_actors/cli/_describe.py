@@ -49,7 +49,7 @@ NOT_REACHED = 3
 
 @attrs.frozen(kw_only=True)
 class DescribeOptions:
-    """What `describe` was given beside its subject."""
+    """The options of `describe`."""
 
     base: str | None = None
     name: str | None = None
@@ -177,14 +177,14 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
 
 @attrs.frozen
 class _Subject:
-    """What is looked at: a class without a document, or a file."""
+    """The subject of `describe`: a class without a document, or a file."""
 
     name: str
     data: Any
     document: Document | None = None
 
     def line(self, word: str, remark: Finding | Difference) -> str:
-        """Say it, with the line of the file that it is about."""
+        """Return it as text, with the line of the file."""
         said = visible(f"{word}: {remark}")
         mistake = self._mistake(remark, said)
         return f"{self.name}: {said}" if mistake is None else str(mistake)
@@ -230,7 +230,7 @@ def _report(subject: _Subject, options: DescribeOptions) -> int:
 
 
 class _Findings(NamedTuple):
-    """What was found about a description: wrong, different from a class, unreadable for somebody."""
+    """Findings about a description: mistakes, differences from a class, parts that a reader cannot read."""
 
     findings: Sequence[Finding]
     differences: Sequence[Difference] | None

@@ -27,7 +27,7 @@ NOT_REACHED: Final = 3
 
 @attrs.frozen(kw_only=True)
 class AgentQuery:
-    """What is looked for, and where."""
+    """A search for agents: what to look for, and where."""
 
     source: str
     criteria: Mapping[str, str | None]

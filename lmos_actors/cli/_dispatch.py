@@ -1,4 +1,4 @@
-"""From the words of a command line to a command, and from what went wrong to an exit code.
+"""Dispatch of a command line to its command, and of an error to its exit code.
 
 Nothing heavy is imported before it is known to be needed: `--version` answers at once.
 """
@@ -44,7 +44,7 @@ COULD_NOT_RUN: Final = 3
 
 
 def dispatch(arguments: Sequence[str] | None) -> None:
-    """Be the command: run it and exit with its code. Exits by SystemExit."""
+    """Run the command and exit with its code. Raises SystemExit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         signals.take()
@@ -68,7 +68,7 @@ def dispatch(arguments: Sequence[str] | None) -> None:
 
 
 def _open_streams() -> None:
-    """Have streams to write to, whatever we were started with, that take every character."""
+    """Open standard streams where there are none, and let them take every character."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - left with the process
@@ -93,7 +93,7 @@ def _cannot_say(error: OSError) -> int:
 
 
 def _threads_left() -> bool:
-    """Whether agents have left threads that the interpreter would wait for, maybe for ever."""
+    """Return whether agents have left threads that the interpreter would wait for, maybe for ever."""
     return any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())
 
 
@@ -147,7 +147,7 @@ def _wrong_usage(words: list[str], error: ConfigError) -> int:
 
 
 def _plain(app: App) -> None:
-    """Have help as plain text, which nobody's window limits."""
+    """Format help as plain text, independent of the width of the window."""
     from rich.console import Console
 
     app.help_formatter = "plain"

@@ -31,7 +31,7 @@ PACKAGE: Final = "lmos-actors"
 
 @attrs.frozen
 class Finding:
-    """What one look has found; `remedy` is what to do where it is not ok."""
+    """The result of one check; `remedy` is what to do if it is not ok."""
 
     name: str
     verdict: Verdict
@@ -99,7 +99,7 @@ def requirement_problem(text: str) -> str | None:
 
 
 def _fits(installed: str, bound: str) -> bool:
-    """Whether a version keeps a bound of `>=` or `<`; of any other it is taken to."""
+    """Return whether a version keeps a bound of `>=` or `<`; of any other it is taken to."""
     have = _numbers(installed)
     if bound.startswith(">="):
         return have >= _numbers(bound[2:])

@@ -1,4 +1,4 @@
-"""What the words of a command line mean as values: JSON, NAME=VALUE, the standard input, files.
+"""Values from words of a command line: JSON, NAME=VALUE, standard input, files.
 
 Words are read twice: before anything is connected, for what is wrong in any case, and again with the data
 schema of the agent's description, where there is one.

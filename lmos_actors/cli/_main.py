@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Be the command: run it and exit with its code. Exits by SystemExit."""
+    """Run the command and exit with its code. Raises SystemExit."""
     if arguments is None:
         take_signals()
     from ._dispatch import dispatch

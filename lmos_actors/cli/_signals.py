@@ -62,7 +62,7 @@ class Signals:
 
     @contextmanager
     def in_order(self) -> Generator[None]:
-        """Have signals raise KeyboardInterrupt inside the block; what it leaves undone, it has to tidy up.
+        """Let signals raise KeyboardInterrupt inside the block, which has to clean up after itself.
 
         Inside another such block it does nothing.
         """
@@ -123,7 +123,7 @@ class Signals:
             exit_process(self.code)
 
     def leave(self, code: int) -> None:
-        """Have a signal end the process at once with this exit code from here on."""
+        """Let a signal end the process at once with this exit code from here on."""
 
         def end(_: int, frame: FrameType | None) -> None:
             exit_process(code)

@@ -1,4 +1,4 @@
-"""The conformance kit: judges LMOS servers and clients, whoever wrote them."""
+"""The conformance kit: judges any LMOS server or client."""
 
 from ._run import ConformOptions as ConformOptions, chosen as chosen, conform as conform
 from .card import (

@@ -60,7 +60,7 @@ _WAYS: Final = (
 
 @attrs.frozen(kw_only=True)
 class ConformOptions:
-    """How a server is judged.
+    """The options with which a server is judged.
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
     whether it stays. `cases`: patterns of ids as of file names, none: all. `allow_unsafe`: actions that are
@@ -254,7 +254,7 @@ async def run_case(shared: RunContext, case: Case) -> Result:
 
 
 def _secrets(shared: RunContext) -> list[str]:
-    """Give what the kit presents, which is to stand in no report."""
+    """Return the credentials of the kit, which must appear in no report."""
     places = [each for each in (shared.target.socket, shared.target.thing.where) if each is not None]
     values = [value.decode("latin-1") for each in places for _, value in shared.headers(each)]
     words = dict.fromkeys(text for value in values for text in (value, value.partition(" ")[2]))
@@ -320,7 +320,7 @@ async def _tried(context: CaseContext, case: Case) -> tuple[Verdict, str]:
 
 
 def _in_words(departures: Sequence[Departure]) -> str:
-    """Say what was not by the letter: each deviation once, with all that was seen of it."""
+    """Describe the deviations from the specification: each once, with all that was seen of it."""
     seen: dict[str, list[str]] = {}
     for each in departures:
         seen.setdefault(each.title, []).append(each.seen)

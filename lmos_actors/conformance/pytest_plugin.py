@@ -150,9 +150,9 @@ def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case
 
 
 def to_the_named(options: ConformOptions, url: str) -> ConformOptions:
-    """Have headers go to the hosts that were named alone: descriptions lead to others.
+    """Restrict headers to the named hosts: descriptions lead to others.
 
-    A file is the word of whoever names it: the headers go wherever it leads. Raises ConfigError.
+    A file is trusted: the headers go wherever it leads. Raises ConfigError.
     """
     named = (url, options.description or url)
     if not all("://" in place for place in named):
@@ -167,7 +167,7 @@ def to_the_named(options: ConformOptions, url: str) -> ConformOptions:
 
 @contextmanager
 def _alone(config: pytest.Config, url: str) -> Generator[None]:
-    """Have the processes of pytest-xdist take turns at a server: what one makes happen reaches the others."""
+    """Let the processes of pytest-xdist take turns at a server: what one causes reaches the others."""
     run: Any = getattr(config, "workerinput", {}).get("testrunuid")
     if run is None:
         yield
@@ -196,7 +196,7 @@ def _locked(path: Path) -> int:
 
 
 def _report(item: pytest.Item, result: Result) -> None:
-    """Have the verdict be that of a test. Raises pytest.fail.Exception and pytest.skip.Exception."""
+    """Turn the verdict into that of a test. Raises pytest.fail.Exception and pytest.skip.Exception."""
     item.user_properties += [(_ID, result.id), (_VERDICT, result.verdict.value), (_SEEN, result.seen)]
     text = "\n".join(line.removeprefix("   ") for line in case_lines(result))
     if result.verdict is Verdict.FAILED:
@@ -289,7 +289,7 @@ class Trial:
 def lmos_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of the server to judge: that of `--lmos-url`.
 
-    To be overridden by who starts a server.
+    To be overridden by tests that start a server.
     """
     url: Any = request.config.getoption("--lmos-url")
     if url is None:
@@ -299,13 +299,13 @@ def lmos_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def lmos_options(request: pytest.FixtureRequest) -> ConformOptions:
-    """Give how servers are judged by the command line. To be overridden, for instance with attrs.evolve."""
+    """Return the options of the command line. To be overridden, for instance with attrs.evolve."""
     return options_of(request.config)
 
 
 @pytest.fixture
 def lmos_case(request: pytest.FixtureRequest, lmos_url: str, lmos_options: ConformOptions) -> Trial:
-    """Give a case to call, each case in a test of its own."""
+    """Return a case to call, each case in a test of its own."""
     return Trial(request.param, lmos_url, lmos_options, request.node)
 
 
@@ -320,7 +320,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many cases came out how, and what was tolerated."""
+    """Print the number of cases by verdict, and what was tolerated."""
     stats: Any = terminalreporter.stats
     told = [
         dict(report.user_properties) for reports in stats.values() for report in reports if _is_told(report)

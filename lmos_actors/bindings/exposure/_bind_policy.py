@@ -47,8 +47,8 @@ def check_exposed(
             continue
         if security.is_open:
             raise ConfigError(
-                f"{url!r} is reached from other machines, and anyone who can reach it can use every agent: set "
-                f"access rules by {words.security}, listen at 127.0.0.1, or allow it by {words.insecure}",
+                f"{url!r} is reached from other machines, and anyone who can reach it can use every agent: "
+                f"set access rules by {words.security}, listen at 127.0.0.1, or allow it by {words.insecure}",
                 words.listen,
             )
         if security.sends_secrets and not endpoint.secure:

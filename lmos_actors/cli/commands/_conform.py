@@ -23,7 +23,7 @@ _LEVELS = Literal["spec", "lenient", "kotlin-wot"]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ConformOptionGroup(ServerOptions):
-    """The options of `conform`, but for those that say what is told."""
+    """The options of `conform`, except those for output."""
 
     case: Annotated[list[str] | None, Parameter(negative=(), metavar="PATTERN", group=JUDGED)] = None
     """Only cases with this id, such as letter.reading, or "letter.*". May be given several times."""
@@ -135,7 +135,7 @@ kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """The options that say what is told, and where."""
+    """The options for output."""
 
     json: Annotated[
         bool | str, Parameter(negative=(), metavar="[FILE]", group=OUTPUT, show_default=False)

@@ -46,7 +46,7 @@ FEW: Final = 5
 
 @attrs.frozen(kw_only=True)
 class ConformRequest:
-    """What `conform` was told. `json`: to print JSON alone; `card_files`: the files to write, by option."""
+    """A request to judge a server. `json`: print JSON alone; `card_files`: the files to write, by option."""
 
     url: str
     options: ConformOptions
@@ -61,7 +61,7 @@ class ConformRequest:
 
 @attrs.frozen
 class Presented:
-    """What is sent along to a URL: the headers of the command line, and credentials to their place.
+    """The headers for requests to a URL: those of the command line, and those of credentials for that place.
 
     `hosts`: where the headers go, as a description may lead to others; None: everywhere.
     """
@@ -85,7 +85,7 @@ class Presented:
     ) -> Presented:
         """Return what `--header` and `--bearer` come to, for those who were named. Raises ConfigError.
 
-        A file is the word of whoever names it: the headers go wherever it leads.
+        A file is trusted: the headers go wherever it leads.
         """
         known = bool(places) and all("://" in place for place in places)
         hosts = frozenset(endpoint_of(place).host for place in places) if known else None

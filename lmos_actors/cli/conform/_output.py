@@ -1,4 +1,4 @@
-"""What `conform` prints, as it goes and at the end, and the files that it writes."""
+"""Output of `conform`: what it prints during the run and at the end, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def group_of(case: Case | Result) -> str:
 
 
 class CardPrinter:
-    """Prints how cases come out: each group when it is over. With `json` only what moves on a terminal."""
+    """Prints results of cases: each group when it is over. With `json` only the progress on a terminal."""
 
     def __init__(self, cases: Sequence[Case], *, json: bool, verbose: bool) -> None:
         self.results: list[Result] = []
@@ -84,7 +84,7 @@ class CardPrinter:
             self._moving(done, len(self._cases), self._cases[done].id)
 
     def result(self, result: Result) -> None:
-        """Take a result; a group of which it was the last is told. Raises OSError."""
+        """Take a result; print the group if it was the last of it. Raises OSError."""
         self.results.append(result)
         self._move()
         done = len(self.results)
@@ -97,7 +97,7 @@ class CardPrinter:
             self.print(group_lines(list(results), width=self._width, verbose=self._verbose))
 
     def end(self, card: Card, more: Iterable[str] = ()) -> None:
-        """Tell the rest of the cases, their sum, and more. Raises OSError."""
+        """Print the rest of the cases, their totals, and more lines. Raises OSError."""
         self.close()
         self._print_groups()
         self.print([*end_lines(card), *more])

@@ -42,7 +42,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @attrs.frozen(kw_only=True)
 class JudgeClientsRequest:
-    """What `conform --serve` was told."""
+    """A request to judge clients."""
 
     address: str = ADDRESS
     once: bool = False

@@ -1,4 +1,4 @@
-"""How what a command serves is found, and finds others: the options for that."""
+"""The options for discovery: registering, announcing and looking up."""
 
 from __future__ import annotations
 

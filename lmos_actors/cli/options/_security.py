@@ -1,4 +1,4 @@
-"""Who may reach what a command serves: the options that such commands have in common, and what they say."""
+"""The options for security of commands that listen, and for credentials of commands that connect."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ May be given several times."""
 
 
 def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
-    """Say of each pattern of an access list that it fits nothing which is served, as one that is misspelt.
+    """Yield a warning for each pattern of an access list that fits nothing that is served.
 
     Of agents that may yet come, below those that are there, nothing is said.
     """

@@ -1,4 +1,4 @@
-"""The options of commands that ask a server for something: who asks, and whom they trust."""
+"""The options of commands that connect to one server: headers, credentials, trusted authorities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """What is said, presented and trusted at a server."""
+    """The headers, credentials and trusted authorities for a server."""
 
     header: Annotated[
         list[str] | None, Parameter(name="--header", negative=(), metavar="NAME:VALUE", group=REACHED)

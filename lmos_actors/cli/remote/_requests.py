@@ -30,7 +30,7 @@ class ActionCall:
     stream: bool = False
 
     async def __call__(self, session: RemoteSession) -> int:
-        """Have the action carried out. Returns the exit code."""
+        """Invoke the action. Returns the exit code."""
         about = session.about("action", self.action)
         streams = session.streams(self.action)
         if streams is not None and streams.input:

@@ -1,4 +1,4 @@
-"""A word with an agent elsewhere: it is reached, something is done, and an exit code comes of it."""
+"""One session with a remote agent: connect, do the work of a command, return its exit code."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RemoteAgent:
 
 @attrs.define(eq=False)
 class RemoteSession:
-    """What a command does its work with: the agent, where answers go, and how the command is ended."""
+    """The connection of a command to a remote agent: the agent, the output, and how the command ends."""
 
     answers: AnswerPrinter
     thing: ConsumedThing = attrs.field(init=False)
@@ -95,7 +95,7 @@ class RemoteSession:
         return None if description is None else description.streams_of(action)
 
     async def fail(self, members: Mapping[str, Any], error: LmosActorsError) -> int:
-        """Say that a request was answered with an error, or with nothing. Returns the exit code.
+        """Report that a request was answered with an error, or not at all. Returns the exit code.
 
         Raises ConfigError for what was wrong here.
         """
@@ -203,7 +203,7 @@ async def _kept(session: RemoteSession, done: Awaitable[int]) -> int:
 
 @asynccontextmanager
 async def open_thing(target: RemoteAgent) -> AsyncGenerator[ConsumedThing]:
-    """Be connected with an agent elsewhere. Raises ConfigError, TransportError."""
+    """Open a connection to a remote agent. Raises ConfigError, TransportError."""
     connection = ConnectionOptions(close_seconds=GRACE)
     async with open_node(
         connection=connection, credentials=target.credentials, client_tls=target.tls

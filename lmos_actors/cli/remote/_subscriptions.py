@@ -29,7 +29,7 @@ TOGETHER: Final = 100
 
 @attrs.frozen(kw_only=True)
 class _Subscription:
-    """What the three have in common: they go on over reconnects, and end after `count` lines."""
+    """The base of the three: they continue over reconnects, and end after `count` lines."""
 
     count: int | None = None
 
@@ -158,7 +158,7 @@ class LifecycleMonitor(_Subscription):
 
 
 class _Merged:
-    """What several subscriptions bring, as one feed; an error of one of them is raised."""
+    """Several subscriptions merged into one feed; an error of one of them is raised."""
 
     def __init__(self, channel: trio.MemoryReceiveChannel[Any]) -> None:
         self._channel = channel

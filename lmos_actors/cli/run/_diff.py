@@ -179,6 +179,6 @@ def _side_by_side(records: Divergence, names: tuple[str, str]) -> None:
 
 
 def line_text(line: LogLine) -> str:
-    """Tell a record in one line, its number first."""
+    """Return a record as one line, its number first."""
     record = read_record(line.text)
     return line.text if record is None else f"{record.number:>5}  {message_text(record)}"

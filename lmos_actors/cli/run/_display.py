@@ -1,4 +1,4 @@
-"""What is printed: live on a terminal, plain text elsewhere, or JSON alone."""
+"""Output of runs: live on a terminal, plain text elsewhere, or JSON alone."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ MOST_SHOWN = 50
 
 
 def takes_all(out: Any) -> bool:
-    """Whether a stream can carry every character."""
+    """Return whether a stream can carry every character."""
     return str(getattr(out, "encoding", "")).lower().replace("-", "") == "utf8"
 
 
 @attrs.define
 class _FileProgress:
-    """What has been told of one file."""
+    """What has been printed of one file."""
 
     result: FileResult
     width: int

@@ -27,7 +27,7 @@ MOST_AHEAD = 4
 
 @attrs.frozen(kw_only=True)
 class FileJobs:
-    """What is to be done with one file, as it was read: its chosen cells by number, which of them twice."""
+    """The work for one file, as it was read: its chosen cells by number, which of them twice."""
 
     file: str
     resolved: Resolved
@@ -76,7 +76,7 @@ class FileJobs:
 
 
 class Progress(Protocol):
-    """Who is told how one run goes on."""
+    """A callback for the progress of one run."""
 
     def __call__(self, done: float, total: float, text: str, /) -> None:
         """Take how much is done, of how much, and what it is at."""
@@ -88,7 +88,7 @@ class Progress(Protocol):
 
 
 class RunObserver(Protocol):
-    """Who is told how runs go."""
+    """An observer of runs."""
 
     @property
     def draws(self) -> bool:
@@ -101,11 +101,11 @@ class RunObserver(Protocol):
         ...
 
     def wants_log(self, cell: Cell) -> bool:
-        """Whether the message log of a cell's runs is wanted."""
+        """Return whether the message log of a cell's runs is wanted."""
         ...
 
     def progress(self, cell: Cell, trial: int) -> Progress:
-        """Return who is told how a run goes on that is done here."""
+        """Return the callback for the progress of a run in this process."""
         ...
 
     def going(self, cell: Cell, trial: int, going: RunProgress) -> None:
@@ -145,7 +145,7 @@ class Jobs:
 
     @property
     def repeated(self) -> list[Repeated]:
-        """What came of the second runs so far."""
+        """The results of the second runs so far."""
         return [self._repeated[number] for number in self._file_jobs.cells if number in self._repeated]
 
     @property
@@ -167,11 +167,11 @@ class Jobs:
         self.tell_rest()
 
     def tell_rest(self) -> None:
-        """Tell of the runs that have ended and are not told of yet, since one before them has not ended."""
+        """Report the runs that have ended and were held back, since one before them has not ended."""
         self._tell(whatever=True)
 
     def _needless(self, task: Task) -> bool:
-        """Whether a cell need not be run twice, since its first run has no log to compare."""
+        """Return whether a cell need not be run twice, since its first run has no log to compare."""
         first = self._firsts.get(task.cell)
         return task.second and first is not None and not _has_ended(first)
 
@@ -193,7 +193,7 @@ class Jobs:
         self._pool.give(task, order, beside=self._file_jobs.workers > 1)
 
     def _log_of(self, task: Task) -> bool:
-        """Whether the log of a run is written somewhere, or compared."""
+        """Return whether the log of a run is written somewhere, or compared."""
         return (
             task.second
             or self._is_compared(task)
@@ -250,7 +250,7 @@ class Jobs:
         self._stopped = self._stopped or (failed and self._observer.fail_fast)
 
     def _tell(self, *, whatever: bool = False) -> None:
-        """Tell of the runs that have ended, in order, up to one that has not; or of those behind it too."""
+        """Report the runs that have ended, in order, up to one that has not; or those behind it too."""
         for task in self._order[self._next :]:
             run = self._results.pop(task, None)
             if run is not None:
@@ -276,7 +276,7 @@ def _changed_places(numbers: Sequence[int]) -> list[int]:
 
 
 def _has_ended(run: RunResult) -> bool:
-    """Whether a run has come to an end of its own, so that it has a log to compare."""
+    """Return whether a run has come to an end of its own, so that it has a log to compare."""
     return run.ended in ("passed", "failed")
 
 

@@ -1,4 +1,4 @@
-"""What moves at the bottom of a terminal while runs go on: how far they are, and the tree of one of them."""
+"""The live part at the bottom of a terminal: the progress of runs, and the tree of one of them."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Screen:
             self._moving.clear()
 
     def _take_errors(self) -> None:
-        """Have what agents print stand above what moves, where that is the same terminal."""
+        """Print the output of agents above the live part, if it goes to the same terminal."""
         if self._stderr is None and sys.stderr.isatty():
             self._stderr = sys.stderr
             sys.stderr = FileProxy(self.console, sys.stderr)

@@ -87,11 +87,11 @@ class Pool:
 
     @property
     def busy(self) -> int:
-        """How many runs are under way, or wait in a process for the one before."""
+        """The number of runs that are under way, or wait in a process for the one before."""
         return sum(len(seat.given) for seat in self._seats)
 
     def has_room(self, *, second: bool) -> bool:
-        """Whether a run need not wait: for one that ends, or for processes that are still being started.
+        """Return whether a run need not wait for one that ends, or for processes that are being started.
 
         No more are started at a time than there are processors: short runs are over before all could be.
         """
@@ -103,7 +103,7 @@ class Pool:
         self._start(second=True)
 
     def give(self, task: Task, order: RunOrder, *, beside: bool = True) -> None:
-        """Have a run done, by a process that has nothing to do; without `beside`, by any, behind the rest."""
+        """Give a run to an idle process; without `beside` to any, behind the rest."""
         mine = [seat for seat in self._seats if seat.second is task.second]
         idle = next((seat for seat in mine if not seat.given or not beside), None)
         (idle or self._start(task.second)).give(task, order)

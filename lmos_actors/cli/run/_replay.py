@@ -46,7 +46,7 @@ MOST_SHOWN: Final = 50
 
 @attrs.frozen(kw_only=True)
 class ReplayOptions:
-    """What `replay` was given."""
+    """The options of `replay`."""
 
     run: int | None
     file: str | None
@@ -58,7 +58,7 @@ class ReplayOptions:
 
 @attrs.frozen(kw_only=True)
 class Replayed:
-    """What came of it. `changed` names what is not as it was when the log was written."""
+    """The outcome of a replay. `changed` names what is not as it was when the log was written."""
 
     log: str
     label: str

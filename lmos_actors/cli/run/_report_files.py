@@ -237,7 +237,7 @@ class Written:
             self._open(kind, path)
 
     def wants_log(self, scenario: Any) -> bool:
-        """Whether the messages of a run of this cell are written, or shown, somewhere."""
+        """Return whether the messages of a run of this cell are written, or shown, somewhere."""
         return any(report.kind in _LOGS for report in self._of(scenario))
 
     def run(self, result: FileResult, run: RunResult, scenario: Any) -> RunResult:
@@ -398,7 +398,7 @@ def _opened(path: str) -> int:
 
 
 def _can_be_replaced(path: str) -> bool:
-    """Whether a file can be made beside a path, to take its place. Raises OSError for one write-protected."""
+    """Return whether a file can be made beside a path, to replace it. Raises OSError if write-protected."""
     real = os.path.realpath(path)
     if os.path.lexists(real):
         if not stat.S_ISREG(os.stat(real).st_mode) or _is_our_output(real):
@@ -414,7 +414,7 @@ def _can_be_replaced(path: str) -> bool:
 
 
 def _is_our_output(path: str) -> bool:
-    """Whether our standard output, or error output, goes to a file."""
+    """Return whether our standard output, or error output, goes to a file."""
     with suppress(OSError):
         there = os.stat(path)
         return any(os.path.samestat(there, os.fstat(number)) for number in (1, 2))
@@ -430,7 +430,7 @@ def unwritten(path: str, error: OSError | ValueError) -> ConfigError | OSError:
 
 
 def same_file(one: str, other: str) -> bool:
-    """Whether two paths lead to one file, which need not be there yet."""
+    """Return whether two paths lead to one file, which need not be there yet."""
     try:
         if os.path.realpath(one) == os.path.realpath(other):
             return True

@@ -39,7 +39,7 @@ COULD_NOT_RUN, TIME_LIMIT = 3, 124
 
 @attrs.frozen(kw_only=True)
 class RunOptions:
-    """What `run` was given. `workers` 0 stands for as many as there are processors."""
+    """The options of `run`. `workers` 0 stands for one for each processor."""
 
     settings: dict[str, str]
     seeds: Sequence[int] | None = None
@@ -144,7 +144,7 @@ class _Running:
 
     @property
     def results(self) -> list[FileResult]:
-        """What has come of the files that were begun, and of those with runs that are missing."""
+        """The results of the files that were begun, and of those with missing runs."""
         return [each.result for each in self._planned if each.result.runs or each.result.cut is not None]
 
     def code(self) -> int:
@@ -303,7 +303,7 @@ class _FileReporter:
         self._show.gone(cell.label, trial)
 
     def last_words(self, cell: Cell, why: str, where: str) -> None:
-        """Say why the process ends: a run that nothing else can end."""
+        """Print why the process ends: a run that nothing else can end."""
         self._show.abandon()
         said = f"{self._result.file} {cell.label}: {why}, and it cannot be ended: it hangs at {where}"
         print(said, file=sys.stderr, flush=True)

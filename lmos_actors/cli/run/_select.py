@@ -1,4 +1,4 @@
-"""Which runs are chosen: words of their line, and labels of their file."""
+"""Selection of runs by the words of their line and the labels of their file."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LABEL = re.compile(r"(?P<name>[^=!]+?)\s*(?:(?P<sign>!?=)\s*(?P<value>.*))?")
 
 @attrs.frozen
 class Label:
-    """What a file must have among its labels: a name, or with `value` that too; `wanted` False: must not."""
+    """A condition on the labels of a file: a name, with `value` that too; not if `wanted` is False."""
 
     name: str
     value: str | None
     wanted: bool
 
     def fits(self, cell: Cell) -> bool:
-        """Whether the file of a cell has it."""
+        """Return whether the file of a cell has it."""
         labels = cell.scenario.labels
         has = self.name in labels and self.value in (None, _shown(labels[self.name]))
         return has is self.wanted
@@ -48,14 +48,14 @@ def label_of(text: str) -> Label:
 
 @attrs.frozen
 class Selection:
-    """What was asked for: all of it must hold. `words` is the expression of `-k`."""
+    """A selection of runs: all conditions must hold. `words` is the expression of `-k`."""
 
     words: str | None
     labels: tuple[Label, ...]
     _fits: Callable[[str], bool]
 
     def fits(self, cell: Cell) -> bool:
-        """Whether a cell is chosen."""
+        """Return whether a cell is chosen."""
         line = f"{cell.scenario.name} {cell.label}"
         return self._fits(line) and all(label.fits(cell) for label in self.labels)
 

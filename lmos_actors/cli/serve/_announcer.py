@@ -1,4 +1,4 @@
-"""What `serve` prints: lines for people on a terminal, JSON lines where the output is none."""
+"""Output of `serve`: lines for people on a terminal, JSON lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Announcer:
-    """Says what is served and how it ends."""
+    """Prints what is served and how it ends."""
 
     def __init__(self, *, json: bool) -> None:
         self.json = json or not sys.stdout.isatty()
@@ -29,7 +29,7 @@ class Announcer:
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - left with the process
 
     def serving(self, agents: Mapping[str, str], urls: Sequence[str], process: int) -> None:
-        """Say what is reached where, and that everything is ready."""
+        """Print the address of each agent, and that everything is ready."""
         width = max(map(len, agents), default=0)
         for name, url in agents.items():
             self._say(f"{name:{width}}  {url}", "agent", name=name, url=url)
@@ -39,22 +39,22 @@ class Announcer:
         self._say(f"ready: {count}, process {process}, Ctrl-C stops", "ready", process=process)
 
     def draining(self, signal: str) -> None:
-        """Say that the end has begun."""
+        """Print that the end has begun."""
         self._say(f"{signal}: draining; again ends at once", "draining", signal=signal)
 
     def waiting(self, agents: Mapping[str, int], connections: int) -> None:
-        """Say what the end waits for."""
+        """Print what the end waits for."""
         busy = ", ".join(f"{name} ({count})" for name, count in agents.items())
         parts = [busy and f"requests at {busy}", connections and f"{connections} connections"]
         text = " and ".join(str(part) for part in parts if part)
         self._say(f"waiting for {text}", "waiting", agents=dict(agents), connections=connections)
 
     def stopped(self) -> None:
-        """Say that all has ended in order."""
+        """Print that all has ended in order."""
         self._say("stopped", "stopped")
 
     def cut_short(self) -> None:
-        """Say that the end was not waited for."""
+        """Print that the end was not waited for."""
         self._say("ended at once", "ended")
 
 

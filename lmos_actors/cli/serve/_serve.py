@@ -1,4 +1,4 @@
-"""`serve`: runs agents until it is told to stop, and lets others reach them."""
+"""`serve`: runs agents and serves them until it is stopped."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @attrs.frozen(kw_only=True)
 class ServeRequest:
-    """What `serve` was told."""
+    """A request to serve agents."""
 
     targets: Sequence[str] = ()
     tree: str | None = None
@@ -288,7 +288,7 @@ async def _ref(node: Node, cls: type[Agent], where: str) -> Ref[Any]:
 
 @contextmanager
 def _handling(handler: Callable[[int, object], None]) -> Generator[None]:
-    """Have it called for the signals that stop a process; they reach the main thread alone."""
+    """Call it for the signals that stop a process; they reach the main thread alone."""
     theirs: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         theirs = {each: signal.signal(each, handler) for each in SIGNALS}

@@ -1,4 +1,4 @@
-"""What `serve` is to serve: agent classes, what each is called, and what each is made with."""
+"""The targets of `serve`: agent classes, their names and their arguments."""
 
 from __future__ import annotations
 

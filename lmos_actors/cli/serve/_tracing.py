@@ -1,4 +1,4 @@
-"""Where `serve --tracing` sends spans: a collector of OpenTelemetry, over OTLP and HTTP."""
+"""The export of spans for `serve --tracing`: to an OpenTelemetry collector, by OTLP over HTTP."""
 
 from __future__ import annotations
 

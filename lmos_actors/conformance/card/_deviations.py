@@ -79,13 +79,13 @@ class Deviation:
     kotlin: bool = False
 
     def fails(self, level: Level) -> bool:
-        """Whether a case in which it is seen fails."""
+        """Return whether a case in which it is seen fails."""
         if level is Level.KOTLIN_WOT and self.kotlin:
             return False
         return self.breaks or level is Level.SPEC
 
     def counts(self, level: Level) -> bool:
-        """Whether a case in which it is seen is not simply passed."""
+        """Return whether a case in which it is seen is not simply passed."""
         return not (level is Level.KOTLIN_WOT and self.kotlin)
 
 

@@ -97,7 +97,7 @@ def _traffic_line(each: Traffic, width: int, *, several: bool) -> str:
 
 
 def last_traffic(result: Result, most: int, *, width: int = WIDTH) -> list[str]:
-    """Tell the newest of what went by in a case, without how connections began, if they did."""
+    """Return the newest traffic of a case, without the handshakes of connections."""
     traffic = _without_heads(result)
     left = max(0, len(traffic) - most)
     several = len({each.connection for each in result.traffic}) > 1
@@ -126,7 +126,7 @@ def counted(numbers: Mapping[Verdict, int]) -> str:
 
 
 def group_lines(results: Sequence[Result], *, width: int = 0, verbose: bool = False) -> list[str]:
-    """Tell the cases of one group: each that did not pass, and how many did; `verbose`: each.
+    """Return the lines for one group: each case that did not pass, and how many did; `verbose`: each.
 
     `width` is that of the longest name of a group.
     """
@@ -138,7 +138,7 @@ def group_lines(results: Sequence[Result], *, width: int = 0, verbose: bool = Fa
 
 
 def _left(results: Sequence[Result]) -> Iterator[str]:
-    """Tell the cases that were not tried, those with the same reason together."""
+    """Return the lines for cases that were not tried, those with the same reason together."""
     reasons: dict[tuple[Verdict, str], list[str]] = {}
     for result in results:
         if result.verdict in (Verdict.NOT_OFFERED, Verdict.NOT_RUN):
@@ -149,7 +149,7 @@ def _left(results: Sequence[Result]) -> Iterator[str]:
 
 
 def case_lines(result: Result, *, verbose: bool = False) -> list[str]:
-    """Tell one case: its verdict, its place in the text, what was expected and seen, and what went by."""
+    """Return the lines for one case: verdict, section, what was expected and seen, and the traffic."""
     told = spelt(f"{result.id}  {result.title} ({result.section})")
     head = f"   {LABELS[result.verdict]:{_COLUMN}}  {told}"
     if result.verdict is Verdict.PASSED:

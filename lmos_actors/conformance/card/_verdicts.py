@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Level(Enum):
-    """How strictly a server is judged.
+    """The strictness with which a server is judged.
 
     `SPEC`: whatever is not as the texts have it fails. `LENIENT`: what works all the same is tolerated.
     `KOTLIN_WOT`: spoken to as kotlin-wot's client speaks, and judged by what kotlin-wot's server does.

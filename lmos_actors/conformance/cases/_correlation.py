@@ -1,4 +1,4 @@
-"""Which answer belongs to which request."""
+"""Correlation of answers with requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is answered to requests for what is not there, and that each request has one answer."""
+"""Errors for requests about what does not exist, and one answer for each request."""
 
 from __future__ import annotations
 

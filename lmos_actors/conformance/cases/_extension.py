@@ -1,4 +1,4 @@
-"""What a description offers beyond LMOS: acknowledgements, gaps, deadlines, repeated requests."""
+"""Extensions of LMOS: acknowledgements, gaps, deadlines, repeated requests."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _CLIENT: Final = kotlin("WebSocketProtocolClient")
 
 
 def _lacks(context: CaseContext, seen: object) -> NoReturn:
-    """Say that a server does not suit kotlin-wot's clients: at their level it fails, else it need not."""
+    """Record that a server does not suit kotlin-wot's clients: a failure at their level alone."""
     if context.shared.level is Level.KOTLIN_WOT:
         context.fail(seen)
     context.not_offered(f"it does not suit kotlin-wot's clients, which no text demands: {seen}")

@@ -1,4 +1,4 @@
-"""What is in the messages of a thing, member by member."""
+"""The members of a thing's messages, held against the tables of the specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observations: who observes a property is told what it becomes, once for each change, and nobody else is."""
+"""Observations: each observer of a property gets its value once for each change, and nobody else does."""
 
 from __future__ import annotations
 

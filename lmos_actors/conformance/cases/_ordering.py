@@ -114,7 +114,7 @@ async def changes(context: CaseContext) -> None:
 
 
 def _in_order(told: Sequence[Any], written: Sequence[Any]) -> bool:
-    """Whether values are some of those that were written, in their order, and the last of them last."""
+    """Return whether values are some of those that were written, in order, and the last of them last."""
     place = 0
     for value in told:
         while place < len(written) and not same(value, written[place]):

@@ -38,7 +38,7 @@ class _Repeats:
 
     @classmethod
     async def begin(cls, context: CaseContext) -> _Repeats:
-        """Be ready to hear the event."""
+        """Subscribe to the event."""
         needs(context, "retries")
         event = context.roles.event()
         call = await context.trigger(event)

@@ -97,7 +97,7 @@ async def query_running(context: CaseContext) -> None:
 
 
 async def _both_ends(context: CaseContext, session: Session, end: ReceivedMessage) -> None:
-    """Tell a run that ended just then, so that its end and the reply say the same, from a wrong reply."""
+    """Distinguish a run that ended just then, so that its end and the reply agree, from a wrong reply."""
     while (received := await session.next()) is not None:
         if received.kind in ("actionStatus", "error"):
             context.not_run(f"the run was over before it was asked about ({end}): {_LONGER}")

@@ -1,4 +1,4 @@
-"""How members are spelt: the text has two spellings, its tables' and its examples'."""
+"""Spelling of members: the specification has two, that of its tables and that of its examples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READABLE: Final = "a property that can be read"
 
 
 async def understood(context: CaseContext, dialect: Dialect) -> str | None:
-    """Read a property in a speech; return None if a reading came, else what came. Raises NotOffered."""
+    """Read a property in a dialect; return None if a reading came, else what came. Raises NotOffered."""
     name = context.roles.readable_property()
     try:
         session = await context.session(dialect)

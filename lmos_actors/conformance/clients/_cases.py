@@ -1,4 +1,4 @@
-"""What a client is judged by: cases as data."""
+"""The cases for clients, as data."""
 
 from __future__ import annotations
 

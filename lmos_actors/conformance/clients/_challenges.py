@@ -90,11 +90,11 @@ class ChallengeThing(ScriptedThing):
 
 
 class NumericProblem(Problem):
-    """A problem whose status is told as a number."""
+    """A problem whose status is sent as a number."""
 
 
 class ChallengeConnection(ScriptedConnection):
-    """A connection that puts challenges: by what it says beside the answer, or how it says that."""
+    """A connection that puts challenges: by what it sends beside the answer, or how it sends the answer."""
 
     def __init__(
         self, server: ChallengeServer, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
@@ -311,7 +311,7 @@ class ChallengeServer(ScriptedServer):
 
 
 class ChallengePages(ScriptedPages):
-    """The pages: challenges are told to browsers, and put over LMOS alone."""
+    """The pages: browsers see the challenges, which are put over LMOS alone."""
 
     def page(self, base: str) -> str:
         """Write the page for browsers: the challenges."""

@@ -1,4 +1,4 @@
-"""The book in which is noted what clients do, case by case, and what comes of it."""
+"""Notes on what clients do, case by case, and the results that follow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TO_FAIL: Final = ("failure", "error", "numeric-status")
 
 @attrs.define
 class Challenge:
-    """How a challenge stands: tokens that are good, whether it was begun and proven, wrong proofs."""
+    """The state of a challenge: valid tokens, whether it was begun and proven, wrong proofs."""
 
     tokens: deque[str] = attrs.field(factory=lambda: deque[str](maxlen=_TOKENS))
     begun: int = 0
@@ -40,7 +40,7 @@ class Challenge:
 
 @attrs.define
 class PassiveCase:
-    """How something that is only watched stands."""
+    """The state of a case that needs no action of the client."""
 
     tried: int = 0
     departures: list[Departure] = attrs.field(factory=list[Departure])
@@ -49,7 +49,7 @@ class PassiveCase:
 
 
 class ConnectionLog:
-    """What went by on one connection."""
+    """The traffic of one connection."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -113,7 +113,7 @@ class ClientNotes:
         found.log, found.since = log, max(0, log.count - 1)
 
     def is_open(self, challenge: str) -> bool:
-        """Whether a challenge was begun and has come to nothing yet."""
+        """Return whether a challenge was begun and has come to nothing yet."""
         found = self.challenges[challenge]
         return found.begun > found.proven + len(found.wrong)
 

@@ -78,7 +78,7 @@ def _narrow(
 
 
 class Budget:
-    """How much may still be looked at, so that schemas that refer to themselves come to an end."""
+    """A limit on the work for a schema, so that one that refers to itself comes to an end."""
 
     def __init__(self, left: int = MOST) -> None:
         self._left = left

@@ -1,4 +1,4 @@
-"""How much work it is to hold a value against a data schema, found out before it is done."""
+"""The cost of validating a value against a data schema, estimated beforehand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripted server: two things that speak LMOS by the letter."""
+"""The scripted server: two things that follow the LMOS specification exactly."""
 
 from ._connection import (
     ABOUT_PROPERTY as ABOUT_PROPERTY,

@@ -108,7 +108,7 @@ class Request:
 
 
 class ServerContext(Protocol):
-    """What a voice needs of the server."""
+    """What an endpoint needs of the server."""
 
     def new_id(self) -> str: ...
     def timestamp(self) -> str: ...
@@ -142,7 +142,7 @@ class MessageEndpoint:
         return self.habits == "kotlin-wot"
 
     def put(self, out: Out) -> None:
-        """Let something go out."""
+        """Queue something to be sent."""
         if self.over:
             return
         if len(self.out) >= MOST_WAITING:  # it takes nothing
@@ -152,7 +152,7 @@ class MessageEndpoint:
         self.wake()
 
     def send(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
-        """Say a message; return its text. Everything that is said goes this way."""
+        """Send a message and return its text. Every message is sent by this method."""
         text = dumped(self.spelled(self.message(kind, thing_id, correlation, members)))
         self.put(SendText(text))
         return text
@@ -197,7 +197,7 @@ class MessageEndpoint:
         self.send_error(request.thing.id, problem, correlation, more)
 
     def send_error(self, thing_id: str, problem: Problem, correlation: str | None, more: Json) -> None:
-        """Say an error."""
+        """Send an error."""
         self.send("error", thing_id, correlation, {**self.error(problem), **more})
 
     def error(self, problem: Problem) -> Json:
@@ -241,7 +241,7 @@ class MessageEndpoint:
         raise NotImplementedError
 
     def on_unreadable(self, message: Json, problem: Problem) -> None:
-        """Answer what is no message, or none for here (D17); `message` is empty if it is not even JSON."""
+        """Answer what is no valid message for this server; `message` is empty if it is not even JSON."""
         if message.get("messageType") in _NEVER_ANSWERED:
             return
         thing_id, own, given = (_text_of(message, both) for both in IDS)
@@ -250,7 +250,7 @@ class MessageEndpoint:
         self.send_error(thing_id or self.at.id, problem, given or own, more)
 
     def adapt_to_peer(self, message: Json) -> None:
-        """Learn from a message how the peer spells and behaves (W5)."""
+        """Adopt the spelling and the habits of the peer from a message, so that it can read the answers."""
         kind = message.get("messageType")
         if not self.ids and any(one in message or other in message for one, other in IDS):
             self.ids = "ID" if any(one in message for one, _ in IDS) else "Id"
@@ -298,7 +298,7 @@ class MessageEndpoint:
 
 
 def _nothing() -> None:
-    """Wake nobody."""
+    """Do nothing."""
 
 
 def _names(message: Json) -> list[str]:
@@ -350,12 +350,12 @@ def dumped(message: Json) -> str:
 
 
 def is_object(value: object) -> TypeGuard[Json]:
-    """Whether a JSON value is an object."""
+    """Return whether a JSON value is an object."""
     return isinstance(value, dict)
 
 
 def is_texts(value: object) -> TypeGuard[list[str]]:
-    """Whether a JSON value is an array of texts."""
+    """Return whether a JSON value is an array of texts."""
     return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
 
 
@@ -365,7 +365,7 @@ def no_number(word: str) -> Any:
 
 
 def is_deep(value: Json) -> bool:
-    """Whether a JSON value is nested more deeply than is taken."""
+    """Return whether a JSON value is nested more deeply than is taken."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH + 1):
         level = [inner for each in level for inner in _inner(each)]

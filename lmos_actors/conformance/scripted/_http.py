@@ -1,4 +1,4 @@
-"""What the scripted server answers to HTTP: descriptions, and the forms of its things. Without any I/O."""
+"""HTTP answers of the scripted server: descriptions, and the forms of its things. Without any I/O."""
 
 from __future__ import annotations
 

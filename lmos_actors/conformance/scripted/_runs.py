@@ -93,7 +93,7 @@ class Run:
 
 
 class RequestHistory:
-    """What was asked by one peer, and what was answered, for a while."""
+    """The recent requests of one peer and their answers."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, KnownRequest] = OrderedDict()
@@ -225,7 +225,7 @@ class RunsEndpoint(MessageEndpoint):
             self.context.after(_OWED_SECONDS, self.give_credit)
 
     def give_credit(self) -> None:
-        """Say which one-way messages have begun."""
+        """Send which one-way messages have begun."""
         owed, self.owed = self.owed, []
         if owed:
             numbers = [each.message["tell"] for each in owed]
@@ -249,7 +249,7 @@ class RunsEndpoint(MessageEndpoint):
         return run
 
     def send_pending(self, run: Run) -> None:
-        """Say that a run is pending."""
+        """Send that a run is pending."""
         if not self.kotlin:
             self.send_status(run, {"status": "pending"})
 
@@ -280,18 +280,18 @@ class RunsEndpoint(MessageEndpoint):
             run.timers.append(self.context.after(PROGRESS_SECONDS, lambda: self.go_on(run, share)))
 
     def go_on(self, run: Run, share: float) -> None:
-        """Say how far a run is, to all who hear of it."""
+        """Send the progress of a run to all connections that follow it."""
         run.status = "in progress"
         for voice in run.received_by:
             voice.send_progress(run, share)
 
     def send_progress(self, run: Run, share: float) -> None:
-        """Say how far a run is, here."""
+        """Send the progress of a run on this connection."""
         if not self.kotlin:
             self.send_status(run, {"status": "in progress", "progress": share})
 
     def send_items(self, run: Run) -> None:
-        """Give the items for which there is credit, and the end."""
+        """Send the items for which there is credit, and the end."""
         while run.final is None and run.next < run.to and (run.credit is None or min(run.credit) > 0):
             item, run.next = run.next, run.next + 1
             for voice in tuple(run.received_by):
@@ -305,7 +305,7 @@ class RunsEndpoint(MessageEndpoint):
             self.end(run, completed(ABSENT))
 
     def send_item(self, run: Run, item: int) -> str:
-        """Say an item of an answer; return the text."""
+        """Send an item of an answer and return the text."""
         return self.send_status(run, {"status": "in progress", "output": item})
 
     # ---- the end
@@ -332,7 +332,7 @@ class RunsEndpoint(MessageEndpoint):
     def send_final(
         self, request: Request, correlation: str | None, final: Final_, more: Json | None = None
     ) -> None:
-        """Say a final answer, by the habits here: kotlin-wot takes any status for a success (D15)."""
+        """Send a final answer in the peer's dialect: kotlin-wot takes any status for a success."""
         if isinstance(final, Problem):
             self.send_error(request.thing.id, final, correlation, more or {})
             return
@@ -350,7 +350,7 @@ class RunsEndpoint(MessageEndpoint):
     # ---- asking and cancelling
 
     def do_queryAction(self, request: Request) -> None:
-        """Say how a run stands."""
+        """Send the status of a run."""
         request.thing.action(request.name)
         run, correlation = self.requested_run(request)
         final = ("actionStatus", {"status": run.status}) if run.final is None else run.final
@@ -359,7 +359,7 @@ class RunsEndpoint(MessageEndpoint):
         self.send_final(run.request, correlation, final, {"inReplyTo": request.id})
 
     def do_cancelAction(self, request: Request) -> None:
-        """Cancel a run: its final answer is the answer to this as well (W1)."""
+        """Cancel a run: its final answer answers the cancel request too, as LMOS has no other reply to it."""
         request.thing.action(request.name)
         run, correlation = self.requested_run(request)
         if run.final is not None:
@@ -386,7 +386,7 @@ class RunsEndpoint(MessageEndpoint):
     # ---- streams
 
     def do_streamCredit(self, request: Request) -> None:
-        """Give an answer more room."""
+        """Add credit to a stream."""
         more = _credit({"items": request.message["items"], "bytes": request.message["bytes"]})
         for run in tuple(self.live):
             requested_run = request.given in (run.request.id, run.received_by.get(self))
@@ -410,7 +410,7 @@ class RunsEndpoint(MessageEndpoint):
     # ---- the connection is gone
 
     def release_runs(self) -> None:
-        """Give up what runs for this connection alone, but for what may be asked for again."""
+        """Cancel what runs for this connection alone, except what may be requested again."""
         for run in self.live:
             del run.received_by[self]
             if not run.received_by:

@@ -1,4 +1,4 @@
-"""The scripted server: two things that speak LMOS by the letter, without any I/O.
+"""The scripted server: two things that follow the LMOS specification exactly, without any I/O.
 
 It is what conformance cases are tried on, a pattern for whoever writes a server, and what clients are judged
 by. A server that is wrong in one way is a subclass of `ScriptedConnection` or `ScriptedServer` that overrides
@@ -51,7 +51,7 @@ class Listening:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is replaced by when it comes again."""
+        """The key under which a repeated request replaces it."""
         return self.thing.id, self.kind, self.name
 
 
@@ -83,7 +83,7 @@ class ScriptedConnection(RunsEndpoint):
         self.put(SendClose(code, reason))
 
     def cut(self) -> None:
-        """End the stream without a word."""
+        """End the stream without a Close."""
         self.put(Disconnect())
 
     def lost(self) -> None:
@@ -144,7 +144,7 @@ class ScriptedConnection(RunsEndpoint):
     # ---- listening
 
     def do_observeProperty(self, request: Request) -> None:
-        """Say the value of a property, and each change of it."""
+        """Send the value of a property, and each change of it."""
         request.thing.check_observable(request.name)
         self.listen(request, "property", request.name)
         value = request.thing.value(request.name)
@@ -152,32 +152,32 @@ class ScriptedConnection(RunsEndpoint):
         self.server.tick_uptime()
 
     def do_unobserveProperty(self, request: Request) -> None:
-        """Say no more changes of a property; a success whether they were said or not (D11)."""
+        """Stop sending changes of a property; a success even if none were sent: it can be repeated."""
         request.thing.property(request.name)
         self.unlisten(request, [(request.thing.id, "property", request.name)])
 
     def do_subscribeEvent(self, request: Request) -> None:
-        """Say each occurrence of an event."""
+        """Send each occurrence of an event."""
         request.thing.check_event(request.name)
         self.listen(request, "event", request.name)
         self.acknowledge(request)
 
     def do_subscribeAllEvents(self, request: Request) -> None:
-        """Say each occurrence of any event."""
+        """Send each occurrence of any event."""
         self.listen(request, "all", "")
         self.acknowledge(request)
 
     def do_unsubscribeEvent(self, request: Request) -> None:
-        """Say no more of an event."""
+        """Stop sending an event."""
         request.thing.check_event(request.name)
         self.unlisten(request, [(request.thing.id, "event", request.name)])
 
     def do_unsubscribeAllEvents(self, request: Request) -> None:
-        """Say no more of any event, those subscribed to one by one among them."""
+        """Stop sending all events, including those subscribed to one by one."""
         self.unlisten(request, [key for key in self.listenings if self.is_of_events(request, key)])
 
     def is_of_events(self, request: Request, key: tuple[str, str, str]) -> bool:
-        """Whether a listening is about events of the thing of a request."""
+        """Return whether a listening is about events of the thing of a request."""
         return key[0] == request.thing.id and key[1] != "property"
 
     def listen(self, request: Request, kind: Literal["property", "event", "all"], name: str) -> None:
@@ -199,25 +199,25 @@ class ScriptedConnection(RunsEndpoint):
             self.answer(request, "acknowledgement", {"message": request.literal})
 
     def changed(self, thing: ScriptedThing, name: str, value: Any) -> None:
-        """Tell of a property that has changed, if it is observed here."""
+        """Send the change of a property, if it is observed on this connection."""
         for listening in tuple(self.listenings.values()):
             if (listening.thing, listening.kind, listening.name) == (thing, "property", name):
                 self.deliver_change(listening, value)
 
     def deliver_change(self, listening: Listening, value: Any) -> None:
-        """Say a value that a property has changed to."""
+        """Send the new value of a property."""
         correlation = None if self.kotlin else listening.correlation
         self.send("propertyReading", listening.thing.id, correlation, self.reading(listening.name, value))
 
     def happened(self, thing: ScriptedThing, name: str, data: Any) -> None:
-        """Tell of an event, to each subscription here that it belongs to."""
+        """Send an event to each matching subscription of this connection."""
         for listening in tuple(self.listenings.values()):
             wanted = listening.kind == "all" or (listening.kind, listening.name) == ("event", name)
             if listening.thing is thing and wanted:
                 self.deliver_event(listening, name, data)
 
     def deliver_event(self, listening: Listening, name: str, data: Any) -> None:
-        """Say that an event has happened."""
+        """Send an event."""
         members = {"event": name, "data": data, "timestamp": self.timestamp()}
         self.send("event", listening.thing.id, listening.correlation, members)
 
@@ -281,12 +281,12 @@ class ScriptedServer(RunsServerContext):
         return next((thing for thing in things if path == f"/agents/{thing.name}"), None)
 
     def changed(self, thing: ScriptedThing, name: str, value: Any) -> None:
-        """Tell all connections of a property that has changed."""
+        """Notify all connections of a changed property."""
         for connection in tuple(self.connections):
             connection.changed(thing, name, value)
 
     def happened(self, thing: ScriptedThing, name: str, data: Any) -> None:
-        """Tell all connections of an event."""
+        """Notify all connections of an event."""
         for connection in tuple(self.connections):
             connection.happened(thing, name, data)
 
@@ -343,7 +343,7 @@ class ScriptedServer(RunsServerContext):
             heapq.heappop(self._timers)[2].act()
 
     def tick_uptime(self) -> None:
-        """Tell of the time every second, while somebody observes it."""
+        """Send the uptime every second, while it is observed."""
         if not self._ticking and self._is_watched():
             self._ticking = True
             self.after(_TICK, self._tell_uptime)

@@ -1,4 +1,4 @@
-"""What a scripted thing is and does: its values, its actions, its problems. Knows no messages."""
+"""A scripted thing: its values, its actions, its problems. Knows no messages."""
 
 from __future__ import annotations
 
@@ -29,52 +29,52 @@ class Problem(Exception):
 
 
 def invalid(detail: str, path: str = "$") -> Problem:
-    """Say that a message, or a value in it, is not as it should be."""
+    """Return the problem of an invalid message or value."""
     return Problem(f"{_OURS}invalid-input", "Invalid Input", 400, detail, path=path)
 
 
 def not_found(what: str, name: str) -> Problem:
-    """Say that there is nothing of that name."""
+    """Return the problem of a name that does not exist."""
     return Problem(f"{_LMOS}not-found", f"{what.title()} Not Found", 404, f"there is no {what} {name!r}")
 
 
 def not_allowed(detail: str) -> Problem:
-    """Say that a property is not to be read, written or observed."""
+    """Return the problem of a property that cannot be read, written or observed."""
     return Problem(f"{_LMOS}operation-not-allowed", "Operation Not Allowed", 405, detail)
 
 
 def unsupported(kind: str) -> Problem:
-    """Say that a type of message is not known."""
+    """Return the problem of an unknown message type."""
     title = "Unsupported Message Type"
     return Problem(f"{_LMOS}unsupported-message-type", title, 400, f"there is no message type {kind!r}")
 
 
 def refused(output: Any) -> Problem:
-    """Return what HTTP is told of an action that has failed as it declares: its data are members."""
+    """Return the problem, over HTTP, of an action that failed as declared: its data are members."""
     data = cast("Json", output) if isinstance(output, dict) else {}
     kind, detail = f"{_OURS}action-failed", "the action has failed"
     return Problem(kind, "Action Failed", 409, detail, **{**data, "about": {"output": output}})
 
 
 def failed(output: Any) -> Problem:
-    """Return what kotlin-wot is told of an action that has failed as it declares: there it is a 500."""
+    """Return the problem, for kotlin-wot, of an action that failed as declared: there it is a 500."""
     kind = f"{_LMOS}internal-server-error"
     return Problem(kind, "Action Failed", 500, "the action has failed", about={"output": output})
 
 
 def cancelled(reason: str | None) -> Problem:
-    """Say that a run was cancelled, where no status can say so."""
+    """Return the problem of a cancelled run, where no status can express it."""
     return Problem(f"{_OURS}action-cancelled", "Action Cancelled", 500, reason or "the run was cancelled")
 
 
 def too_late(started: bool) -> Problem:
-    """Say that the time of a request is over."""
+    """Return the problem of a request whose deadline has passed."""
     kind = f"{_OURS}deadline-exceeded"
     return Problem(kind, "Deadline Exceeded", 503, "its seconds are over", started=started)
 
 
 def too_many(what: str) -> Problem:
-    """Say that there is no room for more."""
+    """Return the problem of too many requests."""
     return Problem(f"{_OURS}mailbox-full", "Mailbox Full", 503, f"too many {what}", started=False)
 
 
@@ -111,7 +111,7 @@ Outcome: TypeAlias = Done | Failed | Later | Items
 
 
 class ScriptedThing:
-    """One thing: what it is described as, its values, and who is told when they change.
+    """One thing: its description, its values, and callbacks for their changes.
 
     `seconds` gives how long it has been there. `changed(name, value)` and `happened(event, data)` are called
     in the turn in which a property changes or an event happens.
@@ -241,7 +241,7 @@ class ScriptedThing:
 
 
 def _nobody(_name: str, _value: Any) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 def _place(path: list[str | int]) -> str:

@@ -35,7 +35,7 @@ _CODES: Final = (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 101
 
 
 def is_close_code(code: int) -> bool:
-    """Whether a Close may have a code."""
+    """Return whether a Close may have a code."""
     return code in _CODES or 3000 <= code <= 4999
 
 
@@ -173,5 +173,5 @@ class WebSocketCodec:
         self.connection.lost()
 
     def is_done(self) -> bool:
-        """Whether the stream is to be closed now."""
+        """Return whether the stream is to be closed now."""
         return self.over or (self.said_close and self.received_close)

@@ -1,4 +1,4 @@
-"""A conversation with a server, and what all cases have in common."""
+"""A session with a server, and what all cases have in common."""
 
 from ._case import (
     Case as Case,

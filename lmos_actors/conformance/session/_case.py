@@ -1,4 +1,4 @@
-"""Cases as data, and what a case is given to look at a server with."""
+"""Cases as data, and the context in which a case runs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Chapter:
 
 @attrs.define(kw_only=True)
 class RunContext:
-    """What all cases of a run share: the server, how it is judged, and what was found out about it.
+    """What all cases of a run share: the server, the options, and what was found out about it.
 
     `dialect`: how it is spoken to, where a case does not decide that. `triggers`: by event, what makes it
     happen; None where nothing was found to.
@@ -121,7 +121,7 @@ class RunContext:
 
 
 class CaseContext:
-    """One case's visit to a server: opens connections, which end with it, and says what is found."""
+    """What one case works with: opens connections, which end with it, and records findings."""
 
     def __init__(self, shared: RunContext, case: Case, random: Random) -> None:
         self.shared = shared
@@ -212,7 +212,7 @@ class CaseContext:
         return socket
 
     async def session(self, dialect: Dialect | None = None, *, thing: str | None = None) -> Session:
-        """Open a connection to converse on, in the speech that the server was found to understand.
+        """Open a connection in the dialect that the server was found to understand.
 
         Raises Unreachable and Refused.
         """
@@ -250,7 +250,7 @@ class CaseContext:
     # --- what cases have in common
 
     async def flush(self, session: Session, *, but: str | None = None) -> None:
-        """Be sure that what was sent before on this connection has been taken in: ask something behind it.
+        """Wait until what was sent on this connection has been processed, by a request behind it.
 
         `but`: a property that is not to be asked for.
         """

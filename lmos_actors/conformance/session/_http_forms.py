@@ -1,4 +1,4 @@
-"""What cases of forms for HTTP have in common."""
+"""Helpers of the cases for HTTP forms."""
 
 from __future__ import annotations
 

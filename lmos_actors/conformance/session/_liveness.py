@@ -1,4 +1,4 @@
-"""Whether a server is still there, after something that it may not have liked."""
+"""Liveness checks: is a server still there after something that it may not accept?"""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Fault:
 
 
 class Absent:
-    """What a member is that is not there."""
+    """The value of a member that is absent."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -118,7 +118,7 @@ class ReceivedMessage:
 
     @property
     def name(self) -> Any:
-        """What it is about: the property, action or event; None where it does not say."""
+        """The property, action or event that it is about; None if it names none."""
         for member in ("name", "property", "action", "event"):
             if isinstance(self.data.get(member), str):
                 return self.data[member]

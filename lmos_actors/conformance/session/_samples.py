@@ -1,4 +1,4 @@
-"""What cases look at again and again: a message of each kind, got in the easiest way, and values."""
+"""Samples that many cases need: a message of each kind, got in the easiest way, and values."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def put_back(context: CaseContext, session: Session, name: str, value: Any
 
 
 def is_offered(forms: Iterable[Form] | None, op: str) -> bool:
-    """Whether a form for LMOS names an operation, such as `queryaction`."""
+    """Return whether a form for LMOS names an operation, such as `queryaction`."""
     return any(
         op in form.ops and (form.subprotocol == "lmosprotocol" or form.href.lower().startswith(_SOCKETS))
         for form in forms or ()

@@ -1,4 +1,4 @@
-"""A conversation: requests in a dialect, answers read as widely as possible."""
+"""A session with a server: requests in a dialect, answers read as widely as possible."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SAME: Final = "the same as messageID"
 
 @attrs.frozen
 class Dialect:
-    """How the kit speaks: the spelling of ids and of names of properties, and the habits.
+    """The dialect that the kit speaks: the spelling of ids and property names, and the habits.
 
     `offered`: whether `lmosprotocol` is offered in the handshake.
     """
@@ -72,7 +72,7 @@ class Dialect:
 
     @property
     def is_kotlin(self) -> bool:
-        """Whether acknowledgements are to be expected of whoever has both habits."""
+        """Whether acknowledgements are to be expected, as of kotlin-wot."""
         return not self.offered or self.names == "property" or self.subscribing == "subscribeevent"
 
 

@@ -1,4 +1,4 @@
-"""What cases about observations and subscriptions have in common: listening, and making something to hear."""
+"""Helpers of the cases for observations and subscriptions: to listen, and to cause changes and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a description offers, sorted by what can be done with it."""
+"""The affordances of a description, sorted by what can be done with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WEB: Final = ("https", "http")
 
 @attrs.frozen(kw_only=True)
 class HttpForm:
-    """How an operation is carried out over HTTP."""
+    """The way in which an operation is carried out over HTTP."""
 
     url: str
     method: str
@@ -48,7 +48,7 @@ class Affordances:
 
     @property
     def offers(self) -> frozenset[str]:
-        """What the description has in `lmosx:offers`."""
+        """The value of `lmosx:offers` in the description."""
         return frozenset(self.readable_part.offers or ())
 
     # --- properties

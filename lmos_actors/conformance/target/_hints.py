@@ -1,4 +1,4 @@
-"""What a person knows of a thing and its description does not say: a file of hints."""
+"""Hints: what a person knows of a thing and its description does not say, from a file."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def no_headers(_: str) -> tuple[tuple[bytes, bytes], ...]:
 
 @attrs.frozen(kw_only=True)
 class AccessOptions:
-    """How the other side is reached. `headers` gives the credentials for a URL; `patience` is in seconds."""
+    """Access to the other side. `headers` returns the credentials for a URL; `patience` is in seconds."""
 
     network: Network
     headers: HeadersFor = no_headers

@@ -1,4 +1,4 @@
-"""What of a thing serves to try something out: which property, which action with which input."""
+"""The choice of affordances for cases: which property, which action with which input."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Roles:
         return self._first_call(names, f"it describes no action{asked}", self._quick)
 
     def safe_calls(self) -> tuple[Call, ...]:
-        """Give the calls of all actions that may be invoked, as `safe_call` has it; at least one."""
+        """Return the calls of all actions that may be invoked, as `safe_call` has it; at least one."""
         first = self.safe_call()
         return first, *(call for call in self._made(self._plain(), self._quick) if call != first)
 
@@ -160,7 +160,7 @@ class Roles:
     def slow_call(self) -> Call:
         """Return the call of a run that takes a while: the hint's, else of an action not synchronous.
 
-        Rather one that is told how long it is to take, by its name or that of a member of its input.
+        Prefers one with a duration as its input, by its name or that of a member of its input.
         """
         if self.hints.slow is not None:
             return self.allowed(self.hints.slow)
@@ -173,7 +173,7 @@ class Roles:
         return self._first_call(lasting, "", lambda name: self._call(name, largest))
 
     def failing_call(self) -> Call:
-        """Give the call of a run that fails: the hint's, else of an action that is called so."""
+        """Return the call of a run that fails: the hint's, else of an action whose name says so."""
         if self.hints.fails is not None:
             return self.allowed(self.hints.fails)
         self._needs_actions()
@@ -200,7 +200,7 @@ class Roles:
         return _first(found, "it describes no event")
 
     def triggers(self, event: str) -> tuple[Call, ...]:
-        """Give the calls that may make an event happen, the likeliest first; none if none may be invoked."""
+        """Return the calls that may cause an event, the likeliest first; none if none may be invoked."""
         hinted = self.hints.triggers.get(event)
         if hinted is not None:
             return (hinted,) if self._may(hinted.action) else ()
@@ -216,7 +216,7 @@ class Roles:
         return self.allow_unsafe or action in self.target.safe_actions()
 
     def allowed(self, call: Call) -> Call:
-        """Give a call that may be invoked back. Raises NotRun for one that may not."""
+        """Return the call if it may be invoked. Raises NotRun for one that may not."""
         if not self._may(call.action):
             raise NotRun(f"{call.action} is not safe: {_UNSAFE}")
         return call
@@ -244,7 +244,7 @@ class Roles:
         return hinted or self._is_timed(action) or self.target.actions[action].synchronous is False
 
     def _is_timed(self, action: str) -> bool:
-        """Say whether an action takes the time that it is told to, by what things are called."""
+        """Return whether an action seems to take a duration as its input, by the names."""
         schema = self.target.actions[action].input or {}
         names = " ".join([action, *as_object(schema.get("properties"))]).lower()
         return any(word in names for word in _TIMES)
@@ -264,7 +264,7 @@ class Roles:
             raise NotOffered("it describes no action")
 
     def _first_call(self, names: list[str], why: str, make: Callable[[str], Call]) -> Call:
-        """Give the first call that can be made, or say why there is none: `why` if nothing is described."""
+        """Return the first call that can be made. Raises NotOffered: `why`, if nothing is described."""
         allowed = self._ordered(names)
         if not names:
             raise NotOffered(why)

@@ -1,4 +1,4 @@
-"""Who is judged: the thing that is meant, its description, and the socket it leads to."""
+"""The thing that is judged, its description, and the socket that it leads to."""
 
 from __future__ import annotations
 

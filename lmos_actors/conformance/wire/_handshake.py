@@ -1,4 +1,4 @@
-"""How a connection of the kit begins: the handshake, as it should be or not."""
+"""The opening handshake of the kit's connections, correct or deliberately wrong."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Refused(Exception):
 
 @attrs.frozen(kw_only=True)
 class HandshakeOptions:
-    """How to connect: `offered` are subprotocols; `headers` replace those of the handshake or add to them."""
+    """Options of a handshake: `offered` subprotocols; `headers` replace those of the kit or add to them."""
 
     network: Network
     endpoint: Endpoint

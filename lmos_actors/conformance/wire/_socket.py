@@ -1,4 +1,4 @@
-"""An open WebSocket, client's side, by hand: reads on demand, sends what it is told to."""
+"""An open WebSocket, client's side, by hand: reads on demand, sends any frame."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def why(error: BaseException) -> str:
 
 @attrs.frozen
 class ConnectionEnd:
-    """How a connection ended: the code of the other side's Close, 1005 if it had none; None without one."""
+    """The end of a connection: the code of the other side's Close, 1005 if it had none; None without one."""
 
     code: int | None
     reason: str = ""
@@ -92,7 +92,7 @@ class Handshake:
 
     @property
     def accept(self) -> str:
-        """What `Sec-WebSocket-Accept` has to be."""
+        """The value that `Sec-WebSocket-Accept` must have."""
         return accept_of(self.key)
 
 
@@ -113,7 +113,7 @@ class Recorder:
         self.note(kind, shown, len(payload), sent=sent)
 
     def note(self, kind: Kind, text: str, size: int, *, sent: bool) -> None:
-        """Keep something that is told in words."""
+        """Keep a remark."""
         at = trio.current_time() - self._began
         self._record(
             Traffic(at=at, sent=sent, connection=self._number, kind=kind, text=text[:_SHOWN], size=size)
@@ -306,6 +306,6 @@ class Socket:
         await trio.aclose_forcefully(self._stream)
 
     async def cut(self) -> None:
-        """End the stream without a word."""
+        """End the stream without a Close."""
         self._recorder.note("end", "the kit cuts the connection", 0, sent=True)
         await trio.aclose_forcefully(self._stream)
