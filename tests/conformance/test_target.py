@@ -250,13 +250,13 @@ SEVERAL = {
     ("thing", "meant"), [("urn:x:a", 0), ("a", 0), ("Thing a", 0), ("b", 1), ("c", 2), ("Thing c", 2)]
 )
 @pytest.mark.parametrize("url", [HERE, SOCKET])
-async def test_one_of_several_is_named(thing, requested_run, url, autojump_clock) -> None:
+async def test_one_of_several_is_named(thing, meant, url, autojump_clock) -> None:
     target = await found(SEVERAL, url, thing=thing)
     ids = ["urn:x:a", "http://thing/agents/b", "c"]
-    assert target.thing.id == ids[requested_run]
+    assert target.thing.id == ids[meant]
     assert json.loads(target.thing.text) == target.thing.data
-    if requested_run < 2:
-        assert [each.id for each in target.others] == [ids[1 - requested_run]]
+    if meant < 2:
+        assert [each.id for each in target.others] == [ids[1 - meant]]
 
 
 @pytest.mark.parametrize(
