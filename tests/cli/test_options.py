@@ -28,6 +28,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 OF_OTHERS = {
     "curl": {"--data"},
     "pip": {"--upgrade"},
+    "pytest-cov and coverage": {"--cov", "--cov-context", "--cov-report", "--show-contexts"},
     "our suite, benchmarks and long runs": {"--long", "--matrix", "--resume", "--rounds", "--scale"},
     "arrows of Mermaid": {"--x"},
 }
@@ -49,8 +50,8 @@ def options_of(command: App) -> set[str]:
 @cache
 def known() -> frozenset[str]:
     """Every option of the command and of the plugins for pytest, and those of others that are named."""
-    for path in (PACKAGE / "cli").glob("_*commands.py"):
-        importlib.import_module(f"lmos_actors.cli.{path.stem}")
+    for path in (PACKAGE / "cli" / "commands").glob("_*.py"):
+        importlib.import_module(f"lmos_actors.cli.commands.{path.stem}")
     found = {name for command in commands(app) for name in options_of(command)}
     for path in MODULES:
         found |= set(
