@@ -335,7 +335,7 @@ class Runtime:
         self.absent: Any = None  # followings of agents that have not appeared, see `_follow.py`
         self.signals: deque[tuple[Any, Any]] = deque()  # exit signals on their way, see `_links.py`
         self.signalling = False
-        self.being_killed: list[Any] = []  # supervisors that give nobody more time, see `_branch.py`
+        self.being_killed: list[Any] = []  # supervisors to kill, see `_supervisor_loop.py`
         self.thread = threading.get_ident()
         self.token: Any = None  # of the trio run, once the dispatcher runs
         self.ended = False
