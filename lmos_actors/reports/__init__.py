@@ -1,4 +1,4 @@
-"""What came of runs, as data and for people: text, JUnit, Mermaid, CSV, HTML."""
+"""Results of runs, as data and as reports: text, JUnit, Mermaid, CSV, HTML."""
 
 from ._csv import csv_text as csv_text
 from ._html import html_page as html_page

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._results import FileResult
 
 MOST_RECORDS = 200_000
-"""How many records of message logs a page holds; a message that is answered takes three."""
+"""Most log records on a page; an answered message takes three."""
 
 STYLES = ("style.css", "views.css")
 SCRIPTS = (

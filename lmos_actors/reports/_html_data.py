@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ._results import FileResult, Missing, RunResult
 
 MOST_STEPS = 50_000
-"""How many steps of all runs together a page holds; those of runs that passed are left out first."""
+"""Most steps of all runs on a page; those of passed runs are left out first."""
 
 _OWN = frozenset(
-    {"steps", "steps_done", "told", "series", "log", "last", "logged", "values", "checks_passed"}
+    {"steps", "steps_done", "step_results", "series", "log", "last", "logged", "values", "checks_passed"}
 )
 
 
@@ -28,17 +28,24 @@ def page_data(results: Sequence[FileResult], title: str, kept: dict[int, Kept]) 
     """Return everything but the logs; runs are counted over all files."""
     whole = [(index, run) for index, result in enumerate(results) for run in result.runs]
     most = points_each(len(series.times) for _, run in whole for series in run.series)
-    told = _told([run for _, run in whole])
+    with_steps = _with_steps([run for _, run in whole])
     runs = [
-        {"file": index, **run_data(run, most, kept.get(number), told=number in told)}
+        {"file": index, **run_data(run, most, kept.get(number), with_steps=number in with_steps)}
         for number, (index, run) in enumerate(whole)
     ]
     cut = cut_data(results)
-    said = {**cut, "text": cut_line(results), "lines": missing_lines(results)} if cut is not None else None
-    return {"title": title, "cut": said, "files": [_file(result, most) for result in results], "runs": runs}
+    cut_text = (
+        {**cut, "text": cut_line(results), "lines": missing_lines(results)} if cut is not None else None
+    )
+    return {
+        "title": title,
+        "cut": cut_text,
+        "files": [_file(result, most) for result in results],
+        "runs": runs,
+    }
 
 
-def run_data(run: RunResult, most: int, kept: Kept | None, *, told: bool) -> dict[str, Any]:
+def run_data(run: RunResult, most: int, kept: Kept | None, *, with_steps: bool) -> dict[str, Any]:
     """Return one run, with at most that many points of each series."""
     plain = attrs.asdict(run, filter=lambda attribute, _: attribute.name not in _OWN)
     return {
@@ -46,7 +53,7 @@ def run_data(run: RunResult, most: int, kept: Kept | None, *, told: bool) -> dic
         "combination": combination(run),
         "steps": [run.steps_done, run.steps],
         "checks": [run.checks_passed, run.checks],
-        "told": [attrs.astuple(step) for step in run.told] if told else None,
+        "step_results": [attrs.astuple(step) for step in run.step_results] if with_steps else None,
         "series": [thinned(series, most) for series in run.series],
         "log": {"records": kept.records, "whole": kept.whole} if kept is not None else None,
         "last": list(run.last) if kept is None and not run.ok else [],
@@ -83,11 +90,11 @@ def _missing(run: Missing) -> dict[str, Any]:
     return {"combination": combination(run), **{name: getattr(run, name) for name in names}}
 
 
-def _told(runs: Sequence[RunResult]) -> frozenset[int]:
+def _with_steps(runs: Sequence[RunResult]) -> frozenset[int]:
     """Choose the runs whose steps are on the page."""
     left, chosen = MOST_STEPS, list[int]()
     for number in sorted(range(len(runs)), key=lambda number: runs[number].ok):
-        left -= len(runs[number].told)
+        left -= len(runs[number].step_results)
         if left < 0:
             break
         chosen.append(number)

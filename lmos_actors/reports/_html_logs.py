@@ -1,4 +1,4 @@
-"""Which records of which runs the page holds, packed."""
+"""Selection and packing of the log records on the page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from ._results import RunResult
 
 MOST_CHARACTERS = 60_000_000
-"""How many characters of log a page holds, before they are packed."""
+"""Most characters of logs on a page, before compression."""
 
 SOME = 2_000
-"""How many records of a log are worth showing, if it has as many."""
+"""Fewest records that a log gets, if it has as many."""
 
 LONG_LINE = 20_000
 """A line longer than this loses its long members."""

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from ._results import RunResult, SeriesResult
 
 MOST_POINTS = 600_000
-"""How many points of all series together a page holds."""
+"""Most points of all series on a page."""
 
 POINTS = 1_000
-"""How many points of one series of one run are worth drawing."""
+"""Most points drawn of one series of one run."""
 
 
 def points_each(lengths: Iterable[int]) -> int:
@@ -34,7 +34,7 @@ def thinned(series: SeriesResult, most: int) -> dict[str, Any]:
 
 
 def bands(runs: Sequence[tuple[str, RunResult]], most: int) -> list[dict[str, Any]]:
-    """Give, for every series and combination, what the runs had at each instant.
+    """Return, for every series and combination, the values of the runs at each instant.
 
     `runs` are pairs of combination and run. A band has, for each of its `times`, how many runs were measured
     there (`n`), and the least, the quartiles, and the greatest value of all runs: one that has stopped counts

@@ -1,4 +1,4 @@
-"""Results as JUnit XML, for what collects the results of tests."""
+"""Results as JUnit XML, for CI servers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _case_of_missing(result: FileResult, run: Missing) -> Element:
 
 
 def _case_of_run(result: FileResult, run: RunResult, *, tolerated: bool) -> Element:
-    """Tell of a run; one that failed where enough other trials passed is skipped: the cell did not fail."""
+    """Return the case of a run; `tolerated` failures are skipped, as enough other trials passed."""
     name = _name(result, run)
     case = _element("testcase", classname=result.name, name=name, file=result.file, time=f"{run.real:.6f}")
     facts: dict[str, Any] = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._results import FileResult, RunResult
 
 MOST_MESSAGES = 400
-"""How many arrows and notes one diagram has."""
+"""Most arrows and notes of one diagram."""
 
 MOST_TAKING_PART = 60
 _SIZE = 80
@@ -33,7 +33,7 @@ def mermaid(run: RunResult, name: str = "") -> str:
 
     Of a long run it shows the first 400 messages, of one that failed the last 400, and says what it left out.
     """
-    lines = [line for line in run.log if (found := _KIND.match(line)) and _is_told(found[1], line)]
+    lines = [line for line in run.log if (found := _KIND.match(line)) and _is_shown(found[1], line)]
     left = max(0, len(lines) - MOST_MESSAGES)
     diagram = _Diagram()
     shown = list(records(lines[: len(lines) - left] if run.ok else lines[left:]))
@@ -71,20 +71,20 @@ def _comment(text: str) -> str:
     return shorten(text, _SIZE + 40).replace("{", "(").replace("}", ")")
 
 
-def _is_told(kind: str, line: str) -> bool:
+def _is_shown(kind: str, line: str) -> bool:
     return kind not in _PASSED_OVER or (kind == "started" and not line.endswith('"incarnation":1}'))
 
 
 @attrs.define
 class _Diagram:
-    """What is known of the run so far: who there is, and which requests wait for an answer."""
+    """State of a diagram: participants, and requests that wait for an answer."""
 
     taking_part: dict[str, int] = attrs.Factory(dict[str, int])
     asked: dict[int, tuple[str, str]] = attrs.Factory(dict[int, tuple[str, str]])
     crowded: bool = False
 
     def remember(self, earlier: Sequence[str], shown: Sequence[Record]) -> None:
-        """Note who asked for the answers that are shown, where the requests are not."""
+        """Record the senders of requests that are not shown but whose answers are."""
         wanted = frozenset(str(record.get("id")) for record in shown if record.kind == "answered")
         for line in earlier:
             if '"kind":"sent"' in line and any(number in wanted for number in _ID.findall(line)):

@@ -1,4 +1,4 @@
-"""The message log, line by line, as people read it."""
+"""Records of message logs as text."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 LAST = 20
-"""How many messages are told of a run that failed."""
+"""Messages shown of a failed run."""
 
 DEPTH = 60
-"""How deep plain data may be before it is told as text."""
+"""Depth from which plain data is shown as text."""
 
 SHOWN = 160
-"""How many characters of a value are shown."""
+"""Most characters shown of a value."""
 
 _PASSED_OVER = ('"kind":"delivered"', '"kind":"started"', '"kind":"stopped"')
 _LOOK = 64  # number, instant and kind stand before this column
@@ -83,7 +83,7 @@ def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
 
 
 def message_text(record: Record) -> str:
-    """Tell a record in one line: `0.600000  user -> weather  invoke getWeather {"question": ...}  #4`."""
+    """Return a record as one line: `0.600000  user -> weather  invoke getWeather {"question": ...}  #4`."""
     number = f"  #{record.get('id')}" if record.get("id") is not None else ""
     return printable(f"{record.at:.6f}  {_who(record)}  {what_of(record)}{number}")
 
@@ -131,7 +131,7 @@ def clean(value: Any, depth: int = DEPTH) -> Any:
 
 
 def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
-    """Whether it is a tuple, of whatever."""
+    """Return whether a value is a tuple, of any items."""
     return isinstance(value, tuple)
 
 

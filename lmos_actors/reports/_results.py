@@ -1,4 +1,4 @@
-"""What came of running scenarios: plain data, for people and for machines."""
+"""Results of scenario runs, as plain data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ended: TypeAlias = Literal["passed", "failed", "could not run", "time limit"]
 
 @attrs.frozen
 class Failure:
-    """One thing that was not as it should be. `place` is where the file asks for it, "" if nowhere."""
+    """One failed expectation. `place` is its location in the file, "" if it has none."""
 
     place: str
     what: str
@@ -28,7 +28,7 @@ class Failure:
 
 @attrs.frozen(kw_only=True)
 class CheckResult:
-    """What came of one check. `at` is the virtual instant that decided it, None if that was the end."""
+    """Result of one check. `at` is the virtual instant that decided it, None for the end of the run."""
 
     name: str
     kind: str
@@ -41,7 +41,7 @@ class CheckResult:
 
 @attrs.frozen(kw_only=True)
 class StepResult:
-    """One step, as it went; `ok` is None for one that was not reached or did not end. Times are virtual."""
+    """Result of one step; `ok` is None if it was not reached or did not end. Times are virtual seconds."""
 
     place: str
     what: str
@@ -78,7 +78,7 @@ class RunResult:
     With `real_time` its world went on in real time, which `virtual` then is too: how long the story took.
     `values` are those of matrix or sweep; `metrics` the numbers that `compare` checks may look at, by name.
     `last` are the last messages, as lines of the log; `log` may hold fewer lines than were `logged`. `again`
-    and `replay` are commands that show the run once more, "" where there is none.
+    and `replay` are commands that repeat the run, "" where there is none.
     """
 
     label: str
@@ -95,7 +95,7 @@ class RunResult:
     real: float
     digest: str
     tree: tuple[str, ...] = ()
-    told: tuple[StepResult, ...] = ()
+    step_results: tuple[StepResult, ...] = ()
     judged: tuple[CheckResult, ...] = ()
     series: tuple[SeriesResult, ...] = ()
     faults: tuple[FaultResult, ...] = ()
@@ -109,7 +109,7 @@ class RunResult:
 
     @property
     def ok(self) -> bool:
-        """Whether everything was as it should be."""
+        """True if the run passed."""
         return self.ended == "passed"
 
 
@@ -139,7 +139,7 @@ class Cut:
 
 @attrs.frozen
 class Repeated:
-    """What came of running a cell again in another process; both None: the logs are equal."""
+    """Result of running a cell again in another process; both None: the logs are equal."""
 
     label: str
     difference: Difference | None = None
@@ -148,7 +148,7 @@ class Repeated:
 
 @attrs.define
 class FileResult:
-    """What came of one file."""
+    """Result of one file."""
 
     file: str
     name: str
@@ -158,24 +158,24 @@ class FileResult:
     runs: list[RunResult] = attrs.Factory(list[RunResult])
     repeated: list[Repeated] = attrs.Factory(list[Repeated])
     compared: list[CheckResult] = attrs.Factory(list[CheckResult])
-    """What came of the checks that look at several cells."""
+    """Results of the checks that compare several cells."""
     seeds: int = 0
-    """How many different seeds there are, 0: not known."""
+    """Number of different seeds, 0 if not known."""
     seconds: float = 0.0
-    """How long it took, in real time."""
+    """Duration in real time."""
     missing: list[Missing] = attrs.Factory(list[Missing])
     """The runs that were asked for and have no result."""
     cut: Cut | None = None
-    """What ended the file before all that was asked for was done; None: nothing did."""
+    """The reason for ending the file early, None if it was not."""
 
     @property
     def asked(self) -> int:
-        """How many runs were asked for."""
+        """Number of runs asked for."""
         return len(self.runs) + len(self.missing)
 
     @property
     def passed(self) -> int:
-        """How many runs passed."""
+        """Number of runs that passed."""
         return sum(run.ok for run in self.runs)
 
     def exit_code(self) -> int:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from ._results import CheckResult, FileResult, Missing, Repeated, RunResult
 
 BAR = 10
-"""How many marks the bar of a run has."""
+"""Width of a progress bar."""
 
 SOME_MESSAGES = 8
-"""How many of the last messages are shown of a run that failed."""
+"""Last messages shown of a failed run."""
 
 MOST_FAILURES = 10
 LONGEST = 2_000
-"""How many characters of what was expected, or seen, are told."""
+"""Most characters shown of an expectation or observation."""
 
 SEEDS_NAMED = 5
 
@@ -28,13 +28,13 @@ _LABELS = {"passed": "ok", "failed": "FAILED", "could not run": "could not run",
 
 
 def bar(done: float, total: float) -> str:
-    """Draw how far a run is: `#######...`."""
+    """Return a progress bar: `#######...`."""
     full = BAR if done >= total else int(done * BAR / total)
     return "#" * full + "." * (BAR - full)
 
 
 def count(number: int, what: str) -> str:
-    """Count things: `1 run`, `2 runs`."""
+    """Return a number with its noun: `1 run`, `2 runs`."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
@@ -89,9 +89,9 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 
 def failure_lines(run: RunResult, messages: int = SOME_MESSAGES) -> list[str]:
-    """Return what was not as it should be in one run, how things stood, and how to see it again.
+    """Return the failures of a run, its state at the end, and the command to repeat it.
 
-    Of the last messages so many are told.
+    `messages` is the number of last messages to include.
     """
     lines: list[str] = []
     for failure in run.failures[:MOST_FAILURES]:
@@ -101,8 +101,8 @@ def failure_lines(run: RunResult, messages: int = SOME_MESSAGES) -> list[str]:
     if len(run.failures) > MOST_FAILURES:
         lines.append(f"   and {len(run.failures) - MOST_FAILURES} more")
     lines += [f"   {printable(row)}" for row in run.tree]
-    told = [message_text(record) for record in records(run.last[-messages:])] if messages else []
-    lines += ["   last messages:", *(f"     {text}" for text in told)] if told else []
+    shown = [message_text(record) for record in records(run.last[-messages:])] if messages else []
+    lines += ["   last messages:", *(f"     {text}" for text in shown)] if shown else []
     lines += [f"   again:  {run.again}"] if run.again else []
     return [*lines, f"   replay: {run.replay}"] if run.replay else lines
 
@@ -116,7 +116,7 @@ def _under(head: str, text: str) -> list[str]:
 
 
 def first_failure(run: RunResult) -> str:
-    """Say in one line what was wrong first."""
+    """Return the first failure as one line."""
     if not run.failures:
         return run.ended
     first = run.failures[0]
@@ -125,7 +125,7 @@ def first_failure(run: RunResult) -> str:
 
 
 def check_lines(run: RunResult) -> list[str]:
-    """Say of each check what it expected and saw."""
+    """Return expectation and observation of each check."""
     return [f"   {_check(check)}" for check in run.judged]
 
 
@@ -159,7 +159,7 @@ def repeated_lines(repeated: Sequence[Repeated]) -> list[str]:
 
 
 def trial_lines(result: FileResult) -> list[str]:
-    """Say of cells of which some trials passed, and some did not, what that comes to."""
+    """Return the verdicts on cells of which only some trials passed."""
     lines: list[str] = []
     for label, trials in result.by_label().items():
         passed = sum(run.ok for run in trials)

@@ -1,4 +1,4 @@
-"""What tests of agents need: a node on virtual time with seeded chance, probes, fakes and planned faults.
+"""Tools for tests of agents: a node on virtual time with seeded chance, probes, fakes and planned faults.
 
 With pytest-trio, put `pytest_plugins = ["lmos_actors.testing"]` into the topmost `conftest.py`; a test that
 names the fixture `virtual_clock` then runs on that clock:
@@ -13,7 +13,6 @@ pytest need not rewrite the assertions in here: PYTEST_DONT_REWRITE.
 
 from ._fakes import NotFaked as NotFaked, fake as fake, in_turn as in_turn
 from ._faults import Fault as Fault, FaultPlan as FaultPlan
-from ._open import TestNode as TestNode, open_test_node as open_test_node, run_test as run_test
 from ._plugin import (
     node as node,
     pytest_addoption as pytest_addoption,
@@ -23,6 +22,7 @@ from ._plugin import (
     virtual_clock as virtual_clock,
 )
 from ._probe import Probe as Probe
-from ._received import Received as Received
+from ._received_messages import Received as Received
 from ._seeds import SEED_VARIABLE as SEED_VARIABLE
+from ._test_node import TestNode as TestNode, open_test_node as open_test_node, run_test as run_test
 from ._world import settle as settle

@@ -29,10 +29,10 @@ NOTHING: Final = object()
 
 
 class NotFaked(AssertionError):
-    """A fake was asked for something that it has no answer for, or no answer any more."""
+    """A fake has no answer, or no further answer, for an invocation."""
 
 
-class InTurn:
+class AnswerSequence:
     """One answer for each call, in order; made by `in_turn`."""
 
     def __init__(self, answers: tuple[object, ...]) -> None:
@@ -44,7 +44,7 @@ class InTurn:
         return next(self._left, NOTHING)
 
 
-def in_turn(*answers: object) -> InTurn:
+def in_turn(*answers: object) -> AnswerSequence:
     """Make an answer of a fake out of several: the first call gets the first, and so on.
 
     Calls are counted over all agents of the fake and all their incarnations. One call more than there are
@@ -52,11 +52,11 @@ def in_turn(*answers: object) -> InTurn:
     """
     if not answers:
         raise ValueError("in_turn() needs at least one answer")
-    return InTurn(answers)
+    return AnswerSequence(answers)
 
 
 def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
-    """Make a class that stands for an agent class and answers what it is told here.
+    """Make a class that stands for an agent class and gives the answers written here.
 
     `forecast="sunny"`: a value, checked now against the type that the action declares. `forecast=KeyError`
     or `ActionFailed(...)`: raised, so an undeclared one is a crash. A callable is called with the action's
@@ -69,7 +69,7 @@ def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
     Raises TypeError for a name that is no action or property, an answer of another type, a callable that
     cannot take the arguments.
     """
-    by_key, values = _sorted_out(cls, answers)
+    by_key, values = _split_answers(cls, answers)
 
     def alter(key: str, op: Operation) -> Operation:
         return op if op.internal else _faked(cls, op, by_key.get(key, NOTHING))
@@ -79,8 +79,10 @@ def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
     return made
 
 
-def _sorted_out(cls: type[Agent], answers: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """Part what was given for actions, by key, from the values of properties, by attribute."""
+def _split_answers(
+    cls: type[Agent], answers: dict[str, object]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Separate answers of actions, by key, from values of properties, by attribute."""
     actions = {h.__wrapped__.__name__: key for key, h in cls.__contract__.actions.items()}
     properties = [p.attribute for p in cls.__contract__.properties.values()]
     by_key: dict[str, object] = {}
@@ -107,7 +109,7 @@ def _unknown(cls: type[Agent], name: str, known: Iterable[str]) -> TypeError:
 
 def check_answer(op: Operation, answer: object) -> None:
     """Check as much of an answer as can be known now. Raises TypeError."""
-    if isinstance(answer, InTurn):
+    if isinstance(answer, AnswerSequence):
         for one in answer.answers:
             check_answer(op, one)
     elif _raised(answer) is not None:
@@ -130,11 +132,11 @@ def checked(op: Operation, value: object) -> Any:
         return op.give(value)
     except InvalidInput as exc:
         raise TypeError(
-            f"{op.label}: the answer {_shown(op, value)} is not of its declared type: {exc}"
+            f"{op.label}: the answer {_displayed(op, value)} is not of its declared type: {exc}"
         ) from None
 
 
-def _shown(op: Operation, answer: object) -> str:
+def _displayed(op: Operation, answer: object) -> str:
     return HIDDEN if op.result_secrecy else repr(answer)
 
 
@@ -142,7 +144,7 @@ def items_of(op: Operation, answer: object) -> Iterable[Any]:
     """Return the outputs that an answer stands for. Raises TypeError."""
     if isinstance(answer, (str, bytes)) or not hasattr(answer, "__iter__"):
         raise TypeError(
-            f"{op.label} gives many outputs: its answer is an iterable of them, not {_shown(op, answer)}"
+            f"{op.label} gives many outputs: its answer is an iterable of them, not {_displayed(op, answer)}"
         )
     return cast("Iterable[Any]", answer)
 
@@ -150,7 +152,7 @@ def items_of(op: Operation, answer: object) -> Iterable[Any]:
 def _check_signature(op: Operation, fn: Callable[..., object]) -> None:
     try:
         signature = inspect.signature(fn)
-    except ValueError:  # a built-in that does not tell
+    except ValueError:  # a built-in without a signature
         return
     args, kwargs = _spread(op, tuple(op.params))
     try:
@@ -175,7 +177,7 @@ def _raised(answer: object) -> BaseException | None:
 
 def respond(op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
     """Return the value of an answer, perhaps one to be awaited; raise what it is to raise."""
-    if isinstance(answer, InTurn):
+    if isinstance(answer, AnswerSequence):
         answer = answer.take()
     error = _raised(answer)
     if error is not None:
@@ -189,11 +191,11 @@ def respond(op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
 
 
 def respond_or_complain(who: str, agent: Any, op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
-    """As `respond`, but the test is to fail where there is no answer, whatever it sees of the crash."""
+    """Return as `respond`; without an answer the test fails, even if it ignores the crash."""
     try:
         return respond(op, answer, args)
     except NotFaked:
-        which = "no more answers" if isinstance(answer, InTurn) else "no answer"
+        which = "no more answers" if isinstance(answer, AnswerSequence) else "no answer"
         shown = conceal_all(args, op.secrecies)
         text = f"the {who} was asked {op.name}{shown!r} and has {which} for it"
     staging = agent._slot.rt.staging if agent._slot is not None else None
@@ -202,29 +204,29 @@ def respond_or_complain(who: str, agent: Any, op: Operation, answer: object, arg
     raise NotFaked(text)
 
 
-async def waited_for(value: Any) -> Any:
-    """Return what a value is, or will be."""
+async def await_value(value: Any) -> Any:
+    """Return a value, awaited if it is awaitable."""
     return await value if inspect.isawaitable(value) else value
 
 
 def _needs_time(answer: object) -> bool:
-    if isinstance(answer, InTurn):
+    if isinstance(answer, AnswerSequence):
         return any(_needs_time(one) for one in answer.answers)
     call = getattr(type(answer), "__call__", None)  # noqa: B004 -- looked at, not called
     return inspect.iscoroutinefunction(answer) or inspect.iscoroutinefunction(call)
 
 
 def _faked(cls: type[Agent], op: Operation, answer: object) -> Operation:
-    """Make the operation that gives an answer in the place of the original's."""
+    """Make the operation that returns an answer instead of running the original."""
 
     def turn(agent: Any, *args: Any) -> Any:
         return respond_or_complain(f"fake of {cls.__name__}", agent, op, answer, args)
 
     async def run(agent: Any, *args: Any) -> Any:
-        return checked(op, await waited_for(turn(agent, *args)))
+        return checked(op, await await_value(turn(agent, *args)))
 
     async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
-        value = await waited_for(turn(agent, *args))
+        value = await await_value(turn(agent, *args))
         if inspect.isasyncgen(value):
             async with aclosing(value) as items:
                 async for item in items:

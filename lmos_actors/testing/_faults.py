@@ -1,4 +1,4 @@
-"""A plan of faults: which call of which action goes wrong, and how."""
+"""Fault plans: which call of which action fails or is delayed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRITE_MANY: Final = "="
 
 
 class Fault:
-    """One entry of a plan; `calls` counts what it looked at, `times` how often it struck."""
+    """One entry of a plan; `calls` counts the calls it covered, `times` those it struck."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Fault:
         self.calls = self.times = 0
         self._chance = chance
 
-    def strikes(self) -> bool:
+    def count_call(self) -> bool:
         """Count one call, and return whether this is one that goes wrong."""
         self.calls += 1
         if self._rate is not None:
@@ -100,8 +100,8 @@ class Fault:
         error = self.raises
         return error() if isinstance(error, type) else error and error.with_traceback(None)
 
-    def open_matter(self) -> str | None:
-        """Return what of it has not come to pass: such a test would pass by accident."""
+    def problem(self) -> str | None:
+        """Return how the entry never took effect, None if it did: such a test would pass by accident."""
         if not self.calls:
             return f"{self} met no call at all"
         missed = [number for number in self._numbers if number > self.calls]
@@ -140,7 +140,7 @@ class FaultPlan:
         delay: float = 0.0,
         agent: str | None = None,
     ) -> Fault:
-        """Have calls of an action go wrong, or reads and writes of a property.
+        """Make calls of an action fail or wait, or reads and writes of a property.
 
         `call`: the number of the call, from 1, or several numbers; or `rate`: the share of calls, drawn
         from the seed; or neither: every call. `raises`: in the place of what the action does, or, with
@@ -170,7 +170,7 @@ class FaultPlan:
         raises: Exception | type[Exception],
         agent: str | None = None,
     ) -> Fault:
-        """Have starts of agents of a class fail: the first is 1, restarts count on. Raises ConfigError."""
+        """Make starts of agents of a class fail: the first is 1, restarts count too. Raises ConfigError."""
         what = f"the start of {cls.__name__}"
         entry = Fault(what, numbers=start, rate=None, raises=raises, after=False, delay=0.0, agent=agent)
         self._starts.append((cls, entry))
@@ -186,20 +186,20 @@ class FaultPlan:
     # ---- the runtime's side
 
     def begin(self, chance: Callable[[str], RandomStream], changed: Callable[[], None]) -> None:
-        """Belong to a new node: count anew."""
+        """Attach the plan to a new node and reset the counts."""
         self._chance, self._changed = chance, changed
         for number, (_, entry) in enumerate((*self._calls, *self._starts), start=1):
             entry.begin(chance(f"fault {number}"))
 
-    def open_matters(self) -> list[str]:
-        """Return which entries have not come to pass."""
-        found = [entry.open_matter() for _, entry in (*self._calls, *self._starts)]
+    def problems(self) -> list[str]:
+        """Return the entries that never took effect."""
+        found = [entry.problem() for _, entry in (*self._calls, *self._starts)]
         return [text for text in found if text is not None]
 
     def starting(self, slot: Any, cls: type) -> None:
         """Raise what the start of this agent is to fail with."""
         entries = [e for meant, e in self._starts if issubclass(cls, meant) and e.agent in (None, slot.path)]
-        struck = [entry for entry in entries if entry.strikes()]
+        struck = [entry for entry in entries if entry.count_call()]
         for entry in struck:
             error = entry.error()
             if error is not None:
@@ -219,7 +219,7 @@ class FaultPlan:
                     written.append((cast("Any", handle).name, entry))
         if not planned:
             return table
-        altered = {key: faulty(slot, table[key], entries) for key, entries in planned.items()}
+        altered = {key: with_faults(slot, table[key], entries) for key, entries in planned.items()}
         if written:
             altered[WRITE_MANY] = Altered(table[WRITE_MANY], _write_many(slot, table[WRITE_MANY], written))
         return {**table, **altered}
@@ -245,16 +245,16 @@ def _has(cls: type[Agent], handle: Any) -> bool:
     return any(value is handle or getattr(value, "handle", None) is handle for value in members)
 
 
-def faulty(slot: Any, op: Operation, entries: list[Fault]) -> Operation:
+def with_faults(slot: Any, op: Operation, entries: list[Fault]) -> Operation:
     """Return an operation that goes wrong as planned."""
     return Altered(op, {RUN: _run, STREAM: _stream}.get(op.kind, _turn)(slot, op, entries))
 
 
-class _Due:
-    """What the entries of one operation have in store for one call."""
+class _CallFaults:
+    """The faults that strike one call of an operation."""
 
     def __init__(self, slot: Any, op: Operation, entries: list[Fault]) -> None:
-        struck = [(entry, entry.error()) for entry in entries if entry.strikes()]
+        struck = [(entry, entry.error()) for entry in entries if entry.count_call()]
         self.delay = sum(entry.delay for entry, _ in struck)
         errors = [(entry.after, error) for entry, error in struck if error is not None]
         self._before = next((error for after, error in errors if not after), None)
@@ -278,10 +278,10 @@ class _Due:
 
 def _turn(slot: Any, op: Operation, entries: list[Fault]) -> Callable[..., Any]:
     def turn(agent: Any, *args: Any) -> Any:
-        due = _Due(slot, op, entries)
-        due.before()
+        planned = _CallFaults(slot, op, entries)
+        planned.before()
         value = op.fn(agent, *args)
-        due.after()
+        planned.after()
         return value
 
     return turn
@@ -296,12 +296,12 @@ def _write_many(slot: Any, op: Operation, written: list[tuple[str, Fault]]) -> C
 
 def _run(slot: Any, op: Operation, entries: list[Fault]) -> Callable[..., Any]:
     async def run(agent: Any, *args: Any) -> Any:
-        due = _Due(slot, op, entries)
-        if due.delay:
-            await trio.sleep(due.delay)
-        due.before()
+        planned = _CallFaults(slot, op, entries)
+        if planned.delay:
+            await trio.sleep(planned.delay)
+        planned.before()
         value = await op.fn(agent, *args)
-        due.after()
+        planned.after()
         return value
 
     return run
@@ -309,13 +309,13 @@ def _run(slot: Any, op: Operation, entries: list[Fault]) -> Callable[..., Any]:
 
 def _stream(slot: Any, op: Operation, entries: list[Fault]) -> Callable[..., Any]:
     async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
-        due = _Due(slot, op, entries)
-        if due.delay:
-            await trio.sleep(due.delay)
-        due.before()
+        planned = _CallFaults(slot, op, entries)
+        if planned.delay:
+            await trio.sleep(planned.delay)
+        planned.before()
         async with aclosing(op.fn(agent, *args)) as items:
             async for item in items:
                 yield item  # noqa: ASYNC119 -- the runtime closes the streams it runs
-        due.after()
+        planned.after()
 
     return stream

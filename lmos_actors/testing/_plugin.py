@@ -9,9 +9,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from ._open import TestNode, open_test_node
 from ._seeds import SEED_VARIABLE, seed_of_run, used_seeds
-from ._world import clock_that_tells
+from ._test_node import TestNode, open_test_node
+from ._world import deadlock_clock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -58,7 +58,7 @@ def virtual_clock(request: pytest.FixtureRequest) -> Generator[VirtualClock]:
     seed = getattr(request, "param", None)
     if seed is not None:
         os.environ[SEED_VARIABLE] = str(seed)
-    yield clock_that_tells()
+    yield deadlock_clock()
     if seed is not None:
         _restore(before)
 

@@ -25,8 +25,8 @@ from lmos_actors.actors import (
     stand_in,
 )
 
-from ._fakes import NOTHING, check_answer, checked, items_of, respond_or_complain, waited_for
-from ._received import Inbox, Received, Wanted, operation_of
+from ._fakes import NOTHING, await_value, check_answer, checked, items_of, respond_or_complain
+from ._received_messages import Inbox, MessagePattern, Received, operation_of
 from ._world import settle
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Probe(Generic[A]):
         made = self._class = stand_in(cls, self._alter, {})
         made.__contract__.serial = False  # messages reach the test at once
 
-    # ---- who it is
+    # ---- identity
 
     @property
     def factory(self) -> Callable[..., A]:
@@ -118,7 +118,7 @@ class Probe(Generic[A]):
         Raises AssertionError with what did arrive when the next message is another one or none comes
         within the limit; TypeError for what is no action or property of the class, or no parameter.
         """
-        return await self._next(Wanted(self._cls, handle, args, match), among=False)
+        return await self._next(MessagePattern(self._cls, handle, args, match), among=False)
 
     @overload
     async def pick(
@@ -132,23 +132,25 @@ class Probe(Generic[A]):
     async def pick(self, handle: PropertyHandle[A, V], /, *args: object) -> Received[V]: ...
     async def pick(self, handle: Any, /, *args: object, **match: object) -> Received[Any]:
         """As `expect`, but wait for the first message that matches; others before it stay to be expected."""
-        return await self._next(Wanted(self._cls, handle, args, match), among=True)
+        return await self._next(MessagePattern(self._cls, handle, args, match), among=True)
 
-    async def _next(self, wanted: Wanted, *, among: bool) -> Received[Any]:
+    async def _next(self, pattern: MessagePattern, *, among: bool) -> Received[Any]:
         await trio.lowlevel.checkpoint()
         inbox = self._inbox
         with trio.move_on_after(self._limit):
             while True:
                 for message in inbox.waiting:
-                    if wanted.fits(message):
+                    if pattern.matches(message):
                         inbox.take(message)
                         return message
                     if not among:
-                        raise AssertionError(self._told(f"expected {wanted}, but next came {message}"))
+                        raise AssertionError(self._with_log(f"expected {pattern}, but next came {message}"))
                 await inbox.changed()
-        raise AssertionError(self._told(f"expected {wanted}, but it did not come within {self._limit:g} s"))
+        raise AssertionError(
+            self._with_log(f"expected {pattern}, but it did not come within {self._limit:g} s")
+        )
 
-    def _told(self, what: str) -> str:
+    def _with_log(self, what: str) -> str:
         lines = [f"{self!r} {what}"]
         log = self._inbox.log
         lines += [f"  received {message}" for message in log[-SHOWN:]] or ["  nothing was received"]
@@ -160,10 +162,12 @@ class Probe(Generic[A]):
             await trio.sleep(seconds)
         await settle()
         if self._inbox.waiting:
-            raise AssertionError(self._told(f"expected no message, but there is {self._inbox.waiting[0]}"))
+            raise AssertionError(
+                self._with_log(f"expected no message, but there is {self._inbox.waiting[0]}")
+            )
 
     def watch(self, ref: Ref[Any], /) -> None:
-        """Take note from now on when an incarnation of that agent ends, for `expect_down`.
+        """Watch the ends of an agent's incarnations from now on, for `expect_down`.
 
         Raises NotFound when there is no such agent.
         """
@@ -206,7 +210,7 @@ class Probe(Generic[A]):
     # ---- doing
 
     def always(self, handle: Turn[A, ..., Any] | Action[A, ..., Any, Any], answer: object, /) -> None:
-        """Have an action answered from now on without the test: a value, exception or callable as of `fake`.
+        """Answer an action automatically from now on: a value, exception or callable as for `fake`.
 
         Such messages are recorded, and need not be expected. Raises TypeError as `fake`.
         """
@@ -215,7 +219,7 @@ class Probe(Generic[A]):
         self._inbox.automatic[op.name] = answer
 
     def set(self, handle: PropertyHandle[A, V], value: V, /) -> None:
-        """Give a property a value, now and for all incarnations; observers see it. Raises TypeError."""
+        """Set a property, now and for all incarnations; observers see it. Raises TypeError."""
         made = self._cls.__contract__.properties[handle.name]
         for slot in self._inbox.slots:
             if slot.agent is not None:
@@ -225,16 +229,16 @@ class Probe(Generic[A]):
 
     def emit(self, handle: EventHandle[A, V], value: V, /) -> None:
         """Emit an event. Raises TypeError for a value of another type, RuntimeError while it is down."""
-        agent = self._alive().agent
+        agent = self._running_slot().agent
         getattr(agent, self._cls.__contract__.events[handle.name].attribute).emit(value)
 
     def crash(self, error: Exception, /) -> None:
         """End the present incarnation for an exception, as a bug of the agent would."""
-        self._alive().die(ExitReason("error", error=error))
+        self._running_slot().die(ExitReason("error", error=error))
 
     @contextmanager
     def acting(self) -> Generator[None]:
-        """Let what is sent inside the block be sent by the probe."""
+        """Make the probe the sender of messages inside the block."""
         with acting_as(self.ref):
             yield
 
@@ -250,7 +254,7 @@ class Probe(Generic[A]):
         with self.acting():
             ref.tell_nowait(handle, *args, **kwargs)
 
-    def _alive(self) -> Any:
+    def _running_slot(self) -> Any:
         slot = self._inbox.slot
         if slot is None or slot.agent is None:
             raise RuntimeError(f"{self!r} is not running")
@@ -259,7 +263,7 @@ class Probe(Generic[A]):
     # ---- the runtime's side
 
     def attach(self, slot: Any) -> None:
-        """Take note of where the probe's agent lives."""
+        """Register the slot of the probe's agent."""
         self._inbox.slots.pop(slot, None)
         self._inbox.slots[slot] = None
 
@@ -268,7 +272,7 @@ class Probe(Generic[A]):
         """The messages that are unanswered, expected or not."""
         return [m for m in self._inbox.log if not m.answered and not m.cancelled]
 
-    def open_matters(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Return what was received that nobody expected, or nobody answered."""
         if not self.strict:
             return []
@@ -291,30 +295,30 @@ class Probe(Generic[A]):
             op.fn(agent, value)
             written = {op.name: value} if op.verb == "write" else value
             for name, one in written.items():
-                self._arrives(agent, table[f"={name}"], (one,), written=True)
+                self._record_message(agent, table[f"={name}"], (one,), written=True)
 
         return write
 
     def _running(self, op: Operation) -> Callable[..., Any]:
         async def run(agent: Any, *args: Any) -> Any:
-            message = self._arrives(agent, op, args)
+            message = self._record_message(agent, op, args)
             answer = self._inbox.automatic.get(op.name, NOTHING)
             if answer is NOTHING:
                 return None if message.one_way else await message.outcome()
             value = self._automatic(agent, op, answer, args)
             message.answered = True
-            return checked(op, await waited_for(value))
+            return checked(op, await await_value(value))
 
         return run
 
     def _streaming(self, op: Operation) -> Callable[..., Any]:
         async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
-            message = self._arrives(agent, op, args)
+            message = self._record_message(agent, op, args)
             answer = self._inbox.automatic.get(op.name, NOTHING)
             if answer is NOTHING:
                 items: Any = await message.outcome()
             else:
-                items = await waited_for(self._automatic(agent, op, answer, args))
+                items = await await_value(self._automatic(agent, op, answer, args))
             message.answered = True
             if inspect.isasyncgen(items):
                 async with aclosing(items):
@@ -329,7 +333,7 @@ class Probe(Generic[A]):
     def _automatic(self, agent: Any, op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
         return respond_or_complain(f"probe of {self._cls.__name__}", agent, op, answer, args)
 
-    def _arrives(
+    def _record_message(
         self, agent: Any, op: Operation, args: tuple[Any, ...], *, written: bool = False
     ) -> Received[Any]:
         envelope = current_envelope()

@@ -1,4 +1,4 @@
-"""Which seed a test runs on, and how a failure tells it."""
+"""Seed of a test, and its note on failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SEED_VARIABLE: Final = "LMOS_ACTORS_SEED"
 
 used_seeds: Final[dict[int, None]] = {}
-"""The seeds that the environment gave since the present test began, for its report."""
+"""Seeds taken from the environment during the current test, for its report."""
 
 
 def seed_of_run() -> int:
@@ -29,8 +29,8 @@ def seed_of_run() -> int:
 
 
 @contextmanager
-def telling(seed: int | None) -> Generator[None]:
-    """Have an exception that leaves the block tell the seed."""
+def noting_seed(seed: int | None) -> Generator[None]:
+    """Add a note with the seed to an exception that leaves the block."""
     try:
         yield
     except BaseException as exc:

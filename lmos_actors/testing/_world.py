@@ -46,8 +46,8 @@ def virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
     raise RuntimeError(_NO_VIRTUAL_TIME.format(clock=name))
 
 
-def surround(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) -> None:
-    """Make the present run a world of that seed until the stack is unwound, and watch over it."""
+def enter_world(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) -> None:
+    """Make the current run a world of that seed, with deadlock detection, until the stack is unwound."""
     timers: Timers = clock if isinstance(clock, VirtualClock) else _timers_of(stack)
     environment = Environment(SeededEntropy(seed, clock), timers)
     stack.callback(set_environment, None)
@@ -78,7 +78,7 @@ def _timers_of(stack: AsyncExitStack) -> TaskTimers:
 
 @contextmanager
 def _watching(clock: VirtualClock | MockClock, vigil: DeadlockWatch) -> Generator[None]:
-    """Have the vigil alarmed when the clock finds nothing more to do."""
+    """Alarm the vigil when no task can run and no deadline is left."""
     if isinstance(clock, VirtualClock):
         before, clock.on_deadlock = clock.on_deadlock, vigil.report_deadlock
         try:
@@ -110,14 +110,14 @@ class _IdleWatch(trio.abc.Instrument):
         self._idle = idle
 
 
-def clock_that_tells() -> VirtualClock:
-    """Make a clock for a whole run that ends with Deadlocked when it is blocked for ever."""
+def deadlock_clock() -> VirtualClock:
+    """Return a clock that ends a whole run with Deadlocked when it is blocked for ever."""
     clock = VirtualClock()
-    clock.on_deadlock = _Crash().report_deadlock
+    clock.on_deadlock = _DeadlockReporter().report_deadlock
     return clock
 
 
-class _Crash:
+class _DeadlockReporter:
     """Ends a whole run that is blocked for ever, in order if its tasks can be cancelled."""
 
     def __init__(self) -> None:

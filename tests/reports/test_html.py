@@ -81,7 +81,7 @@ def log(count: int, kind: str = "sent") -> tuple[str, ...]:
 
 def everything(text: str = BREAKING) -> FileResult:
     """A file in which every text is one that might break out."""
-    told = (
+    steps = (
         StepResult(place=text, what=text, ok=True, begin=0.0, end=1.0),
         StepResult(place="", what="", ok=None),
     )
@@ -90,7 +90,7 @@ def everything(text: str = BREAKING) -> FileResult:
     records = (*log(1)[:1], line(1, "sent", text, affordance=text, input={"x": text}, id=1), *log(1)[-1:])
     made = failed(
         values={text: text},
-        told=told,
+        step_results=steps,
         judged=(check,),
         series=series,
         metrics={text: 1.0},
@@ -118,7 +118,7 @@ def test_every_text_comes_back_as_it_was() -> None:
     assert data["title"] == clean
     assert data["files"][0]["name"] == data["files"][0]["repeated"][0]["text"] == clean
     (told,) = data["runs"]
-    assert told["told"][0] == [clean, clean, True, 0.0, 1.0]
+    assert told["step_results"][0] == [clean, clean, True, 0.0, 1.0]
     assert told["combination"] == f"{clean}={clean}"
     assert told["judged"][0]["saw"] == told["series"][0]["name"] == told["again"] == clean
 
@@ -266,11 +266,24 @@ def test_a_page_of_long_records_is_small() -> None:
 
 
 def test_steps_of_too_many_runs_are_left_out() -> None:
-    told = tuple(StepResult(place="", what="x", ok=True, begin=0.0, end=0.0) for _ in range(20_000))
+    steps = tuple(StepResult(place="", what="x", ok=True, begin=0.0, end=0.0) for _ in range(20_000))
     page = html_page(
-        [result(run(told=told), run(told=told), failed(told=told), failed(told=told[:3]))], title="x"
+        [
+            result(
+                run(step_results=steps),
+                run(step_results=steps),
+                failed(step_results=steps),
+                failed(step_results=steps[:3]),
+            )
+        ],
+        title="x",
     )
-    assert [one["told"] and len(one["told"]) for one in report(page)["runs"]] == [20_000, None, 20_000, 3]
+    assert [one["step_results"] and len(one["step_results"]) for one in report(page)["runs"]] == [
+        20_000,
+        None,
+        20_000,
+        3,
+    ]
 
 
 # ---- series

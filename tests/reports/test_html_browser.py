@@ -120,7 +120,7 @@ def gossip(seed: int, fanout: int) -> tuple[SeriesResult, ...]:
 
 def story() -> FileResult:
     """Six runs of a file, the first one failed, with something of everything."""
-    told = (
+    steps = (
         StepResult(place="story.yaml:9:3", what="tell lone rumour", ok=True, begin=0.1, end=0.1),
         StepResult(place="story.yaml:12:3", what=f"wait <b>{HOSTILE}</b>", ok=False, begin=0.1, end=3.0),
         StepResult(place="story.yaml:15:3", what="expect an event", ok=None),
@@ -132,7 +132,7 @@ def story() -> FileResult:
             values={"fanout": fanout},
             seed=seed,
             virtual=4.1,
-            told=told,
+            step_results=steps,
             judged=(check,),
             faults=faults,
             series=gossip(seed, fanout),

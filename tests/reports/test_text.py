@@ -321,7 +321,7 @@ def test_deep_data_is_cut() -> None:
 KEYS = {
     "cut",
     "missing","file", "name", "cells", "seeds", "trials", "pass_rate", "passed", "seconds", "runs", "compared", "determinism", "exit_code"}  # fmt: skip # noqa: E501
-RUN_KEYS = {"label", "values", "seed", "trial", "ended", "steps", "steps_done", "checks", "checks_passed", "failures", "virtual", "real", "digest", "tree", "told", "judged", "series", "faults", "metrics", "messages", "logged", "again", "replay", "real_time"}  # fmt: skip # noqa: E501
+RUN_KEYS = {"label", "values", "seed", "trial", "ended", "steps", "steps_done", "checks", "checks_passed", "failures", "virtual", "real", "digest", "tree", "step_results", "judged", "series", "faults", "metrics", "messages", "logged", "again", "replay", "real_time"}  # fmt: skip # noqa: E501
 
 
 def test_a_result_as_data_has_every_key_always() -> None:
@@ -329,7 +329,7 @@ def test_a_result_as_data_has_every_key_always() -> None:
     fault = FaultResult(id="f", kind="crash", targets=("a",), begin=1.0, end=None)
     series = SeriesResult(name="s", agg="max", times=(1.0,), values=(nan,))
     check = CheckResult(name="c", kind="never", ok=True, expected="e", saw="s")
-    whole = run(told=(step,), faults=(fault,), series=(series,), judged=(check,), metrics={"m": inf})
+    whole = run(step_results=(step,), faults=(fault,), series=(series,), judged=(check,), metrics={"m": inf})
     bad = failed(values={"k": HOSTILE}, tree=(HOSTILE,), last=(sent(1, "user", "a", "ask"),))
     data = as_data(result(whole, bad, compared=[check], repeated=[Repeated("s", Difference(1, "a", None))]))
     text = json.dumps(data, allow_nan=False)

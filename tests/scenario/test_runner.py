@@ -358,7 +358,7 @@ def test_a_stream_is_left_after_so_many_items(project: Project) -> None:
 def test_a_stream_that_goes_on_is_looked_at_meanwhile(project: Project) -> None:
     slow = stream("count", id="c", input={"to": 3, "pause": 1.0}, wait=False)
     result = passes(project, slow, expect("items", of="c", equals=1), NOTE)
-    assert result.told[1].end == 2
+    assert result.step_results[1].end == 2
     assert result.virtual == 3
     assert "no answer yet" in fails(project, slow, expect("items", of="c", equals=0, within="500ms"))
 
@@ -409,12 +409,12 @@ def test_an_agent_is_stopped_and_started_again(project: Project) -> None:
 def test_every_step_is_told(project: Project) -> None:
     slow = invoke("plain", id="p", wait=False)
     result = passes(project, NOTE, slow, {"do": "wait", "for": "250ms"})
-    assert [(step.what, step.ok, step.begin, step.end) for step in result.told] == [
+    assert [(step.what, step.ok, step.begin, step.end) for step in result.step_results] == [
         ("invoke actor.note (note)", True, 0.0, 0.0),
         ("invoke actor.plain (p)", True, 0.0, 1.0),
         ("wait for 250ms", True, 0.0, 0.25),
     ]
-    assert all(":" in step.place for step in result.told)
+    assert all(":" in step.place for step in result.step_results)
 
 
 def test_steps_that_were_not_reached_or_did_not_end_are_told(project: Project) -> None:
@@ -422,7 +422,7 @@ def test_steps_that_were_not_reached_or_did_not_end_are_told(project: Project) -
     branches = [[long, NOTE], [{"do": "wait", "for": "1s"}, {**invoke("boom"), "target": "other"}]]
     cast = agents(actor="Actor", other="Actor")
     result = run(project, {"do": "parallel", "branches": branches}, agents=cast)
-    told = {step.what: (step.ok, step.begin) for step in result.told}
+    told = {step.what: (step.ok, step.begin) for step in result.step_results}
     assert told == {
         "invoke actor.plain": (None, 0.0),
         "wait for 1s": (True, 0.0),
@@ -434,7 +434,7 @@ def test_steps_that_were_not_reached_or_did_not_end_are_told(project: Project) -
 def test_of_very_many_rounds_the_first_are_told_and_all_counted(project: Project) -> None:
     many = {"do": "repeat", "times": 1_200, "steps": [NOTE]}
     result = passes(project, many, checks=[{"check": "latency", "of": "note", "p99": {"le": "1s"}}])
-    assert (len(result.told), result.steps_done) == (1_000, 1_200)
+    assert (len(result.step_results), result.steps_done) == (1_000, 1_200)
 
 
 @pytest.mark.parametrize("seed", range(6))

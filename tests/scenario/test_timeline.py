@@ -35,7 +35,7 @@ def instants(result: RunResult, **fields: Any) -> list[float]:
 def test_entries_happen_at_their_instants_whatever_their_order_in_the_file(crowds: Crowds) -> None:
     result = crowds.passes(timeline=[at("3s", "hear"), at("1500ms", "hear"), at("0s", "hear")])
     assert instants(result, kind="sent") == [0.0, 1.5, 3.0]
-    assert [(step.begin, step.end, step.ok) for step in result.told] == [
+    assert [(step.begin, step.end, step.ok) for step in result.step_results] == [
         (0.0, 0.0, True),
         (1.5, 1.5, True),
         (3.0, 3.0, True),
@@ -81,7 +81,7 @@ def test_the_sample_of_the_last_instant_is_taken(crowds: Crowds, seed: int) -> N
 def test_an_answer_is_awaited(crowds: Crowds) -> None:
     work = {"at": "1s", "do": "invoke", "target": "peer/0", "action": "work", "id": "work"}
     result = crowds.passes(timeline=[work], checks=[{"check": "latency", "of": "work", "max": {"le": "1s"}}])
-    assert result.told[0].end == 2.0
+    assert result.step_results[0].end == 2.0
     assert result.metrics["work.max"] == 1.0
 
 
@@ -90,7 +90,7 @@ def test_what_does_not_end_before_the_run_fails(crowds: Crowds) -> None:
     result = crowds.run(timeline=[work, at("1s", "hear")])
     assert (result.steps_done, result.ended) == (1, "failed")
     assert result.failures[0].expected == "its end before that of the run"
-    assert [step.ok for step in result.told] == [True, False]
+    assert [step.ok for step in result.step_results] == [True, False]
 
 
 def test_an_error_fails_unless_the_entry_says_so(crowds: Crowds) -> None:
@@ -105,7 +105,7 @@ def test_a_failure_ends_the_run(crowds: Crowds) -> None:
     boom = {"at": "1s", "do": "invoke", "target": "peer/0", "action": "boom"}
     result = crowds.run(timeline=[boom, at("2s", "hear")])
     assert result.virtual == 1
-    assert [step.ok for step in result.told] == [False, None]
+    assert [step.ok for step in result.step_results] == [False, None]
 
 
 def test_a_property_is_written(crowds: Crowds) -> None:
@@ -187,7 +187,7 @@ def test_faults_are_told(crowds: Crowds) -> None:
     down, pause = result.faults
     assert (down.id, down.kind, len(down.targets), down.begin, down.end) == ("down", "crash", 3, 1.0, 1.0)
     assert (pause.kind, len(pause.targets), pause.begin, pause.end) == ("pause", 10, 2.0, 6.0)
-    assert [step.what for step in result.told] == [
+    assert [step.what for step in result.step_results] == [
         "fault crash 3 of peer (down)",
         "fault pause 0.5 of peer for 4s",
     ]
@@ -210,7 +210,7 @@ def test_instants_are_those_of_virtual_time_though_agents_need_time_to_start(cro
     result = crowds.passes(
         agents={"slow": slow}, timeline=[at("3s", "hear"), at("1s", "hear")], measure=HEARD, stop={"at": "5s"}
     )
-    assert [step.begin for step in result.told] == [2.0, 3.0]
+    assert [step.begin for step in result.step_results] == [2.0, 3.0]
     assert result.series[0].times == (3.0, 4.0, 5.0)
     assert result.virtual == 5
 

@@ -51,9 +51,9 @@ function metrics(found) {
 }
 
 function steps(run) {
-  if (run.told === null) return h('p', { class: 'quiet' }, 'Left out: the steps of all runs are too many for one page.');
-  if (!run.told.length) return h('p', { class: 'quiet' }, 'None.');
-  return table(['', 'Step', 'Where', 'Begin', 'Took'], run.told, ([where, what, ok, begin, end]) => h('tr', { class: ok === false ? 'bad' : ok === null ? 'none' : '' },
+  if (run.step_results === null) return h('p', { class: 'quiet' }, 'Left out: the steps of all runs are too many for one page.');
+  if (!run.step_results.length) return h('p', { class: 'quiet' }, 'None.');
+  return table(['', 'Step', 'Where', 'Begin', 'Took'], run.step_results, ([where, what, ok, begin, end]) => h('tr', { class: ok === false ? 'bad' : ok === null ? 'none' : '' },
     h('td', {}, truth(ok)), h('td', {}, what), h('td', { class: 'quiet' }, where),
     h('td', { class: 'number' }, seconds(begin)),
     h('td', { class: 'number' }, begin === null || end === null ? '' : seconds(end - begin))));

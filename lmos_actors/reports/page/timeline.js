@@ -6,7 +6,7 @@ const BIN = 4;
 class Timeline {
   constructor(page, run, log) {
     Object.assign(this, { page, run, log });
-    const steps = (run.told || []).filter((step) => step[3] !== null), faults = run.faults;
+    const steps = (run.step_results || []).filter((step) => step[3] !== null), faults = run.faults;
     const ends = [run.virtual, log ? log.end : 0, ...steps.map((step) => step[4] || step[3]), ...faults.map((fault) => fault.end || fault.begin),
       ...run.series.map((series) => series.times[series.times.length - 1] || 0)];
     this.whole = Math.max(...ends) || 0.001;

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..model import Delay
 
 SHOWN: Final = 3
-"""How many requests that no rule fits are shown; the others are counted."""
+"""Most unmatched requests that are shown; the others are counted."""
 
 
 def is_stream(entry: Mock, action: str) -> bool:
@@ -58,7 +58,7 @@ def mock_contract(name: str, entry: Mock) -> type[Agent]:
 
 
 class MockScript:
-    """What one mock does in one run, over all its incarnations: which rules were used, and what fitted none.
+    """State of one mock in one run, over all its incarnations: used rules and unmatched requests.
 
     `place` gives the place of data in the file; `paths` those of agents in the tree.
     """
@@ -101,7 +101,7 @@ class MockScript:
         return f"rule {index + 1} ({self._place(('agents', self.name, 'rules', index))})"
 
     def wrong(self, rule: Rule, expected: str, saw: str) -> None:
-        """Take note that a rule asks for what the class of the mock cannot do."""
+        """Record that a rule does not fit the class of the mock."""
         index = next(index for index, one in enumerate(self.entry.rules) if one is rule)
         place = self._place(("agents", self.name, "rules", index))
         self._wrong.append(Failure(place, f"mock {self.name}, rule {index + 1}", expected, saw))
@@ -189,7 +189,7 @@ def request_of(agent: Any, op: Operation, args: tuple[Any, ...]) -> tuple[Reques
 
 
 class _Answer:
-    """One answer of a mock, as its rule has it."""
+    """One answer of a mock, by its rule."""
 
     def __init__(self, script: MockScript, agent: Any, op: Operation, args: tuple[Any, ...]) -> None:
         self.script = script
@@ -202,7 +202,7 @@ class _Answer:
         self.rule = rule
 
     async def begin(self) -> None:
-        """Let the delay go by and emit; raise what the rule says."""
+        """Wait for the delay, emit the events, and raise the error of the rule, if any."""
         rule = self.rule
         if rule.delay is not UNSET:
             await trio.sleep(self.script.seconds(self.agent, rule.delay))
@@ -230,7 +230,7 @@ class _Answer:
         return [Chunk(chunk=item) for item in items]
 
     async def perform_part(self, part: Any) -> bool:
-        """Carry out a part that is no output; return whether it was one."""
+        """Carry out a wait or progress; return False for an output, which is left to the caller."""
         if isinstance(part, Waited):
             await trio.sleep(self.script.seconds(self.agent, part.wait))
         elif isinstance(part, Progressed):

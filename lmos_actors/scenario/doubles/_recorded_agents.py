@@ -1,4 +1,4 @@
-"""What a recorded message log says of one agent: what it was asked, and what came of it.
+"""Agents of a recorded message log: their requests, answers and other effects.
 
 A `Recording` is a log file; a `RecordedAgent` is one agent of one of its runs.
 """
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from ..judge import LoggedRun, LogLine
 
 LISTENING: Final = ("subscribe", "subscribe to all")
-"""Verbs that are carried out as they come: whether they were recorded does not matter."""
+"""Verbs that are always carried out, recorded or not."""
 
 COMPARED: Final = 100
-"""How many recorded requests are compared with one that was not, and how many characters of each."""
+"""Most recorded requests compared with an unrecorded one, and most characters of each."""
 
 
 @attrs.define
 class Exchange:
-    """One recorded request, and what came of it. Times are seconds after it was delivered.
+    """One recorded request and its effects. Times are seconds after its delivery.
 
     `ended` is None where nothing answered it. `effects` are in order: "item" and "progress" with a value,
     "event" and "changed" with name and data. `error` is what the log says of an error, `output` that of a
@@ -52,13 +52,13 @@ class Exchange:
 
     @property
     def counts(self) -> bool:
-        """Whether it is to be asked for again: what nothing came of may have ended before it began."""
+        """True if a replay must get it again; a request without effects may never have begun."""
         return self.verb not in LISTENING and (self.ended is not None or bool(self.effects))
 
 
 @attrs.frozen
 class RecordedEffect:
-    """What an agent did by itself in one of its lives, counted from 1.
+    """An effect without a request, in one of the agent's lives, counted from 1.
 
     `kind` is `event` or `changed`, `what` name and data of it; `when` is None for what its first turn did.
     `shown` is a property's value at the begin of a life, which its observers were shown.
@@ -80,7 +80,7 @@ class RecordedAgent:
 
 
 class _AgentRecorder:
-    """Puts the tape of one agent together, record by record."""
+    """Collects the records of one agent."""
 
     def __init__(self, agent: str) -> None:
         self._agent = agent
@@ -139,7 +139,7 @@ class _AgentRecorder:
                 exchange.value, exchange.error, exchange.output = data.get("value"), error, data.get("output")
 
     def _add(self, now: float, kind: str, what: tuple[str, Any]) -> None:
-        """Ascribe an event to what was begun last and goes on; else to the instant."""
+        """Attribute an effect to the latest open request, or else to its instant."""
         begun = [exchange for exchange in self._open.values() if exchange.begun is not None]
         if self._down:
             self._effects.append(RecordedEffect(self._life + 1, None, kind, what))
@@ -150,21 +150,21 @@ class _AgentRecorder:
             self._effects.append(RecordedEffect(self._life, now, kind, what))
 
     def result(self) -> RecordedAgent:
-        """Return what has been put together."""
+        """Return the agent as collected so far."""
         return RecordedAgent(self._agent, tuple(self._exchanges), tuple(self._effects))
 
 
 @attrs.frozen
 class Recording:
-    """A log file as recording: the tapes of its agents, by the label of each of its runs."""
+    """A log file as recording: its agents, by the label of each run."""
 
     name: str
     runs: Mapping[str, Mapping[str, RecordedAgent]]
 
     def agent(self, label: str, agent: str) -> RecordedAgent:
-        """Return the tape of an agent in the run of that label, or in the only run there is.
+        """Return an agent of the run with that label, or of the only run.
 
-        Raises LookupError that says what there is.
+        Raises LookupError with the known labels or agents.
         """
         recorded_agents = self.runs.get(label)
         if recorded_agents is None and len(self.runs) == 1:
@@ -223,7 +223,7 @@ def _recorded_agents(run: LoggedRun) -> dict[str, RecordedAgent]:
 def fits(recorded: Any, asked: Any, *, allow_missing: bool = False) -> bool:
     """Return whether an input is the recorded one; what is hidden in the log fits anything.
 
-    `allow_missing`: nobody knows the defaults of parameters, so members may be left out.
+    `allow_missing`: the defaults of parameters are unknown, so members may be left out.
     """
     if isinstance(recorded, str) and recorded == HIDDEN:
         return True

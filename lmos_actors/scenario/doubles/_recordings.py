@@ -1,4 +1,4 @@
-"""The recordings that a file's replays are made of, each log read once."""
+"""Recordings for the replays of a file; each log is read once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Recordings:
 
 
 def recorded_agent_of(name: str, entry: Replay, recording: Recording, label: str) -> RecordedAgent:
-    """Return the tape of a replay for a run. Raises LookupError as `Recording.agent`."""
+    """Return the recorded agent of a replay for a run. Raises LookupError as `Recording.agent`."""
     return recording.agent(label, entry.agent or name)
 
 

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from ._recorded_agents import Exchange, RecordedAgent, Recording
 
 SHOWN: Final = 3
-"""How many requests that were not recorded, and recorded ones that nobody made, are shown."""
+"""Most unrecorded requests, and most unused recorded ones, that are shown."""
 
 _DIED: Final = re.compile(r"agent .* died \((.*)\), request had begun", re.DOTALL)
 
 
 def recorded_class(name: str, recorded_agents: Sequence[RecordedAgent]) -> type[Agent]:
-    """Make the class of a replay without `use`: with what its tapes name."""
+    """Make the class of a replay without `use`: with what its recordings name."""
     exchanges = [exchange for recorded in recorded_agents for exchange in recorded.exchanges]
     effects = [(item.kind, item.what) for recorded in recorded_agents for item in recorded.effects]
     effects += [(kind, what) for exchange in exchanges for _, kind, what in exchange.effects]
@@ -59,7 +59,7 @@ def recorded_class(name: str, recorded_agents: Sequence[RecordedAgent]) -> type[
 
 
 class ReplayScript:
-    """What one replay does in one run, over all its incarnations; `place` gives that of data in the file."""
+    """State of one replay in one run, over all its incarnations; `place` locates data in the file."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ReplayScript:
         return f"{self._recording.name}:{exchange.line}"
 
     def in_one_step(self, action: str) -> bool:
-        """Whether every recorded answer of an action came at once, as those of a turn do."""
+        """Return whether every recorded answer of an action came at once, as those of a turn do."""
         return all(
             e.ended == 0.0 and (e.error or "ActionFailed").startswith(("ActionFailed", "AgentDied"))
             for e in self.recorded.exchanges
@@ -125,7 +125,7 @@ class ReplayScript:
         )
 
     def typed(self, exchange: Exchange, op: Operation, value: Any) -> Any:
-        """Give a recorded value as the class has it. Raises TypeError where the class cannot give it."""
+        """Return a recorded value as the class's type. Raises TypeError for a value of another type."""
         try:
             return op.give(value)
         except InvalidInput as error:
@@ -135,7 +135,7 @@ class ReplayScript:
             raise op.wrong_result(error) from None
 
     def failures(self, *, complete: bool) -> list[Failure]:
-        """Give what the run is to fail with; unused requests only where the story came to its end."""
+        """Return the failures; those of unused requests only where the story came to its end."""
         found = list(self._failures)
         if self._missed > SHOWN:
             found.append(self._more("nothing but what was recorded", f"{self._missed - SHOWN} more misses"))
@@ -167,7 +167,7 @@ def _times(count: int) -> str:
 
 
 def replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
-    """Make the class of a replay for one run: what `cls` offers, answered from the tape."""
+    """Make the class of a replay for one run: what `cls` offers, answered from the recording."""
 
     def alter(key: str, op: Operation) -> Operation:
         return op if op.verb in LISTENING else _replayed(script, key, op)
@@ -180,7 +180,7 @@ def replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
 
 
 def _schedule_effects(agent: Any, recorded: RecordedAgent) -> None:
-    """Have what nothing asked for in this life happen at its instants, and begin with the values it had."""
+    """Restore the first property values of this life, and schedule its effects without a request."""
     now, life = trio.current_time(), agent._slot.incarnation
     for effect in recorded.effects:
         if effect.life != life:
@@ -267,7 +267,7 @@ class _Answer:
             await trio.sleep_until(when)
 
     def tell(self, kind: str, what: Any) -> None:
-        """Do what came between request and answer."""
+        """Repeat an effect between request and answer."""
         if kind != "progress":
             _perform(self.agent, kind, what)
             return
@@ -276,7 +276,7 @@ class _Answer:
             envelope.run.report(what)
 
     async def end(self) -> None:
-        """Wait for the end; raise what it ended in. Never comes back where nothing was answered."""
+        """Wait for the end and raise its error, if any. Never returns where no answer was recorded."""
         exchange = self.exchange
         if exchange.ended is None:
             await trio.sleep_forever()
@@ -293,7 +293,7 @@ class _Answer:
         raise error
 
     async def output(self) -> Any:
-        """Give the one output."""
+        """Return the one output."""
         for after, kind, what in self.exchange.effects:
             await self.wait(after)
             self.tell(kind, what)
@@ -301,7 +301,7 @@ class _Answer:
         return self.exchange.value if self.exchange.error is not None else self.typed(self.exchange.value)
 
     def typed(self, value: Any) -> Any:
-        """Give a recorded value as the class has it."""
+        """Return a recorded value as the class's type."""
         return self.script.typed(self.exchange, self.op, value)
 
 

@@ -1,4 +1,4 @@
-"""Which rule of a mock a request fits, and why it does not fit the others: pure."""
+"""Matching of requests against the rules of a mock. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..model import Rule, When
 
 NEAREST: Final = 3
-"""How many rules are shown to somebody whose request fits none."""
+"""Most rules shown for a request that fits none."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Classes for agents of which nobody has a class: mocks and replays without `use`.
+"""Classes for agents without a class of their own: mocks and replays without `use`.
 
 What goes in and out of them is any plain data. Their consumers name actions and the rest as they always do,
 through a `Thing` or by the handles of any class that has the same names; arguments that are given by name
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 AT_ONCE: Final = 1 << 30
-"""How many runs of one action an agent without a class has at a time: as many as come."""
+"""Concurrent runs of one action of an untyped agent: no limit in practice."""
 
 
 class UntypedOperation(Altered):
-    """An operation whose parameters nobody knows: arguments given by name are one object."""
+    """An operation with unknown parameters: arguments given by name form one object."""
 
     __slots__ = ()
 
@@ -83,7 +83,7 @@ def untyped_class(
 
 
 def _accept_anything(cls: type[Agent], properties: Mapping[str, Any]) -> None:
-    """Let properties have any value, and actions any input."""
+    """Accept any value of properties and any input of actions."""
     contract = cls.__contract__
     anything = shape_of(Any)
     for wire, value in properties.items():

@@ -1,4 +1,4 @@
-"""What formulas may speak of, told when a file is read; and the values of it, told while a run goes on.
+"""Names in formulas: the known ones, for validation; and their values during a run.
 
 `state.FIELD` has the names of `state:`, `mailbox.*` and the counters are of one agent, `delivered` counts
 the messages that have come to it, `series.NAME` is the last value measured, a check that comes true at an
@@ -39,10 +39,10 @@ COUNTERS: Final = (
     "waiting",
     "running",
 )
-"""What may follow `mailbox.` in a formula."""
+"""Names after `mailbox.` in a formula."""
 
 RESERVED: Final = ("state", "mailbox", "series", "delivered", "restarts", *WORDS, *FUNCTIONS)
-"""What no check is to be called that formulas may name."""
+"""Names that a check which formulas may use cannot have."""
 
 NEEDS_OF: Final = 'is of an agent: say which with "of"'
 SECRET: Final = "is secret: no formula may speak of it"
@@ -149,13 +149,13 @@ def _plain_of(name: str, value: Any) -> Any:
 
 
 def state_of(slot: Any) -> AgentState | None:
-    """Give the state of the agent of a slot; None while none runs there."""
+    """Return the state of the agent of a slot; None while it does not run."""
     agent = slot.agent
     return None if agent is None else AgentState(agent)
 
 
 class AgentValues:
-    """Looks names up for one agent after the other: `at` sets whose turn it is.
+    """Looks up the values of names for one agent at a time, which `at` selects.
 
     `extra` gives the other names, of series and checks; `delivered` the counts by path. With `columns`, all
     agents of a population may be looked at at once.
@@ -177,7 +177,7 @@ class AgentValues:
         self._queued = 0
 
     def at(self, slot: Any, *, state: bool = True, queued: int = 0) -> bool:
-        """Turn to a slot; says whether an agent is there, true if `state` is not asked for.
+        """Select a slot; return whether its agent runs, or True without `state`.
 
         `queued` is how many more messages are to be counted as waiting.
         """
@@ -198,7 +198,7 @@ class AgentValues:
         return None if values is None else list(zip(there, values, strict=True))
 
     def __call__(self, name: str) -> Any:
-        """Give the value of a name. Raises LookupError."""
+        """Return the value of a name. Raises LookupError."""
         if name.startswith("state."):
             if self._fields is None:
                 raise LookupError(f"{name}: no agent is there")

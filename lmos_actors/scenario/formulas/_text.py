@@ -240,7 +240,7 @@ class _Reader:
         return node
 
     def _leads_somewhere(self, node: ast.expr) -> bool:
-        """Whether a part of a dotted name is known, so that the rest leads into its value."""
+        """Return whether a part of a dotted name is known, so that the rest leads into its value."""
         while isinstance(node, (ast.Attribute, ast.Subscript)):
             node = node.value
             if _dotted(node) in self.known:

@@ -1,4 +1,4 @@
-"""Where two message logs part: what they have in common, and the first records that differ. Pure."""
+"""Comparison of message logs: the common beginning, and the first records that differ. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PASSED_OVER: Final = ("run.file",)
-"""What of two heads may differ without a word: the same file, from another folder."""
+"""Fields of two heads that may differ: the same file may be in another folder."""
 
 
 @attrs.frozen
@@ -31,7 +31,7 @@ class FieldDifference:
 
 @attrs.frozen
 class Divergence:
-    """What came of comparing the records of two runs.
+    """Result of comparing the records of two runs.
 
     `common` counts the records they begin with in common, `before` are the last of these. Where they part,
     `first` and `second` are the next records of each, none where a log has ended; both empty: they are equal.
@@ -44,12 +44,12 @@ class Divergence:
 
     @property
     def equal(self) -> bool:
-        """Whether there is no difference."""
+        """True if there is no difference."""
         return not self.first and not self.second
 
     @property
     def fields(self) -> tuple[FieldDifference, ...]:
-        """What differs between the first two records that do."""
+        """Differences between the first two records that differ."""
         if not self.first or not self.second:
             return ()
         return tuple(differing(self.first[0].data, self.second[0].data))

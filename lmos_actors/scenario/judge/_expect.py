@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ..model import Below, Bounded, Expect, Latency
 
 FEWEST_SAMPLES: Final = 20
-"""How many samples a percentile needs; with fewer it cannot be computed, and the check fails."""
+"""Fewest samples for a percentile; with fewer the check fails."""
 
 _ORDER: Final = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
 
 
 @attrs.frozen
 class Verdict:
-    """Whether something was as it should be; `expected` and `saw` are for people."""
+    """Verdict on one expectation; `expected` and `saw` are texts."""
 
     ok: bool
     expected: str

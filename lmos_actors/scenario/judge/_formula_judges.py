@@ -36,7 +36,7 @@ _TURNS: Final = ("started", "delivered", "answered", "cancelled", "dropped")
 _MAIL: Final = (*_TURNS, "sent", "refused")
 
 JudgeContext: TypeAlias = "tuple[View, AgentDirectory, AgentValues, CheckedNames]"
-"""What formulas are judged with: the run, who is who in it, the values of names, and the names."""
+"""Shared by the judges of formulas: the view, the agents, the values of names, and the names."""
 
 
 class ValueMissing(LookupError):
@@ -44,7 +44,7 @@ class ValueMissing(LookupError):
 
 
 class FormulaJudge(Judge):
-    """Looks at a formula again and again."""
+    """Base of the judges that evaluate a formula repeatedly."""
 
     def __init__(self, check: Any, name: str, place: str, context: JudgeContext, text: str) -> None:
         super().__init__(check, name, place)
@@ -87,15 +87,15 @@ class FormulaJudge(Judge):
         self.sample(now)
 
     def judge_agent(self, path: str, now: float) -> None:
-        """Look at the formula, for the agent that `agents` is at."""
+        """Evaluate the formula for the agent that `agents` has selected."""
         raise NotImplementedError
 
     def judge_values(self, found: list[tuple[Slot, Any]], now: float) -> bool:
-        """Take the values of all agents in place of a look at each; false: it takes a look at each."""
+        """Judge the values of all agents at once; return False if each has to be judged alone."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """Tell the values that it was looked at with."""
+        """Return the current values of the formula's names as text."""
         return self.formula.describe(self.agents)
 
 

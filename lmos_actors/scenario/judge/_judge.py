@@ -1,4 +1,4 @@
-"""What judges have in common: what they may see of a run, how they are told of it, what they say."""
+"""Base of all judges: their view of a run, the records they get, and their results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..model import (
 )
 
 NAMED: Final = 5
-"""How many agents are named where many have done something."""
+"""Most agents that a result names."""
 
 _LONGEST: Final = 60
 
@@ -34,7 +34,7 @@ Slot: TypeAlias = Any
 
 
 class View(Protocol):
-    """What judges may see of a run. Names are those of the file: of an agent, of a population, or `*`."""
+    """View of a run for judges. Names are those of the file: of an agent, of a population, or `*`."""
 
     @property
     def fields(self) -> Callable[[Any], Mapping[str, tuple[str, bool]]] | None:
@@ -86,7 +86,7 @@ class View(Protocol):
 
 
 class AgentDirectory:
-    """Who is who in a run: what `View.agent` says, asked once for each path that has its slot."""
+    """Agents by path: results of `View.agent`, cached for each path that has its slot."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -111,13 +111,13 @@ class AgentDirectory:
 
 
 def instant(seconds: float) -> str:
-    """Write an instant or a time for people."""
+    """Return an instant or duration as text."""
     return f"{round(seconds, 6):.12g} s"
 
 
 @attrs.define
 class Offenders:
-    """Agents that have done what they should not: the first with when and what, the others counted."""
+    """Agents that broke a rule: the first with time and reason, the others counted."""
 
     at: float | None = None
     words: str = ""
@@ -146,11 +146,11 @@ def listing(paths: Sequence[str]) -> str:
 
 
 class Judge:
-    """Judges one check. `records` names the kinds of records it is told of; `met_at` is when it came true."""
+    """Judges one check. `records` are the kinds of records it gets; `met_at` is when it came true."""
 
     records: Sequence[str] = ()
     late: ClassVar[bool] = False
-    """Whether it is told of records after the last look too."""
+    """True if it gets records after `judge_final_state` too."""
 
     def __init__(self, check: AnyCheck, name: str, place: str) -> None:
         self.check = check
@@ -166,13 +166,13 @@ class Judge:
         """Take one record, in the step in which it happened."""
 
     def sample(self, now: float) -> None:
-        """Look at things, as it is time to measure."""
+        """Judge the state at a sample."""
 
     def judge_final_state(self, now: float) -> None:
-        """Look at things once more, before the agents are stopped."""
+        """Judge the state once more, before the agents are stopped."""
 
     def result(self) -> CheckResult:
-        """Return what came of it, once all is over."""
+        """Return the result, after the end of the run."""
         raise NotImplementedError
 
     def verdict(self, ok: bool, expected: str, saw: str, at: float | None = None) -> CheckResult:
@@ -231,4 +231,4 @@ def _short(text: object) -> str:
 
 
 PlaceOf: TypeAlias = Callable[[int], str]
-"""Gives where in the file a check stands, by its number."""
+"""Returns the place of a check in the file, by its number."""

@@ -1,4 +1,4 @@
-"""All checks of a run, and the series that are measured in it: told of every record, asked at the end."""
+"""All judges and series of a run: distribution of records and samples, and the results."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ PERCENTILES: Final = (50, 90, 95, 99)
 class Judges:
     """Judges the checks of one run, but for `compare`, which looks at several runs.
 
-    Told of every record and every time to measure, it takes its last look while the agents are still there,
-    and gives its results when all of them have stopped.
+    It gets every record and every sample, judges the final state while the agents still exist, and returns
+    its results after all of them have stopped.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Judges:
 
     @property
     def count(self) -> int:
-        """How many checks are judged here."""
+        """Number of checks that are judged here."""
         return len(self._judges)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of records that it has to be told of."""
+        """The kinds of records that it needs."""
         own = ["delivered"] if self._counts else []
         return tuple(dict.fromkeys([*own, *(kind for judge in self._judges for kind in judge.records)]))
 
@@ -113,7 +113,7 @@ class Judges:
             judge.sample(now)
 
     def judge_final_state(self, now: float) -> None:
-        """Look once more, while the agents are still there; only dead letters count after it."""
+        """Judge the final state, while the agents still exist; only dead letters count after it."""
         if not self._is_final:
             for judge in self._judges:
                 judge.judge_final_state(now)
@@ -128,7 +128,7 @@ class Judges:
         return self._by_name[name]
 
     def end(self) -> list[CheckResult]:
-        """Return the results, in the order of the file. Takes the last look unless that has been done."""
+        """Return the results, in the order of the file. Judges the final state unless that has been done."""
         self.judge_final_state(self._view.now())
         return [judge.result() for judge in self._judges]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST_LINE: Final = 1 << 24
-"""How many bytes one line may have."""
+"""Most bytes of one line."""
 
 _CUT: Final = b'{"cut":'
 _DECODER: Final = msgspec.json.Decoder()
@@ -62,16 +62,16 @@ class LoggedRun:
         self._file = file
         self.head = head
         self.records = 0
-        """How many records have been read so far."""
+        """Number of records read so far."""
         self.problem: str | None = None
-        """What is wrong with it as a whole; known when its lines have been gone through."""
+        """Why the run as a whole is invalid; known after its lines have been read."""
         self._hash = hashlib.sha256()
         self._over = False
         self._lines = self._read()
 
     @property
     def run(self) -> dict[str, Any]:
-        """What the head says of how to repeat the run; empty if it says nothing."""
+        """Data of the head for repeating the run; empty if there is none."""
         return mapped(self.head.data.get("run"))
 
     @property

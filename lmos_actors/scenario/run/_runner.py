@@ -324,7 +324,7 @@ def _result(state: _RunState, trial: int, real: float, whole_log: bool) -> RunRe
         real=real,
         digest=state.log.digest(),
         tree=state.tree,
-        told=run.step_log.results((run.place(path), what) for path, what in _each_step(run.cell)),
+        step_results=run.step_log.results((run.place(path), what) for path, what in _each_step(run.cell)),
         judged=tuple(state.judged),
         series=run.judges.series() if run.judges is not None else (),
         faults=state.faults,

@@ -1,4 +1,4 @@
-"""What a test node puts in the place of agents: replacements, probes, faults; and what it complains of."""
+"""Staging of a test node: replacements of agents, probes, planned faults, and problems at its end."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Replacement: TypeAlias = "Callable[..., Agent] | Probe[Any]"
 """A class, as `fake` makes it or a subclass of the original; or a probe."""
 
 
-class Stage:
+class NodeStaging:
     """The runtime's `Staging` of one test node."""
 
     def __init__(self, replace: Mapping[type[Agent], Replacement] | None, faults: FaultPlan) -> None:
         self.faults = faults
         self.agents: Callable[[], list[Ref[Any]]] = list
-        """What gives the agents of the node, once it is open."""
+        """Returns the agents of the node, once it is open."""
         self._replace: dict[type[Agent], type[Agent]] = {}
         self._probes: dict[Any, Probe[Any]] = {}
         self._unused: dict[type[Agent], None] = {}
@@ -41,7 +41,7 @@ class Stage:
             self._unused[original] = None
 
     def add(self, probe: Probe[Any]) -> None:
-        """Have a probe told where its agent lives, and heard at the end."""
+        """Register a probe: it is attached to its agent's slot, and its problems are collected at the end."""
         self._probes[probe.factory] = probe
 
     # ---- the runtime's side
@@ -52,9 +52,9 @@ class Stage:
         if cls is not None:
             self.faults.starting(slot, cls)
         agent = factory()
-        if cls is None:  # what the factory makes could not be told before
+        if cls is None:  # the class is known only after the factory has run
             self.faults.starting(slot, _class_of(agent))
-            agent = self._in_place_of(agent)
+            agent = self._replaced(agent)
         probe = self._probes.get(_class_of(agent))
         if probe is not None:
             probe.attach(slot)
@@ -65,11 +65,11 @@ class Stage:
         return self.faults.table(slot, _class_of(agent), agent.__contract__.table)
 
     def complain(self, text: str) -> None:
-        """Take note of what the test is to fail with."""
+        """Record a reason for the test to fail."""
         self._complaints.append(text)
 
     def _chosen(self, factory: Any) -> tuple[type[Agent] | None, Callable[[], Any]]:
-        """Return the class that a factory makes, if it tells, and the factory to use in its place."""
+        """Return the class that a factory makes, None if unknown, and the factory to use instead."""
         args: tuple[Any, ...] = ()
         kwargs: dict[str, Any] = {}
         inner = factory
@@ -84,22 +84,22 @@ class Stage:
         self._unused.pop(inner, None)
         return other, partial(other, *args, **kwargs)
 
-    def _in_place_of(self, agent: Any) -> Any:
+    def _replaced(self, agent: Any) -> Any:
         other = self._replace.get(_class_of(agent))
         if other is None:
             return agent
         self._unused.pop(_class_of(agent), None)
         return other()
 
-    def dress(self) -> None:
-        """The plan of faults has changed: give the agents that run their operations anew."""
+    def reapply_faults(self) -> None:
+        """Rebuild the operations of running agents after a change of the fault plan."""
         for ref in self.agents():
             slot = slot_of(ref)
             if slot.agent is not None:
                 slot.table = self.table(slot, slot.agent)
 
     def describe(self) -> str:
-        """Return which messages wait for the test, for the report of a run that is blocked for ever."""
+        """Return the messages that wait for the test as text, for the report of a deadlock."""
         return "\n".join(
             f"{probe!r} waits for the test: {m}" for probe in self._probes.values() for m in probe.open
         )
@@ -108,14 +108,14 @@ class Stage:
 
     @property
     def complaints(self) -> tuple[str, ...]:
-        """What went wrong so far, whatever the test saw of it."""
+        """Recorded reasons for the test to fail."""
         return tuple(self._complaints)
 
-    def open_matters(self) -> list[str]:
-        """Return why the test is to fail although nothing has been raised."""
+    def problems(self) -> list[str]:
+        """Return the reasons for the test to fail although nothing has been raised."""
         unused = [f"replace: no {cls.__name__} was started" for cls in self._unused]
-        left = [text for probe in self._probes.values() for text in probe.open_matters()]
-        return [*self._complaints, *left, *self.faults.open_matters(), *unused]
+        left = [text for probe in self._probes.values() for text in probe.problems()]
+        return [*self._complaints, *left, *self.faults.problems(), *unused]
 
 
 def _check_replacement(original: Any, other: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a probe has received: the messages, which one the test asks for, and how it answers."""
+"""Messages of probes: received ones with their answers, patterns for expected ones, and the inbox."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ R_contra = TypeVar("R_contra", contravariant=True)
 
 
 class Received(Generic[R_contra]):
-    """One message to a probe: what it asks for, who sent it, and where the test answers it.
+    """One message to a probe, which the test answers with `answer` or `fail`.
 
-    `args` are the arguments by parameter name. `agent` is the path of who received it, `sender` that of the
-    agent that sent it, None for code outside any agent. `at` is when it came. `one_way`: nobody waits for an
-    answer. `cancelled`: its sender does not wait any more. `answered`: there is an answer, or none is
-    wanted.
+    `args` are the arguments by parameter name. `agent` is the path of the receiver, `sender` that of the
+    sending agent, None for code outside any agent. `at` is the time of arrival in seconds. `one_way`: no
+    answer is expected. `cancelled`: the sender no longer waits. `answered`: there is an answer, or none is
+    expected.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Received(Generic[R_contra]):
         return f"{verb}{self.affordance}({args}){who} at {self.at:g} s"
 
     def answer(self, value: R_contra, /) -> None:
-        """Give the answer; for an action with many outputs an iterable of them.
+        """Answer the message; for an action with many outputs with an iterable of them.
 
-        Nothing happens if the sender waits no more. Raises TypeError for a value of another type than the
+        Does nothing if the sender no longer waits. Raises TypeError for a value of another type than the
         action declares, RuntimeError if no answer is wanted or there is one already.
         """
         if self._op.kind == STREAM:
@@ -89,7 +89,7 @@ class Received(Generic[R_contra]):
         self._done.set()
 
     async def outcome(self) -> Any:
-        """Wait for what the test answers; the probe's side."""
+        """Wait for the test's answer and return it, or raise its error."""
         try:
             await self._done.wait()
         except trio.Cancelled:
@@ -100,8 +100,8 @@ class Received(Generic[R_contra]):
         return self._value
 
 
-class Wanted:
-    """A message that a test asks for: an affordance, and as many of its arguments as matter.
+class MessagePattern:
+    """Pattern for a message: an affordance, and the arguments that matter.
 
     Raises TypeError for what is no action or property of the class, or no parameter.
     """
@@ -126,7 +126,7 @@ class Wanted:
         shown = {name: HIDDEN if hidden.get(name) else value for name, value in self._match.items()}
         return f"{verb}{op.name}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
-    def fits(self, message: Received[Any]) -> bool:
+    def matches(self, message: Received[Any]) -> bool:
         """Return whether this is the message."""
         same = message.affordance == self._op.name
         return same and all(_fits(value, message.args[name]) for name, value in self._match.items())
@@ -156,7 +156,7 @@ def operation_of(cls: type[Agent], handle: Any) -> Operation:
 
 
 class Inbox:
-    """What all incarnations of a probe share, and all views of it."""
+    """State that all incarnations and all views of a probe share."""
 
     def __init__(self) -> None:
         self.slots: dict[Any, None] = {}
@@ -169,7 +169,7 @@ class Inbox:
 
     @property
     def slot(self) -> Any:
-        """Where the probe's agent lives; the last started if it has several, None if it has none yet."""
+        """Slot of the probe's agent; the last started of several, None if there is none yet."""
         return next(reversed(self.slots), None)
 
     def put(self, message: Received[Any]) -> None:
@@ -180,12 +180,12 @@ class Inbox:
             self.notify()
 
     def take(self, message: Received[Any]) -> None:
-        """Take a message that was expected out of those that wait."""
+        """Remove an expected message from those that wait."""
         self.waiting.remove(message)
         self.taken.append(message)
 
     def notify(self) -> None:
-        """Let those look again who wait for something to come."""
+        """Wake the tasks that wait in `changed`."""
         event, self._changed = self._changed, trio.Event()
         event.set()
 

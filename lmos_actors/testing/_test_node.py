@@ -15,9 +15,9 @@ from lmos_actors.supervision import ChildSpec
 
 from ._faults import FaultPlan
 from ._probe import LIMIT, Probe
-from ._seeds import seed_of_run, telling
-from ._stage import Stage
-from ._world import clock_that_tells, surround, virtual
+from ._seeds import noting_seed, seed_of_run
+from ._staging import NodeStaging
+from ._world import deadlock_clock, enter_world, virtual
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Ref
     from lmos_actors.supervision import SupervisorSpec
 
-    from ._stage import Replacement
+    from ._staging import Replacement
 
 A = TypeVar("A", bound=Agent)
 T = TypeVar("T")
@@ -34,11 +34,11 @@ Ts = TypeVarTuple("Ts")
 
 
 class TestNode(Node):
-    """What `open_test_node` gives: a node that has probes and a plan of faults, too."""
+    """A node with probes and a fault plan, made by `open_test_node`."""
 
     __test__ = False  # for pytest, which takes classes of such a name for tests
 
-    def __init__(self, node: Node, stage: Stage, seed: int | None) -> None:
+    def __init__(self, node: Node, stage: NodeStaging, seed: int | None) -> None:
         vars(self).update(vars(node))
         self._stage = stage
         stage.agents = self.agents
@@ -51,7 +51,7 @@ class TestNode(Node):
 
     @property
     def faults(self) -> FaultPlan:
-        """What is to go wrong in this node; see `FaultPlan.on`."""
+        """The fault plan of this node; see `FaultPlan.on`."""
         return self._stage.faults
 
     async def probe(
@@ -102,16 +102,16 @@ async def open_test_node(
     """
     environment = current_environment()
     chosen = environment.entropy.seed if environment is not None else seed_of_run() if seed is None else seed
-    stage = Stage(replace, FaultPlan() if faults is None else faults)
+    stage = NodeStaging(replace, FaultPlan() if faults is None else faults)
     ended = False
-    with telling(chosen):
+    with noting_seed(chosen):
         async with AsyncExitStack() as stack:
             if environment is None:
-                surround(stack, virtual(trio.lowlevel.current_clock()), chosen or 0)
-            with _staging(stage):
+                enter_world(stack, virtual(trio.lowlevel.current_clock()), chosen or 0)
+            with _staged(stage):
                 opened = stack.enter_async_context(open_node(tree, instrument=instrument))
                 node = TestNode(await opened, stage, chosen)
-            with _described(stage), _judged(stage):
+            with _describing_messages(stage), _failing_leftovers(stage):
                 yield node
             ended = True
         if not ended:  # the node has cancelled the block, and taken that back
@@ -119,11 +119,11 @@ async def open_test_node(
 
 
 @contextmanager
-def _staging(stage: Stage) -> Generator[None]:
-    """Have the node that is opened in the block take its agents from the stage."""
+def _staged(stage: NodeStaging) -> Generator[None]:
+    """Make the node that is opened in the block take its agents from the staging."""
     environment = current_environment()
     assert environment is not None
-    stage.faults.begin(environment.entropy.stream, stage.dress)
+    stage.faults.begin(environment.entropy.stream, stage.reapply_faults)
     set_environment(attrs.evolve(environment, staging=stage))
     try:
         yield
@@ -132,8 +132,8 @@ def _staging(stage: Stage) -> Generator[None]:
 
 
 @contextmanager
-def _described(stage: Stage) -> Generator[None]:
-    """Have the report of a run that is blocked for ever name the messages that wait for the test."""
+def _describing_messages(stage: NodeStaging) -> Generator[None]:
+    """Add the messages that wait for the test to the report of a deadlock."""
     environment = current_environment()
     assert environment is not None
     environment.describe.append(stage.describe)
@@ -144,15 +144,15 @@ def _described(stage: Stage) -> Generator[None]:
 
 
 @contextmanager
-def _judged(stage: Stage) -> Generator[None]:
-    """Fail what has ended without an exception but left something open."""
+def _failing_leftovers(stage: NodeStaging) -> Generator[None]:
+    """Fail a test that ended without an exception but left something open."""
     try:
         yield
     except BaseException as exc:
         for complaint in stage.complaints:
             exc.add_note(complaint)
         raise
-    left = stage.open_matters()
+    left = stage.problems()
     if left:
         raise AssertionError("\n".join(["the test left something open:", *(f"- {text}" for text in left)]))
 
@@ -179,4 +179,4 @@ def run_test(
             return await main(node, *args)
         raise AssertionError  # not reached: the node gives the block's result, or raises
 
-    return trio.run(run, clock=clock_that_tells())
+    return trio.run(run, clock=deadlock_clock())
