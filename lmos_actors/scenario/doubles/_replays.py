@@ -221,7 +221,7 @@ def _turn(script: ReplayScript, key: str, op: Operation) -> Callable[..., Any]:
 
     def turn(agent: Any, *args: Any) -> Any:
         if op.verb == "read" and getattr(agent._slot.rt.turns.current, "op", None) != op:
-            return op.fn(agent)  # nobody has asked: a new life is shown to those who observe
+            return op.fn(agent)  # not a request: observers get the values of a new life
         exchange = script.find(agent, op, () if op.verb == "observe" else args)
         for _, kind, what in exchange.effects:
             _perform(agent, kind, what)

@@ -294,7 +294,7 @@ class _Targets:
 
 
 def _asked_for(name: str, data: dict[str, Any]) -> type:
-    """Make the class of somebody else's agent of which there is none: with what the file turns to."""
+    """Make the class of a remote agent without `use`: with the affordances that the file uses."""
     asked: dict[str, dict[str, None]] = {"action": {}, "stream": {}, "property": {}, "event": {}}
     for step in _all_steps(data.get("steps"), data.get("timeline")):
         for kind in ("action", "property", "event"):

@@ -32,7 +32,7 @@ def judge_compared(
 ) -> list[CheckResult]:
     """Judge the `compare` checks of a file over all its runs, in the order of the file.
 
-    Those across a key that has been `narrowed` to one value, by whoever chose the runs, are left out.
+    Those across a key that has been `narrowed` to one value, by the selection of the runs, are left out.
     """
     return [
         _judged(check, runs, place(index))

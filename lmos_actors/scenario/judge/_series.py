@@ -1,4 +1,4 @@
-"""Series: a number taken from all agents of a population, again and again.
+"""Series: a number sampled over all agents of a population.
 
 Percentiles are by nearest rank over the agents of that instant, however few they are; an agent that does not
 run is left out where its state is asked for. A sample has no value when no agent is left, when the formula
@@ -29,7 +29,7 @@ _NUMBERS: Final = frozenset({int, float})
 
 
 class SeriesSampler:
-    """Measures one series."""
+    """Samples one series."""
 
     def __init__(self, name: str, declared: Series, context: JudgeContext) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class SeriesSampler:
         self._seen = False
 
     def sample(self, now: float) -> None:
-        """Measure."""
+        """Take a sample."""
         try:
             value = self._value(now)
         except (LookupError, FormulaFailed) as error:
@@ -58,7 +58,7 @@ class SeriesSampler:
         self.values.append(value)
 
     def last(self) -> float:
-        """Return the last value. Raises NotYet before the first, LookupError where there is none."""
+        """Return the last value. Raises ValueMissing before the first, LookupError where there is none."""
         value = self.values[-1] if self.values else None
         if value is not None:
             return value
@@ -66,7 +66,7 @@ class SeriesSampler:
         raise kind(f"series.{self.name} has no value: {self.problem}")
 
     def result(self) -> SeriesResult:
-        """Return all that was measured."""
+        """Return all samples."""
         return SeriesResult(
             name=self.name, agg=self.declared.agg, times=tuple(self.times), values=tuple(self.values)
         )

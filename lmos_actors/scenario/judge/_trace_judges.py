@@ -1,4 +1,4 @@
-"""Judges of traces: which message came of which, by the numbers that messages carry in the log.
+"""Judges of traces: which message caused which, by the numbers that messages carry in the log.
 
 A message carries its own number (`id`) and that of the message it all began with (`trace`). What is kept is
 a little for each trace, and for each message that is under way.
@@ -30,7 +30,7 @@ _VERBS: Final = {"action": ("invoke", "tell", "stream"), "property": ("read", "w
 def fits(
     message: Message, directory: AgentDirectory, kind: str, path: str, fields: Mapping[str, Any]
 ) -> bool:
-    """Return whether a record, `sent` or `event`, is of such a message. An event goes to whoever listens."""
+    """Return whether a record, `sent` or `event`, is of such a message. An event goes to all subscribers."""
     if kind == "event" or message.event is not None:
         return (
             kind == "event"
@@ -91,7 +91,7 @@ def _described(kind: str, fields: Mapping[str, Any]) -> str:
 
 
 def describe(message: Message) -> str:
-    """Write what messages are meant."""
+    """Return a message pattern as text."""
     words = [message.action or message.property or message.event or "message"]
     words += [f"from {message.from_}"] if message.from_ else []
     words += [f"to {message.to}"] if message.to else []

@@ -1,4 +1,4 @@
-"""Who takes part: agents, mocks, replays, populations; who supervises them; who knows whom."""
+"""Structs of agents, mocks, replays, populations, their supervision tree and topology."""
 
 from __future__ import annotations
 

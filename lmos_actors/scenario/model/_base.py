@@ -1,4 +1,4 @@
-"""What the structs of a file have in common: names, plain data, conditions on values, distributions."""
+"""Common parts of the structs of a file: names, plain data, conditions on values, distributions."""
 
 from __future__ import annotations
 

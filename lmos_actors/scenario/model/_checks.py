@@ -1,4 +1,4 @@
-"""What must hold: checks over the whole run, and the series that are measured in it."""
+"""Structs of checks over a whole run, and of the series that are measured in it."""
 
 from __future__ import annotations
 

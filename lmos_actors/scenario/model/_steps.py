@@ -1,4 +1,4 @@
-"""What happens: the steps of a scenario, the timeline of a simulation, the faults of both."""
+"""Structs of the steps of a scenario, the timeline of a simulation, and the faults of both."""
 
 from __future__ import annotations
 

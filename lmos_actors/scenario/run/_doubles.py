@@ -1,4 +1,4 @@
-"""The agents of one run that are not themselves: mocks by their scripts, replays by their tapes."""
+"""Doubles of one run: the classes of its mocks and replays, and their failures."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Doubles:
-    """Makes the classes of a run's mocks and replays, and knows what of them is left to be told.
+    """Makes the classes of a run's mocks and replays, and collects their failures.
 
-    `paths` are those of agents in the tree, by name. A replay that is being recorded anew is itself.
+    `paths` are those of agents in the tree, by name. A replay that is being recorded anew is the real agent.
     """
 
     def __init__(self, cell: Cell, document: Document, paths: Mapping[str, str]) -> None:
@@ -50,7 +50,7 @@ class Doubles:
                 self.classes[name] = replay_class(cls, replay)
 
     def failures(self, *, complete: bool) -> list[Failure]:
-        """Return what the run is to fail with; what was never used only where the story came to its end."""
+        """Return the failures; those of unused rules and requests only where the story came to its end."""
         return [failure for one in self._acting for failure in one.failures(complete=complete)]
 
 

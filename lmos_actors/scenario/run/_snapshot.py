@@ -1,6 +1,6 @@
-"""A run as it stands at one instant: the tree, every agent's state and mailbox, the last messages.
+"""Snapshot of a run at one instant: the tree, every agent's state and mailbox, the last messages.
 
-Plain data without secrets; what is long is cut. Looking changes nothing.
+Plain data without secrets; long values are cut. Taking a snapshot does not change the run.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor
 
 MESSAGES: Final = 5
-"""How many messages of one mailbox, and runs of one agent, are shown."""
+"""Most messages of one mailbox, and runs of one agent, in a snapshot."""
 
 RECENT: Final = 20
-"""How many of the last records are shown."""
+"""Number of last records in a snapshot."""
 
 LONGEST: Final = 2_000
-"""How many characters one value may have as JSON; of a longer one its text is shown, cut."""
+"""Most characters of one value as JSON; of a longer one the beginning of its text is kept."""
 
 
 @attrs.frozen(kw_only=True)
 class AgentSnapshot:
-    """One agent as it stands. `state` are its fields, None while it is down."""
+    """State of one agent. `state` are its fields, None while it is down."""
 
     path: str
     class_name: str
@@ -59,13 +59,13 @@ class Snapshot:
 def take_snapshot(
     root: Supervisor, *, at: float, n: int, tree: Sequence[str], recent: Sequence[str]
 ) -> Snapshot:
-    """Look at all agents of a tree."""
+    """Return a snapshot of all agents of a tree."""
     agents = tuple(agent_snapshot(slot) for slot in agents_of(root))
     return Snapshot(at=at, n=n, tree=tuple(tree), agents=agents, recent=tuple(recent[-RECENT:]))
 
 
 def agent_snapshot(slot: LocalLink) -> AgentSnapshot:
-    """Look at one agent."""
+    """Return a snapshot of one agent."""
     agent: Any = slot.agent
     mailbox = slot.mailbox_statistics()
     runs: Iterable[Any] = slot.extra.runs if slot.extra is not None else ()
@@ -101,7 +101,7 @@ def _messages(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _displayable(value: Any, secrecy: Any) -> Any:
-    # a ref tells nothing but a path, also where the type of its field cannot be read
+    # a ref shows only its path, so it is safe even where the type of its field is unknown
     shown = plain(value if _is_refs(value) else conceal(value, secrecy))
     text = encode_plain({"": shown})[4:-1]
     return shown if len(text) <= LONGEST else text[:LONGEST].decode(errors="replace") + "..."

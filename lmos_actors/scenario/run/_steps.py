@@ -1,4 +1,4 @@
-"""The steps of one run, carried out one after the other as the file tells them."""
+"""Execution of the story of a scenario: its steps in order, in parallel branches and in the background."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Story(StepExecutor):
-    """Carries out the steps of one run against agents that are there. One per run."""
+    """Executes the steps of one run. One per run."""
 
     def __init__(self, run: Run, scenario: Scenario) -> None:
         super().__init__(run)
@@ -57,10 +57,7 @@ class Story(StepExecutor):
         self._open: trio.Nursery | None = None
 
     async def execute(self) -> bool:
-        """Carry out all steps; return whether all ended as they should.
-
-        What failed is in the run's failures.
-        """
+        """Execute all steps; return whether all succeeded. Failures are recorded in the run."""
         completed = True
         self.deadline = trio.current_time() + self.scenario.timeout
         try:
@@ -69,7 +66,7 @@ class Story(StepExecutor):
                 async with trio.open_nursery() as self._open:
                     await self._run_steps(self.scenario.steps, ("steps",))
                 await self.last_sample(always=True)
-                self.listening.cancel_scope.cancel("the story has been told")
+                self.listening.cancel_scope.cancel("the story has ended")
         except* StepFailed:
             completed = False
         return completed
@@ -113,7 +110,7 @@ class Story(StepExecutor):
 
     @contextmanager
     def _logged(self, step: Any, path: DataPath) -> Generator[StepEntry]:
-        """Keep what becomes of a step; one that goes on beside the others is ended by whoever does it."""
+        """Log begin and end of a step; the end of one in the background is logged by `_run_in_background`."""
         run, text = self.run, describe(step)
         place = run.place(path)
         run.at = f"{place} {text}"
@@ -192,7 +189,7 @@ class Story(StepExecutor):
         await self.run.wait_until_delivered()
         slot = self.run.agents.slot(step.target)
         state = slot.statistics().state
-        supervisor: Any = slot.owner  # of what a file names it is one of ours
+        supervisor: Any = slot.owner  # agents named by a file have a local supervisor
         if isinstance(step, Stop) and slot.agent is None:
             raise self.fail(step, path, f"a running {step.target} to stop", f"it is {state}")
         try:
@@ -279,7 +276,7 @@ class Story(StepExecutor):
         try:
             await self.run.watch.until(settled, deadline)
         except trio.Cancelled:
-            if trio.current_time() >= self.deadline:  # the story's time is over: say what it waited for
+            if trio.current_time() >= self.deadline:  # the story's timeout: report what it waited for
                 self._note_unmet(expect, step, path)
             raise
         if not fine:
@@ -296,14 +293,14 @@ class Story(StepExecutor):
                 self.fail(step, path, expected, SECRET if hidden else verdict.saw)
 
     def _is_hidden(self, step: Expect) -> bool:
-        """Whether what an expectation looks at is not to be told."""
+        """Return whether the subject of an expectation is secret."""
         if step.that in ("output", "items"):
             request = self._request_of(step)
             return request.hidden and request.error is None
         return (str(step.of) if step.that == "reading" else (step.target, step.event)) in self._secret
 
     def _is_final(self, expect: Expect) -> bool:
-        """Whether what is looked at cannot change any more."""
+        """Return whether the subject of an expectation can no longer change."""
         final = expect.that in ("output", "status", "items") and self._request_of(expect).done
         return final or expect.that == "value"
 
@@ -311,7 +308,7 @@ class Story(StepExecutor):
         return self.requests.get(str(expect.of)) or StepRequest()
 
     def _verdicts(self, expect: Expect) -> list[Verdict]:
-        """Judge what has been seen so far; nothing to judge is not fine."""
+        """Judge the values so far; nothing to judge is a failure."""
         if expect.that in ("output", "items"):
             request = self._request_of(expect)
             if request.error is not None or not (request.done or request.items):
@@ -340,10 +337,10 @@ class Story(StepExecutor):
 
 
 SECRET = "what is secret"
-"""Stands for values in failures that nobody is to read."""
+"""Placeholder for secret values in failures."""
 
 EVENTS = 1 << 20
-"""How many events may wait to be looked at; none is to be missed."""
+"""Queue size of a subscription: large enough that no event is missed."""
 
 
 def unanswered(expect: Expect, request: StepRequest) -> Verdict:
@@ -353,7 +350,7 @@ def unanswered(expect: Expect, request: StepRequest) -> Verdict:
 
 
 def state_of(slot: Any) -> str:
-    """Return how an agent stands, in the words of `wait until`."""
+    """Return the state of an agent as `wait until` names it."""
     state: str = slot.statistics().state
     if state == "running" or slot.status == "restarting":
         return state if state == "running" else "restarting"

@@ -1,4 +1,4 @@
-"""The timeline of a simulation: what happens at which instant, and when it is over."""
+"""Execution of the timeline of a simulation, until its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Timeline(StepExecutor):
-    """Carries out the timeline of one run, and ends with it. One per run.
+    """Executes the timeline of one run until its end. One per run.
 
     Entries of one instant happen in the order of the file, each after the effects of the one before. Past
     the end of the run, which may be earlier than the file says, there is nothing to do. Instants are those of
@@ -42,7 +42,7 @@ class Timeline(StepExecutor):
         self._timed = [name_of(check) for check in simulation.checks if isinstance(check, TIMED)]
 
     async def execute(self) -> bool:
-        """Carry it out, until the run is over; return whether all went as it should."""
+        """Execute the timeline until the end of the run; return whether all entries succeeded."""
         completed = True
         try:
             async with trio.open_nursery() as self.listening:
@@ -72,7 +72,7 @@ class Timeline(StepExecutor):
         await self.wait_until_settled()
 
     def _end_if_met(self) -> None:
-        """End as soon as the check is met; not while there is something to come, or another check is open."""
+        """End the run once its check is met, unless entries, faults or other timed checks are open."""
         judges, faults = self.run.judges, self.run.faults
         if not self._over or judges is None or self._ending is None or self._ending.met_at is None:
             return

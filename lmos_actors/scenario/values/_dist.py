@@ -1,4 +1,4 @@
-"""Numbers drawn from distributions: one draw takes the same share of its stream, whatever comes of it."""
+"""Numbers drawn from distributions. Every draw consumes the same share of its stream, whatever its result."""
 
 from __future__ import annotations
 

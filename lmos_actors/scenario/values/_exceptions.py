@@ -1,4 +1,4 @@
-"""Errors by the names that files have for them."""
+"""Errors by their names in files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Plain data against a data schema: what does not fit, where a JSON path leads. Pure.
+"""Validation of plain data against data schemas, and the targets of JSON paths. Pure functions.
 
 A schema is as this package makes them of Python types; what it does not say is open. `$(saved.x)` is known
-only when the story is told, and fits everything.
+only during the run, and fits everything.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _WORDS: Final = {
 
 
 def is_late(value: object) -> bool:
-    """Return whether anything in plain data is known only when the story is told."""
+    """Return whether any part of plain data is known only during the run."""
     if isinstance(value, str):
         return "$(" in value and _LATE.search(value) is not None
     return any(is_late(part) for _, part in inside(value))
 
 
 def is_whole_late(value: object) -> bool:
-    """Return whether a value is one reference that is filled in when the story is told."""
+    """Return whether a value is a single reference that is filled in during the run."""
     return isinstance(value, str) and _LATE.match(value) is not None
 
 
