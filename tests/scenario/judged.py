@@ -27,7 +27,7 @@ class Agent:
     handled: int = 0
     inline: int = 0
     incarnation: int = 1
-    more: Any = None
+    extra: Any = None
     mailbox: Any = attrs.Factory(lambda: SimpleNamespace(size=8))
     running: int = 0
 

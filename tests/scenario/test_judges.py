@@ -279,8 +279,8 @@ def test_the_fullest_instant_of_a_mailbox_is_seen() -> None:
 
 
 def test_all_counters_of_a_mailbox() -> None:
-    more = SimpleNamespace(cancelled=1, dropped=2, dead_lettered=3, refused=4)
-    ann = Agent("ann", accepted=9, begun=7, handled=5, inline=1, incarnation=3, more=more, running=1)
+    extra = SimpleNamespace(cancelled=1, dropped=2, dead_lettered=3, refused=4)
+    ann = Agent("ann", accepted=9, begun=7, handled=5, inline=1, incarnation=3, extra=extra, running=1)
     values = {
         "mailbox.depth": 2,
         "mailbox.waiting": 2,
@@ -301,7 +301,7 @@ def test_all_counters_of_a_mailbox() -> None:
     for _ in range(3):
         run.record("delivered", "ann")
     assert [found.saw for found in run.end() if not found.ok] == []
-    ann.more = None
+    ann.extra = None
     (found,) = Run(ann=ann).judged(Always(of="ann", expr="mailbox.dropped == 0")).end()
     assert found.ok
 

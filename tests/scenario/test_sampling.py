@@ -134,7 +134,7 @@ def slot(number: int, state: tuple[Any, Any] | None) -> Any:
         agent=None if state is None else Shelf(n=state[0], other=state[1]),
         mailbox=SimpleNamespace(size=8),
         incarnation=number % 3,
-        more=None,
+        extra=None,
         **counts,
     )
 
