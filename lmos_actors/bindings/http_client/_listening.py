@@ -94,7 +94,7 @@ class HttpSubscription:
         listening = self._listening
         while True:
             begun = trio.current_time()
-            lost = await self._heard()
+            lost = await self._listen_once()
             if lost is None:
                 return
             if not listening.is_confirmed:
@@ -105,7 +105,7 @@ class HttpSubscription:
                 self._backoff.reset()
             await trio.sleep(max(self._backoff.next(), min(self._reader.retry or 0.0, LONGEST_WAIT)))
 
-    async def _heard(self) -> Exception | None:
+    async def _listen_once(self) -> Exception | None:
         """Listen on one connection. Return how it was lost, None where the answer was final."""
         listening, path = self._listening, self._far.path
         try:
@@ -141,7 +141,7 @@ class HttpSubscription:
     async def _events(self, stream: HttpStream) -> Exception | None:
         self._reader = EventReader(self._reader.last_id)
         if self._listening.kind == "property" and not self._tells_first:
-            await self._present()
+            await self._push_present_value()
         self._listening.on_confirmed()
         while data := await heard(stream, self._reader):
             for event in self._reader.feed(data):
@@ -183,7 +183,7 @@ class HttpSubscription:
             listening.on_confirmed()
             self._push(first)
         elif listening.kind == "property":
-            await self._present()
+            await self._push_present_value()
         while True:
             asked = trio.current_time()
             news = await self._poll(None if listening.is_confirmed else listening.on_confirmed)
@@ -228,7 +228,7 @@ class HttpSubscription:
 
     # ---- either way
 
-    async def _present(self) -> None:
+    async def _push_present_value(self) -> None:
         """Push the present value of an observed property, if it can be read."""
         way = self._server.ways.way("read", self._listening.name)
         if way is None:

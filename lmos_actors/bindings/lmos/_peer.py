@@ -132,7 +132,7 @@ class Peer(Traffic):
         try:
             with self.scope:
                 while True:
-                    await self._try()
+                    await self._connect_once()
                     wait = self._backoff.next()
                     self._retry_at = trio.current_time() + wait
                     wake_all(self, self._waiting)
@@ -142,18 +142,18 @@ class Peer(Traffic):
         finally:
             self._end()
 
-    async def _try(self) -> None:
+    async def _connect_once(self) -> None:
         try:
             connection = await self._node.connect(self.url, self.headers)
         except ConnectFailed as error:
-            self._unreached(error)
+            self._connect_failed(error)
             return
         except ConfigError as error:  # a header that is none
-            self._unreached(ConnectFailed(self.place, str(error)))
+            self._connect_failed(ConnectFailed(self.place, str(error)))
             return
         except Exception as error:
             self._node.failed(error)
-            self._unreached(ConnectFailed(self.place, f"{type(error).__name__} here"))
+            self._connect_failed(ConnectFailed(self.place, f"{type(error).__name__} here"))
             return
         self.failure = None
         self._began(connection)
@@ -163,9 +163,9 @@ class Peer(Traffic):
         except Exception as error:
             self._node.failed(error)
         finally:
-            self._broke(ended)
+            self._connection_ended(ended)
 
-    def _unreached(self, failure: ConnectFailed) -> None:
+    def _connect_failed(self, failure: ConnectFailed) -> None:
         self.failure = failure
         self.tried = True
         self._failures += 1
@@ -191,7 +191,7 @@ class Peer(Traffic):
         self._ask_listenings()
         wake_all(self, self._waiting)
 
-    def _broke(self, ended: Ended | None) -> None:
+    def _connection_ended(self, ended: Ended | None) -> None:
         self._connection = None
         if trio.current_time() - self._since >= STOOD:
             self._backoff.reset()

@@ -31,7 +31,7 @@ class AnsweringConnection:
     session: lmos.ThingSession
     _rt: Runtime
     _listeners: Listeners
-    _givers: dict[Far, None]
+    _runs_without_room: dict[Far, None]
     _over: bool
 
     def check_end(self) -> None:
@@ -96,7 +96,7 @@ class AnsweringConnection:
             return True
         if self.session.room(far.asked) and not self._listeners.is_congested():
             return True
-        self._givers[far] = None
+        self._runs_without_room[far] = None
         return False
 
     def gave(self, far: Far, item: Any) -> bool:

@@ -4,7 +4,7 @@ Everything here runs in somebody else's step: that of the connection's reader or
 or of a run. So nothing waits and nothing raises: what goes wrong with one request ends that request, by an
 error to the peer, and a mistake of this program is also handed to the server's `failed`.
 
-The path of a request: `text` -> the protocol session -> `_meet` -> `_ask` (access, draining, does the agent
+The path of a request: `text` -> the protocol session -> `_handle_demands` -> `_ask` (access, draining, does the agent
 exist) -> `_invoked`, a short path for the plain invocation with good input, or `_carry_out` for everything
 else -> `_post` into the agent's mailbox. Answers return through `AnsweringConnection`, in the step of the
 turn that made them.
@@ -115,7 +115,9 @@ class ServerConnection(AnsweringConnection):
         self._tells = IncomingTells(
             server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.check_end
         )
-        self._givers: dict[Far, None] = {}  # runs that wait for room, of the peer or of the connection
+        self._runs_without_room: dict[
+            Far, None
+        ] = {}  # runs that wait for room, of the peer or of the connection
         self._over = self._giving_up = self._is_spent = False
         self._is_alone = False  # the request that is taken, on its connection
         self._is_due = False  # something to be sent, once it has been taken
@@ -141,11 +143,11 @@ class ServerConnection(AnsweringConnection):
             return
         receive = self.session.receive
         if self.session.open or not self.connection.is_quiet:
-            self._meet(receive(text, trio.current_time()))
+            self._handle_demands(receive(text, trio.current_time()))
             return
         self._is_alone = True
         try:
-            self._meet(receive(text, trio.current_time()))
+            self._handle_demands(receive(text, trio.current_time()))
         finally:
             self._is_alone = False
             if self._is_due:
@@ -156,7 +158,7 @@ class ServerConnection(AnsweringConnection):
         """Take a binary message."""
         if self._expelled:
             return
-        self._meet(self.session.receive_binary(data))
+        self._handle_demands(self.session.receive_binary(data))
 
     def is_behind(self) -> bool:
         """Return whether many requests wait for their turns, so that others should wait with their sender."""
@@ -166,7 +168,7 @@ class ServerConnection(AnsweringConnection):
         """Return the messages to send, and resume runs that waited for room."""
         if self._admission is not None and not (self._expelled or self._admission.valid(trio.current_time())):
             self.end()  # what waits to be sent is no longer for this peer to see
-            self._expel()
+            self._close_unauthorized()
         self._listeners.send_waiting()
         frames: list[bytes] = []
         while not frames:
@@ -177,13 +179,13 @@ class ServerConnection(AnsweringConnection):
                 self.server.failed(error)
         if frames and not self._over and (held := self.session.held) not in self._near:
             self._charge(held)  # what has been taken is held by the connection, if at all
-        if self._givers and not self._listeners.is_congested():
-            givers, self._givers = self._givers, {}
+        if self._runs_without_room and not self._listeners.is_congested():
+            givers, self._runs_without_room = self._runs_without_room, {}
             for far in givers:
                 far.go_on()
         return frames
 
-    def _meet(self, demands: tuple[lmos.Demand, ...]) -> None:
+    def _handle_demands(self, demands: tuple[lmos.Demand, ...]) -> None:
         for demand in demands:
             match demand:
                 case lmos.Asked():
@@ -239,7 +241,7 @@ class ServerConnection(AnsweringConnection):
             admission.check(name, PERMISSIONS[asked.verb.word], now)
         except Unauthorized:
             if not admission.valid(now):
-                self._expel()
+                self._close_unauthorized()
             raise
 
     def _await_expiry(self, admission: Admission) -> None:
@@ -257,9 +259,9 @@ class ServerConnection(AnsweringConnection):
             self._await_expiry(admission)
             return
         self.end()
-        self._expel()
+        self._close_unauthorized()
 
-    def _expel(self) -> None:
+    def _close_unauthorized(self) -> None:
         """Close with 3000: the credentials have expired, and nothing more may be sent."""
         self._expelled = True
         self._listeners.close()
@@ -401,9 +403,9 @@ class ServerConnection(AnsweringConnection):
             if isinstance(one, lmos.Asked):
                 self.server.withdraw(one)
         self._listeners.close()
-        for far in tuple(self._givers):
+        for far in tuple(self._runs_without_room):
             far.go_on()
-        self._givers.clear()
+        self._runs_without_room.clear()
 
     def check_end(self) -> None:
         """See whether the peer is too slow, or the connection is to end now that nothing is open."""
