@@ -4,10 +4,10 @@ Everything here runs in somebody else's step: that of the connection's reader or
 or of a run. So nothing waits and nothing raises: what goes wrong with one request ends that request, by an
 error to the peer, and a mistake of this program is also handed to the server's `failed`.
 
-The path of a request: `text` -> the protocol session -> `_handle_demands` -> `_ask` (access, draining, does the agent
-exist) -> `_invoked`, a short path for the plain invocation with good input, or `_carry_out` for everything
-else -> `_post` into the agent's mailbox. Answers return through `AnsweringConnection`, in the step of the
-turn that made them.
+The path of a request: `text` -> the protocol session -> `_handle_demands` -> `_ask` (access, draining, does
+the agent exist) -> `_invoked`, a short path for the plain invocation with good input, or `_carry_out` for
+everything else -> `_post` into the agent's mailbox. Answers return through `AnsweringConnection`, in the
+step of the turn that made them.
 
 Odd but meant: where nothing else is open, the turn runs inside `text` (`_is_alone`) and its answer is
 flushed in the same step, which saves a lone request the passes of the event loop in between. And access is
