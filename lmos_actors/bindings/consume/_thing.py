@@ -60,7 +60,7 @@ class ConsumedThing:
 
     @property
     def path(self) -> str:
-        """What errors name it by: its path on its node where its address tells that, else its id."""
+        """The name in errors: its path on its node where the address holds it, else its id."""
         return self._far.path
 
     # ---- properties
@@ -84,7 +84,7 @@ class ConsumedThing:
     # ---- actions
 
     def invoke(self, name: str, input: Any = UNSET) -> Coroutine[Any, Any, Any]:
-        """Have an action carried out and return its output, None if it has none; `input` is one value."""
+        """Invoke an action and return its output, None if it has none; `input` is one value."""
         return self._ask("invoke", name, _given(input))
 
     def begin(self, name: str, input: Any = UNSET) -> AbstractAsyncContextManager[Call[Any, Any]]:

@@ -62,7 +62,7 @@ class Listed(Protocol):
 
 
 class Catalogue(Protocol):
-    """What a node exposes."""
+    """The exposed things of a node."""
 
     def __iter__(self) -> Iterator[Listed]:
         """Return everything that is exposed, in start order."""

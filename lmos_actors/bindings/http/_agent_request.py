@@ -139,7 +139,7 @@ class AgentRequest:
     def send_good(
         self, link: LocalLink, op: Operation, args: tuple[Any, ...], remaining: float | None
     ) -> None:
-        """Have an agent carry out an operation with arguments that have been checked. Raises as `send`."""
+        """Post an operation whose arguments have been checked. Raises as `send`."""
         _check_time(link, remaining)
         self._post(Far(link, op, args, self, self), remaining)
 

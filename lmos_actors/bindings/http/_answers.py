@@ -49,7 +49,7 @@ class Answer:
 
 
 class HttpError(LmosActorsError):
-    """What is wrong with a request is of HTTP alone: no agent has been asked anything."""
+    """A request that is refused by the HTTP binding itself: no agent has received it."""
 
     def __init__(
         self, status: int, title: str, detail: str, headers: tuple[tuple[bytes, bytes], ...] = ()

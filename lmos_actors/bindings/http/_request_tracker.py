@@ -64,7 +64,7 @@ class HttpRequestTracker:
 
     @contextmanager
     def listening(self, link: AgentOrPool, *, conflate: bool = False) -> Generator[Listening]:
-        """Have a listener at an agent, which hears nothing yet, until the block is left."""
+        """Make a listener at an agent, not joined yet; it leaves with the block."""
         made = Listening(self.rt, link.sinks(), self.server.sharing, conflate=conflate)
         self._listening[made] = None
         try:

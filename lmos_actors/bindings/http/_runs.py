@@ -60,7 +60,7 @@ class KeptRun:
 
     @property
     def progress(self) -> bytes | None:
-        """How far it is, None where nothing is known of that."""
+        """The progress as JSON, None without any."""
         if self.ask.progress is None:
             return None
         try:
@@ -70,7 +70,7 @@ class KeptRun:
 
     @property
     def status(self) -> str:
-        """How it stands, in the words of LMOS."""
+        """The status, by its LMOS name."""
         if self.ended_at is None:
             return "running" if self.ask.running else "pending"
         return "completed" if self.error is None else "failed"
@@ -110,7 +110,7 @@ class Runs:
 
     @contextmanager
     def room(self, owner: str, agent: str) -> Generator[None]:
-        """Have room for one more, which may be kept in the block. Raises MailboxFull."""
+        """Reserve room for one more run, to be kept within the block. Raises MailboxFull."""
         self._make_room(owner, agent)
         self._coming[owner] += 1
         try:

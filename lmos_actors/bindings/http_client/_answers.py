@@ -39,11 +39,11 @@ _UNKNOWN: Final = (502, 504)
 
 
 class Asked(Protocol):
-    """What was asked for, such as an operation."""
+    """The request that errors are about, such as an operation."""
 
     @property
     def verb(self) -> str:
-        """What was to be done, as in `Operation.verb`."""
+        """The verb, as in `Operation.verb`."""
         ...
 
     @property
@@ -165,7 +165,7 @@ def retry_after(head: Head) -> float | None:
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How a run stands, as an ActionStatus says it: `status` in the words of LMOS."""
+    """The status of a run, from an ActionStatus; `status` by its LMOS name."""
 
     status: str
     output: Any = UNSET

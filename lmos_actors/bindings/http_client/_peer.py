@@ -77,7 +77,7 @@ class WebPeer(Peer):
 
     @property
     def ways(self) -> HttpOperations:
-        """How it is reached."""
+        """The operations over HTTP, by its description."""
         return self._server.ways
 
     def describe(self, ways: HttpOperations) -> None:

@@ -24,7 +24,7 @@ class SentEvent:
 
 
 class EventReader:
-    """What a stream of events has brought so far.
+    """An incremental parser of server-sent events.
 
     `last_id` is the id of the last event that has one; `retry` the seconds to wait before connecting again,
     None where the server says nothing; `beats` counts comments, by which a server shows that it is there.

@@ -37,7 +37,7 @@ class Unanswered(Exception):
 
 
 class BadAnswer(Exception):
-    """What came is no answer of HTTP, or one that is not accepted; the text says why."""
+    """The answer is not HTTP, or is not accepted; the text says why."""
 
 
 class Unsendable(Exception):

@@ -47,7 +47,7 @@ STOOD: Final = 1.0
 
 
 class PeerEnvironment(Protocol):
-    """What a peer needs of the node it belongs to."""
+    """The parts of its node that a peer uses."""
 
     @property
     def rt(self) -> Runtime:
@@ -77,7 +77,7 @@ class Peer(Traffic):
     """One address, and the connection to it."""
 
     way = "lmos"
-    """How requests go out here, as metrics and traces name it."""
+    """The binding's name in metrics and traces."""
 
     def __init__(self, node: PeerEnvironment, url: str, headers: Headers, habits: Habits = "auto") -> None:
         super().__init__(node.rt, node.session)

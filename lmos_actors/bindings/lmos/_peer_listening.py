@@ -144,7 +144,7 @@ class SharedListening:
 
     @property
     def trace(self) -> TraceMembers:
-        """What is to be sent with the request."""
+        """The trace members to send with the request."""
         return {} if self._going is None else self._going.trace
 
     # ---- its listeners

@@ -123,7 +123,7 @@ class Traffic:
 
     @property
     def open_requests(self) -> int:
-        """How many requests wait for an answer, or stand in line."""
+        """The number of requests that wait for an answer or stand in line."""
         return len(self._open) + len(self._queue) + sum(map(len, self._queues_by_thing.values()))
 
     # ---- requests

@@ -108,7 +108,7 @@ class RemoteCall(PendingRequest):
         wake_all(self.far, self._tasks)
 
     def expire_in(self, seconds: float) -> None:
-        """Have the call fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
+        """Fail the call with `DeadlineExceeded` if it is unanswered after `seconds`."""
         if self._done:
             return
         self.deadline = trio.current_time() + seconds
@@ -137,7 +137,7 @@ class RemoteCall(PendingRequest):
 
     @property
     def progress(self) -> Feed[Any]:
-        """What the run reports."""
+        """The feed of the run's progress."""
         return self.feed
 
     @awaited("call.")

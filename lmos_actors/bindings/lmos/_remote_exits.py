@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RemoteCrash(LmosActorsError):
-    """What ended an agent of another process; its text is what the exit reason says there."""
+    """The error that ended an agent of another process; its text is that of the exit reason there."""
 
     tells_class = True  # so that the text of an exit reason is the same near and far
 

@@ -34,7 +34,7 @@ def wrong_answer(path: str, name: str, what: str, error: Exception) -> RemotePro
 
 
 class RemoteInterface(Protocol):
-    """What a link knows of the agent it leads to."""
+    """The operations of a far agent as its link knows them."""
 
     @property
     def table(self) -> Mapping[str, Operation]:

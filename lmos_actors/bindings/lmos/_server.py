@@ -112,7 +112,7 @@ class LmosServer:
         self.draining = False
         self.finishing = False
         self.open: dict[Asked, Far] = {}
-        """What has been asked and not answered, over all connections; a run may outlive its connection."""
+        """Unanswered requests of all connections; a run may outlive its connection."""
         self.waiting_tells = WaitingTells(self.budget)
         """The one-way messages that wait, over all connections."""
         offers = ", ".join((*self.options.offers, EXITED_OFFER)).encode()
@@ -247,7 +247,7 @@ class LmosServer:
 
     @property
     def not_let_in(self) -> Mapping[int, int]:
-        """How many the guard did not let in, over HTTP too, by the status that they were answered with."""
+        """The number of clients that the guard refused, over HTTP too, by status."""
         return {} if self._guard is None else self._guard.refusals
 
     # ---- for its connections

@@ -115,9 +115,7 @@ class ServerConnection(AnsweringConnection):
         self._tells = IncomingTells(
             server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.check_end
         )
-        self._runs_without_room: dict[
-            Far, None
-        ] = {}  # runs that wait for room, of the peer or of the connection
+        self._runs_without_room: dict[Far, None] = {}  # the peer's credit, or the connection's
         self._over = self._giving_up = self._is_spent = False
         self._is_alone = False  # the request that is taken, on its connection
         self._is_due = False  # something to be sent, once it has been taken

@@ -74,7 +74,7 @@ class ListenerConnection(Protocol):
         ...
 
     def end_listener(self, listener: Listener) -> None:
-        """What is listened to is gone for good."""
+        """End a listener: its agent is gone for good."""
         ...
 
 
@@ -358,7 +358,7 @@ class Listeners:
         self._send(listening, lambda: self._session.gap(listening, gap.reason, gap.missed))
 
     def end_listener(self, listener: Listener) -> None:
-        """What is listened to is gone for good."""
+        """End a listener: its agent is gone for good."""
         listening = listener.listening
         if listening is not None:
             self.leave(listening)
