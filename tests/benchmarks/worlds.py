@@ -26,7 +26,7 @@ def _crowd(count: int, look: Callable[[], float]) -> float:
     before = look()
     resolved = resolve(FILES / "crowd.yaml", settings={"count": str(count)})
     ran = run_cell(
-        resolved, resolved.cells[0], 1, telling=lambda _: found.append(look() - before), whole_log=False
+        resolved, resolved.cells[0], 1, on_start=lambda _: found.append(look() - before), whole_log=False
     )
     assert ran.ended == "passed", ran.failures
     return found[0]
