@@ -27,7 +27,7 @@ def joined(habits: Any) -> tuple[lmos.ConsumerSession, lmos.ThingSession]:
 def _meet(consumer: lmos.ConsumerSession, thing: lmos.ThingSession) -> None:
     for frame in consumer.frames():
         for asked in thing.receive(frame, 0.0):
-            if isinstance(asked, lmos.Asked):
+            if isinstance(asked, lmos.IncomingRequest):
                 if asked.verb.word == "read":
                     thing.answer(asked, "kelvin", AT)
                 else:

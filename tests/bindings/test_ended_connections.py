@@ -191,7 +191,7 @@ def remember(memory: lmos.AnswerMemory, number: int, size: int) -> None:
     session = lmos.ThingSession(offered=True, new_id=lambda: "id", memory=memory)
     said = f'{{"messageType":"writeProperty","thingID":"t","messageID":"m{number}","name":"p","data":1}}'
     (asked,) = session.receive(said, trio.current_time())
-    assert isinstance(asked, lmos.Asked)
+    assert isinstance(asked, lmos.IncomingRequest)
     session.answer(asked, "x" * size, datetime(2026, 1, 1, tzinfo=UTC))
 
 

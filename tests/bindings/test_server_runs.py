@@ -256,7 +256,7 @@ async def test_a_stream_of_bytes_goes_in_binary_frames(virtual_clock: Any) -> No
             items: list[bytes] = []
             for _ in range(20):
                 for happening in await line.settled():
-                    if isinstance(happening, lmos.Item):
+                    if isinstance(happening, lmos.RunItem):
                         items.append(happening.output)
                         line.session.consumed(call)
             assert items == [b"\0\0\0"] * 40

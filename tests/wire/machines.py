@@ -181,7 +181,7 @@ class ThingUnderFire:
             offered=offered, new_id=self.new_id, options=options, memory=self.memory
         )
         self.reader = lmos.Codec(lmos.Dialect.of_consumer(offered))
-        self.asked: list[lmos.Asked] = []
+        self.asked: list[lmos.IncomingRequest] = []
         self.listenings: list[lmos.Listening] = []
         self.finals: dict[str, int] = {}
 
@@ -206,7 +206,7 @@ class ThingUnderFire:
 
     def _take(self, demands: tuple[Any, ...]) -> None:
         for demand in demands:
-            if isinstance(demand, lmos.Asked):
+            if isinstance(demand, lmos.IncomingRequest):
                 self.asked.append(demand)
             elif isinstance(demand, lmos.Close):
                 self.session.closed()
@@ -230,7 +230,7 @@ class ThingUnderFire:
             asked = self.asked.pop(random.randrange(len(self.asked)))
             self._answer(asked, random.choice(asked.verb.answers))
 
-    def _answer(self, asked: lmos.Asked, by: str) -> None:
+    def _answer(self, asked: lmos.IncomingRequest, by: str) -> None:
         random, session = self.random, self.session
         match by:
             case "answer":
@@ -259,7 +259,7 @@ class ThingUnderFire:
         if not asked.open and by in ("answer", "complete", "fail", "accept"):
             self._answered_once(asked, by)
 
-    def _answered_once(self, asked: lmos.Asked, by: str) -> None:
+    def _answered_once(self, asked: lmos.IncomingRequest, by: str) -> None:
         if asked.state is lmos.State.ANSWERED:
             with suppress(LocalProtocolError):
                 self.session.fail(asked, ERRORS[0])
@@ -296,8 +296,8 @@ class ConsumerUnderFire:
             offers=lmos.OFFERS if random.random() < 0.5 else (),
         )
         self.reader = lmos.Codec(lmos.Dialect.of_thing(offered=True))
-        self.runs: list[lmos.Call] = []
-        self.pendings: list[lmos.Pending] = []
+        self.runs: list[lmos.PendingRun] = []
+        self.pendings: list[lmos.ConsumerRequest] = []
         self.feeds: list[lmos.Feed] = []
         self.ended: dict[int, Any] = {}
 
@@ -335,7 +335,7 @@ class ConsumerUnderFire:
 
     def _take(self, happenings: tuple[Any, ...]) -> None:
         for happening in happenings:
-            if isinstance(happening, lmos.Answered | lmos.Failed):
+            if isinstance(happening, lmos.RequestAnswered | lmos.RequestFailed):
                 assert id(happening.pending) not in self.ended, happening
                 self.ended[id(happening.pending)] = happening.pending
             elif isinstance(happening, lmos.Close):

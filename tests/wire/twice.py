@@ -115,7 +115,7 @@ class TwoConnections:
         self.memory = lmos.AnswerMemory(max_answers=4, max_bytes=5_000)
         self.new_id = ids()
         self.connections = [self._connect(), self._connect()]
-        self.live: dict[lmos.Asked, lmos.ThingSession] = {}
+        self.live: dict[lmos.IncomingRequest, lmos.ThingSession] = {}
 
     def _connect(self) -> Connection:
         return Connection(self.random, self.memory, self.new_id)
@@ -141,14 +141,14 @@ class TwoConnections:
         silent = session.habits == "spec" and not connection.acks
         connection.spared += silent and raw["messageType"].startswith("un")
         for demand in demands:
-            if isinstance(demand, lmos.Asked):
+            if isinstance(demand, lmos.IncomingRequest):
                 self.live[demand] = session
-            elif isinstance(demand, lmos.Withdrawn):
+            elif isinstance(demand, lmos.RequestWithdrawn):
                 del self.live[demand.asked]
                 # one frame for the run and its cancel
                 connection.spared += session.habits == "spec" and raw["messageType"] == "cancelAction"
 
-    def _host(self, asked: lmos.Asked) -> None:
+    def _host(self, asked: lmos.IncomingRequest) -> None:
         random, session = self.random, self.live[asked]
         for stream in (asked.streams or {}).values():
             act = random.choice((session.ready, session.consumed, None))
@@ -165,7 +165,7 @@ class TwoConnections:
         if not asked.open:
             del self.live[asked]
 
-    def _answer(self, asked: lmos.Asked, session: lmos.ThingSession, value: Any) -> None:
+    def _answer(self, asked: lmos.IncomingRequest, session: lmos.ThingSession, value: Any) -> None:
         match self.random.choice(asked.verb.answers):
             case "answer":
                 one = isinstance(asked.message, lmos.ReadProperty | lmos.WriteProperty)
@@ -198,7 +198,7 @@ class TwoConnections:
         """End a connection, and make another in its place; some of what it asked for goes on."""
         assert connection.adds_up()
         for left in connection.session.closed(lambda _: self.random.random() < 0.5):
-            if isinstance(left, lmos.Asked):
+            if isinstance(left, lmos.IncomingRequest):
                 del self.live[left]
         assert connection.session.closed() == ()
         self.connections[self.connections.index(connection)] = self._connect()

@@ -109,7 +109,7 @@ class WebRun(RemoteCall):
         if self.ended:
             return self._status()
         cancelled = standing.status == "cancelled"
-        return told_status(lmos.Standing(standing.status, cancelled=cancelled))
+        return told_status(lmos.RunStatus(standing.status, cancelled=cancelled))
 
     async def _known(self) -> None:
         """Wait until it is known where the run goes on, or that it has ended."""

@@ -43,7 +43,7 @@ from lmos_actors.protocol import lmos
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Attempt, Going, TraceMembers
-    from lmos_actors.protocol.lmos import ConsumerSession, Pending
+    from lmos_actors.protocol.lmos import ConsumerRequest, ConsumerSession
 
     from ._peer_things import RemoteThing
 
@@ -81,7 +81,7 @@ class OutboundRequest:
         at_once = is_ours or (kotlin and not self.singly)
         return 1 if self.names is None or at_once else len(self.names)
 
-    def put(self, session: ConsumerSession, thing: str, *, is_ours: bool) -> Pending:
+    def put(self, session: ConsumerSession, thing: str, *, is_ours: bool) -> ConsumerRequest:
         """Put the message into the outbox. Raises MailboxFull, LocalProtocolError."""
         if self.verb == "invoke":
             return self._invoke(session, thing)
@@ -95,7 +95,7 @@ class OutboundRequest:
             return session.read_all(thing, **self.trace)
         return session.read_many(thing, self.names, **self.trace)
 
-    def _invoke(self, session: ConsumerSession, thing: str) -> Pending:
+    def _invoke(self, session: ConsumerSession, thing: str) -> ConsumerRequest:
         deadline, attempt = self.deadline, self.attempt
         return session.invoke(
             thing,
@@ -125,7 +125,7 @@ class PendingRequest:
     def __init__(self, far: RemoteThing, outbound: OutboundRequest | None) -> None:
         self.far = far
         self.outbound = outbound
-        self.pending: Pending | None = None
+        self.pending: ConsumerRequest | None = None
         self.ended = False
 
     def on_sent(self) -> None:
@@ -248,7 +248,7 @@ class RunQuestion(PendingRequest):
     def __init__(self, far: RemoteThing) -> None:
         super().__init__(far, None)
         self.tasks: list[trio.lowlevel.Task] = []
-        self.standing: lmos.Standing | None = None
+        self.standing: lmos.RunStatus | None = None
         self.error: Exception | None = None
 
     def answer(self, value: Any) -> None:

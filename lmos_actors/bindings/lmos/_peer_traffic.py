@@ -72,22 +72,22 @@ class Traffic:
         self._queues_by_thing: dict[str, OrderedDict[PendingRequest, None]] = {}
         self._is_alone = False  # what is posted: nothing else is open, so that it is sent in its own step
         self._stalled = False  # there may be credit for those, and the outbox was full
-        self._open: dict[lmos.Pending, PendingRequest] = {}
+        self._open: dict[lmos.ConsumerRequest, PendingRequest] = {}
         self._feeds: dict[lmos.Feed, SharedListening] = {}
         self._unasked: dict[SharedListening, None] = {}
         self._singly: set[str] = set()
         """Ids of things that refuse to be read as a whole; forgotten with the connection."""
         self._takes: dict[type, Callable[[Any], None]] = {
-            lmos.Answered: self._answered,
-            lmos.Failed: self._failed,
-            lmos.Moved: self._moved,
-            lmos.Item: self._item,
-            lmos.Lost: self._lost,
-            lmos.Established: self._established,
-            lmos.Read: self._read,
-            lmos.Occurred: self._occurred,
-            lmos.Missed: self._missed,
-            lmos.Ended: self._feed_ended,
+            lmos.RequestAnswered: self._answered,
+            lmos.RequestFailed: self._failed,
+            lmos.RunProgressed: self._moved,
+            lmos.RunItem: self._item,
+            lmos.ForgottenFailed: self._lost,
+            lmos.FeedEstablished: self._established,
+            lmos.PropertyRead: self._read,
+            lmos.EventOccurred: self._occurred,
+            lmos.ValuesMissed: self._missed,
+            lmos.FeedEnded: self._feed_ended,
             lmos.TellRoom: self._send_credited,
             lmos.Close: self._close,
         }
@@ -224,7 +224,7 @@ class Traffic:
             self._charge(session.waiting_bytes)
         return True
 
-    def ask_about(self, request: PendingRequest, pending: lmos.Pending) -> None:
+    def ask_about(self, request: PendingRequest, pending: lmos.ConsumerRequest) -> None:
         """Wait for the answer to a query or a cancel, which has been put into the outbox."""
         request.pending = pending
         if pending.done:
@@ -243,7 +243,7 @@ class Traffic:
             return
         if pending is None or self._open.pop(pending, None) is None or session is None:
             return
-        if isinstance(pending, lmos.Call):
+        if isinstance(pending, lmos.PendingRun):
             with suppress(MailboxFull):  # of a peer that answers no cancel, as many are open as may be
                 session.forget(session.cancel(pending))
         session.forget(pending)
@@ -266,12 +266,12 @@ class Traffic:
         if pending is not None and self._open.pop(pending, None) is not None and session is not None:
             session.forget(pending)
 
-    def query(self, pending: lmos.Call) -> lmos.Pending:
+    def query(self, pending: lmos.PendingRun) -> lmos.ConsumerRequest:
         """Ask where a run stands; its connection stands. Raises MailboxFull."""
         assert self.session is not None
         return self.session.query(pending)
 
-    def cancel(self, pending: lmos.Call, reason: str | None) -> lmos.Pending:
+    def cancel(self, pending: lmos.PendingRun, reason: str | None) -> lmos.ConsumerRequest:
         """Ask to end a run; its connection stands. Raises MailboxFull."""
         assert self.session is not None
         found = self.session.cancel(pending, reason)
@@ -283,7 +283,7 @@ class Traffic:
             self._send_queued()
         return found
 
-    def asked_about(self, pending: lmos.Pending) -> PendingRequest | None:
+    def asked_about(self, pending: lmos.ConsumerRequest) -> PendingRequest | None:
         """Return the request that waits for an answer, None without one."""
         return self._open.get(pending)
 
@@ -291,7 +291,7 @@ class Traffic:
         """Whether a request stands in line."""
         return request in self._queue or request in self._queues_by_thing.get(request.far.thing_id, ())
 
-    def consumed(self, pending: lmos.Call) -> None:
+    def consumed(self, pending: lmos.PendingRun) -> None:
         """An item of a run has been used up."""
         if self.session is not None:
             self.session.consumed(pending)
@@ -395,7 +395,7 @@ class Traffic:
             self._charge(session.waiting_bytes)
         return found
 
-    def _take(self, happenings: tuple[lmos.Happening, ...]) -> None:
+    def _take(self, happenings: tuple[lmos.Outcome, ...]) -> None:
         for each in happenings:
             take = self._takes.get(type(each))
             if take is not None:
@@ -403,13 +403,13 @@ class Traffic:
         if self._queue or self._unasked or self._stalled:
             self._send_queued()
 
-    def _answered(self, each: lmos.Answered) -> None:
+    def _answered(self, each: lmos.RequestAnswered) -> None:
         request = self._open.pop(each.pending, None)
         if request is not None:
             request.far.unwell = False
             request.answer(each.value)
 
-    def _failed(self, each: lmos.Failed) -> None:
+    def _failed(self, each: lmos.RequestFailed) -> None:
         request = self._open.pop(each.pending, None)
         if request is not None and self._reads_singly(request, each.error):
             self._singly.add(request.far.thing_id)
@@ -435,45 +435,45 @@ class Traffic:
             return False
         return refuses_whole(error)
 
-    def _lost(self, each: lmos.Lost) -> None:
+    def _lost(self, each: lmos.ForgottenFailed) -> None:
         sent: SentTell | None = each.pending.host
         if sent is not None:
             far = sent.link.far
             sent.fail(as_near_error(each.error, far.thing_id, far.path))
 
-    def _moved(self, each: lmos.Moved) -> None:
+    def _moved(self, each: lmos.RunProgressed) -> None:
         request = self._open.get(each.pending)
         if request is not None:
             request.on_status(each.status, each.progress)
 
-    def _item(self, each: lmos.Item) -> None:
+    def _item(self, each: lmos.RunItem) -> None:
         request = self._open.get(each.pending)
         if request is not None:
             request.item(each.output)
 
-    def _established(self, each: lmos.Established) -> None:
+    def _established(self, each: lmos.FeedEstablished) -> None:
         listening = self._feeds.get(each.feed)
         if listening is not None:
             listening.on_confirmed()
 
-    def _read(self, each: lmos.Read) -> None:
+    def _read(self, each: lmos.PropertyRead) -> None:
         listening = self._feeds.get(each.feed)
         if listening is not None:
             listening.value(each.value)
 
-    def _occurred(self, each: lmos.Occurred) -> None:
+    def _occurred(self, each: lmos.EventOccurred) -> None:
         listening = self._feeds.get(each.feed)
         if listening is not None:
             data = None if each.data is UNSET else each.data
             with Carried(self.rt, each.traceparent, each.tracestate):
                 listening.value((each.event, data) if listening.kind == "events" else data)
 
-    def _missed(self, each: lmos.Missed) -> None:
+    def _missed(self, each: lmos.ValuesMissed) -> None:
         listening = self._feeds.get(each.feed)
         if listening is not None:
             listening.gap(each.reason, each.missed)
 
-    def _feed_ended(self, each: lmos.Ended) -> None:
+    def _feed_ended(self, each: lmos.FeedEnded) -> None:
         listening = self._feeds.pop(each.feed, None)
         if listening is not None:
             error = each.error or AgentUnavailable(listening.far.path, "it ended the subscription")
@@ -497,7 +497,7 @@ class Traffic:
             table.clear()
         self.empty_line()
 
-    def _leave(self, pending: lmos.Pending, *, sent: bool) -> None:
+    def _leave(self, pending: lmos.ConsumerRequest, *, sent: bool) -> None:
         request = self._open.pop(pending, None)
         whose: PendingRequest | SentTell | None = pending.host if request is None else request
         if whose is None:

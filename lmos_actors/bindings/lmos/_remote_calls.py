@@ -133,7 +133,7 @@ class RemoteCall(PendingRequest):
     @property
     def stood_in_line(self) -> bool:
         """Whether the run had to wait for its action's concurrency, as far as its peer reports it."""
-        return isinstance(self.pending, lmos.Call) and self.pending.waited
+        return isinstance(self.pending, lmos.PendingRun) and self.pending.waited
 
     @property
     def progress(self) -> Feed[Any]:
@@ -191,10 +191,10 @@ class RemoteCall(PendingRequest):
             self.far.peer.ask_about(question, asked)
         return await self._answered(question)
 
-    def _run(self) -> lmos.Call | None:
+    def _run(self) -> lmos.PendingRun | None:
         """Return the run that the peer can be asked about, None where there is none."""
         pending = self.pending
-        return pending if not self._done and isinstance(pending, lmos.Call) else None
+        return pending if not self._done and isinstance(pending, lmos.PendingRun) else None
 
     async def _answered(self, question: RunQuestion) -> CallStatus:
         try:
@@ -222,7 +222,7 @@ class RemoteCall(PendingRequest):
         return CallStatus("pending")
 
 
-def told_status(standing: lmos.Standing) -> CallStatus:
+def told_status(standing: lmos.RunStatus) -> CallStatus:
     """Return where a run stands by the words of its peer; those of its own mean that it goes on."""
     status = _STATUSES.get(standing.status, "in progress")
     return CallStatus(status, standing.cancelled, standing.reason)
@@ -260,7 +260,7 @@ class RemoteStream(RemoteCall, Receiving):
 
     def _next(self) -> Any:
         raw = self._items.popleft()
-        if isinstance(self.pending, lmos.Call) and not self._done:
+        if isinstance(self.pending, lmos.PendingRun) and not self._done:
             self.far.peer.consumed(self.pending)
         try:
             return self._interface.convert_answer(self.op, raw, self.far.path)

@@ -18,7 +18,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._core import Budget
 from lmos_actors.actors import Seats
 from lmos_actors.errors import ActionCancelled
-from lmos_actors.protocol.lmos import Asked, InvokeAction, SessionOptions
+from lmos_actors.protocol.lmos import IncomingRequest, InvokeAction, SessionOptions
 from lmos_actors.security import Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
@@ -111,7 +111,7 @@ class LmosServer:
         self.generation = rt.entropy.new_id()
         self.draining = False
         self.finishing = False
-        self.open: dict[Asked, Far] = {}
+        self.open: dict[IncomingRequest, Far] = {}
         """Unanswered requests of all connections; a run may outlive its connection."""
         self.waiting_tells = WaitingTells(self.budget)
         """The one-way messages that wait, over all connections."""
@@ -252,7 +252,7 @@ class LmosServer:
 
     # ---- for its connections
 
-    def withdraw(self, asked: Asked) -> None:
+    def withdraw(self, asked: IncomingRequest) -> None:
         """Take a request out of its agent's mailbox, or cancel its run: its caller is gone."""
         far = self.open.pop(asked, None)
         if far is not None:
@@ -262,11 +262,11 @@ class LmosServer:
 
     def credited(self, run: object) -> None:
         """The peer has room for more items of a run."""
-        far = self.open.get(run) if isinstance(run, Asked) else None
+        far = self.open.get(run) if isinstance(run, IncomingRequest) else None
         if far is not None:
             far.go_on()
 
-    def goes_on(self, asked: Asked) -> bool:
+    def goes_on(self, asked: IncomingRequest) -> bool:
         """Return whether a request is carried out though its connection has ended.
 
         An action may say so (`on_disconnect="finish"`). One that the peer may send again goes on for as long
@@ -282,10 +282,10 @@ class LmosServer:
         self.rt.timers.call_at(trio.current_time() + PATIENCE, lambda: self._give_up(asked))
         return True
 
-    def _give_up(self, asked: Asked) -> None:
+    def _give_up(self, asked: IncomingRequest) -> None:
         """End a run whose peer has not come back."""
         far = self.open.get(asked)
-        if far is not None and asked.desk.over and not asked.also:
+        if far is not None and asked.connection.over and not asked.also:
             self.withdraw(asked)
             far.asker.failed(far, ActionCancelled("the consumer left"))
 

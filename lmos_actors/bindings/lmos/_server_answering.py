@@ -83,7 +83,7 @@ class AnsweringConnection:
         """Report progress."""
         self._tell(far, lambda asked: self.session.progress(asked, plain(value)))
 
-    def _tell(self, far: Far, tell: Callable[[lmos.Asked], object]) -> None:
+    def _tell(self, far: Far, tell: Callable[[lmos.IncomingRequest], object]) -> None:
         if far.asked.open:
             try:
                 tell(far.asked)
@@ -116,7 +116,7 @@ class AnsweringConnection:
         self.check_end()
         return wanted
 
-    def _fail(self, asked: lmos.Asked, error: Exception) -> None:
+    def _fail(self, asked: lmos.IncomingRequest, error: Exception) -> None:
         try:
             if isinstance(error, LmosActorsError):
                 self.session.fail(asked, self.server.shown(error))
@@ -125,7 +125,7 @@ class AnsweringConnection:
         except Exception as bug:
             self.server.failed(bug)
 
-    def _broken(self, asked: lmos.Asked, error: Exception) -> None:
+    def _broken(self, asked: lmos.IncomingRequest, error: Exception) -> None:
         """Answer by an error for a mistake in this program, or a value that JSON cannot represent."""
         self.server.failed(error)
         try:
@@ -134,7 +134,7 @@ class AnsweringConnection:
         except Exception as bug:
             self.server.failed(bug)
 
-    def _accept(self, asked: lmos.Asked, listener: Listener, value: Any, now: datetime) -> None:
+    def _accept(self, asked: lmos.IncomingRequest, listener: Listener, value: Any, now: datetime) -> None:
         if asked.verb.word == "observe":
             self._listeners.accept(asked, listener, plain(value), now)
         else:

@@ -186,14 +186,14 @@ class ServerConnection(AnsweringConnection):
     def _handle_demands(self, demands: tuple[lmos.Demand, ...]) -> None:
         for demand in demands:
             match demand:
-                case lmos.Asked():
+                case lmos.IncomingRequest():
                     self._ask(demand)
-                case lmos.Withdrawn(asked=asked):
+                case lmos.RequestWithdrawn(request=asked):
                     self.server.withdraw(asked)
                     self.server.settled()
-                case lmos.Unlistened(listening=listening):
+                case lmos.ListeningEnded(listening=listening):
                     self._listeners.leave(listening)
-                case lmos.Credited(run=run):
+                case lmos.CreditArrived(run=run):
                     self.server.credited(run)
                 case lmos.Close(code=code, reason=reason):
                     self.close(code, reason)
@@ -203,7 +203,7 @@ class ServerConnection(AnsweringConnection):
 
     # ---- requests
 
-    def _ask(self, asked: lmos.Asked) -> None:
+    def _ask(self, asked: lmos.IncomingRequest) -> None:
         try:
             if self.server.draining:
                 raise AgentUnavailable(asked.thing_id, "the node is shutting down")
@@ -222,13 +222,13 @@ class ServerConnection(AnsweringConnection):
             self._refused(asked, error)
             self._broken(asked, error)
 
-    def _refused(self, asked: lmos.Asked, error: Exception) -> None:
+    def _refused(self, asked: lmos.IncomingRequest, error: Exception) -> None:
         """Count a request that did not get into a mailbox, unless `_post` has counted it already."""
         if error is not self._counted:
             refused(self._rt, WAY, VERBS[asked.verb.word], error)
         self._counted = None
 
-    def _check(self, admission: Admission, asked: lmos.Asked, link: AgentOrPool | None) -> None:
+    def _check(self, admission: Admission, asked: lmos.IncomingRequest, link: AgentOrPool | None) -> None:
         """Check that the peer may ask for this, before anything else is done about it.
 
         Answers the same for what does not exist. Raises Unauthorized, Forbidden, RateLimited.
@@ -265,7 +265,7 @@ class ServerConnection(AnsweringConnection):
         self._listeners.close()
         self.connection.close(UNAUTHORIZED, "the credentials are no longer good")
 
-    def _invoked(self, asked: lmos.Asked, link: AgentOrPool) -> bool:
+    def _invoked(self, asked: lmos.IncomingRequest, link: AgentOrPool) -> bool:
         """Post a plain invocation with good input: `_carry_out` in few steps. False sends it that way."""
         if asked.verb.word != "invoke" or isinstance(link, PoolLink):
             return False
@@ -285,7 +285,7 @@ class ServerConnection(AnsweringConnection):
             self._tell(far, self.session.pending)
         return True
 
-    def _carry_out(self, asked: lmos.Asked, link: AgentOrPool) -> None:
+    def _carry_out(self, asked: lmos.IncomingRequest, link: AgentOrPool) -> None:
         requested = requested_operation(asked, link)
         if asked.listening is not None:
             self._listen(asked, link, requested[0])
@@ -299,7 +299,7 @@ class ServerConnection(AnsweringConnection):
 
     def _send(
         self,
-        asked: lmos.Asked,
+        asked: lmos.IncomingRequest,
         link: AgentOrPool,
         requested: RequestedOperation,
         remaining: float | None,
@@ -370,7 +370,7 @@ class ServerConnection(AnsweringConnection):
 
     # ---- listening
 
-    def _listen(self, asked: lmos.Asked, link: AgentOrPool, key: str) -> None:
+    def _listen(self, asked: lmos.IncomingRequest, link: AgentOrPool, key: str) -> None:
         listener = self._listeners.make(asked, link, key, self.server.exited)
         if key == EXITED or not isinstance(link, LocalLink):
             self._listeners.accept(asked, listener)
@@ -398,7 +398,7 @@ class ServerConnection(AnsweringConnection):
         self._tells.close(is_spent=self._is_spent)
         left = self.session.closed(self.server.goes_on)
         for one in left:
-            if isinstance(one, lmos.Asked):
+            if isinstance(one, lmos.IncomingRequest):
                 self.server.withdraw(one)
         self._listeners.close()
         for far in tuple(self._runs_without_room):

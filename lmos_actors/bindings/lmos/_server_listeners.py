@@ -282,13 +282,13 @@ class Listeners:
 
     # ---- coming and leaving
 
-    def make(self, asked: lmos.Asked, link: LocalLink | PoolLink, key: str, tell: Tell) -> Listener:
+    def make(self, asked: lmos.IncomingRequest, link: LocalLink | PoolLink, key: str, tell: Tell) -> Listener:
         """Make the listener that a request asks for."""
         if key == EXITED:
             return Watcher(self, link.sinks(), MONITORS, link.path, tell)
         return _KINDS[asked.verb.word](self, link.sinks(), key[1:], link.path)
 
-    def accept(self, asked: lmos.Asked, listener: Listener, *value: Any) -> None:
+    def accept(self, asked: lmos.IncomingRequest, listener: Listener, *value: Any) -> None:
         """Let it hear what comes from now on, unless its consumer has left meanwhile."""
         listening = self._session.accept(asked, *value)
         if listening.ended:

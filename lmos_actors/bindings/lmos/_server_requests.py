@@ -44,7 +44,7 @@ PERMISSIONS: Final[dict[str, Verb]] = {
 _NO_NAMES: Final[dict[str, Any]] = {}
 
 
-def requested_operation(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+def requested_operation(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     """Return the operation a request asks for. Raises NotFound, NotAllowed, InvalidInput,
     AgentUnavailable."""
     return _WISHES[asked.verb.word](asked, link)
@@ -90,35 +90,35 @@ def _no_observing(link: AgentOrPool) -> None:
 # ---- by verb
 
 
-def _read(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+def _read(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     key = property_key(asked.name)
     operation_named(link, "property", key, asked.name)
     return key, (), _NO_NAMES
 
 
-def _read_all(_: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+def _read_all(_: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     representative(link)
     return READ_ALL, (), _NO_NAMES
 
 
-def _read_many(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+def _read_many(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     for name in dict.fromkeys(asked.message.properties):
         operation_named(link, "property", property_key(name), name)
     return _read_all(asked, link)
 
 
-def _write(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+def _write(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     key = f"{WRITE_MANY}{asked.name}"
     operation_named(link, "property", key, asked.name)
     return key, (asked.message.data,), _NO_NAMES
 
 
-def _write_many(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+def _write_many(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     representative(link)
     return WRITE_MANY, (asked.message.data,), _NO_NAMES
 
 
-def _invoke(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+def _invoke(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     message = asked.message
     op = operation_named(link, "action", message.action, message.action)
     if asked.streams:
@@ -128,14 +128,14 @@ def _invoke(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
     return message.action, args, kwargs
 
 
-def _observe(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+def _observe(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     _no_observing(link)
     key = f"+{property_key(asked.name)}"
     operation_named(link, "property", key, asked.name)
     return key, (), _NO_NAMES
 
 
-def _subscribe(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+def _subscribe(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     if asked.name == EXITED:
         return EXITED, (), _NO_NAMES
     key = f"+{event_key(asked.name)}"
@@ -143,12 +143,12 @@ def _subscribe(asked: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
     return key, (), _NO_NAMES
 
 
-def _subscribe_all(_: lmos.Asked, link: AgentOrPool) -> RequestedOperation:
+def _subscribe_all(_: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     representative(link)
     return f"+{ALL_EVENTS}", (), _NO_NAMES
 
 
-_WISHES: Final[dict[str, Callable[[lmos.Asked, AgentOrPool], RequestedOperation]]] = {
+_WISHES: Final[dict[str, Callable[[lmos.IncomingRequest, AgentOrPool], RequestedOperation]]] = {
     "read": _read,
     "read_all": _read_all,
     "read_many": _read_many,

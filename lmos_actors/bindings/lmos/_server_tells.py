@@ -79,7 +79,7 @@ class IncomingTells:
         session: lmos.ThingSession,
         waiting: WaitingTells,
         who: tuple[str, str | None, Peer],
-        fail: Callable[[lmos.Asked, Exception], object],
+        fail: Callable[[lmos.IncomingRequest, Exception], object],
         settled: Callable[[], object],
         check_end: Callable[[], object],
     ) -> None:
@@ -178,7 +178,7 @@ class IncomingTells:
         if not asked.open:
             return
         self._waits_no_more(far)
-        self._session.told(asked)
+        self._session.tell_begun(asked)
         if self._timer is None and self.stands:
             self._timer = self._rt.timers.call_at(trio.current_time() + PATIENCE, self._give_credit)
         self._settled()

@@ -57,11 +57,11 @@ from ._messages import (
 from ._outbox import Sendable as Sendable
 from ._peer import OFFERS as OFFERS, Close as Close, SessionOptions as SessionOptions
 from ._pending import (
-    Call as Call,
+    ConsumerRequest as ConsumerRequest,
     Feed as Feed,
-    Pending as Pending,
-    Standing as Standing,
-    Trace as Trace,
+    PendingRun as PendingRun,
+    RunStatus as RunStatus,
+    TraceMembers as TraceMembers,
 )
 from ._problems import (
     FAILED as FAILED,
@@ -70,50 +70,50 @@ from ._problems import (
     error_of as error_of,
     problem_of as problem_of,
 )
-from ._spec_letter import (
-    irregularities as irregularities,
-)
 from ._streams import (
-    Arrived as Arrived,
-    Credited as Credited,
-    Finished as Finished,
+    CreditArrived as CreditArrived,
     Incoming as Incoming,
+    ItemArrived as ItemArrived,
     Outgoing as Outgoing,
     Run as Run,
-    Stopped as Stopped,
+    StreamFinished as StreamFinished,
+    StreamStopped as StreamStopped,
+)
+from ._strictness import (
+    irregularities as irregularities,
 )
 from ._times import (
     format_time as format_time,
     parse_time as parse_time,
 )
 from .consumer import (
-    Answered as Answered,
     ConsumerSession as ConsumerSession,
     ConsumerStatistics as ConsumerStatistics,
-    Ended as Ended,
-    Established as Established,
-    Failed as Failed,
-    Happening as Happening,
-    Item as Item,
-    Left as Left,
-    Lost as Lost,
-    Missed as Missed,
-    Moved as Moved,
-    Occurred as Occurred,
-    Read as Read,
-    Stray as Stray,
+    EventOccurred as EventOccurred,
+    FeedEnded as FeedEnded,
+    FeedEstablished as FeedEstablished,
+    ForgottenFailed as ForgottenFailed,
+    Outcome as Outcome,
+    PropertyRead as PropertyRead,
+    RequestAnswered as RequestAnswered,
+    RequestFailed as RequestFailed,
+    RunItem as RunItem,
+    RunProgressed as RunProgressed,
+    StrayMessage as StrayMessage,
     TellRoom as TellRoom,
+    UnfinishedWork as UnfinishedWork,
+    ValuesMissed as ValuesMissed,
 )
 from .thing import (
     AnswerBound as AnswerBound,
     AnswerMemory as AnswerMemory,
-    Asked as Asked,
     Demand as Demand,
+    IncomingRequest as IncomingRequest,
     Listening as Listening,
+    ListeningEnded as ListeningEnded,
+    RequestKind as RequestKind,
+    RequestWithdrawn as RequestWithdrawn,
     State as State,
     ThingSession as ThingSession,
     ThingStatistics as ThingStatistics,
-    Unlistened as Unlistened,
-    Verb as Verb,
-    Withdrawn as Withdrawn,
 )

@@ -16,17 +16,17 @@ from ._dialects import (
     NUMBERS,
     SHAPES,
     Dialect,
+    make_speller,
     message_type,
-    respell,
-    shown,
-    speller,
-    tidy,
+    normalize,
+    normalize_spelling,
+    spelling_of,
     unsupported,
 )
 from ._limits import Limits, beyond
 from ._messages import MESSAGES, Message, strict_decoder
 from ._problems import TOO_LARGE, Problem, invalid
-from ._spec_letter import irregularities
+from ._strictness import irregularities
 from ._times import parse_time
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ._dialects import Ids, Names, Shape
 
 
-def lax_reader(*, named: bool) -> Callable[[str | bytes], Message]:
+def lenient_reader(*, named: bool) -> Callable[[str | bytes], Message]:
     """Make what reads a message in the usual spelling, and leaves out what else stands in it.
 
     It raises KeyError for what has to be looked at more closely: another spelling beside the usual one and,
@@ -68,7 +68,7 @@ def lax_reader(*, named: bool) -> Callable[[str | bytes], Message]:
 # stands there twice in one spelling the last counts, on both paths.
 
 SHORT: Final = 512  # characters in which no nesting and no number can do harm: nothing is counted
-CHATTY: Final = 8  # messages refused by the strict decoder, until it is tried no more
+MAX_REFUSALS: Final = 8  # messages refused by the strict decoder, until it is tried no more
 
 
 class Unreadable(Struct, kw_only=True, frozen=True):
@@ -88,8 +88,8 @@ class Unreadable(Struct, kw_only=True, frozen=True):
 Decode: TypeAlias = "Callable[[str | bytes], Message | Unreadable]"
 Encode: TypeAlias = "Callable[[Message], bytes]"
 
-_UNREAD: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
-_NOT_SO: Final = (*_UNREAD, KeyError, TypeError)
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
+_NOT_APPLICABLE: Final = (*_UNREADABLE, KeyError, TypeError)
 UNWRITTEN: Final = (TypeError, ValueError, RecursionError, OverflowError)
 _unnamed: Any = Union[tuple(struct for struct in MESSAGES.values() if struct not in NAMED)]  # noqa: UP007
 _strict: Final[Callable[[str | bytes], Message]] = strict_decoder.decode
@@ -129,64 +129,68 @@ class Codec:
                 tune()
 
     @property
-    def chatty(self) -> bool:
+    def has_extra_members(self) -> bool:
         """Whether the peer's frames are in the usual spelling and have members of its own.
 
         The strict decoder refuses those, which costs more than all the rest, so it is tried no more.
         """
-        return self._refused >= CHATTY
+        return self._refused >= MAX_REFUSALS
 
-    def refused(self) -> None:
+    def count_refusal(self) -> None:
         """Take note that the strict decoder has refused what was a message all the same."""
         self._refused += 1
-        if self._refused == CHATTY:
+        if self._refused == MAX_REFUSALS:
             self._tune[0]()
 
 
 def _reader(codec: Codec) -> tuple[Decode, Callable[[], None]]:
     dialect, limits = codec.dialect, codec.limits
     uncounted = min(SHORT, limits.max_bytes // 4)
-    short, otherwise, strict = -1, -1, _strict_unnamed
-    respelt: Decode = _unspelt  # until it is needed: it is a kilobyte for every connection
+    longest_strict, longest_other, strict = -1, -1, _strict_unnamed
+    read_other: Decode = _not_applicable  # until it is needed: it is a kilobyte for every connection
 
     def decode(text: str | bytes) -> Message | Unreadable:
-        if len(text) <= short:
+        if len(text) <= longest_strict:
             try:
                 return strict(text)
-            except _UNREAD:
+            except _UNREADABLE:
                 pass
-        elif len(text) <= otherwise:
+        elif len(text) <= longest_other:
             try:
-                return respelt(text)
-            except _NOT_SO:
+                return read_other(text)
+            except _NOT_APPLICABLE:
                 pass
-        return _read(text, codec, tried=len(text) <= short and strict is _strict)
+        return _read(text, codec, tried=len(text) <= longest_strict and strict is _strict)
 
     def tune() -> None:
-        nonlocal short, otherwise, strict, respelt
+        nonlocal longest_strict, longest_other, strict, read_other
         # as long as names have not been shown, a frame that shows them is none for the fast path,
         # and one that writes `subscribeevent` is listened to closely, to be acknowledged by its own words
         strict = _strict_unnamed if dialect.names is None else _strict
-        by_letter = dialect.ids == "ID" and dialect.subscribing != LOWER
-        short = uncounted if by_letter and not limits.strict and not codec.chatty else -1
+        is_strict = dialect.ids == "ID" and dialect.subscribing != LOWER
+        longest_strict = uncounted if is_strict and not limits.strict and not codec.has_extra_members else -1
         # of a peer that writes `Id`, or more than is known here, frames are read by another quick way
-        chatty = by_letter and codec.chatty
-        otherwise = uncounted if (dialect.ids == "Id" or chatty) and not limits.strict else -1
-        if otherwise >= 0:
-            respelt = lax_reader(named=dialect.names is not None) if chatty else _respelling(dialect)
+        has_extra_members = is_strict and codec.has_extra_members
+        longest_other = uncounted if (dialect.ids == "Id" or has_extra_members) and not limits.strict else -1
+        if longest_other >= 0:
+            read_other = (
+                lenient_reader(named=dialect.names is not None)
+                if has_extra_members
+                else _make_respelling_reader(dialect)
+            )
 
     tune()
     return decode, tune
 
 
-def _unspelt(_: Any) -> Any:
+def _not_applicable(_: Any) -> Any:
     raise KeyError("messageType")
 
 
-def _respelling(dialect: Dialect) -> Decode:
+def _make_respelling_reader(dialect: Dialect) -> Decode:
     """Make what reads the frames of a peer that is known to write `Id`.
 
-    It raises, one of `_NOT_SO`, for each that is not as they usually are, or that shows something new.
+    Raises one of `_NOT_APPLICABLE` for a frame that is not as they usually are, or shows something new.
     """
     properties = dialect.names is not None
     watched = dialect.is_thing and dialect.habits == "spec"
@@ -216,12 +220,14 @@ def _respelling(dialect: Dialect) -> Decode:
 
 
 def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
-    by_letter = True
-    spell: Callable[[Message], dict[str, Any]] = _unspelt  # made where it is needed, as `respelt` above
+    is_strict = True
+    spell: Callable[[Message], dict[str, Any]] = (
+        _not_applicable  # made where it is needed, as `read_other` above
+    )
 
     def encode(message: Message) -> bytes:
         try:
-            return _encode(message if by_letter else spell(message))
+            return _encode(message if is_strict else spell(message))
         except UNWRITTEN as error:
             name = message_type(message)
             raise LocalProtocolError(
@@ -229,11 +235,11 @@ def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
             ) from error
 
     def tune() -> None:
-        nonlocal by_letter, spell
+        nonlocal is_strict, spell
         spelling = (dialect.written_ids, dialect.written_names, dialect.habits)
-        by_letter = spelling == ("ID", "name", "spec")
-        if not by_letter:
-            spell = speller(dialect)
+        is_strict = spelling == ("ID", "name", "spec")
+        if not is_strict:
+            spell = make_speller(dialect)
 
     tune()
     return encode, tune
@@ -249,40 +255,42 @@ def _read(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadab
         problem = beyond(text, limits)
         if problem is not None:
             oversize = problem.type == TOO_LARGE
-            return Unreadable(problem=problem, oversize=True) if oversize else _salvaged(text, problem)
+            return (
+                Unreadable(problem=problem, oversize=True) if oversize else _salvage_envelope(text, problem)
+            )
     found: Message | Unreadable | None = None
-    if not tried and codec.dialect.ids != "Id" and not codec.chatty:
-        found, tried = _by_letter(text, codec), True
+    if not tried and codec.dialect.ids != "Id" and not codec.has_extra_members:
+        found, tried = _read_strictly(text, codec), True
     if found is None:
-        found = _tolerantly(text, codec, tried=tried or codec.chatty)
+        found = _read_tolerantly(text, codec, tried=tried or codec.has_extra_members)
         if tried and not isinstance(found, Unreadable):
-            codec.refused()
-    return _by_the_letter_only(found) if limits.strict else found
+            codec.count_refusal()
+    return _refuse_irregular(found) if limits.strict else found
 
 
-def _by_letter(text: str | bytes, codec: Codec) -> Message | None:
+def _read_strictly(text: str | bytes, codec: Codec) -> Message | None:
     try:
         message = _strict(text)
-    except _UNREAD:
+    except _UNREADABLE:
         return None
     codec.learn("ID", "name" if type(message) in NAMED else None, message_type(message))
     return message
 
 
-def _tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadable:
+def _read_tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadable:
     """Read what is spelt or filled in otherwise. In one piece: for some peers all frames come here."""
     try:
         raw: dict[str, Any] = _plain(text)
         kind: Any = raw.get("messageType")
         shape = SHAPES.get(kind)
-    except _UNREAD as error:
-        return _salvaged(text, invalid(f"not readable as JSON: {_words(error)}"))
+    except _UNREADABLE as error:
+        return _salvage_envelope(text, invalid(f"not readable as JSON: {_describe_error(error)}"))
     except (AttributeError, TypeError):  # no object; a type that is none
-        return _of_no_type(_plain(text), codec)
+        return _unknown_type(_plain(text), codec)
     if shape is None:
-        return _of_no_type(raw, codec)
-    codec.learn(*shown(raw, shape), kind)
-    problem = respell(raw, shape)
+        return _unknown_type(raw, codec)
+    codec.learn(*spelling_of(raw, shape), kind)
+    problem = normalize_spelling(raw, shape)
     if problem is not None:
         return _unreadable(raw, problem)
     if codec.thing is not None and raw.get("thingID") in (None, ""):
@@ -291,23 +299,23 @@ def _tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Un
         try:
             message: Message = msgspec.convert(raw, shape.struct)
             return message
-        except _UNREAD:
+        except _UNREADABLE:
             pass
-    return _tidily(raw, shape)
+    return _read_normalized(raw, shape)
 
 
-def _tidily(raw: dict[str, Any], shape: Shape) -> Message | Unreadable:
-    fields = tidy(raw, shape)
+def _read_normalized(raw: dict[str, Any], shape: Shape) -> Message | Unreadable:
+    fields = normalize(raw, shape)
     if isinstance(fields, Problem):
         return _unreadable(raw, fields)
     try:
         message: Message = msgspec.convert(fields, shape.struct)
         return message
-    except _UNREAD as error:
-        return _unreadable(raw, _misfit(error))
+    except _UNREADABLE as error:
+        return _unreadable(raw, _mismatch_problem(error))
 
 
-def _by_the_letter_only(found: Message | Unreadable) -> Message | Unreadable:
+def _refuse_irregular(found: Message | Unreadable) -> Message | Unreadable:
     odd = () if isinstance(found, Unreadable) else irregularities(found)
     if isinstance(found, Unreadable) or not odd:
         return found
@@ -324,11 +332,11 @@ def _by_the_letter_only(found: Message | Unreadable) -> Message | Unreadable:
 # ---- what cannot be read
 
 
-def _of_no_type(data: object, codec: Codec) -> Unreadable:
+def _unknown_type(data: object, codec: Codec) -> Unreadable:
     if not isinstance(data, dict):
         return Unreadable(problem=invalid("a message is a JSON object"))
     raw = cast("dict[str, Any]", data)
-    codec.learn(*shown(raw, None), "")
+    codec.learn(*spelling_of(raw, None), "")
     kind: object = raw.get("messageType")
     if not isinstance(kind, str):
         detail = "no messageType" if kind is None else "messageType is text"
@@ -336,7 +344,7 @@ def _of_no_type(data: object, codec: Codec) -> Unreadable:
     return _unreadable(raw, unsupported(kind, nearest(kind, MESSAGES)))
 
 
-def _misfit(error: BaseException) -> Problem:
+def _mismatch_problem(error: BaseException) -> Problem:
     """Return what does not fit, and where."""
     what, _, where = str(error).partition(" - at `")
     path = where.rstrip("`") or "$"
@@ -344,7 +352,7 @@ def _misfit(error: BaseException) -> Problem:
     return invalid(what, f"{path}.{missing[1]}" if missing else path)
 
 
-def _words(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, UnicodeError):
@@ -380,9 +388,9 @@ _envelope: Final = msgspec.json.Decoder(
 ).decode
 
 
-def _salvaged(text: str | bytes, problem: Problem) -> Unreadable:
+def _salvage_envelope(text: str | bytes, problem: Problem) -> Unreadable:
     """Look for the envelope alone, in a text whose payload is not to be built."""
     try:
         return _unreadable(msgspec.structs.asdict(_envelope(text)), problem)
-    except _UNREAD:
+    except _UNREADABLE:
         return Unreadable(problem=problem)

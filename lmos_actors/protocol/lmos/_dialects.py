@@ -179,7 +179,7 @@ _FAULT = {"type": "about:blank", "title": "Error", "status": "500", "detail": ""
 NUMBERS = (int, float)
 
 
-def shown(raw: dict[str, Any], shape: Shape | None) -> tuple[Ids | None, Names | None]:
+def spelling_of(raw: dict[str, Any], shape: Shape | None) -> tuple[Ids | None, Names | None]:
     """Return which spellings a frame shows; where it shows both, that of the specification's tables."""
     ids: Ids | None = None
     if "thingID" in raw or "messageID" in raw or "correlationID" in raw:
@@ -191,7 +191,7 @@ def shown(raw: dict[str, Any], shape: Shape | None) -> tuple[Ids | None, Names |
     return ids, "name" if "name" in raw else "property" if "property" in raw else None
 
 
-def respell(raw: dict[str, Any], shape: Shape) -> Problem | None:
+def normalize_spelling(raw: dict[str, Any], shape: Shape) -> Problem | None:
     """Put the members of a frame into the spelling of its struct, in place."""
     for alias, name in shape.aliases:
         if alias in raw:
@@ -204,7 +204,7 @@ def respell(raw: dict[str, Any], shape: Shape) -> Problem | None:
     return None
 
 
-def tidy(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
+def normalize(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
     """Return the members of a frame's struct, without those that are null where null is no value."""
     members, payloads = shape.members, shape.payloads
     fields = {
@@ -214,7 +214,7 @@ def tidy(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
         problem = _read_time(fields)
         if problem is not None:
             return problem
-    return _whole(fields) if shape.fault else fields
+    return _complete_error(fields) if shape.fault else fields
 
 
 def _read_time(fields: dict[str, Any]) -> Problem | None:
@@ -226,7 +226,7 @@ def _read_time(fields: dict[str, Any]) -> Problem | None:
     return None
 
 
-def _whole(fields: dict[str, Any]) -> dict[str, Any]:
+def _complete_error(fields: dict[str, Any]) -> dict[str, Any]:
     """Complete an `error`: dropping one because it says too little would leave its request unanswered."""
     status = fields.get("status")
     if isinstance(status, int | float) and not isinstance(status, bool):
@@ -235,7 +235,7 @@ def _whole(fields: dict[str, Any]) -> dict[str, Any]:
     return {**_FAULT, **fields}
 
 
-def speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
+def make_speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
     """Make what gives messages as plain data, `messageType` first, as the dialect stands now."""
     kotlin = dialect.habits == "kotlin-wot"
     low, by_property = dialect.written_ids == "Id", dialect.written_names == "property"

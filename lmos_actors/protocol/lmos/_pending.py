@@ -26,14 +26,14 @@ Kind: TypeAlias = Literal["property", "event", "events"]
 Key: TypeAlias = tuple[Kind, str, str]
 
 
-class Trace(TypedDict, total=False):
+class TraceMembers(TypedDict, total=False):
     """The members of a message that carry a W3C trace context, as `traceparent="00-..."`."""
 
     traceparent: str | None
     tracestate: str | None
 
 
-class Standing(Struct, frozen=True):
+class RunStatus(Struct, frozen=True):
     """Where a run stood when it was asked: the value of a query and of a cancel.
 
     `status` is `pending`, `in progress`, `completed`, `failed`, `cancelled` or a word of the peer's own;
@@ -47,7 +47,7 @@ class Standing(Struct, frozen=True):
     reason: str | None = None
 
 
-class Pending:
+class ConsumerRequest:
     """A request to a thing, and what became of it; known by its identity.
 
     `sent` says whether its frame was taken from the session; `done` whether it has ended: with `value`, or
@@ -57,7 +57,7 @@ class Pending:
 
     __slots__ = ("done", "error", "forgotten", "host", "request", "sent", "value", "whole")
 
-    def __init__(self, request: Request, whole: Several | None = None) -> None:
+    def __init__(self, request: Request, whole: SplitRequest | None = None) -> None:
         self.request = request
         self.whole = whole
         self.host: Any = None
@@ -92,7 +92,7 @@ class Pending:
         return message_type(self.request)
 
 
-class Several(Pending):
+class SplitRequest(ConsumerRequest):
     """One request of the host that goes out as several: answered when all are, failed with the first.
 
     Its own `request` is the one message that would say the same, and is not sent.
@@ -102,11 +102,11 @@ class Several(Pending):
 
     def __init__(self, request: Request) -> None:
         super().__init__(request)
-        self.parts: dict[str, Pending] = {}  # open ones
+        self.parts: dict[str, ConsumerRequest] = {}  # open ones
         self.values: dict[str, Any] = {}
 
 
-class Call(Pending):
+class PendingRun(ConsumerRequest):
     """A call of an action: its run, as the consumer holds it.
 
     `status`, `progress`, `output`, `cancelled` and `reason` are the latest known of it; `waited` whether its
@@ -115,7 +115,7 @@ class Call(Pending):
     """
 
     __slots__ = (
-        "answer", "asides", "cancelled", "inputs", "output", "progress", "reason", "status", "waited",
+        "answer", "cancelled", "controls", "inputs", "output", "progress", "reason", "status", "waited",
     )  # fmt: skip
     request: InvokeAction
 
@@ -129,14 +129,14 @@ class Call(Pending):
         self.reason: str | None = None
         self.inputs: dict[str, Outgoing] = {}
         self.answer: Incoming | None = None
-        self.asides: list[Aside] = []  # open ones, oldest first
+        self.controls: list[RunControl] = []  # open ones, oldest first
 
-    def standing(self) -> Standing:
+    def standing(self) -> RunStatus:
         """Return where it stands, by what is known here."""
-        return Standing(self.status, self.progress, self.output, self.cancelled, self.reason)
+        return RunStatus(self.status, self.progress, self.output, self.cancelled, self.reason)
 
 
-class Told(Pending):
+class OneWayMessage(ConsumerRequest):
     """A one-way message: its `number` on the connection, 0 where the peer knows none, and `size` in bytes."""
 
     __slots__ = ("number", "size")
@@ -149,13 +149,13 @@ class Told(Pending):
         self.forgotten = True
 
 
-class Aside(Pending):
+class RunControl(ConsumerRequest):
     """A query or a cancel of a run."""
 
     __slots__ = ("run",)
     request: QueryAction | CancelAction
 
-    def __init__(self, request: QueryAction | CancelAction, run: Call) -> None:
+    def __init__(self, request: QueryAction | CancelAction, run: PendingRun) -> None:
         super().__init__(request)
         self.run = run
 

@@ -239,7 +239,7 @@ def _shown(stream: Stream) -> str:
 
 
 @attrs.frozen
-class Arrived:
+class ItemArrived:
     """An item came; when it is used up the host says so (`consumed`), which gives the sender new credit."""
 
     run: Run
@@ -248,7 +248,7 @@ class Arrived:
 
 
 @attrs.frozen
-class Finished:
+class StreamFinished:
     """The stream has ended: as it should (None), or broken off by its sender, who says why."""
 
     run: Run
@@ -257,7 +257,7 @@ class Finished:
 
 
 @attrs.frozen
-class Credited:
+class CreditArrived:
     """There is room again in a stream that had none."""
 
     run: Run
@@ -265,7 +265,7 @@ class Credited:
 
 
 @attrs.frozen
-class Stopped:
+class StreamStopped:
     """The receiver wants no more of this stream; the run goes on."""
 
     run: Run
@@ -274,7 +274,7 @@ class Stopped:
 
 
 @attrs.frozen
-class Violation:
+class StreamViolation:
     """The peer broke the rules of a stream: its streams are closed, the run is to end, no more than that."""
 
     run: Run
@@ -316,7 +316,9 @@ class StreamTable:
 
     # -- what comes in
 
-    def take_frame(self, data: bytes) -> tuple[Arrived | Finished | Violation, ...] | BadFrame:
+    def take_frame(
+        self, data: bytes
+    ) -> tuple[ItemArrived | StreamFinished | StreamViolation, ...] | BadFrame:
         """Take a binary frame. A BadFrame is none of ours: the connection is to be closed with 1003."""
         frame = parse_frame(data)
         if isinstance(frame, BadFrame):
@@ -324,18 +326,18 @@ class StreamTable:
             return frame if stream is None else (self._broken(stream.run, frame.detail),)
         stream = self._numbered.get(frame.stream)
         news = self._taken(stream, frame.payload, HEADER + len(frame.payload), frame.sequence, binary=True)
-        if frame.last and isinstance(news, Arrived):
+        if frame.last and isinstance(news, ItemArrived):
             return news, self._finished(news.stream, None)
         return () if news is None else (news,)
 
-    def take_item(self, message: StreamItem, size: int) -> Arrived | Violation | None:
+    def take_item(self, message: StreamItem, size: int) -> ItemArrived | StreamViolation | None:
         """Take an item of JSON; `size` are the bytes of the message (`wire_size`)."""
         stream = self._numbered.get(message.stream)
         if stream is None:
             return self._unknown(message.stream, message.correlation_id)
         return self._taken(stream, message.data, size, message.sequence, binary=False)
 
-    def take_end(self, message: StreamEnd) -> Finished | Stopped | Violation | None:
+    def take_end(self, message: StreamEnd) -> StreamFinished | StreamStopped | StreamViolation | None:
         """Take the end of one of their streams, or their wish that one of ours should end."""
         stream = self._numbered.get(message.stream)
         if stream is None:
@@ -345,14 +347,14 @@ class StreamTable:
             return None
         if isinstance(stream, Outgoing):
             stream.open = False
-            return Stopped(stream.run, stream, message.reason)
+            return StreamStopped(stream.run, stream, message.reason)
         came = stream.window.sequence
         if message.reason is None and message.sequence != came:
             detail = f"stream {message.stream} ended after {message.sequence} items, {came} came"
             return self._broken(stream.run, detail)
         return self._finished(stream, message.reason)
 
-    def take_credit(self, message: StreamCredit) -> Credited | None:
+    def take_credit(self, message: StreamCredit) -> CreditArrived | None:
         """Take credit for one of our streams, by its number, or for the answer of the run that is meant."""
         run = self._named.get(message.correlation_id or "")
         if message.stream is not None:
@@ -363,11 +365,11 @@ class StreamTable:
             self.ignored += 1
             return None
         granted = stream.window.grant(message.items, message.bytes)
-        return Credited(stream.run, stream) if granted else None
+        return CreditArrived(stream.run, stream) if granted else None
 
     def _taken(
         self, stream: Stream | None, item: Any, size: int, sequence: int | None, *, binary: bool
-    ) -> Arrived | Violation | None:
+    ) -> ItemArrived | StreamViolation | None:
         if stream is None or (isinstance(stream, Incoming) and stream.stopped):
             self.ignored += 1
             return None
@@ -380,9 +382,9 @@ class StreamTable:
                 stream.run, f"an item of {stream.content_type} came in the wrong kind of frame"
             )
         wrong = stream.window.arrive(size, sequence)
-        return self._broken(stream.run, wrong) if wrong else Arrived(stream.run, stream, item)
+        return self._broken(stream.run, wrong) if wrong else ItemArrived(stream.run, stream, item)
 
-    def _unknown(self, number: int, correlation: str | None) -> Violation | None:
+    def _unknown(self, number: int, correlation: str | None) -> StreamViolation | None:
         """A stream that never was breaks the rules of the run that the message names; others are gone."""
         run = self._named.get(correlation or "")
         ours = number % 2 == self._next % 2
@@ -391,13 +393,13 @@ class StreamTable:
         self.ignored += 1
         return None
 
-    def _finished(self, stream: Incoming, reason: str | None) -> Finished:
+    def _finished(self, stream: Incoming, reason: str | None) -> StreamFinished:
         stream.open = False
-        return Finished(stream.run, stream, reason)
+        return StreamFinished(stream.run, stream, reason)
 
-    def _broken(self, run: Run, detail: str) -> Violation:
+    def _broken(self, run: Run, detail: str) -> StreamViolation:
         self.drop(run)
-        return Violation(run, detail)
+        return StreamViolation(run, detail)
 
     # -- what goes out
 

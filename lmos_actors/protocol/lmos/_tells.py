@@ -38,7 +38,7 @@ from ._messages import Credit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ._pending import Told
+    from ._pending import OneWayMessage
 
 TELLS: Final = Credit(items=256, bytes=262_144)
 """What may wait at one thing at most."""
@@ -78,7 +78,7 @@ def _wider(window: Credit) -> Credit:
     return _within_bounds(Credit(items=GROWTH * window.items, bytes=GROWTH * window.bytes))
 
 
-class Grants(Protocol):
+class CreditGrants(Protocol):
     """Who decides how much credit a connection may give, in bytes of memory beyond the first window.
 
     Where others need what was granted here, credit that is not used is asked back, and granted no more when
@@ -94,7 +94,7 @@ class Grants(Protocol):
         ...
 
 
-class _Spent:
+class _UsedCredit:
     """Credit that is spent: messages, and their bytes."""
 
     __slots__ = ("bytes", "messages")
@@ -116,8 +116,8 @@ class _Spent:
         return self.messages < window.items and self.bytes < window.bytes
 
 
-def _is_half(spent: _Spent, window: Credit) -> bool:
-    return 2 * spent.messages >= window.items or 2 * spent.bytes >= window.bytes
+def _is_half(used: _UsedCredit, window: Credit) -> bool:
+    return 2 * used.messages >= window.items or 2 * used.bytes >= window.bytes
 
 
 class SentTells:
@@ -134,10 +134,10 @@ class SentTells:
     def __init__(self, *, numbered: bool) -> None:
         self._numbered = numbered
         self._next = 1
-        self._by_id: dict[str, Told] = {}
-        self._by_number: dict[int, Told] = {}
-        self._things: dict[str, _Spent] = {}
-        self._total = _Spent()
+        self._by_id: dict[str, OneWayMessage] = {}
+        self._by_number: dict[int, OneWayMessage] = {}
+        self._things: dict[str, _UsedCredit] = {}
+        self._total = _UsedCredit()
         self._missed = False
         self.window = FIRST if numbered else MOST
         self.each = _each(self.window)
@@ -152,8 +152,8 @@ class SentTells:
 
     def room(self, thing: str) -> bool:
         """Whether a message may be sent to a thing now; if not, `has_come` says when to look again."""
-        spent = self._things.get(thing)
-        if self._total.within(self.window) and (spent is None or spent.within(self.each)):
+        used = self._things.get(thing)
+        if self._total.within(self.window) and (used is None or used.within(self.each)):
             return True
         self._missed = True
         return False
@@ -169,42 +169,42 @@ class SentTells:
         self.each = _each(self.window)
         return self.window.items < before.items or self.window.bytes < before.bytes
 
-    def add(self, told: Told, size: int) -> None:
+    def add(self, message: OneWayMessage, size: int) -> None:
         """Spend credit for a message that has been put into the outbox."""
-        told.size = size
-        self._by_id[told.request.message_id] = told
+        message.size = size
+        self._by_id[message.request.message_id] = message
         if self._numbered:
-            self._by_number[told.number] = told
+            self._by_number[message.number] = message
             self._next += 1
-        thing = told.request.thing_id
-        spent = self._things.get(thing)
-        if spent is None:
-            spent = self._things[thing] = _Spent()
-        spent.add(size)
+        thing = message.request.thing_id
+        used = self._things.get(thing)
+        if used is None:
+            used = self._things[thing] = _UsedCredit()
+        used.add(size)
         self._total.add(size)
 
-    def get(self, message_id: str) -> Told | None:
+    def get(self, message_id: str) -> OneWayMessage | None:
         """Return the open message of this id."""
         return self._by_id.get(message_id)
 
-    def oldest(self, thing: str, action: str | None = None) -> Told | None:
+    def oldest(self, thing: str, action: str | None = None) -> OneWayMessage | None:
         """Return the oldest open message to a thing, or to an action of it: for answers that name none."""
-        for told in self._by_id.values():
-            if told.request.thing_id == thing and action in (None, told.request.action):
-                return told
+        for message in self._by_id.values():
+            if message.request.thing_id == thing and action in (None, message.request.action):
+                return message
         return None
 
-    def end(self, told: Told) -> None:
+    def end(self, message: OneWayMessage) -> None:
         """Take back the credit of an open message."""
-        del self._by_id[told.request.message_id]
+        del self._by_id[message.request.message_id]
         if self._numbered:
-            del self._by_number[told.number]
-        thing = told.request.thing_id
-        spent = self._things[thing]
-        spent.take(told.size)
-        if not spent.messages:
+            del self._by_number[message.number]
+        thing = message.request.thing_id
+        used = self._things[thing]
+        used.take(message.size)
+        if not used.messages:
             del self._things[thing]
-        self._total.take(told.size)
+        self._total.take(message.size)
 
     def begun(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Take back the credit of the messages with these numbers; those that are not open are ignored."""
@@ -213,20 +213,20 @@ class SentTells:
             if last - first < len(opened):
                 found = [opened[number] for number in range(first, last + 1) if number in opened]
             else:  # not a step for each number that a peer can think of
-                found = [told for number, told in opened.items() if first <= number <= last]
-            for told in found:
-                self.end(told)
+                found = [message for number, message in opened.items() if first <= number <= last]
+            for message in found:
+                self.end(message)
 
-    def close(self) -> list[Told]:
+    def close(self) -> list[OneWayMessage]:
         """End everything, as the connection is gone; return the messages that were open, oldest first."""
         found = list(self._by_id.values())
         for table in (self._by_id, self._by_number, self._things):
             table.clear()
-        self._total = _Spent()
+        self._total = _UsedCredit()
         return found
 
 
-class _Held(_Spent):
+class _ThingCredit(_UsedCredit):
     """The credit of one thing: messages that wait, and those begun whose credit is to go back."""
 
     __slots__ = ("begun", "begun_bytes")
@@ -249,8 +249,8 @@ class ReceivedTells:
         self.waiting = 0
         """How many messages have come, and have neither begun nor been refused."""
         self._highest = 0
-        self._things: dict[str, _Held] = {}
-        self._total = _Spent()
+        self._things: dict[str, _ThingCredit] = {}
+        self._total = _UsedCredit()
         self._begun: list[int] = []
         self._begun_bytes = 0
         self.thing = ""
@@ -318,7 +318,7 @@ class ReceivedTells:
         if not total.within(window) or (held is not None and not held.within(each)):
             return InvalidInput("a one-way message came without credit", "$.tell")
         if held is None:
-            held = self._things[thing] = _Held()
+            held = self._things[thing] = _ThingCredit()
         held.add(size)
         total.add(size)
         self.waiting += 1

@@ -20,9 +20,9 @@ from lmos_actors.protocol.lmos import (
     AnswerMemory,
     Close,
     Credit,
-    Failed,
+    RequestFailed,
     SessionOptions,
-    Stray,
+    StrayMessage,
     ThingSession,
 )
 from lmos_actors.protocol.lmos.thing import _answers as _memory
@@ -50,7 +50,7 @@ def test_an_error_may_have_any_number_as_its_status(status: str) -> None:
     text = json.dumps({"messageType": "error", "thingID": THING, "messageID": "t", "correlationID": "c1"})
     members = f', "type": "about:blank", "title": "", "detail": "", "instance": "", "status": {status}}}'
     (failed,) = hand.session.receive(text[:-1] + members)
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, RequestFailed)
     assert hand.adds_up()
 
 
@@ -69,8 +69,8 @@ def test_queries_that_are_answered_with_nonsense_leave_room_for_others() -> None
     run = hand.session.invoke(THING, "go")
     for _ in range(17):  # more than may be open
         query = hand.session.query(run)
-        assert hand.say("actionStatus", query.message_id) == [("Failed", "RemoteProtocolError")]
-    assert not run.asides
+        assert hand.say("actionStatus", query.message_id) == [("RequestFailed", "RemoteProtocolError")]
+    assert not run.controls
     assert hand.adds_up()
 
 
@@ -97,7 +97,7 @@ def test_nonsense_of_a_foreign_peer_ends_what_was_asked_about_the_run_as_well() 
     hand.sent()
     query, cancel = hand.session.query(run), hand.session.cancel(run)
     text = {"messageType": "actionStatus", "thingID": THING, "messageID": "", "correlationID": run.message_id}
-    assert hand.raw(text) == [("Failed", "RemoteProtocolError")] * 3
+    assert hand.raw(text) == [("RequestFailed", "RemoteProtocolError")] * 3
     assert all(one.done for one in (run, query, cancel))
     assert hand.adds_up()
 
@@ -106,7 +106,7 @@ def test_nonsense_of_a_foreign_peer_ends_what_was_asked_about_the_run_as_well() 
 def test_an_unreadable_error_ends_what_it_is_about(title: object) -> None:
     hand = Hand("kotlin-wot")
     feed = hand.session.subscribe(THING, "called")
-    assert hand.error(feed.message_id, **{"title": title, "type": 5})[0][0] == "Ended"
+    assert hand.error(feed.message_id, **{"title": title, "type": 5})[0][0] == "FeedEnded"
     assert feed.ended
     assert isinstance(feed.error, RemoteProtocolError)
 
@@ -117,7 +117,7 @@ def test_an_unreadable_value_ends_nothing() -> None:
     (stray,) = hand.session.receive(
         json.dumps({"messageType": "event", "thingID": THING, "messageID": "t", "correlationID": "c1"})
     )
-    assert isinstance(stray, Stray)
+    assert isinstance(stray, StrayMessage)
     assert not feed.ended
 
 
@@ -151,7 +151,7 @@ def test_runs_of_one_id_are_told_apart_by_their_actions() -> None:
     first = talk.ask("invokeAction", 1, action="first")
     second = talk.ask("invokeAction", 1, action="second")
     (withdrawn,) = talk.say("cancelAction", 1, action="first", correlation="m1")
-    assert withdrawn.asked is first
+    assert withdrawn.request is first
     talk.session.complete(second, 2)
     talk.short()
     talk.say("queryAction", 1, action="first", correlation="m1")

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from lmos_actors.errors import ActionFailed, AgentDied, AgentUnavailable, NotFound
 from lmos_actors.protocol import lmos
-from lmos_actors.protocol.lmos import ConsumerSession, SessionOptions, Standing, ThingSession
+from lmos_actors.protocol.lmos import ConsumerSession, RunStatus, SessionOptions, ThingSession
 from tests.matrix import examples
 
 THINGS = ("urn:a", "b")
@@ -73,7 +73,7 @@ meetings = st.sampled_from(EXACT) | st.sampled_from(MEETINGS)
 class Ask:
     """What the test knows of one request."""
 
-    pending: lmos.Pending
+    pending: lmos.ConsumerRequest
     finals: int = 0
     lost: int = 0
 
@@ -113,9 +113,9 @@ class Sessions(RuleBasedStateMachine):
         self.exact = meeting in EXACT
         self.there: deque[bytes] = deque()
         self.back: deque[bytes] = deque()
-        self.asks: dict[lmos.Pending, Ask] = {}
+        self.asks: dict[lmos.ConsumerRequest, Ask] = {}
         self.feeds: dict[lmos.Feed, Heard] = {}
-        self.todo: list[lmos.Asked] = []
+        self.todo: list[lmos.IncomingRequest] = []
         self.begun: list[str] = []
         self.listenings: list[lmos.Listening] = []
         self.delivered: dict[str, list[int]] = {}  # by the id that made the feed: what the host gave it
@@ -128,7 +128,7 @@ class Sessions(RuleBasedStateMachine):
 
     # ---- what the consumer does
 
-    def asked(self, pending: lmos.Pending) -> None:
+    def asked(self, pending: lmos.ConsumerRequest) -> None:
         self.asks.setdefault(pending, Ask(pending))
 
     @property
@@ -160,8 +160,8 @@ class Sessions(RuleBasedStateMachine):
             self.consumer.forget(run)
 
     @property
-    def runs(self) -> list[lmos.Call]:
-        return [pending for pending in self.asks if isinstance(pending, lmos.Call)]
+    def runs(self) -> list[lmos.PendingRun]:
+        return [pending for pending in self.asks if isinstance(pending, lmos.PendingRun)]
 
     @precondition(lambda self: self.runs)
     @rule(pick=picks, verb=st.sampled_from(["query", "cancel", "forget"]))
@@ -175,7 +175,7 @@ class Sessions(RuleBasedStateMachine):
             self.asked(self.consumer.cancel(run, "bored"))
             if run.done and not was_done and not run.forgotten:
                 self.asks[run].finals += 1  # told by the object alone
-        elif len(run.asides) < 16:
+        elif len(run.controls) < 16:
             self.asked(self.consumer.query(run))
 
     @precondition(lambda self: len(self.consumer._feeds) + len(self.consumer._feeds._stopping) < 5)
@@ -228,55 +228,55 @@ class Sessions(RuleBasedStateMachine):
 
     def demanded(self, demand: Any) -> None:
         match demand:
-            case lmos.Asked():
+            case lmos.IncomingRequest():
                 if isinstance(demand.message, lmos.InvokeAction):
                     assert demand.message.message_id not in self.begun, "a run began twice"
                     self.begun.append(demand.message.message_id)
                 self.todo.append(demand)
-            case lmos.Withdrawn():
-                self.todo.remove(demand.asked)
-            case lmos.Unlistened():
+            case lmos.RequestWithdrawn():
+                self.todo.remove(demand.request)
+            case lmos.ListeningEnded():
                 self.listenings = [one for one in self.listenings if one is not demand.listening]
                 self.todo = [
                     asked for asked in self.todo if asked.listening is not demand.listening or asked.open
                 ]
             case _:
-                assert type(demand).__name__ == "Credited", demand
+                assert type(demand).__name__ == "CreditArrived", demand
 
     def happened(self, one: Any) -> None:
         match one:
-            case lmos.Answered(pending=pending):
+            case lmos.RequestAnswered(pending=pending):
                 self.asks[pending].finals += 1
                 assert not pending.forgotten
                 self.right(pending, one.value)
-            case lmos.Failed(pending=pending):
+            case lmos.RequestFailed(pending=pending):
                 self.asks[pending].finals += 1
                 assert not pending.forgotten
-            case lmos.Lost(pending=pending):
+            case lmos.ForgottenFailed(pending=pending):
                 self.asks[pending].lost += 1
                 assert pending.forgotten
-            case lmos.Moved(pending=pending) | lmos.Item(pending=pending):
+            case lmos.RunProgressed(pending=pending) | lmos.RunItem(pending=pending):
                 assert not pending.done or self.asks[pending].finals == 1
-                if isinstance(one, lmos.Item):
+                if isinstance(one, lmos.RunItem):
                     self.consumer.consumed(pending)
-            case lmos.Read(feed=feed):
+            case lmos.PropertyRead(feed=feed):
                 self.took(feed, one.value)
-            case lmos.Occurred(feed=feed):
+            case lmos.EventOccurred(feed=feed):
                 self.took(feed, one.data)
-            case lmos.Ended(feed=feed):
+            case lmos.FeedEnded(feed=feed):
                 self.feeds[feed].ends += 1
-            case lmos.Stray():
+            case lmos.StrayMessage():
                 assert not self.exact, one
             case _:
-                assert isinstance(one, lmos.Established | lmos.Missed), one
+                assert isinstance(one, lmos.FeedEstablished | lmos.ValuesMissed), one
 
-    def right(self, pending: lmos.Pending, value: Any) -> None:
+    def right(self, pending: lmos.ConsumerRequest, value: Any) -> None:
         """The answer is the one that the host gave to this very request."""
         message = pending.request
         if isinstance(message, lmos.InvokeAction):
             assert value == message.input
         elif isinstance(message, lmos.QueryAction | lmos.CancelAction):
-            assert isinstance(value, Standing)
+            assert isinstance(value, RunStatus)
         elif isinstance(message, lmos.WriteProperty | lmos.WriteMultipleProperties):
             assert value == message.data
         elif isinstance(message, lmos.ReadProperty):
@@ -310,7 +310,7 @@ class Sessions(RuleBasedStateMachine):
         elif self.consumer.habits == "spec" and self.thing.room(asked):
             self.thing.item(asked, next(self.values))
 
-    def answer(self, asked: lmos.Asked, yes: bool, error: Any) -> None:
+    def answer(self, asked: lmos.IncomingRequest, yes: bool, error: Any) -> None:
         self.todo.remove(asked)
         message = asked.message
         if not yes:
@@ -326,7 +326,7 @@ class Sessions(RuleBasedStateMachine):
         else:
             self.thing.answer(asked, {name: [message.thing_id, name] for name in NAMES}, AT)
 
-    def accept(self, asked: lmos.Asked) -> None:
+    def accept(self, asked: lmos.IncomingRequest) -> None:
         value = next(self.values)
         if isinstance(asked.message, lmos.ObserveProperty):
             listening = self.thing.accept(asked, value, AT)

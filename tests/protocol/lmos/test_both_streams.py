@@ -40,14 +40,14 @@ class Streams(RuleBasedStateMachine):
         )
         self.to_thing: deque[Any] = deque()
         self.to_client: deque[Any] = deque()
-        self.runs: list[lmos.Call] = []
-        self.finals: dict[lmos.Pending, int] = defaultdict(int)
-        self.asked: list[lmos.Asked] = []
+        self.runs: list[lmos.PendingRun] = []
+        self.finals: dict[lmos.ConsumerRequest, int] = defaultdict(int)
+        self.asked: list[lmos.IncomingRequest] = []
         # by the run and the parameter, "" for the answer
         self.sent: dict[tuple[str, str], list[Any]] = defaultdict(list)
         self.came: dict[tuple[str, str], list[Any]] = defaultdict(list)
         self.finished: dict[tuple[str, str], int] = defaultdict(int)
-        self.unused: list[lmos.Call] = []
+        self.unused: list[lmos.PendingRun] = []
         self.unread: list[lmos.Incoming] = []
 
     def item(self, binary: bool) -> Any:
@@ -105,7 +105,7 @@ class Streams(RuleBasedStateMachine):
 
     # ---- the host
 
-    def going(self) -> list[lmos.Asked]:
+    def going(self) -> list[lmos.IncomingRequest]:
         return [asked for asked in self.asked if asked.open]
 
     @precondition(lambda self: self.going())
@@ -129,7 +129,7 @@ class Streams(RuleBasedStateMachine):
         else:
             self.give(asked, bytes_too=which % 2 == 1)
 
-    def give(self, asked: lmos.Asked, *, bytes_too: bool) -> None:
+    def give(self, asked: lmos.IncomingRequest, *, bytes_too: bool) -> None:
         if self.thing.room(asked):
             item = self.item(asked.message.binary and bytes_too)
             assert self.thing.item(asked, item)
@@ -168,19 +168,19 @@ class Streams(RuleBasedStateMachine):
 
     def meet(self, demand: lmos.Demand) -> None:
         match demand:
-            case lmos.Asked():
+            case lmos.IncomingRequest():
                 self.asked.append(demand)
                 for stream in (demand.streams or {}).values():
                     self.thing.ready(stream)
-            case lmos.Arrived(run=run, stream=stream, item=item):
+            case lmos.ItemArrived(run=run, stream=stream, item=item):
                 self.came[run.message_id, stream.name or ""].append(item)
                 self.unread.append(stream)
-            case lmos.Finished(run=run, stream=stream):
+            case lmos.StreamFinished(run=run, stream=stream):
                 self.finished[run.message_id, stream.name or ""] += 1
-            case lmos.Withdrawn(asked=asked, reason=reason):
+            case lmos.RequestWithdrawn(request=asked, reason=reason):
                 assert (asked.open, reason) == (False, None), "nobody breaks the rules of streams"
             case _:
-                assert isinstance(demand, lmos.Credited | lmos.Stopped), demand
+                assert isinstance(demand, lmos.CreditArrived | lmos.StreamStopped), demand
 
     @rule(room=ROOM, most=MOST)
     def back(self, room: int, most: int) -> None:
@@ -191,18 +191,24 @@ class Streams(RuleBasedStateMachine):
             for happening in self.client.receive_binary(frame) if binary else self.client.receive(frame):
                 self.note(happening)
 
-    def note(self, happening: lmos.Happening) -> None:
+    def note(self, happening: lmos.Outcome) -> None:
         match happening:
-            case lmos.Answered(pending=pending) | lmos.Failed(pending=pending) | lmos.Lost(pending=pending):
+            case (
+                lmos.RequestAnswered(pending=pending)
+                | lmos.RequestFailed(pending=pending)
+                | lmos.ForgottenFailed(pending=pending)
+            ):
                 self.finals[pending] += 1
-            case lmos.Item(pending=pending, output=output):
+            case lmos.RunItem(pending=pending, output=output):
                 assert not pending.done
                 self.came[pending.message_id, ""].append(output)
                 self.unused.append(pending)
-            case lmos.Stray() | lmos.Close():
+            case lmos.StrayMessage() | lmos.Close():
                 pytest.fail(f"no place for {happening}")
             case _:
-                assert isinstance(happening, lmos.Moved | lmos.Credited | lmos.Stopped), happening
+                assert isinstance(happening, lmos.RunProgressed | lmos.CreditArrived | lmos.StreamStopped), (
+                    happening
+                )
 
     # ---- what is always so
 

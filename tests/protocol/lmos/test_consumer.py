@@ -100,95 +100,95 @@ ANSWERS: dict[str, tuple[Any, list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
     "read": (
         lambda s: s.read(THING, "unit"),
         [("propertyReading", {"name": "unit", "value": None})],
-        [("Answered", None)],
+        [("RequestAnswered", None)],
     ),
     "read by readings": (
         lambda s: s.read(THING, "unit"),
         [("propertyReadings", {"data": {"unit": "K", "x": 1}})],
-        [("Answered", "K")],
+        [("RequestAnswered", "K")],
     ),
     "read_all": (
         lambda s: s.read_all(THING),
         [("propertyReadings", {"data": {"a": 1}})],
-        [("Answered", {"a": 1})],
+        [("RequestAnswered", {"a": 1})],
     ),
     "write": (
         lambda s: s.write(THING, "unit", "K"),
         [("propertyReading", {"name": "unit", "value": "K"})],
-        [("Answered", "K")],
+        [("RequestAnswered", "K")],
     ),
     "write by readings": (
         lambda s: s.write(THING, "unit", "K"),
         [("propertyReadings", {"data": {"unit": "C"}})],
-        [("Answered", "C")],
+        [("RequestAnswered", "C")],
     ),
     "write_many": (
         lambda s: s.write_many(THING, {"a": 1, "b": 2}),
         [("propertyReadings", {"data": {"a": 1, "b": 2}})],
-        [("Answered", {"a": 1, "b": 2})],
+        [("RequestAnswered", {"a": 1, "b": 2})],
     ),
     "write_many by one reading": (
         lambda s: s.write_many(THING, {"a": 1, "b": 2}),
         [("propertyReading", {"name": "b", "value": 2})],
-        [("Answered", {"b": 2})],
+        [("RequestAnswered", {"b": 2})],
     ),
     "invoke": (
         lambda s: s.invoke(THING, "go"),
         [("actionStatus", {"action": "go", "status": "completed", "output": [1]})],
-        [("Answered", [1])],
+        [("RequestAnswered", [1])],
     ),
     "invoke without output": (
         lambda s: s.invoke(THING, "go"),
         [("actionStatus", {"action": "go", "status": "completed"})],
-        [("Answered", None)],
+        [("RequestAnswered", None)],
     ),
     "error": (
         lambda s: s.read(THING, "unit"),
         [("error", {"type": "x", "title": "y", "status": "404", "detail": "z", "instance": "u"})],
-        [("Failed", "NotFound")],
+        [("RequestFailed", "NotFound")],
     ),
     # of the wrong type, or about something else
     "a status for a read": (
         lambda s: s.read(THING, "unit"),
         [("actionStatus", {"action": "go", "status": "completed"})],
-        [("Stray",)],
+        [("StrayMessage",)],
     ),
     "a reading for a run": (
         lambda s: s.invoke(THING, "go"),
         [("propertyReading", {"name": "go", "value": 1}), ("propertyReadings", {"data": {"go": 1}})],
-        [("Stray",), ("Stray",)],
+        [("StrayMessage",), ("StrayMessage",)],
     ),
     "a reading of another property": (
         lambda s: s.read(THING, "unit"),
         [("propertyReading", {"name": "limit", "value": 1})],
-        [("Stray",)],
+        [("StrayMessage",)],
     ),
     "readings without the property": (
         lambda s: s.read(THING, "unit"),
         [("propertyReadings", {"data": {"limit": 1}})],
-        [("Stray",)],
+        [("StrayMessage",)],
     ),
     "a reading of what was not written": (
         lambda s: s.write_many(THING, {"a": 1}),
         [("propertyReading", {"name": "b", "value": 2})],
-        [("Stray",)],
+        [("StrayMessage",)],
     ),
     "one reading for all": (
         lambda s: s.read_all(THING),
         [("propertyReading", {"name": "b", "value": 2})],
-        [("Stray",)],
+        [("StrayMessage",)],
     ),
     "an acknowledgement for a read": (
         lambda s: s.read(THING, "unit"),
         [("acknowledgement", {"message": "readProperty"})],
-        [("Stray",)],
+        [("StrayMessage",)],
     ),
     "an event for a read": (
         lambda s: s.read(THING, "unit"),
         [("event", {"event": "unit", "data": 1})],
-        [("Stray",)],
+        [("StrayMessage",)],
     ),
-    "a gap for a read": (lambda s: s.read(THING, "unit"), [("gap", {"reason": "x"})], [("Stray",)]),
+    "a gap for a read": (lambda s: s.read(THING, "unit"), [("gap", {"reason": "x"})], [("StrayMessage",)]),
 }
 
 
@@ -200,21 +200,21 @@ def test_an_answer_fits_or_is_a_stray(case: str) -> None:
     hand.sent()
     found = [one for kind, members in said for one in hand.say(kind, "c1", **members)]
     assert found == wanted
-    strays = sum(1 for one in found if one == ("Stray",))
+    strays = sum(1 for one in found if one == ("StrayMessage",))
     assert pending.done == (strays == 0)
     statistics = hand.session.statistics()
     assert (statistics.strays, statistics.open) == (strays, int(not pending.done))
     assert hand.adds_up()
 
 
-@pytest.mark.parametrize("case", [case for case in ANSWERS if ANSWERS[case][2][0][0] != "Stray"])
+@pytest.mark.parametrize("case", [case for case in ANSWERS if ANSWERS[case][2][0][0] != "StrayMessage"])
 def test_a_second_final_answer_is_a_stray(case: str) -> None:
     ask, [(kind, members)], wanted = ANSWERS[case]
     hand = Hand()
     pending = ask(hand.session)
     assert hand.say(kind, "c1", **members) == wanted
     value, error = pending.value, pending.error
-    assert hand.say(kind, "c1", **members) == [("Stray",)]
+    assert hand.say(kind, "c1", **members) == [("StrayMessage",)]
     assert (pending.value, pending.error) == (value, error)
 
 
@@ -233,7 +233,7 @@ def test_what_became_of_a_request_stands_in_it_as_well() -> None:
         b'{"messageType":"propertyReading","thingID":"urn:thing","messageID":"t","correlationID":"c1",'
         b'"name":"unit","value":3,"timestamp":"2026-01-02T03:04:05Z"}'
     )
-    assert isinstance(answered, lmos.Answered)
+    assert isinstance(answered, lmos.RequestAnswered)
     assert answered.pending is pending
     assert (pending.done, pending.value, pending.error) == (True, 3, None)
 
@@ -255,7 +255,7 @@ ERRORS = [
 def test_an_error_is_an_exception_by_its_status(status: str, error: type[Exception]) -> None:
     hand = Hand()
     pending = hand.session.read(THING, "unit")
-    assert hand.error("c1", status) == [("Failed", error.__name__)]
+    assert hand.error("c1", status) == [("RequestFailed", error.__name__)]
     assert type(pending.error) is error
     assert hand.adds_up()
 
@@ -266,21 +266,21 @@ def test_an_errors_status_may_be_a_number(status: object) -> None:
     hand.session.read(THING, "unit")
     assert hand.raw(
         {"messageType": "error", "thingId": "x", "messageId": "t", "correlationId": "c1", "status": status}
-    ) == [("Failed", "NotFound")]
+    ) == [("RequestFailed", "NotFound")]
 
 
 def test_an_error_without_correlation_is_nobodys() -> None:
     hand = Hand()
     hand.session.read(THING, "unit")
     hand.session.observe(THING, "unit")
-    assert hand.error(None) == [("Stray",)]
+    assert hand.error(None) == [("StrayMessage",)]
     assert hand.session.statistics().open == 1
 
 
 def test_an_error_without_correlation_is_that_of_the_only_request() -> None:
     hand = Hand()
     hand.session.read(THING, "unit")
-    assert hand.error(None, "404") == [("Failed", "NotFound")]
+    assert hand.error(None, "404") == [("RequestFailed", "NotFound")]
     assert hand.adds_up()
 
 
@@ -288,8 +288,8 @@ def test_an_error_without_correlation_is_nobodys_where_two_could_be_meant() -> N
     hand = Hand()
     hand.session.read(THING, "unit")
     hand.session.read(THING, "limit")
-    assert hand.error(None) == [("Stray",)]
-    assert Hand(offers=OURS).error(None) == [("Stray",)]
+    assert hand.error(None) == [("StrayMessage",)]
+    assert Hand(offers=OURS).error(None) == [("StrayMessage",)]
 
 
 # ---- several at once
@@ -300,7 +300,7 @@ def test_several_reads_are_one_answer() -> None:
     pending = hand.session.read_many(THING, ["a", "b"])
     assert hand.reading("c3", "b", 2) == []
     assert not pending.done
-    assert hand.reading("c2", "a", 1) == [("Answered", {"b": 2, "a": 1})]
+    assert hand.reading("c2", "a", 1) == [("RequestAnswered", {"b": 2, "a": 1})]
     assert pending.value == {"a": 1, "b": 2}
     assert hand.session.statistics().open == 0
     assert hand.adds_up()
@@ -310,7 +310,7 @@ def test_the_first_error_of_several_is_theirs() -> None:
     hand = Hand()
     pending = hand.session.read_many(THING, ["a", "b", "c"])
     assert hand.reading("c2", "a", 1) == []
-    assert hand.error("c3", "404") == [("Failed", "NotFound")]
+    assert hand.error("c3", "404") == [("RequestFailed", "NotFound")]
     assert isinstance(pending.error, NotFound)
     assert hand.error("c4", "404") == []
     assert hand.session.statistics().late == 1
@@ -332,7 +332,7 @@ def test_several_that_are_forgotten_are_all_forgotten() -> None:
     assert hand.session.statistics().open == 0
     assert hand.reading("c2", "a", 1) == []
     assert hand.error("c3") == []
-    assert hand.reading("c3", "b", 1) == [("Stray",)]
+    assert hand.reading("c3", "b", 1) == [("StrayMessage",)]
     assert hand.adds_up()
 
 
@@ -392,10 +392,10 @@ def test_what_is_told_to_others_is_answered_by_silence_or_lost() -> None:
     assert all(one.sent and one.forgotten for one in told)
     assert hand.status("c2", "in progress", progress=1) == []
     assert hand.status("c2", "completed") == []
-    assert hand.error("c3", "503") == [("Lost", "AgentUnavailable")]
+    assert hand.error("c3", "503") == [("ForgottenFailed", "AgentUnavailable")]
     assert told[2].host == 2
     assert hand.status("c1", "completed") == []
-    assert hand.status("c2", "completed") == [("Stray",)]  # once
+    assert hand.status("c2", "completed") == [("StrayMessage",)]  # once
     assert hand.adds_up()
 
 
@@ -451,8 +451,8 @@ def test_what_is_forgotten_is_dropped_but_for_errors() -> None:
     assert hand.status("c1", "in progress", progress=1) == []
     assert hand.status("c1", "completed") == []
     assert hand.status("c2", "failed") == []
-    assert hand.error("c3", "503") == [("Lost", "AgentUnavailable")]
-    assert hand.status("c1", "completed") == [("Stray",)]
+    assert hand.error("c3", "503") == [("ForgottenFailed", "AgentUnavailable")]
+    assert hand.status("c1", "completed") == [("StrayMessage",)]
     statistics = hand.session.statistics()
     assert (statistics.forgotten, statistics.remembered, statistics.open) == (4, 1, 0)
     assert hand.adds_up()
@@ -463,8 +463,8 @@ def test_so_many_forgotten_ones_are_known_and_no_more() -> None:
     for _ in range(5):
         hand.session.forget(hand.session.invoke(THING, "go"))
     assert hand.session.statistics().remembered == 2
-    assert hand.error("c3") == [("Stray",)]
-    assert hand.error("c4") == [("Lost", "ActionFailed")]
+    assert hand.error("c3") == [("StrayMessage",)]
+    assert hand.error("c4") == [("ForgottenFailed", "ActionFailed")]
 
 
 # ---- unreadable, foreign
@@ -494,7 +494,7 @@ UNREADABLE: dict[str, object] = {
 def test_what_cannot_be_read_is_counted(case: str) -> None:
     hand = Hand()
     hand.session.read(THING, "unit")
-    assert hand.raw(UNREADABLE[case]) == [("Stray",)]
+    assert hand.raw(UNREADABLE[case]) == [("StrayMessage",)]
     statistics = hand.session.statistics()
     assert (statistics.unreadable, statistics.open) == (1, 1)
 
@@ -503,8 +503,8 @@ def test_an_answer_that_cannot_be_read_fails_its_request() -> None:
     hand = Hand(offers=OURS)
     credit = SessionOptions().credit
     pending, run = hand.session.read(THING, "unit"), hand.session.invoke(THING, "go", credit=credit)
-    assert hand.say("propertyReading", "c1", name="unit") == [("Failed", "RemoteProtocolError")]
-    assert hand.say("actionStatus", "c2", action="go") == [("Failed", "RemoteProtocolError")]
+    assert hand.say("propertyReading", "c1", name="unit") == [("RequestFailed", "RemoteProtocolError")]
+    assert hand.say("actionStatus", "c2", action="go") == [("RequestFailed", "RemoteProtocolError")]
     assert pending.done
     assert run.answer is not None
     assert not run.answer.open
@@ -540,7 +540,7 @@ def test_a_message_of_any_type_that_nobody_asked_for_is_a_stray(kind: str) -> No
     statistics = hand.session.statistics()
     assert statistics.unreadable == 0
     assert statistics.strays + statistics.late == (kind != "tellCredit")  # for what has begun long ago
-    assert found == [("Stray",)] * statistics.strays
+    assert found == [("StrayMessage",)] * statistics.strays
     assert hand.sent() == []
 
 
@@ -582,7 +582,7 @@ def test_after_the_end_nothing_is_asked_and_nothing_happens() -> None:
     hand = Hand(offers=OURS)
     run, feed = hand.session.invoke(THING, "go"), hand.session.observe(THING, "unit")
     hand.session.closed()
-    assert hand.session.closed() == lmos.Left((), ())
+    assert hand.session.closed() == lmos.UnfinishedWork((), ())
     assert hand.status("c1", "completed") == []
     assert hand.session.receive_binary(b"") == ()
     hand.session.forget(run)
@@ -621,7 +621,7 @@ def test_times_are_passed_on_and_may_be_missing() -> None:
     for time, at in [(1767323045, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)), (None, None)]:
         raw = msgspec.json.encode(frame | {"name": "unit", "value": 1, "timestamp": time})
         *_, read = hand.session.receive(raw)
-        assert isinstance(read, lmos.Read)
+        assert isinstance(read, lmos.PropertyRead)
         assert read.at == at
 
 

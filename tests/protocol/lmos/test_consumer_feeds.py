@@ -41,7 +41,7 @@ def test_silence_is_a_yes_where_nothing_confirms(case: str) -> None:
     assert hand.short() == wanted
     assert feed.established == at_once
     confirmed = hand.say("acknowledgement", "c1", message="x")
-    assert confirmed == ([] if at_once else [("Established",)])
+    assert confirmed == ([] if at_once else [("FeedEstablished",)])
     assert hand.say("acknowledgement", "c1", message="x") == []
     assert feed.established
 
@@ -52,10 +52,13 @@ def test_the_first_value_confirms(verb: str) -> None:
     feed = listen(hand, verb)
     if verb == "observe":
         first, more = hand.reading("c1", "x", 1), hand.reading("c1", "x", 2)
-        assert (first, more) == ([("Established",), ("Read", 1)], [("Read", 2)])
+        assert (first, more) == ([("FeedEstablished",), ("PropertyRead", 1)], [("PropertyRead", 2)])
     else:
         first, more = (hand.say("event", "c1", event="x", data=data) for data in (1, 2))
-        assert (first, more) == ([("Established",), ("Occurred", "x", 1)], [("Occurred", "x", 2)])
+        assert (first, more) == (
+            [("FeedEstablished",), ("EventOccurred", "x", 1)],
+            [("EventOccurred", "x", 2)],
+        )
     assert feed.established
 
 
@@ -64,14 +67,14 @@ def test_the_first_value_confirms(verb: str) -> None:
 def test_an_error_is_the_end_at_any_time(verb: str, offers: tuple[str, ...]) -> None:
     hand = Hand(offers=offers)
     feed = listen(hand, verb)
-    assert hand.error("c1", "503") == [("Ended", "AgentUnavailable")]
+    assert hand.error("c1", "503") == [("FeedEnded", "AgentUnavailable")]
     assert feed.ended
     assert isinstance(feed.error, AgentUnavailable)
     assert hand.error("c1", "503") == []
     assert hand.session.statistics().listening == 0
     again = listen(hand, verb)
     hand.say("acknowledgement", again.message_id, message="x")
-    assert hand.error(again.message_id, "404") == [("Ended", "NotFound")]
+    assert hand.error(again.message_id, "404") == [("FeedEnded", "NotFound")]
 
 
 # ---- where a value goes. Feeds: a property x, b event x, c event y, d all events; then what came
@@ -123,29 +126,29 @@ def test_a_value_goes_to_one_feed(
     found: list[tuple[Any, ...]] = []
     for one in came:
         match one:
-            case lmos.Read(feed=feed):
+            case lmos.PropertyRead(feed=feed):
                 found.append((letters[feed.message_id], feed.name))
-            case lmos.Occurred(feed=feed, event=event):
+            case lmos.EventOccurred(feed=feed, event=event):
                 found.append((letters[feed.message_id], event))
-            case lmos.Stray():
+            case lmos.StrayMessage():
                 found.append(("stray",))
             case _:
-                assert isinstance(one, lmos.Established)
+                assert isinstance(one, lmos.FeedEstablished)
     assert found == wanted
 
 
 def test_things_are_told_apart() -> None:
     hand = Hand()
     hand.session.observe("urn:other", "x")
-    assert hand.reading(None, "x", 1) == [("Stray",)]
+    assert hand.reading(None, "x", 1) == [("StrayMessage",)]
 
 
 def test_gaps_are_passed_on() -> None:
     hand = Hand(offers=OURS)
     listen(hand, "observe")
-    assert hand.say("gap", "c1", reason="restart", missed=3) == [("Missed", "restart", 3)]
-    assert hand.say("gap", "c1", reason="restart") == [("Missed", "restart", None)]
-    assert hand.say("gap", reason="restart") == [("Stray",)]
+    assert hand.say("gap", "c1", reason="restart", missed=3) == [("ValuesMissed", "restart", 3)]
+    assert hand.say("gap", "c1", reason="restart") == [("ValuesMissed", "restart", None)]
+    assert hand.say("gap", reason="restart") == [("StrayMessage",)]
 
 
 # ---- stopping
@@ -168,7 +171,7 @@ def test_a_stop_is_confirmed_where_the_peer_can(verb: str) -> None:
         assert hand.short() == [STOPPED[verb] + (" ack=true" if offers else "")]
         assert feed.ended == (not offers)
         confirmed = hand.say("acknowledgement", "c2", message="x")
-        assert confirmed == ([("Ended", None)] if offers else [])
+        assert confirmed == ([("FeedEnded", None)] if offers else [])
         assert feed.ended
         assert feed.error is None
         assert hand.session.statistics().listening == 0
@@ -180,7 +183,7 @@ def test_an_error_as_the_answer_to_a_stop_is_no_more_than_a_yes(offers: tuple[st
     feed = listen(hand, "subscribe")
     hand.sent()
     hand.session.stop(feed)
-    assert hand.error("c2", "500") == ([("Ended", None)] if offers else [])
+    assert hand.error("c2", "500") == ([("FeedEnded", None)] if offers else [])
     assert feed.ended
 
 
@@ -198,7 +201,7 @@ def test_what_was_on_its_way_when_it_was_stopped_goes_nowhere() -> None:
     assert hand.say("gap", "c1", reason="x") == []
     assert hand.session.statistics().late == 4
     assert hand.session.statistics().strays == 0
-    assert hand.reading("c5", "x", 2) == [("Established",), ("Read", 2)]
+    assert hand.reading("c5", "x", 2) == [("FeedEstablished",), ("PropertyRead", 2)]
 
 
 def test_what_was_not_sent_is_taken_back() -> None:
@@ -215,8 +218,8 @@ def test_single_subscriptions_outlive_the_one_to_all() -> None:
     hand.sent()
     hand.session.stop(everything)
     assert hand.short() == ["unsubscribeAllEvents c3", 'subscribeEvent c4 event="x"']
-    assert hand.say("event", "c2", event="x", data="on its way") == [("Occurred", "x", "on its way")]
-    assert hand.say("event", "c4", event="x", data="again") == [("Occurred", "x", "again")]
+    assert hand.say("event", "c2", event="x", data="on its way") == [("EventOccurred", "x", "on its way")]
+    assert hand.say("event", "c4", event="x", data="again") == [("EventOccurred", "x", "again")]
     assert hand.say("event", "c1", event="y", data="late") == []
     assert not one.ended
     hand.session.stop(one)
@@ -273,7 +276,7 @@ def test_stops_that_are_not_confirmed_keep_their_room() -> None:
         hand.session.stop(feed)
     with pytest.raises(MailboxFull):
         listen(hand, "subscribe")
-    assert hand.say("acknowledgement", "c2", message="x") == [("Ended", None)]
+    assert hand.say("acknowledgement", "c2", message="x") == [("FeedEnded", None)]
     listen(hand, "subscribe")
 
 

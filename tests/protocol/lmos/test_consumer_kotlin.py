@@ -11,7 +11,7 @@ import pytest
 
 from lmos_actors.errors import ActionCancelled, ActionFailed, NotAllowed
 from lmos_actors.protocol import lmos
-from lmos_actors.protocol.lmos import Standing
+from lmos_actors.protocol.lmos import RunStatus
 from tests.protocol.lmos.kotlin_server import Closed, KotlinServer
 from tests.protocol.lmos.thing_by_hand import OURS, THING, Hand, told
 
@@ -33,28 +33,34 @@ class Pair:
 
 
 VERBS: dict[str, tuple[Any, list[tuple[Any, ...]]]] = {
-    "read": (lambda s: s.read(THING, "unit"), [("Answered", "K")]),
-    "read nothing": (lambda s: s.read(THING, "x"), [("Failed", "NotFound")]),
-    "read another thing": (lambda s: s.read("urn:other", "unit"), [("Failed", "NotFound")]),
-    "read_many": (lambda s: s.read_many(THING, ["unit", "limit"]), [("Answered", {"unit": "K", "limit": 3})]),
-    "read_many with one wrong": (lambda s: s.read_many(THING, ["unit", "x", "y"]), [("Failed", "NotFound")]),
-    "read_all": (lambda s: s.read_all(THING), [("Answered", {"unit": "K", "limit": 3})]),
-    "write": (lambda s: s.write(THING, "unit", "C"), [("Answered", "C")]),
-    "write null": (lambda s: s.write(THING, "unit", None), [("Answered", None)]),
-    "write what is read-only": (lambda s: s.write(THING, "limit", 1), [("Failed", "NotAllowed")]),
-    "write_many": (lambda s: s.write_many(THING, {"unit": "C"}), [("Answered", {"unit": "C"})]),
+    "read": (lambda s: s.read(THING, "unit"), [("RequestAnswered", "K")]),
+    "read nothing": (lambda s: s.read(THING, "x"), [("RequestFailed", "NotFound")]),
+    "read another thing": (lambda s: s.read("urn:other", "unit"), [("RequestFailed", "NotFound")]),
+    "read_many": (
+        lambda s: s.read_many(THING, ["unit", "limit"]),
+        [("RequestAnswered", {"unit": "K", "limit": 3})],
+    ),
+    "read_many with one wrong": (
+        lambda s: s.read_many(THING, ["unit", "x", "y"]),
+        [("RequestFailed", "NotFound")],
+    ),
+    "read_all": (lambda s: s.read_all(THING), [("RequestAnswered", {"unit": "K", "limit": 3})]),
+    "write": (lambda s: s.write(THING, "unit", "C"), [("RequestAnswered", "C")]),
+    "write null": (lambda s: s.write(THING, "unit", None), [("RequestAnswered", None)]),
+    "write what is read-only": (lambda s: s.write(THING, "limit", 1), [("RequestFailed", "NotAllowed")]),
+    "write_many": (lambda s: s.write_many(THING, {"unit": "C"}), [("RequestAnswered", {"unit": "C"})]),
     "write_many with one wrong": (
         lambda s: s.write_many(THING, {"limit": 1, "unit": "C"}),
-        [("Failed", "NotAllowed")],
+        [("RequestFailed", "NotAllowed")],
     ),
-    "invoke": (lambda s: s.invoke(THING, "echo", [1]), [("Answered", [1])]),
-    "invoke without input": (lambda s: s.invoke(THING, "echo"), [("Answered", None)]),
-    "invoke what fails": (lambda s: s.invoke(THING, "fail"), [("Failed", "ActionFailed")]),
-    "invoke nothing": (lambda s: s.invoke(THING, "x"), [("Failed", "NotFound")]),
-    "observe": (lambda s: s.observe(THING, "unit"), [("Established",), ("Read", "K")]),
-    "observe nothing": (lambda s: s.observe(THING, "x"), [("Ended", "NotFound")]),
-    "subscribe": (lambda s: s.subscribe(THING, "rain"), [("Established",)]),
-    "subscribe to nothing": (lambda s: s.subscribe(THING, "x"), [("Ended", "NotFound")]),
+    "invoke": (lambda s: s.invoke(THING, "echo", [1]), [("RequestAnswered", [1])]),
+    "invoke without input": (lambda s: s.invoke(THING, "echo"), [("RequestAnswered", None)]),
+    "invoke what fails": (lambda s: s.invoke(THING, "fail"), [("RequestFailed", "ActionFailed")]),
+    "invoke nothing": (lambda s: s.invoke(THING, "x"), [("RequestFailed", "NotFound")]),
+    "observe": (lambda s: s.observe(THING, "unit"), [("FeedEstablished",), ("PropertyRead", "K")]),
+    "observe nothing": (lambda s: s.observe(THING, "x"), [("FeedEnded", "NotFound")]),
+    "subscribe": (lambda s: s.subscribe(THING, "rain"), [("FeedEstablished",)]),
+    "subscribe to nothing": (lambda s: s.subscribe(THING, "x"), [("FeedEnded", "NotFound")]),
 }
 
 
@@ -89,12 +95,12 @@ def test_an_observation_goes_on_without_correlation() -> None:
     pair = Pair()
     feed = pair.session.observe(THING, "unit")
     pair.go_on()
-    assert pair.hear(pair.server.change("unit", "C")) == [("Read", "C")]
+    assert pair.hear(pair.server.change("unit", "C")) == [("PropertyRead", "C")]
     pair.session.write(THING, "unit", "F")
-    assert pair.go_on() == [("Read", "F"), ("Answered", "F")]
+    assert pair.go_on() == [("PropertyRead", "F"), ("RequestAnswered", "F")]
     pair.session.stop(feed)
     assert not feed.ended
-    assert pair.go_on() == [("Ended", None)]
+    assert pair.go_on() == [("FeedEnded", None)]
     assert feed.ended
     assert pair.server.observed == []
 
@@ -106,16 +112,16 @@ def test_what_an_earlier_observation_left_on_its_way_is_not_of_the_next() -> Non
     on_its_way = pair.server.change("unit", "C")
     pair.session.stop(feed)
     pair.session.observe(THING, "unit")
-    assert pair.hear(on_its_way) == [("Stray",)]
-    assert pair.go_on() == [("Ended", None), ("Established",), ("Read", "C")]
+    assert pair.hear(on_its_way) == [("StrayMessage",)]
+    assert pair.go_on() == [("FeedEnded", None), ("FeedEstablished",), ("PropertyRead", "C")]
 
 
 def test_a_read_is_not_answered_by_what_is_observed() -> None:
     pair = Pair()
     pair.session.read(THING, "unit")
     pair.server.observed.append("unit")
-    assert pair.hear(pair.server.change("unit", "C")) == [("Stray",)]
-    assert pair.go_on() == [("Answered", "C")]
+    assert pair.hear(pair.server.change("unit", "C")) == [("StrayMessage",)]
+    assert pair.go_on() == [("RequestAnswered", "C")]
 
 
 def test_a_subscription_goes_on_until_it_is_stopped() -> None:
@@ -123,9 +129,9 @@ def test_a_subscription_goes_on_until_it_is_stopped() -> None:
     feed = pair.session.subscribe(THING, "rain")
     assert not feed.established
     pair.go_on()
-    assert pair.hear(pair.server.happen("rain", {"mm": 3})) == [("Occurred", "rain", {"mm": 3})]
+    assert pair.hear(pair.server.happen("rain", {"mm": 3})) == [("EventOccurred", "rain", {"mm": 3})]
     pair.session.stop(feed)
-    assert pair.go_on() == [("Ended", None)]
+    assert pair.go_on() == [("FeedEnded", None)]
     assert pair.hear(pair.server.happen("rain", 1)) == []
 
 
@@ -134,7 +140,7 @@ def test_an_event_before_its_acknowledgement_is_not_lost() -> None:
     pair.session.subscribe(THING, "rain")
     [frame] = pair.session.frames()
     acknowledged = pair.server.take(frame)
-    assert pair.hear(pair.server.happen("rain", 1)) == [("Established",), ("Occurred", "rain", 1)]
+    assert pair.hear(pair.server.happen("rain", 1)) == [("FeedEstablished",), ("EventOccurred", "rain", 1)]
     assert pair.hear(acknowledged) == []
 
 
@@ -144,7 +150,7 @@ def test_a_stop_of_what_the_server_has_not_is_a_success() -> None:
     pair.go_on()
     pair.server.subscribed.clear()
     pair.session.stop(feed)
-    assert pair.go_on() == [("Ended", None)]
+    assert pair.go_on() == [("FeedEnded", None)]
     assert feed.error is None
 
 
@@ -154,7 +160,7 @@ def test_times_are_numbers_of_seconds() -> None:
     [frame] = pair.session.frames()
     [answer] = pair.server.take(frame)
     _, read = pair.session.receive(answer)
-    assert isinstance(read, lmos.Read)
+    assert isinstance(read, lmos.PropertyRead)
     assert read.at == datetime(2025, 1, 20, 19, 0, 0, 520_000, tzinfo=UTC)
 
 
@@ -163,9 +169,9 @@ def test_queries_and_cancels_stay_here() -> None:
     run = pair.session.invoke(THING, "echo")
     frames = pair.session.frames()
     query = pair.session.query(run)
-    assert (query.done, query.value) == (True, Standing("pending"))
+    assert (query.done, query.value) == (True, RunStatus("pending"))
     cancel = pair.session.cancel(run, "bored")
-    assert (cancel.done, cancel.value) == (True, Standing("failed", cancelled=True, reason="bored"))
+    assert (cancel.done, cancel.value) == (True, RunStatus("failed", cancelled=True, reason="bored"))
     assert isinstance(run.error, ActionCancelled)
     assert pair.go_on() == []
     assert pair.hear(pair.server.take(frames[0])) == []
@@ -187,7 +193,7 @@ def test_a_tell_that_fails_is_lost() -> None:
     pair.session.forget(pair.session.invoke(THING, "echo"))
     told_to_fail = pair.session.invoke(THING, "fail")
     pair.session.forget(told_to_fail)
-    assert pair.go_on() == [("Lost", "ActionFailed")]
+    assert pair.go_on() == [("ForgottenFailed", "ActionFailed")]
     assert isinstance(told_to_fail.error, ActionFailed)
 
 

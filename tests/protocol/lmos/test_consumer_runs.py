@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from lmos_actors.errors import ActionCancelled, ActionFailed, LocalProtocolError, MailboxFull, NotAllowed
 from lmos_actors.protocol import lmos
-from lmos_actors.protocol.lmos import Binary, Call, SessionOptions, Standing
+from lmos_actors.protocol.lmos import Binary, PendingRun, RunStatus, SessionOptions
 from tests.protocol.lmos.thing_by_hand import OURS, PROBLEM, THING, Hand, told
 from tests.protocol.lmos.wire import binary_frame
 
@@ -17,7 +17,7 @@ CREDIT = SessionOptions().credit
 UNSUPPORTED = "https://eclipse.dev/lmos/protocol/v1/errors#unsupported-message-type"
 
 
-def running(*, offers: tuple[str, ...] = (), **members: Any) -> tuple[Hand, Call]:
+def running(*, offers: tuple[str, ...] = (), **members: Any) -> tuple[Hand, PendingRun]:
     """A session with one run, c1, that was sent."""
     hand = Hand(offers=offers)
     run = hand.session.invoke(THING, "go", **members)
@@ -30,23 +30,23 @@ def running(*, offers: tuple[str, ...] = (), **members: Any) -> tuple[Hand, Call
 
 STATUSES: list[tuple[dict[str, Any], list[tuple[Any, ...]]]] = [
     ({"status": "pending"}, []),
-    ({"status": "in progress"}, [("Moved", "in progress")]),
-    ({"status": "running"}, [("Moved", "in progress")]),
-    ({"status": "inProgress"}, [("Moved", "in progress")]),
-    ({"status": "in_progress"}, [("Moved", "in progress")]),
-    ({"status": "resting"}, [("Moved", "resting")]),
-    ({"status": "pending", "progress": 0}, [("Moved", "pending", 0)]),
-    ({"status": "in progress", "progress": None}, [("Moved", "in progress", None)]),
-    ({"status": "in progress", "output": 1}, [("Moved", "in progress"), ("Item", 1)]),
-    ({"status": "pending", "output": None}, [("Item", None)]),
-    ({"status": "completed"}, [("Answered", None)]),
-    ({"status": "completed", "output": 7}, [("Answered", 7)]),
-    ({"status": "Completed", "output": 7}, [("Answered", 7)]),
-    ({"status": "failed"}, [("Failed", "ActionFailed")]),
-    ({"status": "failed", "output": {"why": 1}}, [("Failed", "ActionFailed")]),
-    ({"status": "failed", "cancelled": True, "reason": "bored"}, [("Failed", "ActionCancelled")]),
-    ({"status": "cancelled"}, [("Failed", "ActionCancelled")]),
-    ({"status": "canceled"}, [("Failed", "ActionCancelled")]),
+    ({"status": "in progress"}, [("RunProgressed", "in progress")]),
+    ({"status": "running"}, [("RunProgressed", "in progress")]),
+    ({"status": "inProgress"}, [("RunProgressed", "in progress")]),
+    ({"status": "in_progress"}, [("RunProgressed", "in progress")]),
+    ({"status": "resting"}, [("RunProgressed", "resting")]),
+    ({"status": "pending", "progress": 0}, [("RunProgressed", "pending", 0)]),
+    ({"status": "in progress", "progress": None}, [("RunProgressed", "in progress", None)]),
+    ({"status": "in progress", "output": 1}, [("RunProgressed", "in progress"), ("RunItem", 1)]),
+    ({"status": "pending", "output": None}, [("RunItem", None)]),
+    ({"status": "completed"}, [("RequestAnswered", None)]),
+    ({"status": "completed", "output": 7}, [("RequestAnswered", 7)]),
+    ({"status": "Completed", "output": 7}, [("RequestAnswered", 7)]),
+    ({"status": "failed"}, [("RequestFailed", "ActionFailed")]),
+    ({"status": "failed", "output": {"why": 1}}, [("RequestFailed", "ActionFailed")]),
+    ({"status": "failed", "cancelled": True, "reason": "bored"}, [("RequestFailed", "ActionCancelled")]),
+    ({"status": "cancelled"}, [("RequestFailed", "ActionCancelled")]),
+    ({"status": "canceled"}, [("RequestFailed", "ActionCancelled")]),
 ]
 
 
@@ -57,21 +57,21 @@ def test_a_status_is_what_happened(
 ) -> None:
     hand, run = running(offers=offers)
     assert hand.status("c1", **members) == wanted
-    assert run.done == (wanted != [] and wanted[0][0] in ("Answered", "Failed"))
+    assert run.done == (wanted != [] and wanted[0][0] in ("RequestAnswered", "RequestFailed"))
     assert hand.adds_up()
     if run.done:
-        assert hand.status("c1", **members) == [("Stray",)]
+        assert hand.status("c1", **members) == [("StrayMessage",)]
 
 
 def test_what_is_known_of_a_run_stands_in_it() -> None:
     hand, run = running()
-    assert run.standing() == Standing("pending")
+    assert run.standing() == RunStatus("pending")
     hand.status("c1", "in progress", progress=3)
-    assert run.standing() == Standing("in progress", 3)
+    assert run.standing() == RunStatus("in progress", 3)
     hand.status("c1", "in progress")
-    assert run.standing() == Standing("in progress", 3)
+    assert run.standing() == RunStatus("in progress", 3)
     hand.status("c1", "failed", cancelled=True, reason="bored", output=None)
-    assert run.standing() == Standing("failed", 3, None, cancelled=True, reason="bored")
+    assert run.standing() == RunStatus("failed", 3, None, cancelled=True, reason="bored")
     assert isinstance(run.error, ActionCancelled)
     assert run.error.reason == "bored"
 
@@ -113,7 +113,7 @@ def test_queries_and_cancels_carry_the_runs_id() -> None:
 # who asked, what is said: (kind, correlation, members), what happened
 ASIDES: dict[str, tuple[str, tuple[str, str, dict[str, Any]], list[str]]] = {
     "query, by our peers": ("query", ("actionStatus", "c1", GOING | REPLY), ["c2 in progress"]),
-    "query, by correlation": ("query", ("actionStatus", "c1", GOING), ["Moved", "c2 in progress"]),
+    "query, by correlation": ("query", ("actionStatus", "c1", GOING), ["RunProgressed", "c2 in progress"]),
     "query, by its own id": ("query", ("actionStatus", "c2", GOING), ["c2 in progress"]),
     "query, with the end": ("query", ("actionStatus", "c1", DONE), ["c1 answered", "c2 completed"]),
     "query, the end in reply": ("query", ("actionStatus", "c1", DONE | REPLY), ["c2 completed"]),
@@ -159,7 +159,7 @@ def test_what_a_query_or_cancel_is_answered_by(case: str) -> None:
     aside = getattr(hand.session, ask)(run)
     hand.sent()
     found = hand.say(kind, correlation, **(PROBLEM | members if kind == "error" else members))
-    words = ["Moved"] if ("Moved", "in progress", 5) in found else []
+    words = ["RunProgressed"] if ("RunProgressed", "in progress", 5) in found else []
     words += [f"c1 {type(run.error).__name__ if run.error else 'answered'}"] if run.done else []
     words += [f"c2 {_ended(aside)}"]
     assert words == wanted
@@ -167,36 +167,39 @@ def test_what_a_query_or_cancel_is_answered_by(case: str) -> None:
     assert hand.adds_up()
 
 
-def _ended(aside: lmos.Pending) -> str:
+def _ended(aside: lmos.ConsumerRequest) -> str:
     if aside.error is not None:
         return type(aside.error).__name__
-    assert isinstance(aside.value, Standing)
+    assert isinstance(aside.value, RunStatus)
     return f"{aside.value.status} cancelled" if aside.value.cancelled else aside.value.status
 
 
 def test_our_peers_answer_queries_apart_from_the_run() -> None:
     hand, run = running(offers=OURS)
     query = hand.session.query(run)
-    assert hand.status("c1", "in progress", progress=1) == [("Moved", "in progress", 1)]
-    assert hand.status("c1", "completed") == [("Answered", None)]
+    assert hand.status("c1", "in progress", progress=1) == [("RunProgressed", "in progress", 1)]
+    assert hand.status("c1", "completed") == [("RequestAnswered", None)]
     assert not query.done
-    assert hand.status("c1", "completed", inReplyTo="c2") == [("Answered", Standing("completed"))]
+    assert hand.status("c1", "completed", inReplyTo="c2") == [("RequestAnswered", RunStatus("completed"))]
     assert hand.adds_up()
 
 
 def test_our_peers_refuse_queries_apart_from_the_run() -> None:
     hand, run = running(offers=OURS)
     query = hand.session.query(run)
-    assert hand.error("c1", "503") == [("Failed", "AgentUnavailable")]
+    assert hand.error("c1", "503") == [("RequestFailed", "AgentUnavailable")]
     assert (run.done, query.done) == (True, False)
-    assert hand.error("c1", "404", inReplyTo="c2") == [("Failed", "NotFound")]
-    assert hand.error("c1", "404", inReplyTo="c2") == [("Stray",)]
+    assert hand.error("c1", "404", inReplyTo="c2") == [("RequestFailed", "NotFound")]
+    assert hand.error("c1", "404", inReplyTo="c2") == [("StrayMessage",)]
 
 
 def test_a_cancel_that_is_confirmed_without_the_runs_id_ends_the_run_as_well() -> None:
     hand, run = running(offers=OURS)
     hand.session.cancel(run)
-    assert hand.status(None, "failed", cancelled=True, inReplyTo="c2")[0] == ("Failed", "ActionCancelled")
+    assert hand.status(None, "failed", cancelled=True, inReplyTo="c2")[0] == (
+        "RequestFailed",
+        "ActionCancelled",
+    )
     assert run.done
     assert hand.adds_up()
 
@@ -225,7 +228,7 @@ def test_of_a_run_that_has_ended_everything_is_known() -> None:
     hand, run = running()
     hand.status("c1", "completed", output=1)
     for aside in (hand.session.query(run), hand.session.cancel(run)):
-        assert (aside.done, aside.value) == (True, Standing("completed", output=1))
+        assert (aside.done, aside.value) == (True, RunStatus("completed", output=1))
     assert hand.sent() == []
     assert hand.adds_up()
 
@@ -236,7 +239,7 @@ def test_a_run_that_was_not_sent_is_taken_back() -> None:
     cancel = hand.session.cancel(run, "bored")
     assert hand.sent() == []
     assert isinstance(run.error, ActionCancelled)
-    assert (cancel.done, cancel.value) == (True, Standing("failed", cancelled=True, reason="bored"))
+    assert (cancel.done, cancel.value) == (True, RunStatus("failed", cancelled=True, reason="bored"))
     assert hand.session.statistics().remembered == 0
     assert hand.adds_up()
 
@@ -258,19 +261,19 @@ def test_a_caller_that_is_gone_cancels_and_forgets() -> None:
     hand.session.forget(cancel)
     assert hand.session.statistics().open == 0
     assert hand.status("c1", "failed", cancelled=True, inReplyTo="c2") == []
-    assert hand.error("c1", inReplyTo="c2") == [("Lost", "ActionFailed")]
+    assert hand.error("c1", inReplyTo="c2") == [("ForgottenFailed", "ActionFailed")]
     assert hand.session.statistics().remembered == 0
     assert hand.adds_up()
 
 
 def test_a_status_that_says_nothing_of_its_run_is_that_of_the_only_one() -> None:
     hand, run = running()
-    assert hand.status(None, "in progress") == [("Moved", "in progress")]
+    assert hand.status(None, "in progress") == [("RunProgressed", "in progress")]
     hand.session.invoke(THING, "go")
-    assert hand.status(None, "completed") == [("Stray",)]
+    assert hand.status(None, "completed") == [("StrayMessage",)]
     assert not run.done
     other, _ = running(offers=OURS)
-    assert other.status(None, "completed") == [("Stray",)]
+    assert other.status(None, "completed") == [("StrayMessage",)]
 
 
 # ---- items, by DECISIONS W6
@@ -279,13 +282,13 @@ def test_a_status_that_says_nothing_of_its_run_is_that_of_the_only_one() -> None
 def test_items_come_under_credit_that_is_given_back_by_halves() -> None:
     hand, run = running(offers=OURS, credit=lmos.Credit(items=4, bytes=100_000))
     for n in range(4):
-        assert ("Item", n) in hand.status("c1", "in progress", output=n)
+        assert ("RunItem", n) in hand.status("c1", "in progress", output=n)
     assert hand.sent() == []
     hand.session.consumed(run)
     hand.session.consumed(run)
     [credit] = hand.sent()
     assert (credit["messageType"], credit["correlationID"], credit["items"]) == ("streamCredit", "c1", 2)
-    assert hand.status("c1", "completed") == [("Answered", None)]
+    assert hand.status("c1", "completed") == [("RequestAnswered", None)]
     hand.session.consumed(run)
     assert hand.sent() == []
 
@@ -293,7 +296,7 @@ def test_items_come_under_credit_that_is_given_back_by_halves() -> None:
 def test_items_beyond_the_credit_end_the_run() -> None:
     hand, run = running(offers=OURS, credit=lmos.Credit(items=1, bytes=100_000))
     hand.status("c1", "in progress", output=1)
-    assert hand.status("c1", "in progress", output=2) == [("Failed", "RemoteProtocolError")]
+    assert hand.status("c1", "in progress", output=2) == [("RequestFailed", "RemoteProtocolError")]
     [cancel] = hand.sent()
     assert (cancel["messageType"], cancel["correlationID"]) == ("cancelAction", "c1")
     assert hand.status("c1", "in progress", output=3) == []
@@ -306,7 +309,7 @@ def test_items_beyond_the_credit_end_the_run() -> None:
 def test_foreign_items_need_no_credit() -> None:
     hand, run = running(credit=CREDIT)
     for n in range(40):
-        assert hand.status("c1", "in progress", output=n)[-1] == ("Item", n)
+        assert hand.status("c1", "in progress", output=n)[-1] == ("RunItem", n)
     hand.session.consumed(run)
     assert hand.sent() == []
 
@@ -318,9 +321,9 @@ def opening(stream: int) -> dict[str, Any]:
 def test_bytes_come_in_binary_frames() -> None:
     hand, run = running(offers=OURS, credit=CREDIT, binary=True)
     assert hand.say("streamOpen", "c1", **opening(2)) == []
-    assert told(hand.session.receive_binary(binary_frame(2, 0, b"a"))) == [("Item", b"a")]
-    assert told(hand.session.receive_binary(binary_frame(2, 1, b"b", last=True))) == [("Item", b"b")]
-    assert hand.status("c1", "completed") == [("Answered", None)]
+    assert told(hand.session.receive_binary(binary_frame(2, 0, b"a"))) == [("RunItem", b"a")]
+    assert told(hand.session.receive_binary(binary_frame(2, 1, b"b", last=True))) == [("RunItem", b"b")]
+    assert hand.status("c1", "completed") == [("RequestAnswered", None)]
     assert told(hand.session.receive_binary(binary_frame(2, 2, b"c"))) == []
     assert hand.session.statistics().late == 1
     assert run.done
@@ -330,7 +333,9 @@ def test_a_binary_frame_out_of_order_ends_its_run_alone() -> None:
     hand, run = running(offers=OURS, credit=CREDIT, binary=True)
     other = hand.session.invoke(THING, "go")
     hand.say("streamOpen", "c1", **opening(2))
-    assert told(hand.session.receive_binary(binary_frame(2, 1, b"a"))) == [("Failed", "RemoteProtocolError")]
+    assert told(hand.session.receive_binary(binary_frame(2, 1, b"a"))) == [
+        ("RequestFailed", "RemoteProtocolError")
+    ]
     assert (run.done, other.done) == (True, False)
 
 
@@ -373,8 +378,8 @@ def test_inputs_go_out_under_the_things_credit() -> None:
     assert not session.room(words)
     with pytest.raises(LocalProtocolError):
         session.send(words, "a")
-    assert hand.say("streamCredit", "c1", stream=1, items=1, bytes=1000) == [("Credited",)]
-    assert hand.say("streamCredit", "c1", stream=3, items=2, bytes=1000) == [("Credited",)]
+    assert hand.say("streamCredit", "c1", stream=1, items=1, bytes=1000) == [("CreditArrived",)]
+    assert hand.say("streamCredit", "c1", stream=3, items=2, bytes=1000) == [("CreditArrived",)]
     assert session.send(words, "a")
     assert not session.room(words)
     assert session.send(voice, b"\x00\x01")
@@ -384,9 +389,9 @@ def test_inputs_go_out_under_the_things_credit() -> None:
     assert b'"streamItem"' in item
     assert isinstance(frame, Binary)
     assert b'"streamEnd"' in end
-    assert hand.say("streamEnd", "c1", stream=3, sequence=1, reason="enough") == [("Stopped",)]
+    assert hand.say("streamEnd", "c1", stream=3, sequence=1, reason="enough") == [("StreamStopped",)]
     assert not session.send(voice, b"\x00")
-    assert hand.status("c1", "completed") == [("Answered", None)]
+    assert hand.status("c1", "completed") == [("RequestAnswered", None)]
     assert session.frames() == []
 
 

@@ -27,35 +27,35 @@ CASES: dict[str, tuple[Any, str, list[tuple[Any, ...]]]] = {
     "read": (
         lambda s: s.read(THING, "modelConfiguration"),
         "propertyReading",
-        [("Answered", CONFIGURATION)],
+        [("RequestAnswered", CONFIGURATION)],
     ),
     "write": (
         lambda s: s.write(THING, "modelConfiguration", CONFIGURATION),
         "propertyReadings",  # by its prose, and without correlation
-        [("Answered", CONFIGURATION)],
+        [("RequestAnswered", CONFIGURATION)],
     ),
     "write_many": (
         lambda s: s.write_many(THING, {"modelConfiguration": CONFIGURATION, "otherProperty": 60}),
         "propertyReadings",
-        [("Answered", {"modelConfiguration": CONFIGURATION, "otherProperty": 60})],
+        [("RequestAnswered", {"modelConfiguration": CONFIGURATION, "otherProperty": 60})],
     ),
     "observe": (
         lambda s: s.observe(THING, "modelConfiguration"),
         "propertyReading",
-        [("Established",), ("Read", CONFIGURATION)],
+        [("FeedEstablished",), ("PropertyRead", CONFIGURATION)],
     ),
-    "invoke": (lambda s: s.invoke(WEATHER, "getWeather"), "actionStatus", [("Answered", SUNNY)]),
+    "invoke": (lambda s: s.invoke(WEATHER, "getWeather"), "actionStatus", [("RequestAnswered", SUNNY)]),
     "subscribe": (
         lambda s: s.subscribe(THING, "userFeedbackReceived"),
         "event",
-        [("Occurred", "userFeedbackReceived", FEEDBACK)],
+        [("EventOccurred", "userFeedbackReceived", FEEDBACK)],
     ),
     "subscribe_all": (
         lambda s: s.subscribe_all(THING),
         "event",
-        [("Occurred", "userFeedbackReceived", FEEDBACK)],
+        [("EventOccurred", "userFeedbackReceived", FEEDBACK)],
     ),
-    "failure": (lambda s: s.invoke(WEATHER, "getWeather"), "error", [("Failed", "ActionFailed")]),
+    "failure": (lambda s: s.invoke(WEATHER, "getWeather"), "error", [("RequestFailed", "ActionFailed")]),
 }
 
 
@@ -85,9 +85,9 @@ def test_an_example_with_its_own_correlation_answers_nothing(case: str) -> None:
     ask(session)
     example = json.dumps(EXAMPLES[kind])
     if case in ("subscribe", "subscribe_all"):  # events are known by name as well
-        assert told(session.receive(example)) == [("Occurred", "userFeedbackReceived", FEEDBACK)]
+        assert told(session.receive(example)) == [("EventOccurred", "userFeedbackReceived", FEEDBACK)]
     elif "orrelation" in example:
-        assert told(session.receive(example)) == [("Stray",)]
+        assert told(session.receive(example)) == [("StrayMessage",)]
 
 
 def test_answers_without_correlation_are_not_guessed_where_two_would_fit() -> None:
@@ -95,7 +95,7 @@ def test_answers_without_correlation_are_not_guessed_where_two_would_fit() -> No
     session = lmos.ConsumerSession(selected=True, new_id=lambda: next(ids))
     for _ in range(2):
         session.write_many(THING, {"otherProperty": 60})
-    assert told(session.receive(json.dumps(EXAMPLES["propertyReadings"]))) == [("Stray",)]
+    assert told(session.receive(json.dumps(EXAMPLES["propertyReadings"]))) == [("StrayMessage",)]
 
 
 def test_the_session_answers_in_the_examples_spelling() -> None:

@@ -319,7 +319,7 @@ def test_a_run_may_be_cancelled_over_any_of_its_connections(memory: AnswerMemory
     (asked,) = invoke(first)
     invoke(second)
     (withdrawn,) = second.say("cancelAction", 2, action="go", correlation="m1")
-    assert withdrawn.asked is asked
+    assert withdrawn.request is asked
     end = 'actionStatus m1 action="go" status="failed" output=null'
     assert first.short() == [f"{end} cancelled=true"]
     assert second.short() == [f'{end} inReplyTo="m2" cancelled=true']

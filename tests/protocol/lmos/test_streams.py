@@ -15,13 +15,13 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.errors import InvalidInput, LocalProtocolError, MailboxFull, NotAllowed
 from lmos_actors.protocol.lmos import (
-    Arrived,
     Binary,
-    Credited,
-    Finished,
+    CreditArrived,
     Incoming,
+    ItemArrived,
     Outgoing,
-    Stopped,
+    StreamFinished,
+    StreamStopped,
     _messages as m,
 )
 from lmos_actors.protocol.lmos._frames import (
@@ -36,10 +36,10 @@ from lmos_actors.protocol.lmos._streams import (
     BYTES,
     JSON,
     StreamTable,
-    Violation,
+    StreamViolation,
 )
 from lmos_actors.protocol.lmos.consumer._streams import ConsumerStreams, offers
-from lmos_actors.protocol.lmos.thing._streams import MAX_GATHERED, MAX_INPUTS, Gathered, ThingStreams
+from lmos_actors.protocol.lmos.thing._streams import MAX_GATHERED, MAX_INPUTS, ItemCollector, ThingStreams
 
 WINDOW = m.Credit(items=4, bytes=10_000)
 VOICE = "audio/pcm"
@@ -203,12 +203,14 @@ def kinds(news: list[Any]) -> list[Any]:
     """What arrived, ended, and so on, in short."""
     short: list[Any] = []
     for one in news:
-        if isinstance(one, Arrived):
+        if isinstance(one, ItemArrived):
             short.append(one.item)
-        elif isinstance(one, Violation):
+        elif isinstance(one, StreamViolation):
             short.append(one.detail)
         else:
-            short.append((type(one), one.reason) if isinstance(one, Finished | Stopped) else type(one))
+            short.append(
+                (type(one), one.reason) if isinstance(one, StreamFinished | StreamStopped) else type(one)
+            )
     return short
 
 
@@ -217,7 +219,7 @@ def kinds(news: list[Any]) -> list[Any]:
 
 def test_an_input_of_bytes_goes_in_binary_frames() -> None:
     line = Line({"voice": VOICE})
-    assert kinds(line.consumer.news) == [Credited]
+    assert kinds(line.consumer.news) == [CreditArrived]
     for part in (b"a", b"", b"\xff\x00"):
         assert line.consumer.do("send", line.sending["voice"], part)
     assert line.consumer.messages() == [Frame(1, 0, b"a"), Frame(1, 1, b""), Frame(1, 2, b"\xff\x00")]
@@ -238,7 +240,7 @@ def test_what_is_sent_arrives_and_ends(kind: str, items: list[Any]) -> None:
         line.consumer.do("send", line.sending["voice"], one)
     line.consumer.do("finish", line.sending["voice"])
     line.carry()
-    assert kinds(line.thing.news) == [*items, (Finished, None)]
+    assert kinds(line.thing.news) == [*items, (StreamFinished, None)]
     assert {news.stream for news in line.thing.news} == {line.voice}
     assert not line.voice.open
 
@@ -248,12 +250,12 @@ def test_a_sender_may_break_off() -> None:
     line.consumer.do("send", line.sending["voice"], b"a")
     line.consumer.do("finish", line.sending["voice"], "hung up")
     line.carry()
-    assert kinds(line.thing.news) == [b"a", (Finished, "hung up")]
+    assert kinds(line.thing.news) == [b"a", (StreamFinished, "hung up")]
 
 
 def test_the_last_frame_may_say_so() -> None:
     line = Line({"voice": VOICE})
-    assert kinds(line.thing.take(frame(1, 0, b"a", last=True))) == [b"a", (Finished, None)]
+    assert kinds(line.thing.take(frame(1, 0, b"a", last=True))) == [b"a", (StreamFinished, None)]
     assert not line.voice.open
 
 
@@ -267,7 +269,7 @@ def test_nothing_may_be_sent_before_the_first_credit() -> None:
     line.thing.do("ready", line.voice)
     line.carry()
     assert stream.room
-    assert line.consumer.news == [Credited(line.consumer.run, stream)]
+    assert line.consumer.news == [CreditArrived(line.consumer.run, stream)]
     assert (stream.window.items, stream.window.bytes) == (WINDOW.items, WINDOW.bytes)
 
 
@@ -297,7 +299,7 @@ def test_a_receiver_may_want_no_more() -> None:
     line.consumer.do("send", stream, b"a")
     line.thing.do("stop", line.voice, "enough")
     line.carry()
-    assert kinds(line.consumer.news) == [Credited, (Stopped, "enough")]
+    assert kinds(line.consumer.news) == [CreditArrived, (StreamStopped, "enough")]
     assert line.consumer.do("send", stream, b"b") is False
     assert line.thing.table.ignored == 1  # the item that was under way
     line.consumer.do("finish", stream)
@@ -339,7 +341,7 @@ def test_an_answer_may_mix_bytes_and_json() -> None:
         line.thing.do("output", line.thing.answer, "speak", part)
     line.thing.do("complete", line.thing.run)
     line.carry()
-    assert kinds(line.consumer.news) == [b"a", {"text": "a"}, b"b", (Finished, None)]
+    assert kinds(line.consumer.news) == [b"a", {"text": "a"}, b"b", (StreamFinished, None)]
 
 
 def test_the_answer_has_one_window_for_both() -> None:
@@ -354,13 +356,13 @@ def test_the_answer_has_one_window_for_both() -> None:
     (given,) = line.consumer.messages()
     assert (given.stream, given.correlation_id, given.items) == (None, "m-1", 2)
     line.thing.take(msgspec.json.encode(given))
-    assert line.thing.news == [Credited(line.thing.run, line.thing.answer)]
+    assert line.thing.news == [CreditArrived(line.thing.run, line.thing.answer)]
 
 
 def test_credit_for_an_answer_may_name_its_number() -> None:
     line = Line(credit=m.Credit(items=1, bytes=1))
     line.thing.do("output", line.thing.answer, "speak", b"a")
-    assert kinds(line.thing.take(credit(1, 100, stream=2, run=None))) == [Credited]
+    assert kinds(line.thing.take(credit(1, 100, stream=2, run=None))) == [CreditArrived]
 
 
 def test_an_answer_without_credit_has_no_window() -> None:
@@ -501,8 +503,8 @@ def test_a_violation_ends_the_run(case: str) -> None:
     line = Line({"voice": VOICE, "lines": JSON})
     for one in frames:
         line.thing.take(one)
-    assert line.thing.news[-1] == Violation(line.thing.run, detail)
-    assert [news for news in line.thing.news if isinstance(news, Violation)] == line.thing.news[-1:]
+    assert line.thing.news[-1] == StreamViolation(line.thing.run, detail)
+    assert [news for news in line.thing.news if isinstance(news, StreamViolation)] == line.thing.news[-1:]
     assert len(line.thing.table) == 0
     assert not any(stream.open for stream in (*line.coming.values(), line.thing.answer))
 
@@ -526,7 +528,7 @@ def test_a_violation_leaves_other_runs_alone() -> None:
     line.thing.take(frame(1, 7))
     line.consumer.do("send", theirs["voice"], b"a")
     line.carry()
-    assert line.thing.news[-1] == Arrived(other, mine, b"a")
+    assert line.thing.news[-1] == ItemArrived(other, mine, b"a")
 
 
 TO_A_CONSUMER = {
@@ -556,7 +558,7 @@ def test_a_thing_that_breaks_the_rules_is_caught_too(case: str) -> None:
     line.consumer.news.clear()
     for one in frames:
         line.consumer.take(one)
-    assert line.consumer.news[-1] == Violation(line.consumer.run, detail)
+    assert line.consumer.news[-1] == StreamViolation(line.consumer.run, detail)
     assert len(line.consumer.table) == 0
     assert not line.sending["voice"].open
 
@@ -614,7 +616,7 @@ def test_bytes_that_are_no_frame_are_handed_back(data: bytes) -> None:
 
 def test_ends_that_come_again_are_ignored() -> None:
     line = Line({"voice": VOICE})
-    assert kinds(line.thing.take(end(1, 0))) == [(Finished, None)]
+    assert kinds(line.thing.take(end(1, 0))) == [(StreamFinished, None)]
     assert line.thing.take(end(1, 5)) == []
     assert line.consumer.take(end(1, 0, "enough")) != []
     assert line.consumer.take(end(1, 0, "enough")) == []
@@ -639,14 +641,14 @@ def test_two_runs_of_one_id_are_two_runs() -> None:
     thing.table.drop(first)
     assert (one.open, two.open, len(thing.table)) == (False, True, 1)
     two.window.items = 0
-    assert thing.take(credit(1, 1)) == [Credited(second, two)]
+    assert thing.take(credit(1, 1)) == [CreditArrived(second, two)]
     thing.table.drop(second)
     assert thing.take(credit(1, 1)) == []
 
 
 def test_the_count_of_a_stream_that_broke_off_is_not_looked_at() -> None:
     line = Line({"voice": VOICE})
-    assert kinds(line.thing.take(end(1, 9, "line cut"))) == [(Finished, "line cut")]
+    assert kinds(line.thing.take(end(1, 9, "line cut"))) == [(StreamFinished, "line cut")]
 
 
 def test_credit_for_a_stream_that_has_ended_is_late() -> None:
@@ -729,13 +731,13 @@ def test_whatever_comes_to_a_consumer_the_tables_stay_true(frames: list[bytes]) 
 
 
 def test_items_are_gathered_into_one_array() -> None:
-    gathered = Gathered(100)
+    gathered = ItemCollector(100)
     assert [gathered.add(one) for one in (1, None, {"a": b"x"})] == [True] * 3
     assert gathered.items == [1, None, {"a": b"x"}]
 
 
 def test_gathering_has_a_bound_in_items() -> None:
-    gathered = Gathered(1 << 20)
+    gathered = ItemCollector(1 << 20)
     assert all(gathered.add(0) for _ in range(MAX_GATHERED))
     assert gathered.add(0) is False
     assert len(gathered.items) == MAX_GATHERED
@@ -743,7 +745,7 @@ def test_gathering_has_a_bound_in_items() -> None:
 
 @pytest.mark.parametrize(("left", "fits"), [(100, True), (99, True), (98, False)])
 def test_gathering_has_a_bound_in_bytes(left: int, fits: bool) -> None:
-    gathered = Gathered(left)
+    gathered = ItemCollector(left)
     assert gathered.add("x" * 47)
     assert gathered.add("x" * 44) is fits
     assert len(msgspec.json.encode(gathered.items)) <= left

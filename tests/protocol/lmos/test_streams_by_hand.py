@@ -109,16 +109,16 @@ class Operator:
 
     def meet(self, demands: Any) -> None:
         for demand in demands:
-            if isinstance(demand, lmos.Asked):
+            if isinstance(demand, lmos.IncomingRequest):
                 self.asked = demand
                 self.session.ready(demand.streams["voice"])
-            elif isinstance(demand, lmos.Arrived):
+            elif isinstance(demand, lmos.ItemArrived):
                 self.to_say += [demand.item.upper(), {"wrote": demand.item.decode()}]
                 self.waits.append(demand.stream)
-            elif isinstance(demand, lmos.Finished):
+            elif isinstance(demand, lmos.StreamFinished):
                 self.to_say.append(None)
             else:
-                assert isinstance(demand, lmos.Credited)
+                assert isinstance(demand, lmos.CreditArrived)
         self.work()
 
     def work(self) -> None:

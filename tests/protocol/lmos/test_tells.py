@@ -37,10 +37,10 @@ class Line:
             grants=self.account,
             options=SessionOptions(**options),
         )
-        self.waiting: deque[lmos.Asked] = deque()
+        self.waiting: deque[lmos.IncomingRequest] = deque()
         self.happened: list[Any] = []
 
-    def tell(self, thing: str = THING, size: int = 0) -> lmos.Pending:
+    def tell(self, thing: str = THING, size: int = 0) -> lmos.ConsumerRequest:
         return self.consumer.tell(thing, "go", "x" * size)
 
     def tell_all(self, thing: str = THING, size: int = 0) -> int:
@@ -67,13 +67,13 @@ class Line:
 
     def take(self, frame: bytes) -> None:
         for demand in self.thing.receive(frame.decode(), 0.0):
-            assert isinstance(demand, lmos.Asked)
+            assert isinstance(demand, lmos.IncomingRequest)
             self.waiting.append(demand)
 
     @property
     def windows(self) -> tuple[int, int]:
         """How many messages may be under way: as the consumer knows it, and as the thing takes them."""
-        return self.consumer._requests.tells.window.items, self.thing._desk.tells.window.items
+        return self.consumer._requests.tells.window.items, self.thing._connection.tells.window.items
 
     def back(self) -> list[str]:
         """Let the consumer take what the thing has sent; what happened."""
@@ -91,7 +91,7 @@ class Line:
 
     def begin(self, messages: int) -> None:
         for _ in range(messages):
-            self.thing.told(self.waiting.popleft())
+            self.thing.tell_begun(self.waiting.popleft())
 
 
 class Time:
@@ -188,7 +188,7 @@ def test_messages_that_begin_out_of_order_are_told_by_number() -> None:
     told = [line.tell() for _ in range(6)]
     line.there()
     for place in (5, 0, 1, 3):
-        line.thing.told(line.waiting[place])
+        line.thing.tell_begun(line.waiting[place])
     line.thing.give_credit()
     (frame,) = frames_of(line.thing)
     assert frame["begun"] == [[1, 2], [4, 4], [6, 6]]
@@ -256,10 +256,10 @@ def test_what_is_in_use_is_not_asked_back() -> None:
     line = Line()
     line.fill()
     assert line.windows == (1024, 1024)
-    assert not line.thing._desk.lower_window()
+    assert not line.thing._connection.lower_window()
     line.begin(1)
     line.thing.give_credit()
-    assert line.thing._desk.lower_window()
+    assert line.thing._connection.lower_window()
     line.back()
     line.there()
     assert line.windows == (512, 512)
@@ -295,7 +295,7 @@ def test_a_message_that_is_refused_is_lost_and_has_its_credit_back() -> None:
     pending = line.tell()
     assert line.fill() == 255
     line.thing.fail(line.waiting.popleft(), AgentUnavailable("counter", "stopping"))
-    assert line.back() == ["Lost", "TellRoom"]
+    assert line.back() == ["ForgottenFailed", "TellRoom"]
     assert pending.done
     assert isinstance(pending.error, AgentUnavailable)
     assert line.tell_all() == 1
@@ -308,8 +308,8 @@ def test_a_refusal_is_told_once() -> None:
     asked = line.waiting.popleft()
     line.thing.fail(asked, ActionFailed("no"))
     line.thing.fail(asked, ActionFailed("no"))
-    line.thing.told(asked)
-    assert line.back() == ["Lost"]
+    line.thing.tell_begun(asked)
+    assert line.back() == ["ForgottenFailed"]
     assert line.thing.statistics().open == 0
 
 
@@ -364,7 +364,7 @@ def test_the_answers_of_other_peers_bound_what_is_open(offers: tuple[str, ...]) 
     assert line.back() == []
     line.thing.complete(first, 1)
     line.thing.fail(second, InvalidInput("no"))
-    assert line.back() == ["TellRoom", "Lost"]
+    assert line.back() == ["TellRoom", "ForgottenFailed"]
     assert line.tell_all() == 2
 
 
@@ -390,7 +390,7 @@ def test_a_thing_that_offers_no_tells_answers() -> None:
     plain = lmos.ThingSession(offered=True, new_id=lambda: "t", options=SessionOptions(offers=()))
     silent.tell()
     (asked,) = plain.receive(silent.consumer.frames()[0].decode(), 0.0)
-    assert isinstance(asked, lmos.Asked)
+    assert isinstance(asked, lmos.IncomingRequest)
     plain.complete(asked)
     assert frames_of(plain)[0]["status"] == "completed"
 
@@ -473,7 +473,7 @@ class Books(RuleBasedStateMachine):
                 self.line.thing.fail(asked, AgentUnavailable("x", "stopping"))
                 self.lost += 1
             elif self.numbered:
-                self.line.thing.told(asked)
+                self.line.thing.tell_begun(asked)
                 self.begun += 1
             else:
                 self.line.thing.complete(asked)
@@ -489,7 +489,7 @@ class Books(RuleBasedStateMachine):
     def come_back(self, frames: int) -> None:
         for _ in range(min(frames, len(self.coming))):
             for each in self.line.consumer.receive(self.coming.popleft().decode()):
-                assert type(each) in (lmos.Lost, lmos.TellRoom)
+                assert type(each) in (lmos.ForgottenFailed, lmos.TellRoom)
 
     @rule()
     def settle(self) -> None:
@@ -499,7 +499,7 @@ class Books(RuleBasedStateMachine):
             while self.line.waiting:
                 asked = self.line.waiting.popleft()
                 self.begun += 1
-                (self.line.thing.told if self.numbered else self.line.thing.complete)(asked)
+                (self.line.thing.tell_begun if self.numbered else self.line.thing.complete)(asked)
             self.coming += self.line.thing.frames(1 << 30)
             self.come_back(10_000)
         for n in range(5):
@@ -605,7 +605,7 @@ class Shares(RuleBasedStateMachine):
     def is_within_the_budget(self) -> None:
         granted = 0
         for line in self.lines:
-            known, taken = line.consumer._requests.tells.window, line.thing._desk.tells.window
+            known, taken = line.consumer._requests.tells.window, line.thing._connection.tells.window
             assert known.items <= taken.items
             assert known.bytes <= taken.bytes
             if known.items > 32 or taken.items > 32:

@@ -21,7 +21,7 @@ from lmos_actors.errors import (
     NotAllowed,
     NotFound,
 )
-from lmos_actors.protocol.lmos import Asked, Close, SessionOptions, Withdrawn
+from lmos_actors.protocol.lmos import Close, IncomingRequest, RequestWithdrawn, SessionOptions
 from tests.protocol.lmos.consumer_by_hand import AT, THING, TIME, Talk
 
 if TYPE_CHECKING:
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 HABITS = ["spec", "kotlin-wot"]
 
 
-def output(talk: Talk, asked: Asked) -> None:
+def output(talk: Talk, asked: IncomingRequest) -> None:
     talk.session.complete(asked, "out")
 
 
-def value(talk: Talk, asked: Asked) -> None:
+def value(talk: Talk, asked: IncomingRequest) -> None:
     talk.session.answer(asked, {"x": 1}, AT)
 
 
-def first(talk: Talk, asked: Asked) -> None:
+def first(talk: Talk, asked: IncomingRequest) -> None:
     talk.session.accept(asked, 7, AT)
 
 
-def taken(talk: Talk, asked: Asked) -> None:
+def taken(talk: Talk, asked: IncomingRequest) -> None:
     talk.session.accept(asked)
 
 
 COMPLETED = 'actionStatus {c} action="go" status="completed" output="out"'
 
 # request, what the host does, the answer by habits: spec, kotlin-wot ({c} is the correlation)
-ANSWERS: list[tuple[str, dict[str, Any], Callable[[Talk, Asked], None], str, str]] = [
+ANSWERS: list[tuple[str, dict[str, Any], Callable[[Talk, IncomingRequest], None], str, str]] = [
     ("readProperty", {"name": "x"}, value, 'propertyReading {c} name="x" value={"x": 1}', ""),
     ("readAllProperties", {}, value, 'propertyReadings {c} data={"x": 1}', ""),
     ("readMultipleProperties", {"properties": ["x"]}, value, 'propertyReadings {c} data={"x": 1}', ""),
@@ -77,7 +77,7 @@ ANSWERS: list[tuple[str, dict[str, Any], Callable[[Talk, Asked], None], str, str
 def test_each_request_has_its_answer_with_its_correlation(
     kind: str,
     members: dict[str, Any],
-    act: Callable[[Talk, Asked], None],
+    act: Callable[[Talk, IncomingRequest], None],
     spec: str,
     kotlin: str,
     habits: str,
@@ -539,5 +539,5 @@ def test_a_withdrawn_run_is_named_once() -> None:
     talk = Talk()
     run = talk.ask("invokeAction", action="go")
     (withdrawn,) = talk.say("cancelAction", 2, action="go")
-    assert isinstance(withdrawn, Withdrawn)
-    assert withdrawn.asked is run
+    assert isinstance(withdrawn, RequestWithdrawn)
+    assert withdrawn.request is run

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lmos_actors.errors import AgentUnavailable, LocalProtocolError, NotFound
-from lmos_actors.protocol.lmos import Listening, SessionOptions, Unlistened
+from lmos_actors.protocol.lmos import Listening, ListeningEnded, SessionOptions
 from tests.protocol.lmos.consumer_by_hand import AT, Talk
 
 HABITS = ["spec", "kotlin-wot"]
@@ -65,7 +65,7 @@ def test_who_is_acknowledged(
         )
     else:
         assert first == [f'acknowledgement m1 message="{kind}"'] * acknowledged
-    assert [type(one) for one in talk.say(leave, 2, **members, **ack)] == [Unlistened]
+    assert [type(one) for one in talk.say(leave, 2, **members, **ack)] == [ListeningEnded]
     assert talk.short() == [f'acknowledgement m2 message="{leave}"'] * acknowledged
     assert talk.session.statistics().answered == 2
     assert talk.adds_up()

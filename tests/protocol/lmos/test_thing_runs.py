@@ -16,14 +16,14 @@ from lmos_actors.errors import (
     NotFound,
 )
 from lmos_actors.protocol.lmos import (
-    Arrived,
-    Asked,
     Binary,
-    Credited,
-    Finished,
+    CreditArrived,
+    IncomingRequest,
+    ItemArrived,
+    RequestWithdrawn,
     SessionOptions,
-    Stopped,
-    Withdrawn,
+    StreamFinished,
+    StreamStopped,
 )
 from tests.protocol.lmos.consumer_by_hand import Talk
 from tests.protocol.lmos.wire import binary_frame
@@ -34,41 +34,41 @@ if TYPE_CHECKING:
 GO = 'action="go"'
 
 
-def invoke(talk: Talk, number: object = 1, **members: Any) -> Asked:
-    asked: Asked = talk.ask("invokeAction", number, action="go", **members)
+def invoke(talk: Talk, number: object = 1, **members: Any) -> IncomingRequest:
+    asked: IncomingRequest = talk.ask("invokeAction", number, action="go", **members)
     return asked
 
 
-def waits(talk: Talk, run: Asked) -> None:
+def waits(talk: Talk, run: IncomingRequest) -> None:
     pass
 
 
-def runs(talk: Talk, run: Asked) -> None:
+def runs(talk: Talk, run: IncomingRequest) -> None:
     talk.session.began(run)
 
 
-def reports(talk: Talk, run: Asked) -> None:
+def reports(talk: Talk, run: IncomingRequest) -> None:
     talk.session.progress(run, 0.5)
 
 
-def completes(talk: Talk, run: Asked) -> None:
+def completes(talk: Talk, run: IncomingRequest) -> None:
     talk.session.complete(run, 7)
 
 
-def fails(talk: Talk, run: Asked) -> None:
+def fails(talk: Talk, run: IncomingRequest) -> None:
     talk.session.fail(run, ActionFailed("no"))
 
 
-def dies(talk: Talk, run: Asked) -> None:
+def dies(talk: Talk, run: IncomingRequest) -> None:
     talk.session.fail(run, AgentDied("boom", started=True))
 
 
-def is_cancelled(talk: Talk, run: Asked) -> None:
+def is_cancelled(talk: Talk, run: IncomingRequest) -> None:
     talk.say("cancelAction", "c", action="go", correlation="m1", reason="first")
 
 
 # what became of the run before, the answer to a query, the answer to a cancel (spec)
-STANDS: list[tuple[Callable[[Talk, Asked], None], str, str]] = [
+STANDS: list[tuple[Callable[[Talk, IncomingRequest], None], str, str]] = [
     (waits, 'status="pending"', "cancelled"),
     (runs, 'status="in progress"', "cancelled"),
     (reports, 'status="in progress" progress=0.5', "cancelled"),
@@ -82,7 +82,7 @@ AFTER = {is_cancelled: ' cancelled=true reason="first"'}
 @pytest.mark.parametrize(("before", "status", "cancelled"), STANDS)
 @pytest.mark.parametrize("named", [True, False])
 def test_a_query_tells_the_latest_status_and_a_cancel_the_end(
-    before: Callable[[Talk, Asked], None], status: str, cancelled: str, named: bool
+    before: Callable[[Talk, IncomingRequest], None], status: str, cancelled: str, named: bool
 ) -> None:
     talk = Talk()
     run = invoke(talk)
@@ -96,7 +96,7 @@ def test_a_query_tells_the_latest_status_and_a_cancel_the_end(
     demands = talk.say("cancelAction", 9, action="go", reason="enough", **which)
     if cancelled:
         (withdrawn,) = demands
-        assert (withdrawn.asked, withdrawn.reason) == (run, "enough")
+        assert (withdrawn.request, withdrawn.reason) == (run, "enough")
         end = (
             f'actionStatus m1 {GO} status="failed" output=null inReplyTo="m9" cancelled=true reason="enough"'
         )
@@ -194,8 +194,8 @@ def test_without_a_correlation_the_newest_unfinished_run_is_meant() -> None:
     talk.ask("invokeAction", 4, action="other")
     talk.session.complete(third)
     talk.heard()
-    assert [one.asked for one in talk.say("cancelAction", 8, action="go")] == [second]
-    assert [one.asked for one in talk.say("cancelAction", 9, action="go")] == [first]
+    assert [one.request for one in talk.say("cancelAction", 8, action="go")] == [second]
+    assert [one.request for one in talk.say("cancelAction", 9, action="go")] == [first]
     assert talk.say("cancelAction", 10, action="go") == ()
     assert [line.split()[1] for line in talk.short()] == ["m2", "m1", "m1"], "then the one that ended last"
 
@@ -204,7 +204,7 @@ def test_a_run_is_found_by_its_own_correlation_too() -> None:
     talk = Talk()
     run = invoke(talk, 1, correlation="shared")
     invoke(talk, 2)
-    assert [one.asked for one in talk.say("cancelAction", 8, action="go", correlation="shared")] == [run]
+    assert [one.request for one in talk.say("cancelAction", 8, action="go", correlation="shared")] == [run]
     talk.say("queryAction", 9, action="go", correlation="shared")
     assert [line.split()[1] for line in talk.short()] == ["shared", "shared"]
 
@@ -213,7 +213,7 @@ def test_of_two_runs_of_one_id_the_newest_is_meant_first() -> None:
     talk = Talk()
     first, second = invoke(talk, 1, input=1), invoke(talk, 1, input=2)
     for run in (second, first):
-        assert [one.asked for one in talk.say("cancelAction", 8, action="go", correlation="m1")] == [run]
+        assert [one.request for one in talk.say("cancelAction", 8, action="go", correlation="m1")] == [run]
     assert talk.adds_up()
 
 
@@ -267,7 +267,7 @@ def test_items_wait_for_credit() -> None:
     with pytest.raises(LocalProtocolError, match="credit"):
         talk.session.item(run, 3)
     (credited,) = talk.say("streamCredit", 2, correlation="m1", items=1, bytes=1000)
-    assert isinstance(credited, Credited)
+    assert isinstance(credited, CreditArrived)
     assert credited.run is run
     assert talk.session.room(run)
     talk.session.item(run, 3)
@@ -345,10 +345,12 @@ def test_input_streams_are_named_and_given_credit() -> None:
         ("streamCredit", 1, 16),
         ("streamCredit", 3, 16),
     ]
-    assert talk.session.receive_binary(binary_frame(1, 0, b"pcm")) == (Arrived(run, mic, b"pcm"),)
+    assert talk.session.receive_binary(binary_frame(1, 0, b"pcm")) == (ItemArrived(run, mic, b"pcm"),)
     item = {"correlation": "m1", "stream": 3, "sequence": 0, "data": "hello"}
-    assert talk.say("streamItem", 2, **item) == (Arrived(run, words, "hello"),)
-    assert talk.say("streamEnd", 3, correlation="m1", stream=3, sequence=1) == (Finished(run, words, None),)
+    assert talk.say("streamItem", 2, **item) == (ItemArrived(run, words, "hello"),)
+    assert talk.say("streamEnd", 3, correlation="m1", stream=3, sequence=1) == (
+        StreamFinished(run, words, None),
+    )
     for number in range(1, 8):
         talk.session.receive_binary(binary_frame(1, number, b"pcm"))
     for _ in range(8):
@@ -366,7 +368,7 @@ def test_the_consumer_may_stop_the_items_of_an_answer() -> None:
     run = invoke(talk, binary=True)
     talk.session.item(run, b"a")
     stopped, *more = talk.say("streamEnd", 2, correlation="m1", stream=2, sequence=1, reason="enough")
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, StreamStopped)
     assert more == []
     talk.session.frames()
     assert talk.session.room(run)
@@ -392,8 +394,8 @@ def test_a_violation_ends_the_run_and_nothing_else(item: dict[str, Any]) -> None
         talk.session.ready(stream)
     talk.heard()
     (withdrawn,) = talk.say("streamItem", 3, correlation="m1", **item)
-    assert isinstance(withdrawn, Withdrawn)
-    assert (withdrawn.asked, run.open, other.open) == (run, False, True)
+    assert isinstance(withdrawn, RequestWithdrawn)
+    assert (withdrawn.request, run.open, other.open) == (run, False, True)
     assert talk.short() == ['error m1 type="invalid-input" status="400" path="$.streams"']
     assert talk.say("streamItem", 4, correlation="m1", stream=3, sequence=0, data=1) == ()
     assert talk.session.statistics().late == 1

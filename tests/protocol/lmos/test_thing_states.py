@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from lmos_actors.errors import ActionCancelled, ActionFailed, NotAllowed, NotFound
 from lmos_actors.protocol.lmos import (
     AnswerMemory,
-    Asked,
+    IncomingRequest,
     Listening,
     SessionOptions,
     State,
@@ -76,8 +76,8 @@ def reading(talk: Talk) -> None:
     talk.ask("readProperty", 1, name="x")
 
 
-def waiting(talk: Talk) -> Asked:
-    run: Asked = talk.ask("invokeAction", 1, action="x", **({} if talk.kotlin else STREAMS))
+def waiting(talk: Talk) -> IncomingRequest:
+    run: IncomingRequest = talk.ask("invokeAction", 1, action="x", **({} if talk.kotlin else STREAMS))
     return run
 
 
@@ -109,8 +109,8 @@ def cancelled(talk: Talk) -> None:
     talk.say("cancelAction", 2, action="x")
 
 
-def observing(talk: Talk) -> Asked:
-    asked: Asked = talk.ask("observeProperty", 1, name="x")
+def observing(talk: Talk) -> IncomingRequest:
+    asked: IncomingRequest = talk.ask("observeProperty", 1, name="x")
     return asked
 
 
@@ -118,8 +118,8 @@ def observed(talk: Talk) -> None:
     talk.session.reading(talk.session.accept(observing(talk), 1, AT), 2, AT)
 
 
-def subscribing(talk: Talk) -> Asked:
-    asked: Asked = talk.ask("subscribeEvent", 1, event="x")
+def subscribing(talk: Talk) -> IncomingRequest:
+    asked: IncomingRequest = talk.ask("subscribeEvent", 1, event="x")
     return asked
 
 
@@ -163,7 +163,7 @@ STATES: list[Callable[[Talk], object]] = [
 
 def meet(session: ThingSession, demand: object) -> None:
     """Do what a demand wants, in the plainest way."""
-    if not isinstance(demand, Asked):
+    if not isinstance(demand, IncomingRequest):
         return
     if demand.listening is not None:
         session.accept(demand, 1, AT)
@@ -253,7 +253,7 @@ class Host(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[tuple[ThingSession, Asked]] = []
+        self.asked: list[tuple[ThingSession, IncomingRequest]] = []
         self.listenings: list[tuple[ThingSession, Listening]] = []
         self.now = 0.0
         self.number = 0
@@ -277,7 +277,7 @@ class Host(RuleBasedStateMachine):
     def receive(self, which: int, message: dict[str, Any], passes: float) -> None:
         self.now += passes
         for demand in self.sessions[which].receive(json.dumps(message), self.now):
-            if isinstance(demand, Asked):
+            if isinstance(demand, IncomingRequest):
                 assert demand.open
                 self.asked.append((self.sessions[which], demand))
 

@@ -84,7 +84,7 @@ class Call:
 
     def _take_at_consumer(self, frame: bytes) -> None:
         for one in receive(self.consumer, frame):
-            if not isinstance(one, lmos.Item):
+            if not isinstance(one, lmos.RunItem):
                 self.happened.append(one)
             elif isinstance(one.output, dict):
                 self._consume()
@@ -107,24 +107,24 @@ class Call:
         return bool(frames)
 
     def _meet(self, demand: Any) -> None:
-        if isinstance(demand, lmos.Asked):
+        if isinstance(demand, lmos.IncomingRequest):
             if demand.name != "talk":
                 return
             self.asked = demand
             self.thing.began(demand)
             self.thing.ready(demand.streams["voice"])
-        elif isinstance(demand, lmos.Arrived):
+        elif isinstance(demand, lmos.ItemArrived):
             assert demand.item == self.part(self.heard)
             self.uses.append(demand.stream)
             self.to_say += [demand.item] * self.echoes
             if self.note_every and self.heard % self.note_every == 0:
                 self.to_say.append({"heard": self.heard})
             self.heard += 1
-        elif isinstance(demand, lmos.Finished):
+        elif isinstance(demand, lmos.StreamFinished):
             assert demand.reason is None
             self.to_say.append(None)
         else:
-            assert isinstance(demand, lmos.Credited)
+            assert isinstance(demand, lmos.CreditArrived)
 
     def answer(self) -> bool:
         """Say one thing, if there is room; what has been answered is used up."""
@@ -172,9 +172,9 @@ class Call:
         What may come late is credit, for a stream that its sender has ended meanwhile.
         """
         assert (self.heard, self.heard_back) == (self.parts, self.parts * self.echoes)
-        assert [type(one) for one in self.happened if not isinstance(one, lmos.Credited | lmos.Moved)] == [
-            lmos.Answered
-        ]
+        assert [
+            type(one) for one in self.happened if not isinstance(one, lmos.CreditArrived | lmos.RunProgressed)
+        ] == [lmos.RequestAnswered]
         consumer, thing = self.consumer.statistics(), self.thing.statistics()
         assert (consumer.open, consumer.waiting, consumer.strays) == (0, 0, 0)
         assert (thing.open, thing.waiting, thing.strays, thing.streams) == (0, 0, 0, 0)
@@ -250,7 +250,7 @@ def started(**how: Any) -> Call:
 def final(call: Call) -> Any:
     call.hear()
     call.listen()
-    (failed,) = [one for one in call.happened if isinstance(one, lmos.Failed)]
+    (failed,) = [one for one in call.happened if isinstance(one, lmos.RequestFailed)]
     assert failed.pending is call.run
     assert call.thing.statistics().streams == 0
     return failed.error
@@ -261,7 +261,7 @@ def test_a_consumer_that_breaks_the_rules_loses_that_run_alone() -> None:
     other = call.consumer.invoke(THING, "wait")
     call.hear()
     demands = call.thing.receive_binary(binary_frame(1, 9, b"x"))
-    assert [type(demand) for demand in demands] == [lmos.Withdrawn]
+    assert [type(demand) for demand in demands] == [lmos.RequestWithdrawn]
     call.speak()  # under way
     error = final(call)
     assert isinstance(error, InvalidInput)
@@ -275,11 +275,11 @@ def test_a_thing_that_breaks_the_rules_is_told_to_end_the_run() -> None:
     call.listen()
     happened = call.consumer.receive_binary(binary_frame(2, 7, b"x"))
     (failed,) = happened
-    assert isinstance(failed, lmos.Failed)
+    assert isinstance(failed, lmos.RequestFailed)
     assert isinstance(failed.error, RemoteProtocolError)
     (said,) = [frame for frame in call.consumer.frames() if b"cancelAction" in frame]
     (withdrawn,) = call.thing.receive(said, 0.0)
-    assert isinstance(withdrawn, lmos.Withdrawn)
+    assert isinstance(withdrawn, lmos.RequestWithdrawn)
     assert withdrawn.reason == "item 1 was due, 7 came"
     call.listen()
     assert call.consumer.statistics().strays == 0
@@ -298,7 +298,7 @@ def test_a_cancelled_run_ends_its_streams() -> None:
     call = started()
     call.consumer.cancel(call.run, "hung up")
     (withdrawn,) = [demand for frame in call.consumer.frames() for demand in call.thing.receive(frame, 0.0)]
-    assert isinstance(withdrawn, lmos.Withdrawn)
+    assert isinstance(withdrawn, lmos.RequestWithdrawn)
     assert not call.asked.streams["voice"].open
     assert call.thing.item(call.asked, b"late") is False
     final(call)
@@ -309,7 +309,7 @@ def test_a_voice_that_breaks_off_is_told() -> None:
     call.consumer.finish(call.run.inputs["voice"], "line cut")
     (frame,) = call.consumer.frames()
     (finished,) = call.thing.receive(frame, 0.0)
-    assert isinstance(finished, lmos.Finished)
+    assert isinstance(finished, lmos.StreamFinished)
     assert finished.reason == "line cut"
 
 
@@ -317,7 +317,7 @@ def test_an_operator_that_has_heard_enough_says_so() -> None:
     call = started()
     call.thing.stop(call.asked.streams["voice"], "enough")
     call.listen()
-    (stopped,) = [one for one in call.happened if isinstance(one, lmos.Stopped)]
+    (stopped,) = [one for one in call.happened if isinstance(one, lmos.StreamStopped)]
     assert (stopped.stream, stopped.reason) == (call.run.inputs["voice"], "enough")
     assert not call.run.done
     call.thing.complete(call.asked, "thanks")

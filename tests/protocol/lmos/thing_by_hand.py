@@ -9,20 +9,20 @@ from typing import Any, Literal
 from msgspec import UNSET
 
 from lmos_actors.protocol.lmos import (
-    Answered,
     Close,
     ConsumerSession,
-    Ended,
-    Established,
-    Failed,
-    Item,
-    Lost,
-    Missed,
-    Moved,
-    Occurred,
-    Read,
+    EventOccurred,
+    FeedEnded,
+    FeedEstablished,
+    ForgottenFailed,
+    PropertyRead,
+    RequestAnswered,
+    RequestFailed,
+    RunItem,
+    RunProgressed,
     SessionOptions,
-    Stray,
+    StrayMessage,
+    ValuesMissed,
 )
 
 THING = "urn:thing"
@@ -110,24 +110,28 @@ def told(happenings: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 
 def _told(one: Any) -> tuple[Any, ...]:
     match one:
-        case Answered():
-            return "Answered", None if one.value is UNSET else one.value
-        case Failed() | Lost() | Ended():
+        case RequestAnswered():
+            return "RequestAnswered", None if one.value is UNSET else one.value
+        case RequestFailed() | ForgottenFailed() | FeedEnded():
             return type(one).__name__, None if one.error is None else type(one.error).__name__
-        case Moved():
-            return ("Moved", one.status) if one.progress is UNSET else ("Moved", one.status, one.progress)
-        case Item():
-            return "Item", one.output
-        case Established():
-            return ("Established",)
-        case Read():
-            return "Read", one.value
-        case Occurred():
-            return "Occurred", one.event, one.data
-        case Missed():
-            return "Missed", one.reason, one.missed
-        case Stray():
-            return ("Stray",)
+        case RunProgressed():
+            return (
+                ("RunProgressed", one.status)
+                if one.progress is UNSET
+                else ("RunProgressed", one.status, one.progress)
+            )
+        case RunItem():
+            return "RunItem", one.output
+        case FeedEstablished():
+            return ("FeedEstablished",)
+        case PropertyRead():
+            return "PropertyRead", one.value
+        case EventOccurred():
+            return "EventOccurred", one.event, one.data
+        case ValuesMissed():
+            return "ValuesMissed", one.reason, one.missed
+        case StrayMessage():
+            return ("StrayMessage",)
         case Close():
             return "Close", one.code
         case _:

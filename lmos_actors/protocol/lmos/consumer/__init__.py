@@ -1,22 +1,22 @@
 """The consumer's session of an LMOS connection."""
 
 from ._outcomes import (
-    Answered as Answered,
-    Ended as Ended,
-    Established as Established,
-    Failed as Failed,
-    Happening as Happening,
-    Item as Item,
-    Lost as Lost,
-    Missed as Missed,
-    Moved as Moved,
-    Occurred as Occurred,
-    Read as Read,
-    Stray as Stray,
+    EventOccurred as EventOccurred,
+    FeedEnded as FeedEnded,
+    FeedEstablished as FeedEstablished,
+    ForgottenFailed as ForgottenFailed,
+    Outcome as Outcome,
+    PropertyRead as PropertyRead,
+    RequestAnswered as RequestAnswered,
+    RequestFailed as RequestFailed,
+    RunItem as RunItem,
+    RunProgressed as RunProgressed,
+    StrayMessage as StrayMessage,
     TellRoom as TellRoom,
+    ValuesMissed as ValuesMissed,
 )
 from ._session import (
     ConsumerSession as ConsumerSession,
     ConsumerStatistics as ConsumerStatistics,
-    Left as Left,
+    UnfinishedWork as UnfinishedWork,
 )

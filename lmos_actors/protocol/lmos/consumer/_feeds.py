@@ -27,15 +27,15 @@ from .._messages import (
 )
 from .._pending import Feed
 from .._problems import error_of
-from ._outcomes import Ended, Established, Missed, Occurred, Read
+from ._outcomes import EventOccurred, FeedEnded, FeedEstablished, PropertyRead, ValuesMissed
 
 if TYPE_CHECKING:
     from lmos_actors.errors import LmosActorsError
 
     from .._messages import Acknowledgement, Base, Error, Event, Gap, PropertyReading
-    from .._pending import Key, Trace
-    from ._outcomes import Happenings
-    from ._wire import Wire
+    from .._pending import Key, TraceMembers
+    from ._connection import ConsumerConnection
+    from ._outcomes import Outcomes
 
 FORMER: Final = 256  # ids of feeds that have ended, and of stops, that are known
 
@@ -43,10 +43,10 @@ FORMER: Final = 256  # ids of feeds that have ended, and of stops, that are know
 class Feeds:
     """What one connection listens to: live feeds, by key and by correlation, and those being stopped."""
 
-    __slots__ = ("_by_id", "_by_key", "_former", "_stopping", "_wire")
+    __slots__ = ("_by_id", "_by_key", "_connection", "_former", "_stopping")
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, connection: ConsumerConnection) -> None:
+        self._connection = connection
         self._by_key: dict[Key, Feed] = {}
         self._by_id: dict[str, Feed] = {}
         self._stopping: dict[str, Feed] = {}
@@ -62,30 +62,30 @@ class Feeds:
 
     # -- asking
 
-    def observe(self, thing: str, name: str, trace: Trace) -> Feed:
+    def observe(self, thing: str, name: str, trace: TraceMembers) -> Feed:
         """Listen to a property."""
-        new_id, gaps = self._wire.new_id(), self._gaps
+        new_id, gaps = self._connection.new_id(), self._gaps
         request = ObserveProperty(
             thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, gaps=gaps, **trace
         )
         return self._start(Feed("property", name, request))
 
-    def subscribe(self, thing: str, event: str, trace: Trace) -> Feed:
+    def subscribe(self, thing: str, event: str, trace: TraceMembers) -> Feed:
         """Listen to an event."""
-        new_id, gaps, ack = self._wire.new_id(), self._gaps, self._acks
+        new_id, gaps, ack = self._connection.new_id(), self._gaps, self._acks
         request = SubscribeEvent(
             thing_id=thing, message_id=new_id, correlation_id=new_id, event=event, gaps=gaps, ack=ack, **trace
         )
         return self._start(Feed("event", event, request))
 
-    def subscribe_all(self, thing: str, trace: Trace) -> Feed:
+    def subscribe_all(self, thing: str, trace: TraceMembers) -> Feed:
         """Listen to all events.
 
         Raises NotAllowed: a peer of kotlin-wot's habits would close the connection (D19).
         """
-        if self._wire.kotlin:
+        if self._connection.kotlin:
             raise NotAllowed("this peer knows no subscription to all events")
-        new_id, gaps, ack = self._wire.new_id(), self._gaps, self._acks
+        new_id, gaps, ack = self._connection.new_id(), self._gaps, self._acks
         request = SubscribeAllEvents(
             thing_id=thing, message_id=new_id, correlation_id=new_id, gaps=gaps, ack=ack, **trace
         )
@@ -93,18 +93,18 @@ class Feeds:
 
     @property
     def _gaps(self) -> bool:
-        return "gaps" in self._wire.known
+        return "gaps" in self._connection.known
 
     @property
     def _acks(self) -> bool:
-        return "acks" in self._wire.known
+        return "acks" in self._connection.known
 
     def _start(self, feed: Feed) -> Feed:
         held = len(self) + len(self._stopping)  # so that neither table grows beyond the limit
-        self._wire.admit(feed.thing_id, held, self._wire.options.max_listening)
+        self._connection.admit(feed.thing_id, held, self._connection.options.max_listening)
         if feed.key in self._by_key:
             raise LocalProtocolError(f"{feed.kind} {feed.name!r} of {feed.thing_id!r} is listened to already")
-        self._wire.outbox.put(feed.request, feed)
+        self._connection.outbox.put(feed.request, feed)
         self._by_key[feed.key] = self._by_id[feed.message_id] = feed
         # without acknowledgements no answer is a yes (D9); an observation is confirmed by its first reading
         feed.established = feed.kind != "property" and not self._confirms
@@ -112,19 +112,19 @@ class Feeds:
 
     @property
     def _confirms(self) -> bool:
-        return self._wire.kotlin or self._acks
+        return self._connection.kotlin or self._acks
 
     def stop(self, feed: Feed) -> None:
         """Listen no more; nothing is done if it has ended, or is being stopped, already."""
-        self._wire.check_open()
+        self._connection.check_open()
         if self._by_key.get(feed.key) is not feed:
             return
         request = self._opposite(feed)
         self._take_out(feed)
-        if self._wire.outbox.drop(feed) and not feed.sent:  # what was sent may have been renewed since
+        if self._connection.outbox.drop(feed) and not feed.sent:  # what was sent may have been renewed since
             feed.ended = True
             return
-        self._wire.outbox.put(request)
+        self._connection.outbox.put(request)
         if self._confirms:
             self._stopping[request.message_id] = feed
         else:
@@ -134,7 +134,7 @@ class Feeds:
             self._renew(feed.thing_id)
 
     def _opposite(self, feed: Feed) -> UnobserveProperty | UnsubscribeEvent | UnsubscribeAllEvents:
-        new_id, thing, ack = self._wire.new_id(), feed.thing_id, self._acks
+        new_id, thing, ack = self._connection.new_id(), feed.thing_id, self._acks
         if feed.kind == "property":
             return UnobserveProperty(
                 thing_id=thing, message_id=new_id, correlation_id=new_id, name=feed.name, ack=ack
@@ -152,13 +152,13 @@ class Feeds:
                 self._renew_one(feed)
 
     def _renew_one(self, feed: Feed) -> None:
-        self._wire.outbox.drop(feed)
+        self._connection.outbox.drop(feed)
         del self._by_id[feed.message_id]
         self._remember(feed.message_id, feed)  # what is on its way under the old id is for it all the same
-        new_id = self._wire.new_id()
+        new_id = self._connection.new_id()
         feed.request = msgspec.structs.replace(feed.request, message_id=new_id, correlation_id=new_id)
         self._by_id[new_id] = feed
-        self._wire.outbox.put(feed.request, feed)
+        self._connection.outbox.put(feed.request, feed)
 
     # -- ending
 
@@ -172,9 +172,9 @@ class Feeds:
         if len(self._former) > FORMER:
             self._former.popitem(last=False)
 
-    def _end(self, feed: Feed, error: LmosActorsError | None) -> Happenings:
+    def _end(self, feed: Feed, error: LmosActorsError | None) -> Outcomes:
         feed.ended, feed.error = True, error
-        return (Ended(feed, error),)
+        return (FeedEnded(feed, error),)
 
     def close(self) -> list[Feed]:
         """End everything, as the connection is gone; what was live, oldest first."""
@@ -198,47 +198,49 @@ class Feeds:
         """Whether this is the correlation of one that has ended, or of a stop."""
         return correlation is not None and correlation in self._former
 
-    def take_reading(self, message: PropertyReading) -> Happenings | None:
+    def take_reading(self, message: PropertyReading) -> Outcomes | None:
         """Take a reading; None if it is for none of the feeds."""
         feed = self.find(message.correlation_id)
         if feed is None:
             if message.correlation_id is not None:
-                return self._wire.come_late() if self.is_former(message.correlation_id) else None
+                return self._connection.come_late() if self.is_former(message.correlation_id) else None
             feed = self._by_key.get(("property", message.thing_id, message.name))
-            if feed is None or (self._wire.kotlin and not feed.established):
+            if feed is None or (self._connection.kotlin and not feed.established):
                 return None
         elif feed.kind != "property" or feed.name != message.name:
-            return self._wire.stray(message, f"not what the {feed.kind} feed listens to")
-        return self._confirmed(feed, Read(feed, message.value, message.timestamp))
+            return self._connection.stray(message, f"not what the {feed.kind} feed listens to")
+        return self._confirmed(feed, PropertyRead(feed, message.value, message.timestamp))
 
-    def take_event(self, message: Event) -> Happenings:
+    def take_event(self, message: Event) -> Outcomes:
         """Take an event."""
         feed = self.find(message.correlation_id)
         if feed is None:
             if self.is_former(message.correlation_id):
-                return self._wire.come_late()
+                return self._connection.come_late()
             thing = message.thing_id
             one = self._by_key.get(("event", thing, message.event))
             feed = one or self._by_key.get(("events", thing, ""))
         if feed is None or feed.kind == "property" or feed.name not in ("", message.event):
-            return self._wire.stray(message, "nobody listens to it")
+            return self._connection.stray(message, "nobody listens to it")
         trace = message.traceparent, message.tracestate
-        return self._confirmed(feed, Occurred(feed, message.event, message.data, message.timestamp, *trace))
+        return self._confirmed(
+            feed, EventOccurred(feed, message.event, message.data, message.timestamp, *trace)
+        )
 
-    def _confirmed(self, feed: Feed, value: Read | Occurred) -> Happenings:
+    def _confirmed(self, feed: Feed, value: PropertyRead | EventOccurred) -> Outcomes:
         if feed.established:
             return (value,)
         feed.established = True
-        return (Established(feed), value)
+        return (FeedEstablished(feed), value)
 
-    def take_gap(self, message: Gap) -> Happenings:
+    def take_gap(self, message: Gap) -> Outcomes:
         """Take word that values are missing."""
         feed = self.find(message.correlation_id)
         if feed is None:
             return self._unclaimed(message)
-        return (Missed(feed, message.reason, message.missed),)
+        return (ValuesMissed(feed, message.reason, message.missed),)
 
-    def take_acknowledgement(self, message: Acknowledgement) -> Happenings:
+    def take_acknowledgement(self, message: Acknowledgement) -> Outcomes:
         """Take the confirmation of a subscription or of a stop; one that was not waited for is fine."""
         stopped = self._stopping.pop(message.correlation_id or "", None)
         if stopped is not None:
@@ -249,20 +251,20 @@ class Feeds:
         if feed.established:
             return ()
         feed.established = True
-        return (Established(feed),)
+        return (FeedEstablished(feed),)
 
     def awaits(self, thing: str) -> bool:
         """Whether something that was asked for there is not confirmed yet."""
         return any(feed.thing_id == thing and not feed.established for feed in self._by_id.values())
 
-    def take_error(self, message: Error) -> Happenings:
+    def take_error(self, message: Error) -> Outcomes:
         """Take an error that answers no request: it ends a feed, and confirms a stop."""
         feed = self.find(message.correlation_id)
         error = error_of(message, None if feed is None else feed.request)
         found = self.refuse(message.correlation_id, error)
         return self._unclaimed(message) if found is None else found
 
-    def refuse(self, correlation: str | None, error: LmosActorsError) -> Happenings | None:
+    def refuse(self, correlation: str | None, error: LmosActorsError) -> Outcomes | None:
         """End what has this correlation: a feed with the error, a stop without; None if there is neither."""
         stopped = self._stopping.pop(correlation or "", None)
         if stopped is not None:
@@ -273,7 +275,7 @@ class Feeds:
         self._take_out(feed)
         return self._end(feed, error)
 
-    def _unclaimed(self, message: Base) -> Happenings:
+    def _unclaimed(self, message: Base) -> Outcomes:
         if self.is_former(message.correlation_id):
-            return self._wire.come_late()
-        return self._wire.stray(message, "nothing of this correlation is open")
+            return self._connection.come_late()
+        return self._connection.stray(message, "nothing of this correlation is open")

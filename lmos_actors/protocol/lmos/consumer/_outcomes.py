@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import UNSET, Struct
 
 from .._peer import Close
-from .._streams import Credited, Stopped
+from .._streams import CreditArrived, StreamStopped
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,56 +16,56 @@ if TYPE_CHECKING:
 
     from .._codec import Unreadable
     from .._messages import Base
-    from .._pending import Call, Feed, Pending
+    from .._pending import ConsumerRequest, Feed, PendingRun
 
 
-class Answered(Struct, frozen=True):
+class RequestAnswered(Struct, frozen=True):
     """A request has its value.
 
     Of a read, or a write, the property's; of several properties, values by name; of a run, the output, UNSET
-    where there is none; of a query or a cancel, a `Standing`.
+    where there is none; of a query or a cancel, a `RunStatus`.
     """
 
-    pending: Pending
+    pending: ConsumerRequest
     value: Any
 
 
-class Failed(Struct, frozen=True):
+class RequestFailed(Struct, frozen=True):
     """A request was refused, or failed: the exception says how."""
 
-    pending: Pending
+    pending: ConsumerRequest
     error: LmosActorsError
 
 
-class Moved(Struct, frozen=True):
+class RunProgressed(Struct, frozen=True):
     """A run has another status, or new progress (UNSET if none was told)."""
 
-    pending: Call
+    pending: PendingRun
     status: str
     progress: Any = UNSET
 
 
-class Item(Struct, frozen=True):
+class RunItem(Struct, frozen=True):
     """A run has given one item; the host says `consumed` when it has taken it."""
 
-    pending: Call
+    pending: PendingRun
     output: Any
 
 
-class Lost(Struct, frozen=True):
+class ForgottenFailed(Struct, frozen=True):
     """A forgotten request was answered by an error."""
 
-    pending: Pending
+    pending: ConsumerRequest
     error: LmosActorsError
 
 
-class Established(Struct, frozen=True):
+class FeedEstablished(Struct, frozen=True):
     """The thing has confirmed an observation or subscription."""
 
     feed: Feed
 
 
-class Read(Struct, frozen=True):
+class PropertyRead(Struct, frozen=True):
     """An observed property has this value; `at` is the time that the thing tells, if any."""
 
     feed: Feed
@@ -73,7 +73,7 @@ class Read(Struct, frozen=True):
     at: datetime | None
 
 
-class Occurred(Struct, frozen=True, repr_omit_defaults=True):
+class EventOccurred(Struct, frozen=True, repr_omit_defaults=True):
     """An event that was subscribed to; `at` is the time that the thing tells, if any.
 
     The last two are the W3C trace context in which it was emitted, if the thing tells one.
@@ -87,7 +87,7 @@ class Occurred(Struct, frozen=True, repr_omit_defaults=True):
     tracestate: str | None = None
 
 
-class Missed(Struct, frozen=True):
+class ValuesMissed(Struct, frozen=True):
     """Values are missing here: `missed` of them, None where nobody knows."""
 
     feed: Feed
@@ -95,7 +95,7 @@ class Missed(Struct, frozen=True):
     missed: int | None
 
 
-class Ended(Struct, frozen=True):
+class FeedEnded(Struct, frozen=True):
     """No more values come: because of an error, or, without one, since the stop was acknowledged."""
 
     feed: Feed
@@ -106,30 +106,30 @@ class TellRoom(Struct, frozen=True):
     """One-way messages that found no credit may find some now; see `ConsumerSession.may_tell`."""
 
 
-class Stray(Struct, frozen=True):
+class StrayMessage(Struct, frozen=True):
     """A frame that answers nothing: it is counted, and changes nothing. `why` is for a log."""
 
     message: Base | Unreadable
     why: str
 
 
-Happening: TypeAlias = (
-    Answered
-    | Failed
-    | Moved
-    | Item
-    | Lost
-    | Established
-    | Read
-    | Occurred
-    | Missed
-    | Ended
-    | Credited
-    | Stopped
+Outcome: TypeAlias = (
+    RequestAnswered
+    | RequestFailed
+    | RunProgressed
+    | RunItem
+    | ForgottenFailed
+    | FeedEstablished
+    | PropertyRead
+    | EventOccurred
+    | ValuesMissed
+    | FeedEnded
+    | CreditArrived
+    | StreamStopped
     | TellRoom
-    | Stray
+    | StrayMessage
     | Close
 )
 """What `ConsumerSession.receive` gives."""
 
-Happenings: TypeAlias = tuple[Happening, ...]
+Outcomes: TypeAlias = tuple[Outcome, ...]

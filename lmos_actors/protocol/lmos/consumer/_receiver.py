@@ -24,28 +24,33 @@ from .._messages import (
     TellWindow,
 )
 from .._peer import TOO_BIG, UNREADABLE_DATA, Close
-from .._pending import Aside, Call
+from .._pending import PendingRun, RunControl
 from .._streams import wire_size
 
 if TYPE_CHECKING:
     from .._messages import Base
+    from ._connection import ConsumerConnection
     from ._feeds import Feeds
-    from ._outcomes import Happening, Happenings
+    from ._outcomes import Outcome, Outcomes
     from ._requests import Requests
     from ._runs import Runs
     from ._streams import ConsumerStreams
-    from ._wire import Wire
 
 
 class Receiver:
     """The way in of one connection."""
 
-    __slots__ = ("_closing", "_feeds", "_requests", "_runs", "_streams", "_wire", "unreadable")
+    __slots__ = ("_closing", "_connection", "_feeds", "_requests", "_runs", "_streams", "unreadable")
 
     def __init__(
-        self, wire: Wire, requests: Requests, feeds: Feeds, runs: Runs, streams: ConsumerStreams
+        self,
+        connection: ConsumerConnection,
+        requests: Requests,
+        feeds: Feeds,
+        runs: Runs,
+        streams: ConsumerStreams,
     ) -> None:
-        self._wire = wire
+        self._connection = connection
         self._requests = requests
         self._feeds = feeds
         self._runs = runs
@@ -53,15 +58,15 @@ class Receiver:
         self.unreadable = 0
         self._closing = False
 
-    def _close(self, code: int, reason: str) -> Happenings:
+    def _close(self, code: int, reason: str) -> Outcomes:
         self._closing = True
         return (Close(code, reason),)
 
-    def take(self, text: str | bytes) -> Happenings:
+    def take(self, text: str | bytes) -> Outcomes:
         """Take a text frame."""
         if self._closing:
             return ()
-        message = self._wire.codec.decode(text)
+        message = self._connection.codec.decode(text)
         if isinstance(message, ActionStatus):
             return self._runs.take_status(message, wire_size(text))
         if isinstance(message, PropertyReading):
@@ -71,7 +76,7 @@ class Receiver:
             return self._take_unreadable(message)
         return self._take_other(message)
 
-    def _take_other(self, message: Base) -> Happenings:
+    def _take_other(self, message: Base) -> Outcomes:
         match message:
             case Event():
                 return self._feeds.take_event(message)
@@ -88,30 +93,30 @@ class Receiver:
             case TellWindow():
                 return self._requests.take_window(message)
             case StreamOpen():
-                return self._runs.said(self._streams.take_open(message))
+                return self._runs.stream_outcomes(self._streams.take_open(message))
             case StreamEnd():
-                return self._runs.said(self._streams.take_end(message))
+                return self._runs.stream_outcomes(self._streams.take_end(message))
             case StreamCredit():
-                return self._runs.said(self._streams.take_credit(message))
+                return self._runs.stream_outcomes(self._streams.take_credit(message))
             case StreamItem():
-                return self._wire.stray(message, "things send items as statuses")
+                return self._connection.stray(message, "things send items as statuses")
             case _:
-                return self._wire.stray(message, "a request, where only answers are expected")
+                return self._connection.stray(message, "a request, where only answers are expected")
 
-    def _take_error(self, message: Error) -> Happenings:
+    def _take_error(self, message: Error) -> Outcomes:
         requests = self._requests
-        aside = requests.find_aside(message.in_reply_to)
-        if aside is not None:
-            return self._runs.take_aside_error(aside, message)
+        control = requests.find_control(message.in_reply_to)
+        if control is not None:
+            return self._runs.take_control_error(control, message)
         correlation = message.in_reply_to or message.correlation_id
         pending = requests.find(correlation)
         if correlation is None and not self._feeds.awaits(message.thing_id):
             # the table of the text has no correlation for errors
             pending = requests.guess(lambda each: each.thing_id == message.thing_id)
-        if isinstance(pending, Call):
+        if isinstance(pending, PendingRun):
             return self._runs.take_error(pending, message)
-        if isinstance(pending, Aside):
-            return self._runs.take_aside_error(pending, message)
+        if isinstance(pending, RunControl):
+            return self._runs.take_control_error(pending, message)
         if pending is not None:
             return requests.take_error(pending, message)
         forgotten = requests.find_forgotten(correlation)
@@ -121,37 +126,37 @@ class Receiver:
             return requests.take_late_error(forgotten, message)
         return self._feeds.take_error(message)
 
-    def _take_unreadable(self, unreadable: Unreadable) -> Happenings:
+    def _take_unreadable(self, unreadable: Unreadable) -> Outcomes:
         """A frame that cannot be read, but answers a request, fails it: nobody is left to wait for ever."""
         self.unreadable += 1
         if unreadable.oversize:
             return self._close(TOO_BIG, unreadable.problem.detail)
         error = RemoteProtocolError(unreadable.problem)
         pending = self._requests.find(unreadable.correlation_id)
-        if isinstance(pending, Call):
+        if isinstance(pending, PendingRun):
             return self._runs.fail(pending, error)
-        if isinstance(pending, Aside):
-            return self._runs.fail_aside(pending, error)
+        if isinstance(pending, RunControl):
+            return self._runs.fail_control(pending, error)
         if pending is not None:
             return self._requests.fail(pending, error)
         forgotten = self._requests.find_forgotten(unreadable.correlation_id)
         if forgotten is not None and unreadable.type in ("error", "actionStatus"):
             return self._requests.come_for_forgotten(forgotten, error)
         refused = self._feeds.refuse(unreadable.correlation_id, error) if unreadable.type == "error" else None
-        return self._wire.stray(unreadable, unreadable.problem.detail) if refused is None else refused
+        return self._connection.stray(unreadable, unreadable.problem.detail) if refused is None else refused
 
-    def take_binary(self, data: bytes) -> Happenings:
+    def take_binary(self, data: bytes) -> Outcomes:
         """Take a binary frame."""
         if self._closing:
             return ()
-        if "streams" not in self._wire.known:
+        if "streams" not in self._connection.known:
             return self._close(UNREADABLE_DATA, "binary frames were not offered")
-        if len(data) > self._wire.options.max_bytes:
-            return self._close(TOO_BIG, f"more than {self._wire.options.max_bytes} bytes")
+        if len(data) > self._connection.options.max_bytes:
+            return self._close(TOO_BIG, f"more than {self._connection.options.max_bytes} bytes")
         news = self._streams.take_frame(data)
         if isinstance(news, BadFrame):
             return self._close(UNREADABLE_DATA, news.detail)
-        found: list[Happening] = []
+        found: list[Outcome] = []
         for one in news:
-            found.extend(self._runs.said(one))
+            found.extend(self._runs.stream_outcomes(one))
         return tuple(found)

@@ -21,10 +21,10 @@ from .._messages import (
     WriteProperty,
     name_in,
 )
-from .._pending import Aside, Pending, Several, Told
+from .._pending import ConsumerRequest, OneWayMessage, RunControl, SplitRequest
 from .._problems import error_of
 from .._tells import TELLS, SentTells
-from ._outcomes import Answered, Failed, Lost, TellRoom
+from ._outcomes import ForgottenFailed, RequestAnswered, RequestFailed, TellRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from lmos_actors.errors import LmosActorsError
 
     from .._messages import Error, Request, TellCredit
-    from ._outcomes import Happenings
-    from ._wire import Wire
+    from ._connection import ConsumerConnection
+    from ._outcomes import Outcomes
 
-P = TypeVar("P", bound=Pending)
+P = TypeVar("P", bound=ConsumerRequest)
 
 GUESSABLE: Final = 64
 _WINDOW: Final = "window"  # the key in the outbox of the last one that is to be confirmed
@@ -51,10 +51,10 @@ class Requests:
     """
 
     __slots__ = (
-        "_asides",
+        "_connection",
+        "_controls",
         "_forgotten",
         "_open",
-        "_wire",
         "answered",
         "asked",
         "failed",
@@ -63,16 +63,16 @@ class Requests:
         "unanswered",
     )
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._open: dict[str, Pending] = {}
-        self._asides: dict[str, Aside] = {}
-        self._forgotten: OrderedDict[str, Pending] = OrderedDict()
-        self.tells = SentTells(numbered="tells" in wire.known)
+    def __init__(self, connection: ConsumerConnection) -> None:
+        self._connection = connection
+        self._open: dict[str, ConsumerRequest] = {}
+        self._controls: dict[str, RunControl] = {}
+        self._forgotten: OrderedDict[str, ConsumerRequest] = OrderedDict()
+        self.tells = SentTells(numbered="tells" in connection.known)
         self.asked = self.answered = self.failed = self.forgotten = self.unanswered = 0
 
     def __len__(self) -> int:
-        return len(self._open) + len(self._asides)
+        return len(self._open) + len(self._controls)
 
     @property
     def remembered(self) -> int:
@@ -93,30 +93,30 @@ class Requests:
         self._open[pending.message_id] = pending
         return pending
 
-    def tell(self, told: Told) -> None:
+    def tell(self, message: OneWayMessage) -> None:
         """Send a one-way message. Raises as `ask` does; MailboxFull also where there is no credit."""
-        thing, wire = told.request.thing_id, self._wire
-        wire.admit(thing, 0, 1)
+        thing, connection = message.request.thing_id, self._connection
+        connection.admit(thing, 0, 1)
         if not self.tells.room(thing):
             raise MailboxFull(thing, TELLS.items)
-        self.tells.add(told, wire.outbox.put(told.request, told))
+        self.tells.add(message, connection.outbox.put(message.request, message))
         self.asked += 1
         self.forgotten += 1
 
-    def check_room(self, pending: Pending, more: int = 1) -> None:
+    def check_room(self, pending: ConsumerRequest, more: int = 1) -> None:
         """Raise what `ask` would raise for want of room, or for an id that is taken."""
-        request, wire = pending.request, self._wire
-        wire.admit(request.thing_id, len(self._open), wire.options.max_open, more)
-        if request.message_id in self._open or request.message_id in self._asides:
+        request, connection = pending.request, self._connection
+        connection.admit(request.thing_id, len(self._open), connection.options.max_open, more)
+        if request.message_id in self._open or request.message_id in self._controls:
             raise LocalProtocolError(f"the request {request.message_id!r} is still open")
 
-    def ask_several(self, whole: Several, requests: list[Request]) -> Several:
+    def ask_several(self, whole: SplitRequest, requests: list[Request]) -> SplitRequest:
         """Send several requests as one of the host's: all, or none (no room, one that cannot be written)."""
         self.check_room(whole, len(requests))
-        frames = [self._wire.encode(request) for request in requests]
+        frames = [self._connection.encode(request) for request in requests]
         for request, frame in zip(requests, frames, strict=True):
-            part = Pending(request, whole)
-            self._wire.outbox.put_frame(frame, part)
+            part = ConsumerRequest(request, whole)
+            self._connection.outbox.put_frame(frame, part)
             self.asked += 1
             self._open[part.message_id] = part
             whole.parts[part.message_id] = part
@@ -124,160 +124,160 @@ class Requests:
             whole.done, whole.value = True, {}
         return whole
 
-    def ask_aside(self, aside: Aside) -> None:
+    def ask_control(self, control: RunControl) -> None:
         """Send a query or a cancel: there is room for `ASIDES` of every run that may be open.
 
         Raises:
             MailboxFull: more are open, as those of ended runs are that a peer does not answer.
         """
-        limit = ASIDES * self._wire.options.max_open
-        if len(self._asides) >= limit:
-            raise MailboxFull(aside.thing_id, limit)
-        self._send(aside)
-        self._asides[aside.message_id] = aside
+        limit = ASIDES * self._connection.options.max_open
+        if len(self._controls) >= limit:
+            raise MailboxFull(control.thing_id, limit)
+        self._send(control)
+        self._controls[control.message_id] = control
 
-    def _send(self, pending: Pending) -> None:
-        self._wire.outbox.put(pending.request, pending)
+    def _send(self, pending: ConsumerRequest) -> None:
+        self._connection.outbox.put(pending.request, pending)
         self.asked += 1
 
     # -- finding
 
-    def find(self, correlation: str | None) -> Pending | None:
+    def find(self, correlation: str | None) -> ConsumerRequest | None:
         """Return the open request of this id."""
         if correlation is None:
             return None
-        return self._open.get(correlation) or self._asides.get(correlation)
+        return self._open.get(correlation) or self._controls.get(correlation)
 
-    def find_aside(self, message_id: str | None) -> Aside | None:
+    def find_control(self, message_id: str | None) -> RunControl | None:
         """Return the open query or cancel of this id."""
-        return None if message_id is None else self._asides.get(message_id)
+        return None if message_id is None else self._controls.get(message_id)
 
-    def find_forgotten(self, correlation: str | None) -> Pending | None:
+    def find_forgotten(self, correlation: str | None) -> ConsumerRequest | None:
         """Return the one-way message of this id, or the forgotten request, if it is among the last ones."""
         if correlation is None:
             return None
         return self.tells.get(correlation) or self._forgotten.get(correlation)
 
-    def guess(self, fits: Callable[[Pending], bool]) -> Pending | None:
+    def guess(self, fits: Callable[[ConsumerRequest], bool]) -> ConsumerRequest | None:
         """Return the only open request that fits an answer that does not say what it answers.
 
         None where two would, where more than `GUESSABLE` are open, and from peers that always say it.
         """
-        if self._wire.ours or self._wire.kotlin or len(self._open) > GUESSABLE:
+        if self._connection.ours or self._connection.kotlin or len(self._open) > GUESSABLE:
             return None
         found = [pending for pending in self._open.values() if fits(pending)]
         return found[0] if len(found) == 1 else None
 
     # -- ending
 
-    def answer(self, pending: Pending, value: Any) -> Happenings:
+    def answer(self, pending: ConsumerRequest, value: Any) -> Outcomes:
         """End a request with its value."""
         self._take_out(pending)
         self.answered += 1
         if pending.whole is not None:
             return self._add_part(pending.whole, pending, value)
         pending.done, pending.value = True, value
-        return (Answered(pending, value),)
+        return (RequestAnswered(pending, value),)
 
-    def fail(self, pending: Pending, error: LmosActorsError) -> Happenings:
+    def fail(self, pending: ConsumerRequest, error: LmosActorsError) -> Outcomes:
         """End a request with an error; if it is a part of one, that one and its other parts."""
         self._take_out(pending)
         self.failed += 1
         whole = pending.whole
         if whole is None:
             pending.done, pending.error = True, error
-            return (Failed(pending, error),)
+            return (RequestFailed(pending, error),)
         del whole.parts[pending.message_id]
         self._forget_parts(whole)
         whole.done, whole.error = True, error
-        return (Failed(whole, error),)
+        return (RequestFailed(whole, error),)
 
-    def _add_part(self, whole: Several, part: Pending, value: Any) -> Happenings:
+    def _add_part(self, whole: SplitRequest, part: ConsumerRequest, value: Any) -> Outcomes:
         del whole.parts[part.message_id]
         whole.values[name_in(part.request)] = value
         if whole.parts:
             return ()
         whole.done, whole.value = True, whole.values
-        return (Answered(whole, whole.values),)
+        return (RequestAnswered(whole, whole.values),)
 
-    def _take_out(self, pending: Pending) -> None:
+    def _take_out(self, pending: ConsumerRequest) -> None:
         if self._open.pop(pending.message_id, None) is None:
-            self._asides.pop(pending.message_id, None)
+            self._controls.pop(pending.message_id, None)
 
-    def forget(self, pending: Pending) -> None:
-        """Take a request as one that nobody waits for; of what comes for it only errors are told (`Lost`)."""
+    def forget(self, pending: ConsumerRequest) -> None:
+        """Stop waiting for a request; of what comes for it only errors are reported, as `ForgottenFailed`."""
         pending.forgotten = True
-        if isinstance(pending, Several):
+        if isinstance(pending, SplitRequest):
             self._forget_parts(pending)
         elif self.find(pending.message_id) is pending:
             self._take_out(pending)
             self.forgotten += 1
             self.expect_late(pending)
 
-    def _forget_parts(self, whole: Several) -> None:
+    def _forget_parts(self, whole: SplitRequest) -> None:
         for part in whole.parts.values():
             self._take_out(part)
             self.forgotten += 1
             self.expect_late(part)
         whole.parts.clear()
 
-    def expect_late(self, pending: Pending) -> None:
+    def expect_late(self, pending: ConsumerRequest) -> None:
         """Know a request that has ended here before its answer came."""
         self._forgotten[pending.request.message_id] = pending
-        if len(self._forgotten) > self._wire.options.max_open:
+        if len(self._forgotten) > self._connection.options.max_open:
             self._forgotten.popitem(last=False)
 
-    def drop(self, pending: Pending) -> bool:
+    def drop(self, pending: ConsumerRequest) -> bool:
         """Take a request out of the outbox, if it still is there; whether it was."""
-        return self._wire.outbox.drop(pending)
+        return self._connection.outbox.drop(pending)
 
-    def come_for_forgotten(self, pending: Pending, error: LmosActorsError | None) -> Happenings:
+    def come_for_forgotten(self, pending: ConsumerRequest, error: LmosActorsError | None) -> Outcomes:
         """Take the answer to a request that had ended here: an error is told if the host forgot it."""
         room = self._taken_back(pending)
         if error is None or pending.done or pending.whole is not None:
-            return (*self._wire.come_late(), *room)
+            return (*self._connection.come_late(), *room)
         pending.done, pending.error = True, error
-        return (Lost(pending, error), *room)
+        return (ForgottenFailed(pending, error), *room)
 
-    def _taken_back(self, pending: Pending) -> Happenings:
+    def _taken_back(self, pending: ConsumerRequest) -> Outcomes:
         """Know a request no longer; of a one-way message there is its credit."""
-        if not isinstance(pending, Told):
+        if not isinstance(pending, OneWayMessage):
             del self._forgotten[pending.message_id]
             return ()
         self.tells.end(pending)
         return self._room()
 
-    def _room(self) -> Happenings:
+    def _room(self) -> Outcomes:
         return (TellRoom(),) if self.tells.has_come() else ()
 
-    def take_credit(self, message: TellCredit) -> Happenings:
+    def take_credit(self, message: TellCredit) -> Outcomes:
         """Take back the credit of one-way messages that have begun."""
         self.tells.begun(message.begun)
         return self._room()
 
-    def take_window(self, message: TellWindow) -> Happenings:
+    def take_window(self, message: TellWindow) -> Outcomes:
         """Take another window of one-way messages, and confirm one that is lower."""
         if self.tells.next_number is None:
-            return self._wire.stray(message, "one-way messages have no numbers here")
+            return self._connection.stray(message, "one-way messages have no numbers here")
         if self.tells.resize(Credit(items=message.messages, bytes=message.bytes)):
             confirmation = TellWindow(
                 thing_id=message.thing_id,
-                message_id=self._wire.new_id(),
+                message_id=self._connection.new_id(),
                 messages=message.messages,
                 bytes=message.bytes,
             )
-            self._wire.outbox.put_latest(_WINDOW, confirmation)
+            self._connection.outbox.put_latest(_WINDOW, confirmation)
         return self._room()
 
-    def take_unnamed(self, thing: str, action: str | None) -> Pending | None:
+    def take_unnamed(self, thing: str, action: str | None) -> ConsumerRequest | None:
         """Return the one-way message that an answer is for which names no request; None of our own peers."""
-        return None if self._wire.ours else self.tells.oldest(thing, action)
+        return None if self._connection.ours else self.tells.oldest(thing, action)
 
-    def take_late_error(self, pending: Pending, message: Error) -> Happenings:
+    def take_late_error(self, pending: ConsumerRequest, message: Error) -> Outcomes:
         """Take an error as the answer to a forgotten request."""
         return self.come_for_forgotten(pending, error_of(message, pending.request))
 
-    def close(self) -> list[Pending]:
+    def close(self) -> list[ConsumerRequest]:
         """End everything, as the connection is gone; what was open, as the host knows it, oldest first.
 
         Forgotten ones are among it if they were never sent, one-way messages if they are not known to have
@@ -285,19 +285,19 @@ class Requests:
         """
         unsent = [p for p in self._forgotten.values() if not p.sent and not p.done and p.whole is None]
         self.unanswered += len(self)
-        opened = (pending.whole or pending for pending in (*self._open.values(), *self._asides.values()))
+        opened = (pending.whole or pending for pending in (*self._open.values(), *self._controls.values()))
         found = list(dict.fromkeys([*opened, *unsent, *self.tells.close()]))
         for pending in found:
-            if isinstance(pending, Several):
+            if isinstance(pending, SplitRequest):
                 pending.parts.clear()
         self._open.clear()
-        self._asides.clear()
+        self._controls.clear()
         self._forgotten.clear()
         return found
 
     # -- what comes in
 
-    def take_reading(self, message: PropertyReading | PropertyReadings) -> Happenings:
+    def take_reading(self, message: PropertyReading | PropertyReadings) -> Outcomes:
         """Take a reading as an answer; a stray if it is none."""
         correlation = message.correlation_id
         pending = self.find(correlation) or self._guess_of(message)
@@ -305,13 +305,13 @@ class Requests:
             forgotten = self.find_forgotten(correlation)
             if forgotten is not None:
                 return self.come_for_forgotten(forgotten, None)
-            return self._wire.stray(message, "no request of this correlation is open")
+            return self._connection.stray(message, "no request of this correlation is open")
         value = value_in(pending.request, message)
         if value is UNSET:
-            return self._wire.stray(message, f"no answer to {pending.verb}")
+            return self._connection.stray(message, f"no answer to {pending.verb}")
         return self.answer(pending, value)
 
-    def _guess_of(self, message: PropertyReading | PropertyReadings) -> Pending | None:
+    def _guess_of(self, message: PropertyReading | PropertyReadings) -> ConsumerRequest | None:
         if message.correlation_id is not None:
             return None
         thing = message.thing_id
@@ -319,7 +319,7 @@ class Requests:
             lambda pending: pending.thing_id == thing and value_in(pending.request, message) is not UNSET
         )
 
-    def take_error(self, pending: Pending, message: Error) -> Happenings:
+    def take_error(self, pending: ConsumerRequest, message: Error) -> Outcomes:
         """Take an error as the answer to an open request."""
         return self.fail(pending, error_of(message, pending.request))
 

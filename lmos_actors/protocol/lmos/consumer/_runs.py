@@ -1,6 +1,6 @@
 """Runs of actions: what their statuses mean, and what is asked about them while they last (DECISIONS W1).
 
-What a status is for, by the members it carries (`aside`: an open query or cancel):
+What a status is for, by the members it carries (`control`: an open query or cancel):
 
     inReplyTo of a query     that query
     inReplyTo of a cancel    that cancel and, if it is a final one, its run
@@ -27,10 +27,10 @@ from lmos_actors.errors import (
 
 from .._dialects import FINAL, canonical_status
 from .._messages import CancelAction, QueryAction
-from .._pending import Aside, Call, Standing
+from .._pending import PendingRun, RunControl, RunStatus
 from .._problems import UNSUPPORTED, error_of, invalid
-from .._streams import Arrived, Credited, Stopped, Violation
-from ._outcomes import Item, Moved
+from .._streams import CreditArrived, ItemArrived, StreamStopped, StreamViolation
+from ._outcomes import RunItem, RunProgressed
 from ._requests import MAX_QUERIES
 from ._streams import offers
 
@@ -40,31 +40,31 @@ if TYPE_CHECKING:
     from lmos_actors.errors import LmosActorsError
 
     from .._messages import ActionStatus, Credit, Error
-    from .._pending import Pending
-    from .._streams import Finished
-    from ._outcomes import Happenings
+    from .._pending import ConsumerRequest
+    from .._streams import StreamFinished
+    from ._connection import ConsumerConnection
+    from ._outcomes import Outcomes
     from ._requests import Requests
     from ._streams import ConsumerStreams
-    from ._wire import Wire
 
 
 class Runs:
     """The invocations of one connection, their queries and cancels."""
 
-    __slots__ = ("_requests", "_streams", "_wire")
+    __slots__ = ("_connection", "_requests", "_streams")
 
-    def __init__(self, wire: Wire, requests: Requests, streams: ConsumerStreams) -> None:
-        self._wire = wire
+    def __init__(self, connection: ConsumerConnection, requests: Requests, streams: ConsumerStreams) -> None:
+        self._connection = connection
         self._requests = requests
         self._streams = streams
 
     # -- asking
 
     def ask_streaming(
-        self, run: Call, credit: Credit | None, kinds: Mapping[str, str], *, binary: bool
-    ) -> Call:
+        self, run: PendingRun, credit: Credit | None, kinds: Mapping[str, str], *, binary: bool
+    ) -> PendingRun:
         """Ask for a run with streams, as far as the peer knows any; NotAllowed if it takes no inputs."""
-        if "streams" not in self._wire.known:
+        if "streams" not in self._connection.known:
             if kinds:
                 raise NotAllowed("this peer takes no input streams")
             return self._requests.ask(run)
@@ -79,62 +79,62 @@ class Runs:
             self._streams.drop(run)
             raise
 
-    def query(self, run: Call) -> Aside:
+    def query(self, run: PendingRun) -> RunControl:
         """Ask where a run stands: the peer, or what is known here if there is nobody to ask.
 
         Raises MailboxFull: too many queries of this run are open.
         """
         self._check(run)
-        aside = Aside(QueryAction(**self._about(run)), run)
+        control = RunControl(QueryAction(**self._about(run)), run)
         if not self._can_ask(run):
-            return self._known(aside)
-        if sum(1 for other in run.asides if other.verb == "queryAction") >= MAX_QUERIES:
+            return self._known(control)
+        if sum(1 for other in run.controls if other.verb == "queryAction") >= MAX_QUERIES:
             raise MailboxFull(run.thing_id, MAX_QUERIES)
-        return self._send(aside)
+        return self._send(control)
 
-    def cancel(self, run: Call, reason: str | None) -> Aside:
+    def cancel(self, run: PendingRun, reason: str | None) -> RunControl:
         """Ask to end a run. One that nobody can be asked about ends here and now, as does an unsent one."""
         self._check(run)
-        merged = next((other for other in run.asides if other.verb == "cancelAction"), None)
+        merged = next((other for other in run.controls if other.verb == "cancelAction"), None)
         if merged is not None:
             return merged
-        aside = Aside(CancelAction(**self._about(run), reason=reason), run)
+        control = RunControl(CancelAction(**self._about(run), reason=reason), run)
         unsent = not run.done and self._requests.drop(run)
         if not unsent and self._can_ask(run):
-            return self._send(aside)
+            return self._send(control)
         if not run.done:
             self._end_here(run, reason, unsent=unsent)
-        return self._known(aside)
+        return self._known(control)
 
-    def _check(self, run: Call) -> None:
+    def _check(self, run: PendingRun) -> None:
         """Raise LocalProtocolError if the session is closed, or the run is one of another."""
-        self._wire.check_open()
+        self._connection.check_open()
         if not run.done and not run.forgotten and self._requests.find(run.message_id) is not run:
             raise LocalProtocolError("this run belongs to another connection")
 
-    def _about(self, run: Call) -> dict[str, str]:
+    def _about(self, run: PendingRun) -> dict[str, str]:
         """The members that a query and a cancel have in common (W1)."""
         return {
             "thing_id": run.thing_id,
-            "message_id": self._wire.new_id(),
+            "message_id": self._connection.new_id(),
             "correlation_id": run.message_id,
             "action": run.request.action,
         }
 
-    def _can_ask(self, run: Call) -> bool:
+    def _can_ask(self, run: PendingRun) -> bool:
         """A peer of kotlin-wot's habits closes the connection at a type that it does not know (D19)."""
-        return not self._wire.kotlin and not run.done
+        return not self._connection.kotlin and not run.done
 
-    def _send(self, aside: Aside) -> Aside:
-        self._requests.ask_aside(aside)
-        aside.run.asides.append(aside)
-        return aside
+    def _send(self, control: RunControl) -> RunControl:
+        self._requests.ask_control(control)
+        control.run.controls.append(control)
+        return control
 
-    def _known(self, aside: Aside) -> Aside:
-        aside.done, aside.value = True, aside.run.standing()
-        return aside
+    def _known(self, control: RunControl) -> RunControl:
+        control.done, control.value = True, control.run.standing()
+        return control
 
-    def _end_here(self, run: Call, reason: str | None, *, unsent: bool) -> None:
+    def _end_here(self, run: PendingRun, reason: str | None, *, unsent: bool) -> None:
         run.status, run.cancelled, run.reason = "failed", True, reason
         self._streams.drop(run)
         if run.forgotten:
@@ -144,87 +144,88 @@ class Runs:
         if not unsent:
             self._requests.expect_late(run)
 
-    def forget(self, run: Call) -> None:
+    def forget(self, run: PendingRun) -> None:
         """Nobody waits for this run any more: its items are not taken either."""
         self._streams.drop(run)
-        run.asides.clear()
+        run.controls.clear()
 
     # -- statuses
 
-    def take_status(self, message: ActionStatus, size: int) -> Happenings:
+    def take_status(self, message: ActionStatus, size: int) -> Outcomes:
         """Take a status of a run; `size` are the bytes of the message (`wire_size`)."""
         if message.in_reply_to is not None:
             return self._take_reply(message)
         found = self._requests.find(message.correlation_id) or self._guess_of(message)
-        if isinstance(found, Call):
+        if isinstance(found, PendingRun):
             return self._moved(found, message, size)
-        if isinstance(found, Aside):
-            return self._told(found, message)
+        if isinstance(found, RunControl):
+            return self._control_outcomes(found, message)
         if found is not None:
-            return self._wire.stray(message, f"no answer to {found.verb}")
+            return self._connection.stray(message, f"no answer to {found.verb}")
         return self._of_forgotten(message.correlation_id, message)
 
-    def _take_reply(self, message: ActionStatus) -> Happenings:
-        aside = self._requests.find_aside(message.in_reply_to)
-        if aside is not None and (aside.verb == "queryAction" or not is_final(message)):
-            return self._told(aside, message)
+    def _take_reply(self, message: ActionStatus) -> Outcomes:
+        control = self._requests.find_control(message.in_reply_to)
+        if control is not None and (control.verb == "queryAction" or not is_final(message)):
+            return self._control_outcomes(control, message)
         over = self._over(message) if is_final(message) else None
-        if aside is not None:
-            return (*(over or ()), *self._told(aside, message))
+        if control is not None:
+            return (*(over or ()), *self._control_outcomes(control, message))
         return self._of_forgotten(message.in_reply_to, message) if over is None else over
 
-    def _over(self, message: ActionStatus) -> Happenings | None:
+    def _over(self, message: ActionStatus) -> Outcomes | None:
         """End the run of this correlation; None if there is none."""
         run = self._requests.find(message.correlation_id)
-        if isinstance(run, Call):
+        if isinstance(run, PendingRun):
             return self._ended(run, message)
         if self._requests.find_forgotten(message.correlation_id) is None:
             return None
         return self._of_forgotten(message.correlation_id, message)
 
-    def _of_forgotten(self, correlation: str | None, message: ActionStatus) -> Happenings:
+    def _of_forgotten(self, correlation: str | None, message: ActionStatus) -> Outcomes:
         forgotten = self._requests.find_forgotten(correlation)
         if correlation is None:
             forgotten = self._requests.take_unnamed(message.thing_id, message.action)
         if forgotten is None:
-            return self._wire.stray(message, "no run of this correlation is open")
+            return self._connection.stray(message, "no run of this correlation is open")
         if not is_final(message):
-            return self._wire.come_late()
+            return self._connection.come_late()
         return self._requests.come_for_forgotten(forgotten, None)
 
-    def _guess_of(self, message: ActionStatus) -> Pending | None:
+    def _guess_of(self, message: ActionStatus) -> ConsumerRequest | None:
         if message.correlation_id is not None:
             return None
         thing, action = message.thing_id, message.action
         return self._requests.guess(
             lambda pending: (
-                isinstance(pending, Call) and (pending.thing_id, pending.request.action) == (thing, action)
+                isinstance(pending, PendingRun)
+                and (pending.thing_id, pending.request.action) == (thing, action)
             )
         )
 
-    def _moved(self, run: Call, message: ActionStatus, size: int) -> Happenings:
+    def _moved(self, run: PendingRun, message: ActionStatus, size: int) -> Outcomes:
         """The run itself has a status; a peer that knows no `inReplyTo` answers by it what was asked, too."""
         final = is_final(message)
-        asides = run.asides[: None if final else 1] if run.asides and not self._wire.ours else ()
+        controls = run.controls[: None if final else 1] if run.controls and not self._connection.ours else ()
         found = self._ended(run, message) if final else self._went_on(run, message, size)
-        told = [said for aside in asides for said in self._told(aside, message)]
-        return (*found, *told) if told else found
+        more = [one for control in controls for one in self._control_outcomes(control, message)]
+        return (*found, *more) if more else found
 
-    def _went_on(self, run: Call, message: ActionStatus, size: int) -> Happenings:
+    def _went_on(self, run: PendingRun, message: ActionStatus, size: int) -> Outcomes:
         status, progress = canonical_status(message.status), message.progress
         run.waited = run.waited or status == "pending"
-        found: Happenings = ()
+        found: Outcomes = ()
         if status != run.status or progress is not UNSET:
-            found = (Moved(run, status, progress),)
+            found = (RunProgressed(run, status, progress),)
             run.status = status
             run.progress = progress if progress is not UNSET else run.progress
         if message.output is UNSET:
             return found
         if run.answer is None:
-            return (*found, Item(run, message.output))
-        return (*found, *self.said(self._streams.take_output(run.answer, message.output, size)))
+            return (*found, RunItem(run, message.output))
+        return (*found, *self.stream_outcomes(self._streams.take_output(run.answer, message.output, size)))
 
-    def _ended(self, run: Call, message: ActionStatus) -> Happenings:
+    def _ended(self, run: PendingRun, message: ActionStatus) -> Outcomes:
         standing = standing_in(message)
         run.status, run.cancelled, run.reason = standing.status, standing.cancelled, standing.reason
         run.output = message.output
@@ -236,66 +237,68 @@ class Runs:
         output = None if message.output is UNSET else message.output
         return self._requests.fail(run, ActionFailed(output))
 
-    def _told(self, aside: Aside, message: ActionStatus) -> Happenings:
+    def _control_outcomes(self, control: RunControl, message: ActionStatus) -> Outcomes:
         """A query or cancel is answered; one that says the run was ended is the end of the run as well."""
         standing = standing_in(message)
-        run = aside.run
-        self._leave(aside)
-        found = self._requests.answer(aside, standing)
-        over = aside.verb == "cancelAction" and standing.status in ("failed", "cancelled")
+        run = control.run
+        self._leave(control)
+        found = self._requests.answer(control, standing)
+        over = control.verb == "cancelAction" and standing.status in ("failed", "cancelled")
         if over and not run.done and not run.forgotten:
             return (*self._ended(run, message), *found)
         return found
 
-    def _leave(self, aside: Aside) -> None:
-        if aside in aside.run.asides:
-            aside.run.asides.remove(aside)
+    def _leave(self, control: RunControl) -> None:
+        if control in control.run.controls:
+            control.run.controls.remove(control)
 
     # -- errors
 
-    def take_error(self, run: Call, message: Error) -> Happenings:
+    def take_error(self, run: PendingRun, message: Error) -> Outcomes:
         """Take an error about a run; from a peer that knows no `inReplyTo` it may be about an aside."""
-        asides = [] if self._wire.ours else list(run.asides)
-        if asides and message.type == UNSUPPORTED:
-            return self.take_aside_error(asides[0], message)
+        controls = [] if self._connection.ours else list(run.controls)
+        if controls and message.type == UNSUPPORTED:
+            return self.take_control_error(controls[0], message)
         return self.fail(run, error_of(message, run.request))
 
-    def take_aside_error(self, aside: Aside, message: Error) -> Happenings:
+    def take_control_error(self, control: RunControl, message: Error) -> Outcomes:
         """Take an error as the answer to a query or a cancel."""
-        return self.fail_aside(aside, error_of(message, aside.request))
+        return self.fail_control(control, error_of(message, control.request))
 
-    def fail(self, run: Call, error: LmosActorsError) -> Happenings:
+    def fail(self, run: PendingRun, error: LmosActorsError) -> Outcomes:
         """End a run with an error; and what was asked about it, where the peer answers that by it, too."""
         self._streams.drop(run)
         found = self._requests.fail(run, error)
-        for aside in () if self._wire.ours else tuple(run.asides):
-            found = (*found, *self.fail_aside(aside, error))
+        for control in () if self._connection.ours else tuple(run.controls):
+            found = (*found, *self.fail_control(control, error))
         return found
 
-    def fail_aside(self, aside: Aside, error: LmosActorsError) -> Happenings:
+    def fail_control(self, control: RunControl, error: LmosActorsError) -> Outcomes:
         """End a query or a cancel with an error."""
-        self._leave(aside)
-        return self._requests.fail(aside, error)
+        self._leave(control)
+        return self._requests.fail(control, error)
 
     # -- streams
 
-    def said(self, news: Arrived | Finished | Credited | Stopped | Violation | None) -> Happenings:
+    def stream_outcomes(
+        self, news: ItemArrived | StreamFinished | CreditArrived | StreamStopped | StreamViolation | None
+    ) -> Outcomes:
         """Say in the words of this session what the streams have found."""
-        if isinstance(news, Violation):
+        if isinstance(news, StreamViolation):
             return self._broken(news)
-        if isinstance(news, Arrived) and isinstance(news.run, Call):
-            return (Item(news.run, news.item),)
-        return (news,) if isinstance(news, Credited | Stopped) else ()
+        if isinstance(news, ItemArrived) and isinstance(news.run, PendingRun):
+            return (RunItem(news.run, news.item),)
+        return (news,) if isinstance(news, CreditArrived | StreamStopped) else ()
 
-    def _broken(self, news: Violation) -> Happenings:
+    def _broken(self, news: StreamViolation) -> Outcomes:
         """The peer broke the rules of a stream: the run has failed here, and is to end there."""
         run = news.run
-        if not isinstance(run, Call) or run.done:
+        if not isinstance(run, PendingRun) or run.done:
             return ()
         error = RemoteProtocolError(invalid(news.detail))
         found = self._requests.fail(run, error)
         self._requests.expect_late(run)
-        self._wire.outbox.put(CancelAction(**self._about(run), reason=news.detail))
+        self._connection.outbox.put(CancelAction(**self._about(run), reason=news.detail))
         return found
 
 
@@ -304,8 +307,8 @@ def is_final(message: ActionStatus) -> bool:
     return canonical_status(message.status) in FINAL
 
 
-def standing_in(message: ActionStatus) -> Standing:
+def standing_in(message: ActionStatus) -> RunStatus:
     """Return where a run stands, by the words of the peer."""
     status = canonical_status(message.status)
     cancelled = message.cancelled or status == "cancelled"
-    return Standing(status, message.progress, message.output, cancelled, message.reason)
+    return RunStatus(status, message.progress, message.output, cancelled, message.reason)

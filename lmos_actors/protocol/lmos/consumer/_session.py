@@ -19,13 +19,21 @@ from .._messages import (
     WriteProperty,
 )
 from .._peer import SessionOptions
-from .._pending import Aside, Call, Feed, Pending, Several, Told, Trace
+from .._pending import (
+    ConsumerRequest,
+    Feed,
+    OneWayMessage,
+    PendingRun,
+    RunControl,
+    SplitRequest,
+    TraceMembers,
+)
+from ._connection import ConsumerConnection
 from ._feeds import Feeds
 from ._receiver import Receiver
 from ._requests import Requests
 from ._runs import Runs
 from ._streams import ConsumerStreams
-from ._wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
     from .._messages import Credit, Request
     from .._outbox import Sendable
     from .._streams import Outgoing
-    from ._outcomes import Happenings
+    from ._outcomes import Outcomes
 
 
 @attrs.frozen(kw_only=True)
@@ -61,10 +69,10 @@ class ConsumerStatistics:
 
 
 @attrs.frozen
-class Left:
+class UnfinishedWork:
     """What a connection leaves: open requests, each with whether it was sent, and the feeds it had."""
 
-    pendings: tuple[tuple[Pending, bool], ...]
+    pendings: tuple[tuple[ConsumerRequest, bool], ...]
     feeds: tuple[Feed, ...]
 
 
@@ -84,7 +92,7 @@ class ConsumerSession:
     more open ones, or the outbox is full.
     """
 
-    __slots__ = ("_feeds", "_receiver", "_requests", "_runs", "_streams", "_wire")
+    __slots__ = ("_connection", "_feeds", "_receiver", "_requests", "_runs", "_streams")
 
     def __init__(
         self,
@@ -99,66 +107,70 @@ class ConsumerSession:
         options = SessionOptions() if options is None else options
         limits = Limits(max_bytes=options.max_bytes, strict=options.strict)
         codec = Codec(Dialect.of_consumer(selected, habits), limits)
-        self._wire = Wire(codec, new_id, options, offers, wake)
-        self._requests = Requests(self._wire)
-        self._feeds = Feeds(self._wire)
-        self._streams = ConsumerStreams(encode=self._wire.encode, new_id=new_id, max_open=options.max_open)
-        self._runs = Runs(self._wire, self._requests, self._streams)
-        self._receiver = Receiver(self._wire, self._requests, self._feeds, self._runs, self._streams)
+        self._connection = ConsumerConnection(codec, new_id, options, offers, wake)
+        self._requests = Requests(self._connection)
+        self._feeds = Feeds(self._connection)
+        self._streams = ConsumerStreams(
+            encode=self._connection.encode, new_id=new_id, max_open=options.max_open
+        )
+        self._runs = Runs(self._connection, self._requests, self._streams)
+        self._receiver = Receiver(self._connection, self._requests, self._feeds, self._runs, self._streams)
 
     # -- properties
 
-    def read(self, thing: str, name: str, **trace: Unpack[Trace]) -> Pending:
+    def read(self, thing: str, name: str, **trace: Unpack[TraceMembers]) -> ConsumerRequest:
         """Ask for the value of a property."""
-        new_id = self._wire.new_id()
+        new_id = self._connection.new_id()
         request = ReadProperty(thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, **trace)
-        return self._requests.ask(Pending(request))
+        return self._requests.ask(ConsumerRequest(request))
 
-    def read_many(self, thing: str, names: Iterable[str], **trace: Unpack[Trace]) -> Pending:
+    def read_many(self, thing: str, names: Iterable[str], **trace: Unpack[TraceMembers]) -> ConsumerRequest:
         """Ask for several properties, one message each: all values by name are the answer, or an error."""
-        new_id, known = self._wire.new_id, list(dict.fromkeys(names))
+        new_id, known = self._connection.new_id, list(dict.fromkeys(names))
         request = ReadMultipleProperties(thing_id=thing, message_id=new_id(), properties=known)
         reads: list[Request] = []
         for name in known:
             one = new_id()
             reads.append(ReadProperty(thing_id=thing, message_id=one, correlation_id=one, name=name, **trace))
-        return self._requests.ask_several(Several(request), reads)
+        return self._requests.ask_several(SplitRequest(request), reads)
 
-    def read_all(self, thing: str, **trace: Unpack[Trace]) -> Pending:
+    def read_all(self, thing: str, **trace: Unpack[TraceMembers]) -> ConsumerRequest:
         """Ask for the values of all properties.
 
         The message is kotlin-wot's and not in the specification: where the names are known, `read_many` is
         understood by every peer.
         """
-        new_id = self._wire.new_id()
+        new_id = self._connection.new_id()
         request = ReadAllProperties(thing_id=thing, message_id=new_id, correlation_id=new_id, **trace)
-        return self._requests.ask(Pending(request))
+        return self._requests.ask(ConsumerRequest(request))
 
-    def write(self, thing: str, name: str, value: Any, **trace: Unpack[Trace]) -> Pending:
+    def write(self, thing: str, name: str, value: Any, **trace: Unpack[TraceMembers]) -> ConsumerRequest:
         """Set a property; the answer is the value that the thing has taken."""
-        new_id = self._wire.new_id()
+        new_id = self._connection.new_id()
         request = WriteProperty(
             thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, data=value, **trace
         )
-        return self._requests.ask(Pending(request))
+        return self._requests.ask(ConsumerRequest(request))
 
-    def write_many(self, thing: str, values: Mapping[str, Any], **trace: Unpack[Trace]) -> Pending:
+    def write_many(
+        self, thing: str, values: Mapping[str, Any], **trace: Unpack[TraceMembers]
+    ) -> ConsumerRequest:
         """Set several properties: in one message or, by kotlin-wot's habits, in one each (D19)."""
-        new_id = self._wire.new_id()
+        new_id = self._connection.new_id()
         request = WriteMultipleProperties(
             thing_id=thing, message_id=new_id, correlation_id=new_id, data=dict(values), **trace
         )
-        if not self._wire.kotlin:
-            return self._requests.ask(Pending(request))
+        if not self._connection.kotlin:
+            return self._requests.ask(ConsumerRequest(request))
         writes: list[Request] = []
         for name, value in request.data.items():
-            one = self._wire.new_id()
+            one = self._connection.new_id()
             writes.append(
                 WriteProperty(
                     thing_id=thing, message_id=one, correlation_id=one, name=name, data=value, **trace
                 )
             )
-        return self._requests.ask_several(Several(request), writes)
+        return self._requests.ask_several(SplitRequest(request), writes)
 
     # -- actions
 
@@ -174,8 +186,8 @@ class ConsumerSession:
         credit: Credit | None = None,
         streams: Mapping[str, str] | None = None,
         binary: bool = False,
-        **trace: Unpack[Trace],
-    ) -> Call:
+        **trace: Unpack[TraceMembers],
+    ) -> PendingRun:
         """Ask for a run of an action; `input` is absent by default, which is not null.
 
         By kotlin-wot's habits it is null then: its server refuses a request without the member.
@@ -187,8 +199,8 @@ class ConsumerSession:
 
         Raises NotAllowed: input streams, and the peer does not offer them.
         """
-        known = self._wire.known
-        new_id = message_id or self._wire.new_id()
+        known = self._connection.known
+        new_id = message_id or self._connection.new_id()
         request = InvokeAction(
             thing_id=thing,
             message_id=new_id,
@@ -199,23 +211,23 @@ class ConsumerSession:
             attempt=attempt if "retries" in known else None,
             **trace,
         )
-        run = Call(request)
+        run = PendingRun(request)
         if credit is None and not streams and not binary:
             return self._requests.ask(run)
         return self._runs.ask_streaming(run, credit, streams or {}, binary=binary)
 
     def _given(self, input: Any) -> Any:
-        return None if input is UNSET and self._wire.kotlin else input
+        return None if input is UNSET and self._connection.kotlin else input
 
     def tell(
-        self, thing: str, action: str, input: Any = UNSET, *, host: Any = None, **trace: Unpack[Trace]
-    ) -> Pending:
-        """Send a one-way message; its `host` is set. If it does not begin, that is told by `Lost`.
+        self, thing: str, action: str, input: Any = UNSET, *, host: Any = None, **trace: Unpack[TraceMembers]
+    ) -> ConsumerRequest:
+        """Send a one-way message; its `host` is set. If it does not begin, that is told by `ForgottenFailed`.
 
         Raises MailboxFull where there is no credit, see `may_tell`; `TellRoom` comes when there may be some.
         """
-        new_id = self._wire.new_id()
-        told = Told(
+        new_id = self._connection.new_id()
+        message = OneWayMessage(
             InvokeAction(
                 thing_id=thing,
                 message_id=new_id,
@@ -226,9 +238,9 @@ class ConsumerSession:
                 **trace,
             )
         )
-        told.host = host
-        self._requests.tell(told)
-        return told
+        message.host = host
+        self._requests.tell(message)
+        return message
 
     def may_tell(self, thing: str) -> bool:
         """Whether there is credit for a one-way message to a thing now; if not, `TellRoom` comes later.
@@ -239,40 +251,40 @@ class ConsumerSession:
         """
         return self._requests.tells.room(thing)
 
-    def query(self, pending: Call) -> Pending:
-        """Ask where a run stands; the answer is a `Standing`.
+    def query(self, pending: PendingRun) -> ConsumerRequest:
+        """Ask where a run stands; the answer is a `RunStatus`.
 
         A peer of kotlin-wot's habits knows no such question, and of a run that has ended everything is known:
         then it is done when this returns. Raises MailboxFull: 16 queries of this run are open.
         """
         return self._runs.query(pending)
 
-    def cancel(self, pending: Call, reason: str | None = None) -> Pending:
-        """Ask to end a run; the answer is a `Standing`. While one is open, this gives the same again.
+    def cancel(self, pending: PendingRun, reason: str | None = None) -> ConsumerRequest:
+        """Ask to end a run; the answer is a `RunStatus`. While one is open, this gives the same again.
 
         A run that is still in the outbox is taken out of it, and one that a peer of kotlin-wot's habits has
-        is given up here: both have failed with ActionCancelled when this returns, and no `Failed` follows.
+        is given up here: both have failed with ActionCancelled when this returns; no `RequestFailed` follows.
         Raises MailboxFull: of queries and cancels 17 times `max_open` are open, unanswered.
         """
         return self._runs.cancel(pending, reason)
 
-    def forget(self, pending: Pending) -> None:
-        """Wait no more for an answer, as nobody does (a tell): it is dropped, but an error comes as `Lost`.
+    def forget(self, pending: ConsumerRequest) -> None:
+        """Wait no more for an answer: it is dropped, but an error comes as `ForgottenFailed`.
 
         Of the forgotten the last `max_open` are known. To end a run, cancel it before.
         """
         if pending.done or pending.forgotten:
             return
         self._requests.forget(pending)
-        if isinstance(pending, Call):
+        if isinstance(pending, PendingRun):
             self._runs.forget(pending)
-        elif isinstance(pending, Aside) and pending in pending.run.asides:
-            pending.run.asides.remove(pending)
+        elif isinstance(pending, RunControl) and pending in pending.run.controls:
+            pending.run.controls.remove(pending)
 
     # -- streams
 
     def room(self, stream: Outgoing) -> bool:
-        """Whether an item may be sent on this input stream now; `Credited` comes when there is room again."""
+        """Whether an item may be sent on this input stream now; if not, `CreditArrived` comes later."""
         return stream.room
 
     def send(self, stream: Outgoing, item: Any) -> bool:
@@ -280,42 +292,42 @@ class ConsumerSession:
 
         Raises LocalProtocolError: there is no room, or the item of a stream of bytes is none.
         """
-        self._wire.check_open()
+        self._connection.check_open()
         frame = self._streams.send(stream, item)
         if frame is not None:
-            self._wire.outbox.put_frame(frame)
+            self._connection.outbox.put_frame(frame)
         return frame is not None
 
     def finish(self, stream: Outgoing, reason: str | None = None) -> None:
         """End an input stream, or break it off for a reason."""
-        self._wire.check_open()
+        self._connection.check_open()
         frame = self._streams.finish(stream, reason)
         if frame is not None:
-            self._wire.outbox.put_frame(frame)
+            self._connection.outbox.put_frame(frame)
 
-    def consumed(self, pending: Call) -> None:
+    def consumed(self, pending: PendingRun) -> None:
         """Say that the oldest item that a run gave is used up, so that its thing may send more."""
         frame = None if pending.answer is None else self._streams.consumed(pending.answer)
         if frame is not None:
-            self._wire.outbox.put_frame(frame)
+            self._connection.outbox.put_frame(frame)
 
     # -- observations and subscriptions
 
-    def observe(self, thing: str, name: str, **trace: Unpack[Trace]) -> Feed:
+    def observe(self, thing: str, name: str, **trace: Unpack[TraceMembers]) -> Feed:
         """Listen to a property: its value now and every later one.
 
         Raises LocalProtocolError: this connection listens to it already.
         """
         return self._feeds.observe(thing, name, trace)
 
-    def subscribe(self, thing: str, event: str, **trace: Unpack[Trace]) -> Feed:
+    def subscribe(self, thing: str, event: str, **trace: Unpack[TraceMembers]) -> Feed:
         """Listen to an event. Where the thing does not confirm, it is `established` at once (D9).
 
         Raises LocalProtocolError: this connection listens to it already.
         """
         return self._feeds.subscribe(thing, event, trace)
 
-    def subscribe_all(self, thing: str, **trace: Unpack[Trace]) -> Feed:
+    def subscribe_all(self, thing: str, **trace: Unpack[TraceMembers]) -> Feed:
         """Listen to all events of a thing.
 
         Raises LocalProtocolError: this connection listens to them already. NotAllowed: the peer has
@@ -324,7 +336,7 @@ class ConsumerSession:
         return self._feeds.subscribe_all(thing, trace)
 
     def stop(self, feed: Feed) -> None:
-        """Listen no more. It has `ended` at once, or when the thing has confirmed, which `Ended` tells.
+        """Listen no more. It has `ended` at once, or when the thing has confirmed, which `FeedEnded` tells.
 
         Until then it counts as one of the `max_listening` that there may be.
         """
@@ -332,37 +344,37 @@ class ConsumerSession:
 
     # -- what comes and goes
 
-    def receive(self, text: str | bytes) -> Happenings:
+    def receive(self, text: str | bytes) -> Outcomes:
         """Take a text frame; return what happened. Once closed nothing does."""
-        return () if self._wire.closed else self._receiver.take(text)
+        return () if self._connection.closed else self._receiver.take(text)
 
-    def receive_binary(self, data: bytes) -> Happenings:
+    def receive_binary(self, data: bytes) -> Outcomes:
         """Take a binary frame: an item of bytes that a run gives. Another closes the connection (D17)."""
-        return () if self._wire.closed else self._receiver.take_binary(data)
+        return () if self._connection.closed else self._receiver.take_binary(data)
 
     def frames(self, room: int = 65_536) -> list[Sendable]:
         """Take what is to be sent, oldest first: about `room` bytes, one frame at least if any waits.
 
         `Binary` ones are binary frames, others the UTF-8 of text frames. What is taken counts as sent.
         """
-        return self._wire.outbox.take(room)
+        return self._connection.outbox.take(room)
 
     @property
     def full(self) -> bool:
         """Whether more waits to be sent than should; requests are refused then."""
-        return self._wire.outbox.full
+        return self._connection.outbox.full
 
     @property
     def waiting_bytes(self) -> int:
         """How many bytes wait to be sent."""
-        return self._wire.outbox.bytes
+        return self._connection.outbox.bytes
 
     @property
     def habits(self) -> str:
         """By which habits the peer is treated: `spec` or `kotlin-wot`."""
-        return self._wire.codec.dialect.habits
+        return self._connection.codec.dialect.habits
 
-    def closed(self, *, drained: bool = False) -> Left:
+    def closed(self, *, drained: bool = False) -> UnfinishedWork:
         """Say that the connection is gone; return what it leaves unanswered, oldest first.
 
         A request that was sent may have run, one that was not has not. `drained` says that the close code
@@ -370,12 +382,12 @@ class ConsumerSession:
         Forgotten requests are there only if they were not sent, and one-way messages if they are not known to
         have begun; feeds that were being stopped are not.
         """
-        self._wire.closed = True
+        self._connection.closed = True
         pendings = tuple((pending, pending.sent and not drained) for pending in self._requests.close())
         feeds = tuple(self._feeds.close())
         self._streams.close()
-        self._wire.outbox.clear()
-        return Left(pendings, feeds)
+        self._connection.outbox.clear()
+        return UnfinishedWork(pendings, feeds)
 
     def statistics(self) -> ConsumerStatistics:
         """Count."""
@@ -389,8 +401,8 @@ class ConsumerSession:
             open=len(requests),
             listening=len(feeds),
             remembered=requests.remembered + feeds.remembered,
-            waiting=len(self._wire.outbox),
-            strays=self._wire.strays,
-            late=self._wire.late + self._streams.ignored,
+            waiting=len(self._connection.outbox),
+            strays=self._connection.strays,
+            late=self._connection.late + self._streams.ignored,
             unreadable=self._receiver.unreadable,
         )

@@ -13,14 +13,14 @@ from .._frames import MAX_STREAM
 from .._messages import Credit, StreamOffer
 from .._streams import (
     JSON,
-    Arrived,
     Incoming,
+    ItemArrived,
     Outgoing,
     ReceiveWindow,
     Run,
     SendWindow,
     StreamTable,
-    Violation,
+    StreamViolation,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class ConsumerStreams(StreamTable):
         self._add(stream)
         return stream
 
-    def take_open(self, message: StreamOpen) -> Violation | None:
+    def take_open(self, message: StreamOpen) -> StreamViolation | None:
         """Take the number under which the bytes of an answer will come."""
         run = self._named.get(message.correlation_id or "")
         number, known = message.stream, self._highest
@@ -77,7 +77,7 @@ class ConsumerStreams(StreamTable):
         self._number(answer)
         return None
 
-    def take_output(self, stream: Incoming, item: Any, size: int) -> Arrived | Violation | None:
+    def take_output(self, stream: Incoming, item: Any, size: int) -> ItemArrived | StreamViolation | None:
         """Take an item of the answer that came as a status of so many bytes (`wire_size`)."""
         return self._taken(stream, item, size, None, binary=False)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .._messages import Base
-    from ._requests import Asked
+    from ._requests import IncomingRequest
 
 REQUESTED: Final[Mapping[type, str]] = {
     InvokeAction: "input",
@@ -54,7 +54,7 @@ OVERHEAD: Final = 2048
 """Bytes that a remembered answer takes beside its texts: the objects around them, about so many."""
 
 
-class Holder(Protocol):
+class AnswerHolder(Protocol):
     """Keeps answers of one connection or peer, out of a bound that it shares with others."""
 
     @property
@@ -75,9 +75,9 @@ class AnswerBound:
     def __init__(self, most: int) -> None:
         self.most = most
         self.bytes = 0
-        self._holders: dict[Holder, None] = {}
+        self._holders: dict[AnswerHolder, None] = {}
 
-    def changed(self, holder: Holder, size: int) -> None:
+    def changed(self, holder: AnswerHolder, size: int) -> None:
         """Count that a holder has so many bytes more, or less."""
         self.bytes += size
         if size > 0:
@@ -97,11 +97,11 @@ class AnswerBound:
                 holder.shrink()
 
 
-def _held(holder: Holder) -> int:
+def _held(holder: AnswerHolder) -> int:
     return holder.held
 
 
-class Remembered(msgspec.Struct, eq=False):
+class RememberedAnswer(msgspec.Struct, eq=False):
     """A request and its final answer. `until` is set when the memory next learns the time."""
 
     message: Any
@@ -137,10 +137,10 @@ class AnswerMemory:
         self.max_bytes = max_bytes
         self.bytes = 0
         self.bound = bound
-        self._answers: OrderedDict[str, Remembered] = OrderedDict()
-        self._fresh: list[Remembered] = []  # those without a time
+        self._answers: OrderedDict[str, RememberedAnswer] = OrderedDict()
+        self._fresh: list[RememberedAnswer] = []  # those without a time
         self._due = math.inf  # nothing is over before
-        self._running: dict[str, Asked] = {}
+        self._running: dict[str, IncomingRequest] = {}
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -155,38 +155,38 @@ class AnswerMemory:
         """How many requests are being carried out."""
         return len(self._running)
 
-    def find(self, message: Base, now: float) -> Asked | Remembered | None:
+    def find(self, message: Base, now: float) -> IncomingRequest | RememberedAnswer | None:
         """Return what is known of a request of this id and content."""
         self.expire(now)
         known = self._running.get(message.message_id) or self._answers.get(message.message_id)
         return known if known is not None and same_content(known.message, message) else None
 
-    def begin(self, asked: Asked) -> None:
+    def begin(self, request: IncomingRequest) -> None:
         """Remember that a request is being carried out, and nothing else of its id any more."""
-        key = asked.message.message_id
+        key = request.message.message_id
         self._drop(key)
         before = self._running.get(key)
         if before is not None:
             before.remembered = False
-        self._running[key] = asked
-        asked.remembered = True
+        self._running[key] = request
+        request.remembered = True
 
-    def settle(self, asked: Asked, final: Base, size: int) -> None:
+    def settle(self, request: IncomingRequest, final: Base, size: int) -> None:
         """Remember the final answer of a request that is being carried out. `size` in bytes of both.
 
         A long `final` is compacted already, as the connection keeps it too. One that says that the request
         had not begun is not remembered: a repeat is to be carried out.
         """
-        message = asked.message
+        message = request.message
         key = message.message_id
-        if asked.remembered:
-            asked.remembered = False
+        if request.remembered:
+            request.remembered = False
             del self._running[key]
         if size > self.max_bytes or (isinstance(final, Error) and final.started is False):
             return
-        if asked.size > BRIEF:
+        if request.size > BRIEF:
             message = compacted(message, REQUESTED, order="sorted")
-        kept = Remembered(message, final, size)
+        kept = RememberedAnswer(message, final, size)
         self._answers[key] = kept
         self._fresh.append(kept)
         self.bytes += size
@@ -196,11 +196,11 @@ class AnswerMemory:
         if more and self.bound is not None:  # answers of one size, of which the oldest goes, change nothing
             self.bound.changed(self, more)
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, request: IncomingRequest) -> None:
         """Forget a request that is being carried out: a repeat is a request of its own."""
-        if asked.remembered:
-            asked.remembered = False
-            del self._running[asked.message.message_id]
+        if request.remembered:
+            request.remembered = False
+            del self._running[request.message.message_id]
 
     def expire(self, now: float) -> None:
         """Forget the answers whose time is over; `now` in seconds, never less than before."""

@@ -31,7 +31,7 @@ from .._messages import (
 if TYPE_CHECKING:
     from .._messages import Base
     from .._streams import Incoming, Outgoing
-    from ._streams import Gathered
+    from ._streams import ItemCollector
 
 
 class State(Enum):
@@ -48,7 +48,7 @@ OPEN: Final = (State.WAITING, State.PENDING, State.RUNNING)
 
 
 @attrs.frozen
-class Verb:
+class RequestKind:
     """A kind of request: its word, the answering methods it allows, and whether it has an effect.
 
     Requests that have one are remembered, so that a repeat is answered and not carried out again (C1).
@@ -63,17 +63,17 @@ _VALUE: Final = ("answer", "fail")
 _LISTEN: Final = ("accept", "fail")
 _RUN: Final = ("pending", "began", "progress", "item", "complete", "fail")
 
-VERBS: Final[dict[type[Base], Verb]] = {
-    ReadProperty: Verb("read", _VALUE),
-    ReadAllProperties: Verb("read_all", _VALUE),
-    ReadMultipleProperties: Verb("read_many", _VALUE),
-    WriteProperty: Verb("write", _VALUE, has_effect=True),
-    WriteMultipleProperties: Verb("write_many", _VALUE, has_effect=True),
-    WriteAllProperties: Verb("write_all", _VALUE, has_effect=True),
-    InvokeAction: Verb("invoke", _RUN, has_effect=True),
-    ObserveProperty: Verb("observe", _LISTEN),
-    SubscribeEvent: Verb("subscribe", _LISTEN),
-    SubscribeAllEvents: Verb("subscribe_all", _LISTEN),
+VERBS: Final[dict[type[Base], RequestKind]] = {
+    ReadProperty: RequestKind("read", _VALUE),
+    ReadAllProperties: RequestKind("read_all", _VALUE),
+    ReadMultipleProperties: RequestKind("read_many", _VALUE),
+    WriteProperty: RequestKind("write", _VALUE, has_effect=True),
+    WriteMultipleProperties: RequestKind("write_many", _VALUE, has_effect=True),
+    WriteAllProperties: RequestKind("write_all", _VALUE, has_effect=True),
+    InvokeAction: RequestKind("invoke", _RUN, has_effect=True),
+    ObserveProperty: RequestKind("observe", _LISTEN),
+    SubscribeEvent: RequestKind("subscribe", _LISTEN),
+    SubscribeAllEvents: RequestKind("subscribe_all", _LISTEN),
 }
 
 PROPERTY: Final = "property"
@@ -91,27 +91,27 @@ LISTENED: Final[dict[type[Base], str]] = {
 """What is listened to by, or no more after, a message."""
 
 
-class Asked(Struct, eq=False):  # made for every request: attrs would take five times as long
+class IncomingRequest(Struct, eq=False):  # made for every request: attrs would take five times as long
     """A request for the host to answer, by exactly one of the methods that `VERBS` allows.
 
     It is the key of everything about the request; equal only to itself. `message` is as it was read,
     `correlation` what its answers carry, `listening` what an observe or subscribe will make, `streams` the
     input streams of an invocation, by parameter. One with a number as `tell` is a one-way message: it is
-    answered by `told` when it begins, or by `fail` if it does not.
+    answered by `latest_progress` when it begins, or by `fail` if it does not.
     """
 
     message: Any
-    verb: Verb
+    verb: RequestKind
     correlation: str
     size: int  # bytes of the request, or characters
     weight: int  # bytes of memory that it takes, about
-    desk: Any  # of the connection that asked
+    connection: Any  # of the connection that asked
     state: State = State.WAITING
     listening: Listening | None = None
     streams: dict[str, Incoming] | None = None
     out: Outgoing | None = None  # the stream of its items
-    gathered: Gathered | None = None  # its items, where the peer knows no streams
-    told: Any = UNSET  # the latest progress
+    gathered: ItemCollector | None = None  # its items, where the peer knows no streams
+    latest_progress: Any = UNSET  # the latest progress
     slot: object = None  # the key of the progress that waits to be sent
     also: tuple[Any, ...] = ()  # other connections of the peer that asked for the same
     remembered: bool = False
@@ -153,7 +153,7 @@ class Listening:
     message: Any
     kind: str
     correlation: str
-    desk: Any  # of the connection that listens
+    connection: Any  # of the connection that listens
     size: int = 0  # bytes of the request, or characters
     active: bool = False
     ended: bool = False
@@ -181,15 +181,15 @@ class Listening:
 
 
 @attrs.frozen(eq=False)
-class Withdrawn:
+class RequestWithdrawn:
     """The peer has cancelled a run, and has been answered: the host ends it and answers nothing."""
 
-    asked: Asked
+    request: IncomingRequest
     reason: str | None
 
 
 @attrs.frozen(eq=False)
-class Unlistened:
+class ListeningEnded:
     """The peer has left, or replaced, a listening: nothing more is delivered to it."""
 
     listening: Listening

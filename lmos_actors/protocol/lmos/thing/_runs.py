@@ -22,181 +22,194 @@ from msgspec import UNSET
 from lmos_actors.errors import ActionCancelled, ActionFailed, LocalProtocolError, NotFound
 
 from .._messages import ActionStatus
-from ._requests import Asked, State, Withdrawn
-from ._streams import Gathered
+from ._requests import IncomingRequest, RequestWithdrawn, State
+from ._streams import ItemCollector
 
 if TYPE_CHECKING:
     from lmos_actors.errors import LmosActorsError
 
     from .._messages import CancelAction, Error, QueryAction
-    from ._desk import Desk
+    from ._connection import ThingConnection
 
 STATUS: Final = {State.WAITING: "pending", State.PENDING: "pending", State.RUNNING: "in progress"}
 TOO_MANY: Final = "the answer has more items than fit into one message"
 
 
-def say_pending(asked: Asked) -> None:
+def send_pending(request: IncomingRequest) -> None:
     """Say that a run waits; once, and not after it has begun."""
-    if asked.state is not State.WAITING:
+    if request.state is not State.WAITING:
         return
-    asked.state = State.PENDING
-    _say(asked, STATUS[State.PENDING])
+    request.state = State.PENDING
+    _send_status(request, STATUS[State.PENDING])
 
 
-def say_began(asked: Asked) -> None:
+def send_began(request: IncomingRequest) -> None:
     """Note that a run has begun; say so to whom was told that it waits."""
-    if asked.state is State.PENDING:
-        _say(asked, STATUS[State.RUNNING])
-    asked.state = State.RUNNING
+    if request.state is State.PENDING:
+        _send_status(request, STATUS[State.RUNNING])
+    request.state = State.RUNNING
 
 
-def _say(asked: Asked, status: str) -> None:
-    for desk in _standing(asked):
-        desk.outbox.put(desk.status(asked, status))
+def _send_status(request: IncomingRequest, status: str) -> None:
+    for connection in _listening_connections(request):
+        connection.outbox.put(connection.status(request, status))
 
 
-def _standing(asked: Asked) -> list[Desk]:
+def _listening_connections(request: IncomingRequest) -> list[ThingConnection]:
     """Return the connections that want to hear of a run before its end."""
-    desks: tuple[Desk, ...] = (asked.desk, *asked.also)
-    return [desk for desk in desks if asked in desk.open and not desk.kotlin]
+    connections: tuple[ThingConnection, ...] = (request.connection, *request.also)
+    return [connection for connection in connections if request in connection.open and not connection.kotlin]
 
 
-def say_progress(asked: Asked, value: object) -> None:
+def send_progress(request: IncomingRequest, value: object) -> None:
     """Put out the progress of a run, in the place of older progress that waits."""
-    asked.state = State.RUNNING
-    asked.told = value
-    if asked.slot is None:
-        asked.slot = object()
-    for desk in _standing(asked):
-        desk.outbox.put_latest(asked.slot, desk.status(asked, STATUS[State.RUNNING], progress=value))
+    request.state = State.RUNNING
+    request.latest_progress = value
+    if request.slot is None:
+        request.slot = object()
+    for connection in _listening_connections(request):
+        connection.outbox.put_latest(
+            request.slot, connection.status(request, STATUS[State.RUNNING], progress=value)
+        )
 
 
-def has_room(asked: Asked) -> bool:
+def has_room(request: IncomingRequest) -> bool:
     """Whether an item may be put out now; always where nobody takes it."""
-    return asked.out is None or not asked.out.open or asked.out.room
+    return request.out is None or not request.out.open or request.out.room
 
 
-def put_item(asked: Asked, output: object) -> bool:
+def put_item(request: IncomingRequest, output: object) -> bool:
     """Put out an item; False if that was one too many for a peer that knows no streams.
 
     A run that has given items is not repeated to a peer that asks again: they are not kept.
     """
-    desk: Desk = asked.desk
-    if not has_room(asked):
-        raise LocalProtocolError(f"{asked.name} has no credit for another item")
-    if desk.kotlin:
-        return _gather(desk, asked, output)
-    if asked.out is None:
-        asked.out = desk.streams.answer(asked, None)
-    frames = desk.streams.output(asked.out, asked.name, output)
+    connection: ThingConnection = request.connection
+    if not has_room(request):
+        raise LocalProtocolError(f"{request.name} has no credit for another item")
+    if connection.kotlin:
+        return _collect_item(connection, request, output)
+    if request.out is None:
+        request.out = connection.streams.answer(request, None)
+    frames = connection.streams.output(request.out, request.name, output)
     for frame in frames:
-        desk.put_frame(frame)
-    for other in asked.also:
+        connection.put_frame(frame)
+    for other in request.also:
         if not other.kotlin:
-            other.outbox.put(other.status(asked, STATUS[State.RUNNING], output=output))
-    _gave_item(asked, desk)
+            other.outbox.put(other.status(request, STATUS[State.RUNNING], output=output))
+    _item_sent(request, connection)
     return True
 
 
-def _gave_item(asked: Asked, desk: Desk) -> None:
-    asked.state = State.RUNNING
-    asked.slot = None  # newer progress must not overtake the item
-    if desk.memory is not None:
-        desk.memory.forget(asked)
+def _item_sent(request: IncomingRequest, connection: ThingConnection) -> None:
+    request.state = State.RUNNING
+    request.slot = None  # newer progress must not overtake the item
+    if connection.memory is not None:
+        connection.memory.forget(request)
 
 
-def _gather(desk: Desk, asked: Asked, output: object) -> bool:
-    asked.state = State.RUNNING
-    if asked.gathered is None:
-        asked.gathered = Gathered(desk.options.max_bytes)
-    if asked.gathered.add(output):
+def _collect_item(connection: ThingConnection, request: IncomingRequest, output: object) -> bool:
+    request.state = State.RUNNING
+    if request.gathered is None:
+        request.gathered = ItemCollector(connection.options.max_bytes)
+    if request.gathered.add(output):
         return True
-    end(asked, ActionFailed(TOO_MANY), state=State.WITHDRAWN)
+    end(request, ActionFailed(TOO_MANY), state=State.WITHDRAWN)
     return False
 
 
-def complete(asked: Asked, output: object) -> None:
+def complete(request: IncomingRequest, output: object) -> None:
     """Say that a run has succeeded."""
-    if asked.gathered is not None and output is UNSET:
-        output = asked.gathered.items
-    desk: Desk = asked.desk
-    run = asked.message
-    # as `Desk.status` makes it, in fewer steps: nearly every run ends so
+    if request.gathered is not None and output is UNSET:
+        output = request.gathered.items
+    connection: ThingConnection = request.connection
+    run = request.message
+    # as `ThingConnection.status` makes it, in fewer steps: nearly every run ends so
     status = ActionStatus(
         thing_id=run.thing_id,
-        message_id=desk.new_id(),
-        correlation_id=desk.open.get(asked, asked.correlation),
+        message_id=connection.new_id(),
+        correlation_id=connection.open.get(request, request.correlation),
         action=run.action,
         status="completed",
         output=output,
     )
-    desk.settle(asked, status, completed=True)
+    connection.settle(request, status, completed=True)
 
 
-def end(asked: Asked, error: LmosActorsError, *, state: State = State.ANSWERED) -> None:
+def end(request: IncomingRequest, error: LmosActorsError, *, state: State = State.ANSWERED) -> None:
     """Say that a run has failed, was cancelled, or could not be carried out."""
-    desk: Desk = asked.desk
-    desk.settle(asked, _failure(desk, asked, error), state=state)
+    connection: ThingConnection = request.connection
+    connection.settle(request, _failure(connection, request, error), state=state)
 
 
-def _failure(desk: Desk, asked: Asked, error: LmosActorsError) -> ActionStatus | Error:
-    if not desk.kotlin and isinstance(error, ActionFailed):
-        return desk.status(asked, "failed", output=error.output)
-    if not desk.kotlin and isinstance(error, ActionCancelled):
-        return desk.status(asked, "failed", output=None, cancelled=True, reason=error.reason)
-    return desk.error(asked.thing_id, error, desk.open.get(asked, asked.correlation))
+def _failure(
+    connection: ThingConnection, request: IncomingRequest, error: LmosActorsError
+) -> ActionStatus | Error:
+    if not connection.kotlin and isinstance(error, ActionFailed):
+        return connection.status(request, "failed", output=error.output)
+    if not connection.kotlin and isinstance(error, ActionCancelled):
+        return connection.status(request, "failed", output=None, cancelled=True, reason=error.reason)
+    return connection.error(request.thing_id, error, connection.open.get(request, request.correlation))
 
 
-def answer_query(desk: Desk, message: QueryAction) -> None:
+def answer_query(connection: ThingConnection, message: QueryAction) -> None:
     """Answer with the latest status of the run that is meant."""
-    found = desk.runs.find(message, reversed(desk.open))
+    found = connection.runs.find(message, reversed(connection.open))
     if found is None:
-        desk.refuse(message, _no_run(message))
-    elif isinstance(found, Asked):
-        _answer_live(desk, message, found)
+        connection.refuse(message, _no_run(message))
+    elif isinstance(found, IncomingRequest):
+        _answer_live(connection, message, found)
     else:
-        _reply(desk, message, found.final, found.correlation)
+        _reply(connection, message, found.final, found.correlation)
 
 
-def _answer_live(desk: Desk, message: QueryAction, run: Asked) -> None:
+def _answer_live(connection: ThingConnection, message: QueryAction, run: IncomingRequest) -> None:
     try:
-        _reply(desk, message, desk.status(run, STATUS[run.state], progress=run.told), desk.open[run])
+        _reply(
+            connection,
+            message,
+            connection.status(run, STATUS[run.state], progress=run.latest_progress),
+            connection.open[run],
+        )
     except LocalProtocolError:  # progress that cannot be written: `frames` says so to the host
-        run.told = UNSET
-        _reply(desk, message, desk.status(run, STATUS[run.state]), desk.open[run])
+        run.latest_progress = UNSET
+        _reply(connection, message, connection.status(run, STATUS[run.state]), connection.open[run])
 
 
-def _reply(desk: Desk, message: QueryAction | CancelAction, status: Any, correlation: str) -> None:
-    if desk.kotlin:  # there, any status with the correlation of a run ends it
+def _reply(
+    connection: ThingConnection, message: QueryAction | CancelAction, status: Any, correlation: str
+) -> None:
+    if connection.kotlin:  # there, any status with the correlation of a run ends it
         correlation = message.message_id
-    desk.outbox.put(desk.retold(status, correlation, message.message_id))
-    desk.counts.answered += 1
+    connection.outbox.put(connection.readdressed(status, correlation, message.message_id))
+    connection.counts.answered += 1
 
 
 def _no_run(message: QueryAction | CancelAction) -> NotFound:
     return NotFound("run of action", message.action, where=message.thing_id)
 
 
-def cancel(desk: Desk, message: CancelAction) -> tuple[Withdrawn, ...]:
+def cancel(connection: ThingConnection, message: CancelAction) -> tuple[RequestWithdrawn, ...]:
     """Return the run that is meant its final answer, which answers the cancel as well."""
-    found = desk.runs.find(message, reversed(desk.open))
+    found = connection.runs.find(message, reversed(connection.open))
     if found is None:
-        desk.refuse(message, _no_run(message))
+        connection.refuse(message, _no_run(message))
         return ()
-    if not isinstance(found, Asked):
-        _reply(desk, message, found.final, found.correlation)
+    if not isinstance(found, IncomingRequest):
+        _reply(connection, message, found.final, found.correlation)
         return ()
-    return _cancelled(desk, message, found)
+    return _cancelled(connection, message, found)
 
 
-def _cancelled(desk: Desk, message: CancelAction, run: Asked) -> tuple[Withdrawn, ...]:
-    owner: Desk = run.desk
+def _cancelled(
+    connection: ThingConnection, message: CancelAction, run: IncomingRequest
+) -> tuple[RequestWithdrawn, ...]:
+    owner: ThingConnection = run.connection
     error = ActionCancelled(message.reason)
-    status = desk.status(run, "failed", output=None, cancelled=True, reason=message.reason)
-    reply = None if desk.kotlin else (desk, message.message_id)
+    status = connection.status(run, "failed", output=None, cancelled=True, reason=message.reason)
+    reply = None if connection.kotlin else (connection, message.message_id)
     owner.settle(run, _failure(owner, run, error), state=State.WITHDRAWN, reply=reply)
-    if desk.kotlin:
-        _reply(desk, message, status, message.message_id)
+    if connection.kotlin:
+        _reply(connection, message, status, message.message_id)
     else:
-        desk.counts.answered += 1
-    return (Withdrawn(run, message.reason),)
+        connection.counts.answered += 1
+    return (RequestWithdrawn(run, message.reason),)

@@ -26,10 +26,10 @@ from .._messages import (
 from .._outbox import within
 from .._peer import SessionOptions
 from .._times import in_utc
-from ._desk import Desk
-from ._intake import Intake
-from ._requests import EVENT, PROPERTY, Asked, Listening, State
-from ._runs import complete, end, has_room, put_item, say_began, say_pending, say_progress
+from ._connection import ThingConnection
+from ._receiver import Receiver
+from ._requests import EVENT, PROPERTY, IncomingRequest, Listening, State
+from ._runs import complete, end, has_room, put_item, send_began, send_pending, send_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from .._outbox import Sendable
     from .._streams import Incoming
-    from .._tells import Grants
+    from .._tells import CreditGrants
     from ._answers import AnswerMemory
-    from ._intake import Demand
+    from ._receiver import Demand
     from ._tables import ThingStatistics
 
 
@@ -61,7 +61,7 @@ class ThingSession:
         memory: AnswerMemory | None = None,
         wake: Callable[[], object] | None = None,
         thing: str | None = None,
-        grants: Grants | None = None,
+        grants: CreditGrants | None = None,
     ) -> None:
         """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` gives a new UUID as text,
         and never raises; `memory` is that of the peer, shared by its connections, None for no repeats.
@@ -72,21 +72,21 @@ class ThingSession:
         `grants` decides how many one-way messages the peer may send ahead; None for as many as are allowed.
         """
         options = SessionOptions() if options is None else options
-        self._desk = Desk(offered, new_id, options, memory, wake, thing, grants)
-        self._intake = Intake(self._desk)
-        self._outbox = self._desk.outbox
+        self._connection = ThingConnection(offered, new_id, options, memory, wake, thing, grants)
+        self._receiver = Receiver(self._connection)
+        self._outbox = self._connection.outbox
 
     @property
     def held(self) -> int:
         """About how many bytes of memory the peer's requests, listenings and answers take now."""
-        desk, listenings = self._desk, self._desk.listenings
+        connection, listenings = self._connection, self._connection.listenings
         listened = listenings.bytes + listenings.count * REQUEST
-        return desk.open_weight + desk.tells_weight + listened + self._outbox.bytes
+        return connection.open_weight + connection.tells_weight + listened + self._outbox.bytes
 
     @property
     def habits(self) -> str:
         """What the peer's habits are taken for: `spec` or `kotlin-wot`."""
-        return self._desk.dialect.habits
+        return self._connection.dialect.habits
 
     # ---- what comes in
 
@@ -95,116 +95,120 @@ class ThingSession:
 
         Nothing is looked at after a `Close` or `closed`.
         """
-        return self._intake.take_text(text, now)
+        return self._receiver.take_text(text, now)
 
     def receive_binary(self, data: bytes) -> tuple[Demand, ...]:
         """Take a binary frame. Return what is to be done: a `Close` if it is none of ours (D17)."""
-        return self._intake.take_binary(data)
+        return self._receiver.take_binary(data)
 
     # ---- answers
 
-    def answer(self, asked: Asked, value: Any, at: datetime) -> None:
+    def answer(self, request: IncomingRequest, value: Any, at: datetime) -> None:
         """Answer a read or write: the value, or for several properties their values by name (D8).
 
         `at` is when they were read; without a time zone it raises LocalProtocolError.
         """
-        if not self._expect(asked, "answer"):
+        if not self._expect(request, "answer"):
             return
-        make = _one if isinstance(asked.message, ReadProperty | WriteProperty) else _many
-        self._desk.settle(asked, make(asked, value, at))
+        make = _one if isinstance(request.message, ReadProperty | WriteProperty) else _many
+        self._connection.settle(request, make(request, value, at))
 
-    def accept(self, asked: Asked, value: Any = UNSET, at: datetime | None = None) -> Listening:
+    def accept(self, request: IncomingRequest, value: Any = UNSET, at: datetime | None = None) -> Listening:
         """Accept an observe, with the current `value` and its time (D10), or a subscribe (D9).
 
         Give the listening, for `reading` or `event`; it has `ended` if the peer has left it meanwhile, or the
         value is longer than a message may be.
         """
-        listening = asked.listening
-        if not self._expect(asked, "accept") or listening is None:
-            return _nobody(listening)
+        listening = request.listening
+        if not self._expect(request, "accept") or listening is None:
+            return _require_listening(listening)
         if listening.kind != PROPERTY:
-            self._desk.settle(asked, self._desk.acknowledge(asked.message, asked.correlation))
+            self._connection.settle(
+                request, self._connection.acknowledge(request.message, request.correlation)
+            )
         elif value is UNSET or at is None:
             raise LocalProtocolError("an observation is accepted with a value and its time")
-        elif not self._desk.settle(asked, _one(asked, value, at)):
-            self._desk.forget(listening)
+        elif not self._connection.settle(request, _one(request, value, at)):
+            self._connection.forget(listening)
         listening.active = not listening.ended
         return listening
 
-    def pending(self, asked: Asked) -> None:
+    def pending(self, request: IncomingRequest) -> None:
         """Say that a run has to wait: for its turn, or because the action takes its time anyway (D13)."""
-        if self._expect(asked, "pending"):
-            say_pending(asked)
+        if self._expect(request, "pending"):
+            send_pending(request)
 
-    def began(self, asked: Asked) -> None:
+    def began(self, request: IncomingRequest) -> None:
         """Say that a run has begun; it is told to peers that were told that it waits."""
-        if self._expect(asked, "began"):
-            say_began(asked)
+        if self._expect(request, "began"):
+            send_began(request)
 
-    def progress(self, asked: Asked, value: Any) -> None:
+    def progress(self, request: IncomingRequest, value: Any) -> None:
         """Say how far a run is; newer progress takes the place of older that waits (W6)."""
-        if self._expect(asked, "progress"):
-            say_progress(asked, value)
+        if self._expect(request, "progress"):
+            send_progress(request, value)
 
-    def room(self, asked: Asked) -> bool:
-        """Whether an item may be given now; if not, a `Credited` will say when (W6)."""
-        return not asked.open or has_room(asked)
+    def room(self, request: IncomingRequest) -> bool:
+        """Whether an item may be given now; if not, a `CreditArrived` will say when (W6)."""
+        return not request.open or has_room(request)
 
-    def item(self, asked: Asked, output: Any) -> bool:
+    def item(self, request: IncomingRequest, output: Any) -> bool:
         """Return an item of the answer; bytes go in a binary frame where the peer takes those.
 
         False if nobody wants more: the run has ended meanwhile, or has given more than its peer can take.
         Raises LocalProtocolError without `room`, and for an item that is longer than a message may be.
         """
-        return self._expect(asked, "item") and put_item(asked, output)
+        return self._expect(request, "item") and put_item(request, output)
 
-    def complete(self, asked: Asked, output: Any = UNSET) -> None:
+    def complete(self, request: IncomingRequest, output: Any = UNSET) -> None:
         """Say that a run has succeeded, with its output; without after items (W6)."""
-        if self._expect(asked, "complete"):
-            complete(asked, output)
+        if self._expect(request, "complete"):
+            complete(request, output)
 
-    def fail(self, asked: Asked, error: LmosActorsError) -> None:
+    def fail(self, request: IncomingRequest, error: LmosActorsError) -> None:
         """Answer any request with an error: ActionFailed and ActionCancelled end a run (D15)."""
-        if asked.tell is not None:
-            self._check_ours(asked)
-            self._desk.tell_refused(asked, error)
+        if request.tell is not None:
+            self._check_ours(request)
+            self._connection.tell_refused(request, error)
             return
-        if not self._expect(asked, "fail"):
+        if not self._expect(request, "fail"):
             return
-        if asked.listening is not None:
-            self._desk.forget(asked.listening)
-        if isinstance(asked.message, InvokeAction):
-            end(asked, error)
+        if request.listening is not None:
+            self._connection.forget(request.listening)
+        if isinstance(request.message, InvokeAction):
+            end(request, error)
         else:
-            self._desk.settle(asked, self._desk.error(asked.thing_id, error, asked.correlation))
+            self._connection.settle(
+                request, self._connection.error(request.thing_id, error, request.correlation)
+            )
 
-    def _expect(self, asked: Asked, answer: str) -> bool:
+    def _expect(self, request: IncomingRequest, answer: str) -> bool:
         """Whether an answer is still wanted; LocalProtocolError if there must be none."""
-        self._check_ours(asked)
-        if answer not in asked.verb.answers:
-            raise LocalProtocolError(f"{answer!r} does not answer {asked.verb.word!r}")
-        if asked.state is State.ANSWERED:
-            raise LocalProtocolError(f"this {asked.verb.word!r} has its final answer")
-        return asked.open
+        self._check_ours(request)
+        if answer not in request.verb.answers:
+            raise LocalProtocolError(f"{answer!r} does not answer {request.verb.word!r}")
+        if request.state is State.ANSWERED:
+            raise LocalProtocolError(f"this {request.verb.word!r} has its final answer")
+        return request.open
 
     # ---- one-way messages
 
-    def told(self, asked: Asked) -> None:
+    def tell_begun(self, request: IncomingRequest) -> None:
         """Note that a one-way message has begun, so that its credit goes back. It has no other answer."""
-        self._check_ours(asked)
-        self._desk.tell_begun(asked)
+        self._check_ours(request)
+        self._connection.tell_begun(request)
 
     @property
     def owes_credit(self) -> bool:
         """Whether there is credit of one-way messages that has not gone back yet."""
-        return self._desk.tells.owes
+        return self._connection.tells.owes
 
     def give_credit(self) -> None:
         """Give back all credit of one-way messages that have begun; by itself it goes by halves."""
-        self._desk.give_credit()
+        self._connection.give_credit()
 
-    def _check_ours(self, asked: Asked) -> None:
-        if asked.desk is not self._desk:
+    def _check_ours(self, request: IncomingRequest) -> None:
+        if request.connection is not self._connection:
             raise LocalProtocolError("this was asked on another connection")
 
     # ---- what is listened to
@@ -215,16 +219,16 @@ class ThingSession:
             raise LocalProtocolError("readings are for observations")
         if not self._delivers(listening):
             return
-        desk = self._desk
+        connection = self._connection
         message = PropertyReading(
             thing_id=listening.thing_id,
-            message_id=desk.new_id(),
-            correlation_id=None if desk.kotlin else listening.correlation,
+            message_id=connection.new_id(),
+            correlation_id=None if connection.kotlin else listening.correlation,
             name=listening.name,
             value=value,
             timestamp=_instant(at),
         )
-        desk.outbox.put_latest(listening.slot, message)
+        connection.outbox.put_latest(listening.slot, message)
 
     def event(
         self,
@@ -247,7 +251,7 @@ class ThingSession:
             return
         message = Event(
             thing_id=listening.thing_id,
-            message_id=self._desk.new_id(),
+            message_id=self._connection.new_id(),
             correlation_id=listening.correlation,
             event=name,
             data=data,
@@ -255,33 +259,35 @@ class ThingSession:
             traceparent=traceparent,
             tracestate=tracestate,
         )
-        desk = self._desk
-        desk.outbox.put_frame(within(desk.encode(message), desk.options.max_bytes))
+        connection = self._connection
+        connection.outbox.put_frame(within(connection.encode(message), connection.options.max_bytes))
 
     def gap(self, listening: Listening, reason: str, missed: int | None = None) -> None:
         """Say that values are missing here, to a peer that wants to know."""
-        desk = self._desk
-        wanted = listening.message.gaps and "gaps" in desk.options.offers and not desk.kotlin
+        connection = self._connection
+        wanted = listening.message.gaps and "gaps" in connection.options.offers and not connection.kotlin
         if not self._delivers(listening) or not wanted:
             return
         listening.slot = object()  # what comes after must not take the place of what waits before
         message = Gap(
             thing_id=listening.thing_id,
-            message_id=desk.new_id(),
+            message_id=connection.new_id(),
             correlation_id=listening.correlation,
             reason=reason,
             missed=missed,
         )
-        desk.outbox.put(message)
+        connection.outbox.put(message)
 
     def end(self, listening: Listening, error: LmosActorsError) -> None:
         """End a listening from this side, and say why."""
         if self._delivers(listening):
-            self._desk.listenings.remove(listening)
-            self._desk.outbox.put(self._desk.error(listening.thing_id, error, listening.correlation))
+            self._connection.listenings.remove(listening)
+            self._connection.outbox.put(
+                self._connection.error(listening.thing_id, error, listening.correlation)
+            )
 
     def _delivers(self, listening: Listening) -> bool:
-        if listening.desk is not self._desk:
+        if listening.connection is not self._connection:
             raise LocalProtocolError("this is listened to on another connection")
         if not listening.active and not listening.ended:
             raise LocalProtocolError("this listening has not been accepted")
@@ -291,19 +297,19 @@ class ThingSession:
 
     def ready(self, stream: Incoming) -> None:
         """Give an input stream its first credit: from now on items may come."""
-        self._put(self._desk.streams.ready(stream))
+        self._put(self._connection.streams.ready(stream))
 
     def consumed(self, stream: Incoming) -> None:
         """Say that the oldest item of an input stream is used up; new credit goes out by halves."""
-        self._put(self._desk.streams.consumed(stream))
+        self._put(self._connection.streams.consumed(stream))
 
     def stop(self, stream: Incoming, reason: str) -> None:
         """Say that no more items of an input stream are wanted; the run goes on."""
-        self._put(self._desk.streams.stop(stream, reason))
+        self._put(self._connection.streams.stop(stream, reason))
 
     def _put(self, frame: bytes | None) -> None:
         if frame is not None:
-            self._desk.put_frame(frame)
+            self._connection.put_frame(frame)
 
     # ---- what goes out, and the end
 
@@ -313,7 +319,7 @@ class ThingSession:
         `Binary` goes out as a binary frame, other bytes as text. Raises LocalProtocolError for progress or a
         reading that cannot be written; it is left out.
         """
-        return self._desk.outbox.take(room)
+        return self._connection.outbox.take(room)
 
     @property
     def full(self) -> bool:
@@ -323,61 +329,63 @@ class ThingSession:
     @property
     def open(self) -> int:
         """How many requests wait for their answers."""
-        return len(self._desk.open)
+        return len(self._connection.open)
 
     @property
     def waiting(self) -> int:
         """How many frames wait to be sent."""
-        return len(self._desk.outbox)
+        return len(self._connection.outbox)
 
     @property
     def waiting_bytes(self) -> int:
         """How many bytes those have, but for progress and readings."""
-        return self._desk.outbox.bytes
+        return self._connection.outbox.bytes
 
-    def closed(self, keep: Callable[[Asked], bool] | None = None) -> tuple[Asked | Listening, ...]:
+    def closed(
+        self, keep: Callable[[IncomingRequest], bool] | None = None
+    ) -> tuple[IncomingRequest | Listening, ...]:
         """End, as the connection has. Return what the host must end now: open requests, then listenings.
 
         A request for which `keep` is true, or that the peer has sent again on another connection, is not
         among them: it goes on, and its answer goes to the memory and to those other connections. Answers to
         all others are ignored.
         """
-        if self._desk.over:
+        if self._connection.over:
             return ()
-        self._intake.closing = True
-        return self._desk.close(_none_kept if keep is None else keep)
+        self._receiver.closing = True
+        return self._connection.close(_none_kept if keep is None else keep)
 
     def statistics(self) -> ThingStatistics:
         """Count what is, and what has been."""
-        return self._desk.statistics()
+        return self._connection.statistics()
 
 
-def _none_kept(_: Asked) -> bool:
+def _none_kept(_: IncomingRequest) -> bool:
     return False
 
 
-def _nobody(listening: Listening | None) -> Listening:
+def _require_listening(listening: Listening | None) -> Listening:
     if listening is None:
         raise LocalProtocolError("there is nothing to listen to")
     return listening
 
 
-def _one(asked: Asked, value: Any, at: datetime) -> PropertyReading:
+def _one(request: IncomingRequest, value: Any, at: datetime) -> PropertyReading:
     return PropertyReading(
-        thing_id=asked.thing_id,
-        message_id=asked.desk.new_id(),
-        correlation_id=asked.correlation,
-        name=asked.name,
+        thing_id=request.thing_id,
+        message_id=request.connection.new_id(),
+        correlation_id=request.correlation,
+        name=request.name,
         value=value,
         timestamp=_instant(at),
     )
 
 
-def _many(asked: Asked, value: dict[str, Any], at: datetime) -> PropertyReadings:
+def _many(request: IncomingRequest, value: dict[str, Any], at: datetime) -> PropertyReadings:
     return PropertyReadings(
-        thing_id=asked.thing_id,
-        message_id=asked.desk.new_id(),
-        correlation_id=asked.correlation,
+        thing_id=request.thing_id,
+        message_id=request.connection.new_id(),
+        correlation_id=request.correlation,
         data=value,
         timestamp=_instant(at),
     )

@@ -123,7 +123,7 @@ class ThingStreams(StreamTable):
         return () if ending is None else (ending,)
 
 
-class Gathered:
+class ItemCollector:
     """The items of an answer for a peer that knows no streams: they become one array.
 
     Holds 1,024 items and `max_bytes` of their JSON at most.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from .._messages import ActionStatus, Error, InvokeAction, name_in
 from .._problems import FAILED
 from ._answers import OVERHEAD
-from ._requests import ALL_EVENTS, EVENT, LISTENED, PROPERTY, Asked, Listening
+from ._requests import ALL_EVENTS, EVENT, LISTENED, PROPERTY, IncomingRequest, Listening
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,22 +47,22 @@ class Runs:
         self._limit = limit
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._live: dict[Key, Asked] = {}
+        self._live: dict[Key, IncomingRequest] = {}
         self._ended: OrderedDict[Key, EndedRun] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._ended)
 
-    def begin(self, asked: Asked) -> None:
+    def begin(self, request: IncomingRequest) -> None:
         """Note a run that goes on."""
-        self._live[_key(asked.message)] = asked
+        self._live[_key(request.message)] = request
 
-    def end(self, asked: Asked, correlation: str, final: Base, size: int) -> None:
+    def end(self, request: IncomingRequest, correlation: str, final: Base, size: int) -> None:
         """Note the end of a run. `size` are the bytes of its final answer; a long one is compacted."""
-        key = _key(asked.message)
-        if self._live.get(key) is asked:
+        key = _key(request.message)
+        if self._live.get(key) is request:
             del self._live[key]
-        self._keep(asked.message, key, correlation, final, size)
+        self._keep(request.message, key, correlation, final, size)
 
     def keep(self, run: InvokeAction, correlation: str, final: Base, size: int) -> None:
         """Note the final answer of a run, as `end` does."""
@@ -110,7 +110,9 @@ class Runs:
         for key in tuple(self._ended):
             self._forget(key)
 
-    def find(self, message: QueryAction | CancelAction, going: Iterable[Asked]) -> Asked | EndedRun | None:
+    def find(
+        self, message: QueryAction | CancelAction, going: Iterable[IncomingRequest]
+    ) -> IncomingRequest | EndedRun | None:
         """Return the run that is meant: by the correlation, else the newest unfinished, else the newest.
 
         A request that was refused has been no run: it is meant only where its correlation is said.
@@ -147,12 +149,12 @@ def _key(run: InvokeAction) -> Key:
     return run.message_id, run.thing_id, run.action
 
 
-def _is_of(asked: Asked, message: QueryAction | CancelAction) -> bool:
-    run = asked.message
+def _is_of(request: IncomingRequest, message: QueryAction | CancelAction) -> bool:
+    run = request.message
     return isinstance(run, InvokeAction) and (run.thing_id, run.action) == (message.thing_id, message.action)
 
 
-def _is_called(run: Asked, wanted: str) -> bool:
+def _is_called(run: IncomingRequest, wanted: str) -> bool:
     return wanted in (run.message_id, run.correlation)
 
 
@@ -162,7 +164,7 @@ def _without_payload(final: Base) -> Base:
     return replace(final, about=None) if isinstance(final, Error) else final
 
 
-class Listenings:
+class ListeningTable:
     """The observations and subscriptions of one connection: one per thing and property or event."""
 
     __slots__ = ("_things", "bytes", "count")
@@ -213,7 +215,7 @@ class Listenings:
 
 
 @attrs.define
-class Counts:
+class FrameCounts:
     """What has come: every frame is counted once, when its fate is known."""
 
     received: int = 0

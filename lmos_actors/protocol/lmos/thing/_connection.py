@@ -30,10 +30,10 @@ from .._outbox import Outbox
 from .._peer import correlation_of
 from .._problems import INTERNAL, Problem, error_message, kotlin_problem_of, problem_of
 from .._tells import FIRST, ReceivedTells, size_of
-from ._answers import ANSWERED, BRIEF, Remembered, compacted, restored
-from ._requests import VERBS, Asked, Listening, State
+from ._answers import ANSWERED, BRIEF, RememberedAnswer, compacted, restored
+from ._requests import VERBS, IncomingRequest, Listening, State
 from ._streams import ThingStreams
-from ._tables import Counts, Listenings, Runs, ThingStatistics
+from ._tables import FrameCounts, ListeningTable, Runs, ThingStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from .._messages import Base, Credit, Message
     from .._peer import SessionOptions
-    from .._tells import Grants
+    from .._tells import CreditGrants
     from ._answers import AnswerMemory
 
 COPIES: Final = 2
@@ -53,7 +53,7 @@ SHORT: Final = 512  # characters in which there are too few objects to be counte
 _ABOUT_RUNS: Final = (QueryAction, CancelAction)
 
 
-class Desk:
+class ThingConnection:
     """One connection: dialect, codec, outbox, tables; opening requests and giving final answers."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Desk:
         memory: AnswerMemory | None,
         wake: Callable[[], object] | None,
         thing: str | None,
-        grants: Grants | None = None,
+        grants: CreditGrants | None = None,
     ) -> None:
         self.options = options
         self.new_id = new_id
@@ -82,17 +82,17 @@ class Desk:
         self.streams = ThingStreams(
             encode=self.encode, new_id=new_id, window=options.credit, max_frame=options.max_bytes
         )
-        self.open: dict[Asked, str] = {}  # with the correlation of the answer on this connection
+        self.open: dict[IncomingRequest, str] = {}  # with the correlation of the answer on this connection
         self.open_bytes = self.open_weight = 0
         self.tells = ReceivedTells()
         self.tells_weight = 0
         self.grants = grants
         if grants is not None:
             grants.on_shortage(self.lower_window)
-        self.listenings = Listenings()
+        self.listenings = ListeningTable()
         bound = None if memory is None else memory.bound
         self.runs = Runs(options.remembered_runs, options.max_bytes, bound)
-        self.counts = Counts()
+        self.counts = FrameCounts()
         self.over = False
 
     @property
@@ -102,12 +102,12 @@ class Desk:
 
     # ---- requests that are opened
 
-    def repeated(self, message: Base, known: Asked | Remembered | None) -> bool:
+    def repeated(self, message: Base, known: IncomingRequest | RememberedAnswer | None) -> bool:
         """Answer a request that is known, or tie it to the one that is being carried out (C1)."""
         if known is None:
             return False
-        if isinstance(known, Remembered):
-            self._repeat(known, message)
+        if isinstance(known, RememberedAnswer):
+            self._send_again(known, message)
         elif known in self.open:
             self.counts.merged += 1
         elif self.has_room(message):
@@ -115,13 +115,13 @@ class Desk:
             self._open(known, correlation_of(message))
         return True
 
-    def _repeat(self, known: Remembered, message: Base) -> None:
-        final = self._ending(known.final, correlation_of(message))
+    def _send_again(self, known: RememberedAnswer, message: Base) -> None:
+        final = self._final_for_peer(known.final, correlation_of(message))
         frame = self.encode(final)
         self.outbox.put_frame(frame)
         self.counts.answered += 1
         if isinstance(message, InvokeAction):
-            self.runs.keep(message, correlation_of(message), _kept(final, frame), len(frame))
+            self.runs.keep(message, correlation_of(message), _compact_if_long(final, frame), len(frame))
 
     def has_room(self, message: Base) -> bool:
         """Whether one more request may be open; if not, this one is refused."""
@@ -131,43 +131,47 @@ class Desk:
         self.refuse(message, MailboxFull(message.thing_id, self.options.max_open))
         return False
 
-    def draft(self, message: Base, text: str | bytes = "", listening: Listening | None = None) -> Asked:
+    def draft(
+        self, message: Base, text: str | bytes = "", listening: Listening | None = None
+    ) -> IncomingRequest:
         """Make a request that is not open yet; `text` is what it was read from."""
         verb = VERBS[type(message)]
         size = len(text)
         weight = size + REQUEST + (COPIES * weight_of(text) if size > SHORT else 0)
-        return Asked(message, verb, correlation_of(message), size, weight, self, listening=listening)
+        return IncomingRequest(
+            message, verb, correlation_of(message), size, weight, self, listening=listening
+        )
 
-    def admit(self, asked: Asked) -> None:
+    def admit(self, request: IncomingRequest) -> None:
         """Open a request."""
-        self._open(asked, asked.correlation)
+        self._open(request, request.correlation)
 
-    def _open(self, asked: Asked, correlation: str) -> None:
-        self.open[asked] = correlation
-        self.open_bytes += asked.size
-        self.open_weight += asked.weight
-        if isinstance(asked.message, InvokeAction):
-            self.runs.begin(asked)
+    def _open(self, request: IncomingRequest, correlation: str) -> None:
+        self.open[request] = correlation
+        self.open_bytes += request.size
+        self.open_weight += request.weight
+        if isinstance(request.message, InvokeAction):
+            self.runs.begin(request)
 
     # ---- one-way messages
 
-    def tell_begun(self, asked: Asked) -> None:
+    def tell_begun(self, request: IncomingRequest) -> None:
         """Note that a one-way message has begun, or ended without an error: its credit goes back."""
-        if asked.open and not self.over:
+        if request.open and not self.over:
             self.counts.answered += 1
-            self.tells_weight -= asked.weight
-            if self.tells.begin(asked.message.thing_id, asked.message.tell, asked.size):
+            self.tells_weight -= request.weight
+            if self.tells.begin(request.message.thing_id, request.message.tell, request.size):
                 self.give_credit()
-        asked.state = State.ANSWERED
+        request.state = State.ANSWERED
 
-    def tell_refused(self, asked: Asked, error: LmosActorsError) -> None:
+    def tell_refused(self, request: IncomingRequest, error: LmosActorsError) -> None:
         """Answer a one-way message that does not begin, which gives its credit back."""
-        if asked.open and not self.over:
+        if request.open and not self.over:
             self.counts.answered += 1
-            self.tells_weight -= asked.weight
-            self.tells.refused(asked.message.thing_id, asked.size)
-            self.outbox.put(self.error(asked.thing_id, error, asked.correlation))
-        asked.state = State.ANSWERED
+            self.tells_weight -= request.weight
+            self.tells.refused(request.message.thing_id, request.size)
+            self.outbox.put(self.error(request.thing_id, error, request.correlation))
+        request.state = State.ANSWERED
 
     def give_credit(self) -> None:
         """Give back all credit of one-way messages that have begun."""
@@ -222,9 +226,9 @@ class Desk:
         in_reply_to: str | None = None,
     ) -> Error:
         """Make an `error` message, by the habits here."""
-        told = kotlin_problem_of if self.kotlin else problem_of
+        to_problem = kotlin_problem_of if self.kotlin else problem_of
         return error_message(
-            error if isinstance(error, Problem) else told(error),
+            error if isinstance(error, Problem) else to_problem(error),
             thing_id=thing_id,
             message_id=self.new_id(),
             instance_id=self.new_id(),
@@ -244,18 +248,18 @@ class Desk:
             message=self.dialect.literal(message),
         )
 
-    def status(self, asked: Asked, status: str, **members: Any) -> ActionStatus:
+    def status(self, request: IncomingRequest, status: str, **members: Any) -> ActionStatus:
         """Make a status of a run, with the correlation that it has on this connection."""
         return ActionStatus(
-            thing_id=asked.thing_id,
+            thing_id=request.thing_id,
             message_id=self.new_id(),
-            correlation_id=self.open.get(asked, asked.correlation),
-            action=asked.name,
+            correlation_id=self.open.get(request, request.correlation),
+            action=request.name,
             status=status,
             **members,
         )
 
-    def retold(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
+    def readdressed(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
         """Make a final answer anew, for another request."""
         final = restored(final)
         changed: dict[str, Any] = {"message_id": self.new_id(), "correlation_id": correlation}
@@ -263,22 +267,22 @@ class Desk:
             changed["in_reply_to"] = in_reply_to
         return replace(final, **changed)
 
-    def _ending(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
+    def _final_for_peer(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
         """Make a final answer anew, by the habits here: kotlin-wot takes any status for a success (D15)."""
         if not self.kotlin or not isinstance(final, ActionStatus) or final.status != "failed":
-            return self.retold(final, correlation, in_reply_to)
+            return self.readdressed(final, correlation, in_reply_to)
         final = restored(final)
         error = ActionCancelled(final.reason) if final.cancelled else ActionFailed(final.output)
         return self.error(final.thing_id, error, correlation)
 
     def settle(
         self,
-        asked: Asked,
+        request: IncomingRequest,
         final: Message | None,
         *,
         state: State = State.ANSWERED,
         completed: bool = False,
-        reply: tuple[Desk, str] | None = None,
+        reply: tuple[ThingConnection, str] | None = None,
     ) -> bool:
         """Return the final answer of a request that was asked here first; None is a silent success.
 
@@ -286,28 +290,34 @@ class Desk:
         this is the answer as well. False if it is too long, so that an error is told in its place.
         """
         # what cannot be made or encoded raises before all else
-        told, frame = self._answer(asked, final, reply)
-        others = [(desk, *desk._answer(asked, final, reply)) for desk in asked.also] if asked.also else ()
-        asked.state = state
-        self._end_streams(asked, completed)
-        fits = not isinstance(told, Error) or isinstance(final, Error)
-        if asked.remembered and self.memory is not None and final is not None:
+        answer, frame = self._answer(request, final, reply)
+        others = (
+            [(connection, *connection._answer(request, final, reply)) for connection in request.also]
+            if request.also
+            else ()
+        )
+        request.state = state
+        self._end_streams(request, completed)
+        fits = not isinstance(answer, Error) or isinstance(final, Error)
+        if request.remembered and self.memory is not None and final is not None:
             to_cancel = reply is not None and reply[0] is self  # then this connection is told another one
-            kept = told if told is not None and not (fits and to_cancel) else _kept(final, frame)
-            self.memory.settle(asked, kept, asked.size + len(frame))
-        self._hand_over(asked, told, frame)
-        for desk, *answer in others:
-            desk._hand_over(asked, *answer)
-        asked.also = ()
+            kept = (
+                answer if answer is not None and not (fits and to_cancel) else _compact_if_long(final, frame)
+            )
+            self.memory.settle(request, kept, request.size + len(frame))
+        self._send_answer(request, answer, frame)
+        for connection, *theirs in others:
+            connection._send_answer(request, *theirs)
+        request.also = ()
         return fits
 
-    def _end_streams(self, asked: Asked, completed: bool) -> None:
-        if asked.streams is None and asked.out is None:
+    def _end_streams(self, request: IncomingRequest, completed: bool) -> None:
+        if request.streams is None and request.out is None:
             return
         if not completed:
-            self.streams.drop(asked)
+            self.streams.drop(request)
             return
-        for frame in self.streams.complete(asked):
+        for frame in self.streams.complete(request):
             self.put_frame(frame)
 
     def put_frame(self, frame: bytes) -> None:
@@ -316,38 +326,40 @@ class Desk:
             self.outbox.put_frame(frame)
 
     def _answer(
-        self, asked: Asked, final: Message | None, reply: tuple[Desk, str] | None
+        self, request: IncomingRequest, final: Message | None, reply: tuple[ThingConnection, str] | None
     ) -> tuple[Message | None, bytes]:
         """Make a final answer as it is told and kept on this connection, and its text."""
         if final is None:
             return None, b""
         in_reply_to = reply[1] if reply is not None and reply[0] is self else None
-        told: Message = final
-        if asked.desk is not self or in_reply_to is not None:
-            told = self._ending(final, self.open.get(asked, asked.correlation), in_reply_to)
-        frame = self.encode(told)
+        answer: Message = final
+        if request.connection is not self or in_reply_to is not None:
+            answer = self._final_for_peer(final, self.open.get(request, request.correlation), in_reply_to)
+        frame = self.encode(answer)
         if len(frame) > self.options.max_bytes:
             # the peer would close the connection over it, and every other request would be lost
-            told = self.error(asked.thing_id, self._too_long(len(frame)), told.correlation_id, in_reply_to)
-            frame = self.encode(told)
-        return _kept(told, frame), frame
+            answer = self.error(
+                request.thing_id, self._too_long(len(frame)), answer.correlation_id, in_reply_to
+            )
+            frame = self.encode(answer)
+        return _compact_if_long(answer, frame), frame
 
     def _too_long(self, size: int) -> Problem:
         detail = f"the answer has {size} bytes, {self.options.max_bytes} is the most"
         return Problem(type=INTERNAL, title="Internal Server Error", status=500, detail=detail, started=True)
 
-    def _hand_over(self, asked: Asked, told: Message | None, frame: bytes) -> None:
-        correlation = self.open.pop(asked, None)
+    def _send_answer(self, request: IncomingRequest, answer: Message | None, frame: bytes) -> None:
+        correlation = self.open.pop(request, None)
         if correlation is None:
             return  # this connection is over
-        self.open_bytes -= asked.size
-        self.open_weight -= asked.weight
+        self.open_bytes -= request.size
+        self.open_weight -= request.weight
         self.counts.answered += 1
-        if told is None:
+        if answer is None:
             return
         self.outbox.put_frame(frame)
-        if isinstance(asked.message, InvokeAction):
-            self.runs.end(asked, correlation, told, len(frame))
+        if isinstance(request.message, InvokeAction):
+            self.runs.end(request, correlation, answer, len(frame))
 
     # ---- the end
 
@@ -356,13 +368,13 @@ class Desk:
         self.listenings.remove(listening)
         self.outbox.drop(listening.slot)
 
-    def close(self, keep: Callable[[Asked], bool]) -> tuple[Asked | Listening, ...]:
+    def close(self, keep: Callable[[IncomingRequest], bool]) -> tuple[IncomingRequest | Listening, ...]:
         """End the connection; return the requests and listenings that nobody wants any more."""
-        left = [asked for asked in self.open if not self._goes_on(asked, keep)]
-        for asked in left:
-            asked.state = State.WITHDRAWN
+        left = [request for request in self.open if not self._is_still_wanted(request, keep)]
+        for request in left:
+            request.state = State.WITHDRAWN
             if self.memory is not None:
-                self.memory.forget(asked)
+                self.memory.forget(request)
         listenings = self.listenings.all()
         for one in listenings:
             self.listenings.remove(one)
@@ -377,11 +389,11 @@ class Desk:
         self.over = True
         return (*left, *(one for one in listenings if one.active))
 
-    def _goes_on(self, asked: Asked, keep: Callable[[Asked], bool]) -> bool:
+    def _is_still_wanted(self, request: IncomingRequest, keep: Callable[[IncomingRequest], bool]) -> bool:
         """Whether a request is still carried out when this connection is over."""
-        asked.also = tuple(desk for desk in asked.also if desk is not self)
-        wanted = bool(asked.also) or (asked.desk is not self and not asked.desk.over)
-        return wanted or keep(asked)
+        request.also = tuple(connection for connection in request.also if connection is not self)
+        wanted = bool(request.also) or (request.connection is not self and not request.connection.over)
+        return wanted or keep(request)
 
     def statistics(self) -> ThingStatistics:
         """Count what is, and what has been."""
@@ -405,6 +417,6 @@ class Desk:
         )
 
 
-def _kept(final: Any, frame: bytes) -> Any:
+def _compact_if_long(final: Any, frame: bytes) -> Any:
     """Return a final answer as it is kept, where it is long as JSON text: one text for all who keep it."""
     return final if len(frame) <= BRIEF else compacted(final, ANSWERED, order=None)

@@ -9,8 +9,8 @@ from lmos_actors.errors import LocalProtocolError, MailboxFull
 from .._dialects import message_type
 from .._limits import finite_only
 from .._outbox import Outbox
-from .._pending import Feed, Pending
-from ._outcomes import Stray
+from .._pending import ConsumerRequest, Feed
+from ._outcomes import StrayMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from .._codec import Codec, Unreadable
     from .._messages import Base, Message
     from .._peer import SessionOptions
-    from ._outcomes import Happenings
+    from ._outcomes import Outcomes
 
 
-class Wire:
+class ConsumerConnection:
     """One connection as the parts of a session see it; `known` are the extensions that both sides have.
 
     A peer of kotlin-wot's habits has none, whatever its description says.
@@ -99,12 +99,12 @@ class Wire:
         if self.closed:
             raise LocalProtocolError("the session is closed")
 
-    def stray(self, message: Base | Unreadable, why: str) -> Happenings:
+    def stray(self, message: Base | Unreadable, why: str) -> Outcomes:
         """Count a frame that answers nothing."""
         self.strays += 1
-        return (Stray(message, why),)
+        return (StrayMessage(message, why),)
 
-    def come_late(self) -> Happenings:
+    def come_late(self) -> Outcomes:
         """Count a frame that was on its way when what it is for had ended here."""
         self.late += 1
         return ()
@@ -112,7 +112,7 @@ class Wire:
 
 def _mark(key: Hashable) -> None:
     """The frame of this request has been taken from the outbox."""
-    if isinstance(key, Pending):
+    if isinstance(key, ConsumerRequest):
         key.sent = True
         if key.whole is not None:
             key.whole.sent = True

@@ -1,0 +1,264 @@
+"""What comes in at a thing, message by message: `_HANDLERS` says for every type what is done with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from lmos_actors.errors import InvalidInput, LmosActorsError, MailboxFull
+
+from .._codec import Unreadable
+from .._dialects import message_type, unsupported
+from .._frames import BadFrame
+from .._messages import (
+    MESSAGES,
+    Acknowledgement,
+    CancelAction,
+    Credit,
+    Error,
+    InvokeAction,
+    QueryAction,
+    StreamCredit,
+    StreamEnd,
+    StreamItem,
+    TellWindow,
+    UnobserveProperty,
+    UnsubscribeAllEvents,
+    UnsubscribeEvent,
+)
+from .._peer import NO_THING, TOO_BIG, UNREADABLE_DATA, Close, correlation_of
+from .._streams import CreditArrived, ItemArrived, StreamFinished, StreamStopped, StreamViolation, wire_size
+from ._requests import LISTENED, VERBS, IncomingRequest, Listening, ListeningEnded, RequestWithdrawn, State
+from ._runs import answer_query, cancel, end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ._connection import ThingConnection
+
+Demand: TypeAlias = (
+    IncomingRequest
+    | RequestWithdrawn
+    | ListeningEnded
+    | ItemArrived
+    | StreamFinished
+    | CreditArrived
+    | StreamStopped
+    | Close
+)
+"""What a session wants of its host."""
+
+Demands: TypeAlias = tuple[Demand, ...]
+
+_NEVER_ANSWERED: Final = (Error, Acknowledgement)
+"""Two ends that answered each other's errors would never stop."""
+
+
+class Receiver:
+    """Reads frames, and turns them into demands on the host and into answers that need no host."""
+
+    def __init__(self, connection: ThingConnection) -> None:
+        self._connection = connection
+        self.closing = False
+
+    def take_text(self, text: str | bytes, now: float) -> Demands:
+        """Take a text frame."""
+        if self.closing:
+            return ()
+        connection = self._connection
+        message = connection.codec.decode(text)
+        demands = _HANDLERS[type(message)](self, message, text, now)
+        connection.counts.received += 1
+        return demands
+
+    def take_binary(self, data: bytes) -> Demands:
+        """Take a binary frame."""
+        if self.closing:
+            return ()
+        connection = self._connection
+        connection.counts.received += 1
+        if len(data) > connection.options.max_bytes:
+            return self._close(TOO_BIG, f"a frame has {connection.options.max_bytes} bytes at most")
+        if "streams" not in connection.options.offers:
+            return self._close(UNREADABLE_DATA, "text frames only")
+        news = connection.streams.take_frame(data)
+        if isinstance(news, BadFrame):
+            return self._close(UNREADABLE_DATA, news.detail)
+        connection.counts.streamed += 1
+        return self._news(news)
+
+    def _close(self, code: int, reason: str) -> Demands:
+        self._connection.counts.unreadable += 1
+        self.closing = True
+        return (Close(code, reason),)
+
+    def take_invoke(self, message: InvokeAction, text: str | bytes, now: float) -> Demands:
+        """Open an invocation, or take a one-way message."""
+        connection = self._connection
+        if message.tell is None or connection.kotlin or "tells" not in connection.options.offers:
+            return self.take_ask(message, text, now)
+        size = wire_size(text)
+        wrong = connection.tells.arrive(message.thing_id, message.tell, size)
+        if wrong is not None:
+            connection.refuse(message, wrong)
+            return ()
+        request = connection.draft(message, text)
+        request.size, request.tell = size, message.tell
+        connection.tells_weight += request.weight
+        if connection.tells.is_tight:
+            connection.raise_window()
+        return (request,)
+
+    def take_window(self, message: TellWindow, _text: object, _now: float) -> Demands:
+        """Take note that the peer has taken note of a lower window of its one-way messages."""
+        connection = self._connection
+        if connection.kotlin or "tells" not in connection.options.offers:
+            return self._unsupported(message)
+        connection.confirm_window(Credit(items=message.messages, bytes=message.bytes))
+        connection.counts.streamed += 1
+        return ()
+
+    def take_ask(self, message: Any, text: str | bytes, now: float) -> Demands:
+        """Open a request for the host, unless it is a repeat or one too many."""
+        connection = self._connection
+        streams = isinstance(message, InvokeAction) and _uses_streams(message)
+        memory = None if streams or not VERBS[type(message)].has_effect else connection.memory
+        known = None if memory is None else memory.find(message, now)
+        if connection.repeated(message, known) or not connection.has_room(message):
+            return ()
+        request = connection.draft(message, text)
+        if streams:
+            wrong = self._open_streams(request)
+            if wrong is not None:
+                connection.refuse(message, wrong)
+                return ()
+        connection.admit(request)
+        if memory is not None:
+            memory.begin(request)
+        return (request,)
+
+    def _open_streams(self, request: IncomingRequest) -> LmosActorsError | None:
+        """Open the streams of an invocation, or say why not."""
+        connection, message = self._connection, request.message
+        offered = "streams" in connection.options.offers
+        if message.streams and not offered:
+            return InvalidInput("streams are not supported here", "$.streams")
+        if message.streams:
+            opened = connection.streams.accept(request, message.streams)
+            if isinstance(opened, LmosActorsError):
+                return opened
+            request.streams = opened
+        if offered and not connection.kotlin:
+            request.out = connection.streams.answer(request, message.credit, binary=message.binary)
+        return None
+
+    def take_listen(self, message: Any, text: str | bytes, _now: float) -> Demands:
+        """Open a request that makes a listening, in the place of an older one (D11)."""
+        connection = self._connection
+        if not connection.has_room(message):
+            return ()
+        before = connection.listenings.get(message)
+        if before is None and len(connection.listenings) >= connection.options.max_listening:
+            connection.refuse(message, MailboxFull(message.thing_id, connection.options.max_listening))
+            return ()
+        if before is not None:
+            connection.forget(before)
+        listening = Listening(
+            message, LISTENED[type(message)], correlation_of(message), connection, len(text)
+        )
+        connection.listenings.add(listening)
+        request = connection.draft(message, listening=listening)
+        connection.admit(request)
+        return (request,) if before is None else (ListeningEnded(before), request)
+
+    def take_leave(self, message: Any, _text: object, _now: float) -> Demands:
+        """Unobserve or unsubscribe: a success at once, whether there was anything to leave or not (D11)."""
+        connection = self._connection
+        answer = connection.acknowledge(message, correlation_of(message))
+        left = connection.listenings.left(message)
+        for listening in left:
+            connection.forget(listening)
+        if answer is not None:
+            connection.outbox.put(answer)
+        connection.counts.answered += 1
+        return tuple(ListeningEnded(listening) for listening in left)
+
+    def take_query(self, message: QueryAction, _text: object, _now: float) -> Demands:
+        """Answer a query."""
+        answer_query(self._connection, message)
+        return ()
+
+    def take_cancel(self, message: CancelAction, _text: object, _now: float) -> Demands:
+        """Cancel a run."""
+        return cancel(self._connection, message)
+
+    def take_stream(
+        self, message: StreamItem | StreamEnd | StreamCredit, text: str | bytes, _now: float
+    ) -> Demands:
+        """Take what belongs to a stream."""
+        connection = self._connection
+        if "streams" not in connection.options.offers:
+            return self._unsupported(message)
+        connection.counts.streamed += 1
+        if isinstance(message, StreamItem):
+            news: Any = connection.streams.take_item(message, wire_size(text))
+        elif isinstance(message, StreamEnd):
+            news = connection.streams.take_end(message)
+        else:
+            news = connection.streams.take_credit(message)
+        return () if news is None else self._news((news,))
+
+    def _news(self, news: Iterable[Any]) -> Demands:
+        return tuple(self._violated(one) if isinstance(one, StreamViolation) else one for one in news)
+
+    def _violated(self, violation: StreamViolation) -> RequestWithdrawn:
+        """End the run whose streams the peer has misused: that run alone."""
+        request: Any = violation.run
+        end(request, InvalidInput(violation.detail, "$.streams"), state=State.WITHDRAWN)
+        return RequestWithdrawn(request, violation.detail)
+
+    def take_foreign(self, message: Any, _text: object, _now: float) -> Demands:
+        """Refuse what only a thing sends."""
+        connection = self._connection
+        if not isinstance(message, _NEVER_ANSWERED):
+            problem = unsupported(message_type(message), None)
+            connection.outbox.put(connection.error(message.thing_id, problem, correlation_of(message)))
+        connection.counts.strays += 1
+        return ()
+
+    def _unsupported(self, message: Any) -> Demands:
+        self._connection.refuse(message, unsupported(message_type(message), None))
+        return ()
+
+    def take_unreadable(self, found: Unreadable, _text: object, _now: float) -> Demands:
+        """Answer what cannot be read, but for what is itself an answer (D17)."""
+        connection = self._connection
+        if found.oversize:
+            return self._close(TOO_BIG, found.problem.detail)
+        if found.type not in ("error", "acknowledgement"):
+            about_run = found.type in ("queryAction", "cancelAction")
+            correlation = found.correlation_id or found.message_id
+            reply = found.message_id if about_run else None
+            connection.outbox.put(
+                connection.error(found.thing_id or NO_THING, found.problem, correlation, reply)
+            )
+        connection.counts.unreadable += 1
+        return ()
+
+
+def _uses_streams(message: InvokeAction) -> bool:
+    return message.streams is not None or message.credit is not None or message.binary
+
+
+_Handler: TypeAlias = "Callable[[Receiver, Any, str | bytes, float], Demands]"
+_HANDLERS: Final[dict[type[Any], _Handler]] = {
+    **dict.fromkeys(MESSAGES.values(), Receiver.take_foreign),
+    **dict.fromkeys(VERBS, Receiver.take_ask),
+    **{kind: Receiver.take_listen for kind in VERBS if kind in LISTENED},
+    InvokeAction: Receiver.take_invoke,
+    **dict.fromkeys((UnobserveProperty, UnsubscribeEvent, UnsubscribeAllEvents), Receiver.take_leave),
+    **dict.fromkeys((StreamItem, StreamEnd, StreamCredit), Receiver.take_stream),
+    TellWindow: Receiver.take_window,
+    QueryAction: Receiver.take_query,
+    CancelAction: Receiver.take_cancel,
+    Unreadable: Receiver.take_unreadable,
+}
