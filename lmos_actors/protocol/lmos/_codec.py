@@ -1,4 +1,21 @@
-"""Reading for peers in the usual spelling whose frames have members that nobody here knows."""
+"""Text frames to messages and back, in the spelling of the peer.
+
+Reading a frame is most of what a short request costs, so there are three readers, tried from fast to slow:
+
+- The strict decoder (msgspec, straight from text to struct) takes frames as the specification's tables spell
+  them. It refuses a frame with any member that it does not know.
+- A second quick reader, made once the peer has shown what it needs: `lenient_reader` for peers that add
+  members of their own, `_make_respelling_reader` for peers that write `Id` (kotlin-wot).
+- `_read` takes everything else: limits first (a hostile text is measured before it is built), then both
+  spellings at once, then what is missing or null. It is the only reader that names what is wrong.
+
+A quick reader never answers: it raises for whatever it does not fully understand, and `_read` decides. So all
+readers agree on what a frame means, and the dialect learns only from frames that show something new.
+
+What a peer sends never raises out of `decode`; what cannot be read comes out as `Unreadable`. The readers are
+closures that are replaced when the dialect has learnt something (`tune`): a branch on the dialect for every
+frame, or a method's call, costs a third of what reading a short message costs.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +53,10 @@ if TYPE_CHECKING:
 
 
 def lenient_reader(*, named: bool) -> Callable[[str | bytes], Message]:
-    """Make what reads a message in the usual spelling, and leaves out what else stands in it.
+    """Make a reader of messages in the usual spelling that ignores unknown members.
 
-    It raises KeyError for what has to be looked at more closely: another spelling beside the usual one and,
-    unless `named`, a message that shows how its peer spells properties. It raises what msgspec does, too.
+    It raises KeyError for a frame that needs the slow path: one with another spelling beside the usual one
+    and, unless `named`, one that shows how its peer spells properties. It also raises what msgspec does.
     """
     plain, convert, shapes = msgspec.json.Decoder().decode, msgspec.convert, SHAPES
 
@@ -64,17 +81,16 @@ def lenient_reader(*, named: bool) -> Callable[[str | bytes], Message]:
 
 # --- text to message and back: a strict fast path, a tolerant second one, and limits on what is read
 #
-# Nothing that a peer sends raises here: what cannot be read comes out as `Unreadable`. Of a member that
-# stands there twice in one spelling the last counts, on both paths.
+# Of a member that stands in a frame twice in one spelling the last counts, on both paths.
 
 SHORT: Final = 512  # characters in which no nesting and no number can do harm: nothing is counted
 MAX_REFUSALS: Final = 8  # messages refused by the strict decoder, until it is tried no more
 
 
 class Unreadable(Struct, kw_only=True, frozen=True):
-    """A text that is no message: the problem to answer with, and what could be read of it all the same.
+    """A text that is no message: the problem to answer with, and what of the envelope was readable.
 
-    `type` is its `messageType`. `oversize`: it was longer than the limit, and has not been looked at.
+    `type` is its `messageType`. `oversize`: it was longer than the limit, and was not parsed.
     """
 
     problem: Problem
@@ -101,10 +117,11 @@ _encode: Final = msgspec.json.Encoder().encode
 class Codec:
     """Reads and writes the text frames of one connection, in the spelling and by the habits of its peer.
 
-    `decode(text)` gives the message that a text, or its UTF-8, is, or `Unreadable`; it never raises for what
-    is in it. The dialect learns from what is read. A message whose `thingID` is absent, null or empty is for
-    `thing`, if there is one and the limits are not strict. `encode(message)` gives the UTF-8 of its JSON,
-    `messageType` first; it raises LocalProtocolError for a payload that JSON has no form for. Neither blocks.
+    `decode(text)` returns the message that a text, or its UTF-8, is, or `Unreadable`; it never raises for
+    what is in it. The dialect learns from what is read. A message whose `thingID` is absent, null or empty
+    is for `thing`, if there is one and the limits are not strict. `encode(message)` returns the UTF-8 of its
+    JSON, `messageType` first; it raises LocalProtocolError for a payload that JSON has no form for. Neither
+    blocks.
     """
 
     __slots__ = ("_refused", "_tune", "decode", "dialect", "encode", "limits", "thing")
@@ -123,7 +140,7 @@ class Codec:
         self._tune = (tune_reading, tune_writing)
 
     def learn(self, ids: Ids | None, names: Names | None, kind: str) -> None:
-        """Take note of what a frame shows: see `Dialect.learn`."""
+        """Learn from what a frame shows: see `Dialect.learn`. New readers and a new writer follow."""
         if self.dialect.learn(ids, names, kind):
             for tune in self._tune:
                 tune()
@@ -137,7 +154,7 @@ class Codec:
         return self._refused >= MAX_REFUSALS
 
     def count_refusal(self) -> None:
-        """Take note that the strict decoder has refused what was a message all the same."""
+        """Count a message that the strict decoder has refused though it was one."""
         self._refused += 1
         if self._refused == MAX_REFUSALS:
             self._tune[0]()
@@ -165,7 +182,7 @@ def _reader(codec: Codec) -> tuple[Decode, Callable[[], None]]:
     def tune() -> None:
         nonlocal longest_strict, longest_other, strict, read_other
         # as long as names have not been shown, a frame that shows them is none for the fast path,
-        # and one that writes `subscribeevent` is listened to closely, to be acknowledged by its own words
+        # and one that writes `subscribeevent` goes the slow way, as its acknowledgement repeats that word
         strict = _strict_unnamed if dialect.names is None else _strict
         is_strict = dialect.ids == "ID" and dialect.subscribing != LOWER
         longest_strict = uncounted if is_strict and not limits.strict and not codec.has_extra_members else -1
@@ -188,7 +205,7 @@ def _not_applicable(_: Any) -> Any:
 
 
 def _make_respelling_reader(dialect: Dialect) -> Decode:
-    """Make what reads the frames of a peer that is known to write `Id`.
+    """Make a reader for the frames of a peer that is known to write `Id`.
 
     Raises one of `_NOT_APPLICABLE` for a frame that is not as they usually are, or shows something new.
     """
@@ -249,7 +266,7 @@ def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
 
 
 def _read(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadable:
-    """Read what the fast path has not; `tried` says that the strict decoder has refused it already."""
+    """Read what the fast path has not; `tried`: the strict decoder has refused it already."""
     limits = codec.limits
     if len(text) > SHORT or len(text) > limits.max_bytes // 4:
         problem = beyond(text, limits)
@@ -278,7 +295,7 @@ def _read_strictly(text: str | bytes, codec: Codec) -> Message | None:
 
 
 def _read_tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadable:
-    """Read what is spelt or filled in otherwise. In one piece: for some peers all frames come here."""
+    """Read a frame in either spelling. In one function, for speed: for some peers all frames come here."""
     try:
         raw: dict[str, Any] = _plain(text)
         kind: Any = raw.get("messageType")
@@ -345,7 +362,7 @@ def _unknown_type(data: object, codec: Codec) -> Unreadable:
 
 
 def _mismatch_problem(error: BaseException) -> Problem:
-    """Return what does not fit, and where."""
+    """Return the problem of a member that has the wrong type or is missing, with its path."""
     what, _, where = str(error).partition(" - at `")
     path = where.rstrip("`") or "$"
     missing = re.match("Object missing required field `([^`]+)`", what)
@@ -364,7 +381,7 @@ _ENVELOPE: Final = ("thingID", "messageID", "correlationID")
 
 
 def _unreadable(raw: dict[str, Any], problem: Problem) -> Unreadable:
-    """Keep of the envelope what is there, in either spelling."""
+    """Return an `Unreadable` with the members of the envelope that are there, in either spelling."""
     kind = raw.get("messageType")
     found = [_text(raw.get(name)) or _text(raw.get(f"{name[:-1]}d")) for name in _ENVELOPE]
     return Unreadable(
@@ -389,7 +406,7 @@ _envelope: Final = msgspec.json.Decoder(
 
 
 def _salvage_envelope(text: str | bytes, problem: Problem) -> Unreadable:
-    """Look for the envelope alone, in a text whose payload is not to be built."""
+    """Read the envelope alone, of a text whose payload must not be built."""
     try:
         return _unreadable(msgspec.structs.asdict(_envelope(text)), problem)
     except _UNREADABLE:

@@ -1,7 +1,7 @@
-"""How a peer spells and behaves: learnt from what it sends, folded away on the way in, put on on the way out.
+"""The dialect of a peer: learnt from what it sends, removed on the way in, applied on the way out.
 
 Two axes of spelling (`thingID` or `thingId`; `name` with `value`, or `property` with `data`) and, apart from
-them, habits (DECISIONS W5). docs/reference/lmos-dialects.md has the table.
+them, habits. docs/reference/lmos-dialects.md has the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Names: TypeAlias = Literal["name", "property"]
 Habits: TypeAlias = Literal["spec", "kotlin-wot"]
 
 LOWER: Final = "subscribeevent"
-"""How kotlin-wot writes `subscribeEvent`."""
+"""The spelling of `subscribeEvent` in kotlin-wot."""
 
 _STATUSES = {
     "in progress": "in progress",
@@ -45,7 +45,7 @@ def canonical_status(text: str) -> str:
     """Return the word for the status of a run that is used here.
 
     `pending`, `in progress` (also `running`, `inProgress`, `in_progress`), `completed`, `failed`, `cancelled`
-    (also `canceled`), in any case; another word is given back as it is.
+    (also `canceled`), in any case; another word is returned as it is.
     """
     if text in _STATUSES or len(text) > 20:
         return _STATUSES.get(text, text)
@@ -53,7 +53,7 @@ def canonical_status(text: str) -> str:
 
 
 class Dialect:
-    """How the peer of one connection spells and behaves; it changes with what is received.
+    """The spelling and habits of the peer of one connection; they change with what is received.
 
     `ids` and `names` are None until a frame has shown them. `habits` is `spec` or `kotlin-wot`.
     """
@@ -90,12 +90,12 @@ class Dialect:
 
     @property
     def written_ids(self) -> Ids:
-        """How ids are written: as the peer does, before it has shown it by its habits."""
+        """The spelling of ids: that of the peer or, before it has shown one, that of its habits."""
         return self.ids or ("ID" if self.habits == "spec" else "Id")
 
     @property
     def written_names(self) -> Names:
-        """How properties are written: as the peer does, before it has shown it by its habits."""
+        """The spelling of properties: that of the peer or, before it has shown one, that of its habits."""
         return self.names or ("name" if self.habits == "spec" else "property")
 
     def literal(self, message: Message) -> str:
@@ -105,7 +105,7 @@ class Dialect:
         return message_type(message)
 
     def learn(self, ids: Ids | None, names: Names | None, kind: str) -> bool:
-        """Take note of what a frame of the type `kind` shows, None where it does not; say if it is new."""
+        """Learn from a frame of type `kind`; None for what it does not show. Return whether it was new."""
         before = (self.ids, self.names, self.habits, self.subscribing)
         if self.ids is None:
             self.ids = ids
@@ -133,7 +133,7 @@ def message_type(message: Message) -> str:
 
 
 class Shape(Struct, frozen=True):
-    """What the tolerant path knows of one type of message."""
+    """One type of message as the tolerant path reads it."""
 
     struct: type[Any]
     members: dict[str, str]  # every spelling that is read, to the one of the struct
@@ -236,7 +236,7 @@ def _complete_error(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
-    """Make what gives messages as plain data, `messageType` first, as the dialect stands now."""
+    """Make a function from messages to plain data, `messageType` first, in the dialect as it is now."""
     kotlin = dialect.habits == "kotlin-wot"
     low, by_property = dialect.written_ids == "Id", dialect.written_names == "property"
     habitual = (ActionStatus,) if dialect.is_thing else (ActionStatus, SubscribeEvent)

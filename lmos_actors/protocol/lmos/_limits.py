@@ -1,4 +1,4 @@
-"""How much is read: size, nesting, length of numbers. Finding out takes time that grows with the length."""
+"""Limits on what is read: size, nesting, length of numbers. Checking them takes linear time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REQUEST: Final = 2048
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What is read at most: bytes of UTF-8, levels of nesting, characters of one number.
+    """The most that is read: bytes of UTF-8, levels of nesting, characters of one number.
 
     Nesting is looked at in texts of more than 512 characters, numbers in texts longer than their limit.
     `strict` also refuses what is readable but not by the letter: see `irregularities`.
@@ -92,7 +92,7 @@ def _deeper(outside: bytes, depth: int) -> bool:
     return bool(brackets)
 
 
-# --- numbers that JSON has no form for: they are refused and not written as null (DECISIONS V2)
+# --- numbers that JSON has no form for: they are refused and not written as null
 
 _encode: Final = msgspec.json.Encoder().encode
 PAYLOADS: Final = ("input", "data", "value", "output", "progress", "about")
@@ -113,7 +113,7 @@ def finite_only(encode: Callable[[Message], bytes]) -> Callable[[Message], bytes
 
 
 def written(value: Any) -> bytes:
-    """Give the JSON of a value. Raises LocalProtocolError for one that JSON has no form for."""
+    """Return the JSON of a value. Raises LocalProtocolError for one that JSON has no form for."""
     try:
         text = _encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:

@@ -40,7 +40,7 @@ class Base(
     tag_field="messageType",
     rename=_WIRE,
 ):
-    """What every message has. `thing_id` is a URI, the ids are UUIDs; accepted is any text but none."""
+    """The members of every message. `thing_id` is a URI, the ids are UUIDs; accepted is any text but none."""
 
     thing_id: Id
     message_id: Id
@@ -167,10 +167,10 @@ class CancelAction(Base, tag="cancelAction", frozen=True):
 
 
 class ActionStatus(Base, tag="actionStatus", frozen=True):
-    """Where a run stands: `pending`, `in progress`, `completed`, `failed`; other words are passed on.
+    """The status of a run: `pending`, `in progress`, `completed`, `failed`; other words are passed on.
 
     Extension: `progress` of a run, `in_reply_to` the query or cancel that this answers, `cancelled` with
-    `reason` for a run that somebody ended.
+    `reason` for a run that was cancelled.
     """
 
     action: str
@@ -244,7 +244,10 @@ class Error(Base, tag="error", frozen=True):
 
 
 class Acknowledgement(Base, tag="acknowledgement", frozen=True):
-    """Says that a request was taken (kotlin-wot; elsewhere where `ack` was asked). `message` is its type."""
+    """A confirmation that a request was accepted; `message` is its type.
+
+    For peers of kotlin-wot's habits; for others where `ack` was asked for.
+    """
 
     message: str
 
@@ -260,7 +263,7 @@ class Gap(Base, tag="gap", frozen=True):
 
 
 class StreamOpen(Base, tag="streamOpen", frozen=True):
-    """Says which stream will carry the items of an answer. Extension."""
+    """The number of the stream that will carry the items of an answer. Extension."""
 
     stream: Count
     content_type: str = "application/json"
@@ -297,7 +300,7 @@ class TellCredit(Base, tag="tellCredit", frozen=True):
 
 
 class TellWindow(Base, tag="tellWindow", frozen=True):
-    """How many one-way messages, and bytes of them, may be under way on this connection. Extension.
+    """The window of one-way messages on this connection, in messages and bytes. Extension.
 
     A consumer says the same of a window that is lower than the one before, from which on it holds.
     """
@@ -323,7 +326,7 @@ Request: TypeAlias = (
     | SubscribeAllEvents
     | UnsubscribeAllEvents
 )
-"""What a consumer sends to a thing and wants answered."""
+"""A request: a message from a consumer to a thing that has an answer."""
 
 Answer: TypeAlias = (
     PropertyReading
@@ -337,10 +340,10 @@ Answer: TypeAlias = (
     | TellCredit
     | TellWindow
 )
-"""What a thing sends to a consumer."""
+"""A message from a thing to a consumer."""
 
 Streamed: TypeAlias = StreamItem | StreamEnd | StreamCredit
-"""What either side sends while a stream is open."""
+"""A message of either side while a stream is open."""
 
 Message: TypeAlias = Request | Answer | Streamed
 """Any message."""

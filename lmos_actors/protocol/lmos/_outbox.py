@@ -1,4 +1,4 @@
-"""What waits to be sent on one connection, in order.
+"""Outgoing frames of one connection, in order.
 
 Most messages become text at once, so that what waits is known in bytes. Those of which only the newest counts
 (progress, readings) stay messages: a newer one takes the place of the one that waits, and only what is taken
@@ -24,7 +24,9 @@ Sendable: TypeAlias = bytes | Binary
 
 
 class Outbox:
-    """First in, first out. `encode` makes the text of a message; `taken` is told the keys of what is taken.
+    """A bounded queue of outgoing frames, first in, first out.
+
+    `encode` makes the text of a message; `taken` is called with the key of each frame that `take` returns.
 
     `wake` is called when something waits where nothing did, or is left by `take` though there was room. A key
     is anything hashable but an int. Of what may be replaced, a message of more than `max_frame` bytes is left
@@ -62,7 +64,7 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """Whether more waits than a peer that reads leaves waiting."""
+        """Whether more frames or bytes wait than the limits allow: the peer does not read."""
         return self.bytes > self.max_bytes or len(self._waiting) > self.max_waiting
 
     def put(self, message: Message, key: Hashable | None = None) -> int:
@@ -70,7 +72,7 @@ class Outbox:
         return self.put_frame(self._encode(message), key)
 
     def put_frame(self, frame: Sendable, key: Hashable | None = None) -> int:
-        """Add what is a frame already; return its bytes."""
+        """Add an encoded frame; return its bytes."""
         if key is None:
             key = self._number = self._number + 1
         self._waiting[key] = frame
@@ -88,21 +90,22 @@ class Outbox:
             self._wake()
 
     def drop(self, key: Hashable) -> bool:
-        """Take out what waits under this key, unsent; whether there was any."""
+        """Remove the frame of this key, unsent; return whether there was one."""
         entry = self._waiting.pop(key, None)
         if isinstance(entry, bytes):
             self.bytes -= len(entry)
         return entry is not None
 
     def clear(self) -> None:
-        """Take out everything, unsent."""
+        """Remove everything, unsent."""
         self._waiting.clear()
         self.bytes = 0
 
     def take(self, room: int = 65_536) -> list[Sendable]:
         """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits.
 
-        What cannot be encoded is left out, and raises; in a call of its own, so that nothing taken is lost.
+        A message that cannot be encoded is left out, and raises LocalProtocolError: in a call of its own, so
+        that no frame that was taken before it is lost.
         """
         frames: list[Sendable] = []
         waiting, taken = self._waiting, self._taken
@@ -137,9 +140,9 @@ class Outbox:
 
 
 def within(frame: bytes, most: int | None) -> bytes:
-    """Return a frame that its receiver can be expected to take: of a longer one it would close over it.
+    """Return a frame of at most `most` bytes; raise LocalProtocolError for a longer one.
 
-    Raises LocalProtocolError for one of more than `most` bytes.
+    The receiver would close the whole connection over a longer frame.
     """
     if most is not None and len(frame) > most:
         raise LocalProtocolError(f"this message has {len(frame)} bytes, {most} is the most")

@@ -1,4 +1,4 @@
-"""What both ends of a connection share: options, the ways to close, correlation."""
+"""Definitions for both ends of a connection: options, close codes, correlation."""
 
 from __future__ import annotations
 
@@ -81,5 +81,5 @@ class Close:
 
 
 def correlation_of(message: Base) -> str:
-    """Return the correlation that an answer to this request carries: its own, else its id (D7)."""
+    """Return the correlation that an answer to this request carries: its own, else its id."""
     return message.correlation_id or message.message_id

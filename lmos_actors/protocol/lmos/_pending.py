@@ -1,4 +1,4 @@
-"""What a consumer has asked for: answers, runs, word about runs, values and events as they come."""
+"""Requests and feeds of a consumer, as its session and its host share them."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class TraceMembers(TypedDict, total=False):
 
 
 class RunStatus(Struct, frozen=True):
-    """Where a run stood when it was asked: the value of a query and of a cancel.
+    """The status of a run when it was asked for: the value of a query and of a cancel.
 
     `status` is `pending`, `in progress`, `completed`, `failed`, `cancelled` or a word of the peer's own;
-    `progress` and `output` are UNSET where none is known; `cancelled`, with `reason`, that somebody ended it.
+    `progress` and `output` are UNSET where none is known; `cancelled`, with `reason`, that it was cancelled.
     """
 
     status: str
@@ -48,11 +48,11 @@ class RunStatus(Struct, frozen=True):
 
 
 class ConsumerRequest:
-    """A request to a thing, and what became of it; known by its identity.
+    """A request to a thing and its outcome; equal only to itself.
 
-    `sent` says whether its frame was taken from the session; `done` whether it has ended: with `value`, or
-    with `error` if that is not None. `forgotten`: nobody waits for it any more. `request` is the message.
-    `host` is for whoever has asked, to keep with it what is wanted when it ends.
+    `sent`: its frame was taken from the session. `done`: it has ended, with `value`, or with `error` if that
+    is not None. `forgotten`: its answer is not waited for any more. `request` is the message. `host` belongs
+    to the caller: the session never reads it.
     """
 
     __slots__ = ("done", "error", "forgotten", "host", "request", "sent", "value", "whole")
@@ -73,7 +73,7 @@ class ConsumerRequest:
 
     @property
     def thing_id(self) -> str:
-        """The thing that was asked."""
+        """The thing that the request is for."""
         return self.request.thing_id
 
     @property
@@ -83,7 +83,7 @@ class ConsumerRequest:
 
     @property
     def correlation(self) -> str:
-        """What its answers carry."""
+        """The correlation id that its answers carry."""
         return self.request.message_id
 
     @property
@@ -107,11 +107,11 @@ class SplitRequest(ConsumerRequest):
 
 
 class PendingRun(ConsumerRequest):
-    """A call of an action: its run, as the consumer holds it.
+    """An invocation of an action: its run, as the consumer knows it.
 
-    `status`, `progress`, `output`, `cancelled` and `reason` are the latest known of it; `waited` whether its
-    thing has said that it has to wait. `inputs` are its
-    input streams by parameter; `answer` is the stream of items it gives, None where none was asked for.
+    `status`, `progress`, `output`, `cancelled` and `reason` are its latest known status; `waited`: its
+    thing has said that it has to wait. `inputs` are its input streams by parameter; `answer` is the stream
+    of its items, None where none was asked for.
     """
 
     __slots__ = (
@@ -132,7 +132,7 @@ class PendingRun(ConsumerRequest):
         self.controls: list[RunControl] = []  # open ones, oldest first
 
     def standing(self) -> RunStatus:
-        """Return where it stands, by what is known here."""
+        """Return its status as far as it is known here."""
         return RunStatus(self.status, self.progress, self.output, self.cancelled, self.reason)
 
 
@@ -186,7 +186,7 @@ class Feed:
 
     @property
     def thing_id(self) -> str:
-        """The thing that is listened to."""
+        """The thing that the values come from."""
         return self.request.thing_id
 
     @property
@@ -196,5 +196,5 @@ class Feed:
 
     @property
     def key(self) -> Key:
-        """What it listens to: no two live ones of a connection have the same."""
+        """Its kind, thing and name: no two live feeds of a connection have the same."""
         return self.kind, self.request.thing_id, self.name

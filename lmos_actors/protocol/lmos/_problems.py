@@ -1,4 +1,4 @@
-"""Problems, as an `error` message tells them, and the exceptions they stand for: one table, both ways."""
+"""Problems of `error` messages and the exceptions they stand for: one table, both ways."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LONGEST = 1e12
 
 
 class Problem(Struct, kw_only=True, frozen=True):
-    """What went wrong with a request, as it is told to the peer.
+    """A failure of a request, as an `error` message reports it.
 
     `type` is a URI, `status` as of HTTP. `path` is the place in the input, as in `$.city`; `started`
     whether the run had begun, None where that is not known; `retry_in` seconds; `about` what the
@@ -79,7 +79,7 @@ class Problem(Struct, kw_only=True, frozen=True):
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Return what a peer is told of an exception.
+    """Return the problem that reports an exception to a peer.
 
     Of one that the table does not know (a mistake in the program) nothing but that there was one.
     """
@@ -162,7 +162,7 @@ def _tell_failed(error: ActionFailed) -> Problem:
 
 
 def kotlin_problem_of(error: BaseException) -> Problem:
-    """Return what a peer in the habits of kotlin-wot is told: there each failure of an action is a 500."""
+    """Return the problem for a peer of kotlin-wot's habits: there each failure of an action is a 500."""
     problem = problem_of(error)
     if problem.type != FAILED:
         return problem

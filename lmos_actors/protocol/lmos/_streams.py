@@ -54,7 +54,7 @@ class SendWindow:
 
     @property
     def room(self) -> bool:
-        """Whether one more item may be sent now, of any size."""
+        """Whether one more item of any size may be sent now."""
         return self.items is None or (self.items > 0 and self.bytes > 0)
 
     def number(self) -> int:
@@ -101,12 +101,12 @@ class ReceiveWindow:
 
     @property
     def held(self) -> int:
-        """How many items have arrived and are not consumed."""
+        """The number of items that have arrived and are not consumed."""
         return len(self._held)
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes they have."""
+        """The bytes of those items."""
         return sum(self._held)
 
     def arrive(self, size: int, sequence: int | None = None) -> str | None:
@@ -177,7 +177,7 @@ class Run(Protocol):
 
     @property
     def correlation(self) -> str:
-        """What messages about it carry: a thing's as all its answers, a consumer's the `messageID`."""
+        """The correlation id of its messages: a thing's as in all its answers, a consumer's `messageID`."""
         ...
 
 
@@ -282,7 +282,7 @@ class StreamViolation:
 
 
 class StreamTable:
-    """What the tables of both sides share.
+    """The part of a stream table that both sides share.
 
     `FIRST` is the first number of our own streams, `window` the credit that input streams are given here.
     `encode` makes the text of a message, so that its size is known; what is given as a frame is to be sent at

@@ -1,4 +1,4 @@
-"""What is readable, but not by the letter of the specification."""
+"""Deviations from the letter of the specification in messages that are readable all the same."""
 
 from __future__ import annotations
 

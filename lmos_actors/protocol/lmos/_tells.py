@@ -1,6 +1,6 @@
-"""One-way messages under credit: what a consumer may still send, and what a thing gives back.
+"""One-way messages under credit: what a consumer may still send, and what a thing returns.
 
-A one-way message has no answer, so nothing would tell its sender that the agent is slow. Credit does. It is
+A one-way message has no answer, so its sender would not notice that the agent is slow. Credit shows it. It is
 not a seat of a mailbox: it is room at the receiver for messages that wait, with a seat or without.
 
 - A message spends credit when it is put into the outbox, and has it back when it begins or is refused. So
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from ._pending import OneWayMessage
 
 TELLS: Final = Credit(items=256, bytes=262_144)
-"""What may wait at one thing at most."""
+"""The most that may wait at one thing."""
 
 MOST: Final = Credit(items=1024, bytes=1 << 20)
-"""What may wait at all things of a connection at most."""
+"""The most that may wait at all things of a connection."""
 
 FIRST: Final = Credit(items=32, bytes=32_768)
-"""What may wait at all things of a connection before its thing has said anything else."""
+"""The window of a new connection: both ends know it without a message."""
 
 GROWTH: Final = 4
-"""How many times as wide the next window is."""
+"""The factor between one window and the next."""
 
 Ranges: TypeAlias = list[tuple[int, int]]
 """Numbers of messages, as pairs of the first and the last."""
@@ -79,18 +79,18 @@ def _wider(window: Credit) -> Credit:
 
 
 class CreditGrants(Protocol):
-    """Who decides how much credit a connection may give, in bytes of memory beyond the first window.
+    """A policy of how much credit a connection may give, in bytes of memory beyond the first window.
 
-    Where others need what was granted here, credit that is not used is asked back, and granted no more when
-    the peer has confirmed it.
+    When other connections need memory, unused credit is asked back; it is free again once the peer has
+    confirmed that.
     """
 
     def on_shortage(self, lower: Callable[[], bool]) -> None:
-        """Have `lower` called then: it returns False if all is in use."""
+        """Register `lower`, to be called when memory is short; it returns False if all credit is in use."""
         ...
 
     def grant(self, size: int) -> bool:
-        """Grant so much, in the place of what was granted before; return whether it is. Less always is."""
+        """Grant `size` bytes in place of the previous grant; return whether it is granted. Less always is."""
         ...
 
 
@@ -159,7 +159,7 @@ class SentTells:
         return False
 
     def has_come(self) -> bool:
-        """Whether credit may have come back for somebody who has found none since the last call."""
+        """Whether credit may have come back since `room` was False; asking resets it."""
         missed, self._missed = self._missed, False
         return missed
 
@@ -247,21 +247,21 @@ class ReceivedTells:
 
     def __init__(self) -> None:
         self.waiting = 0
-        """How many messages have come, and have neither begun nor been refused."""
+        """The number of messages that have arrived, and have neither begun nor been refused."""
         self._highest = 0
         self._things: dict[str, _ThingCredit] = {}
         self._total = _UsedCredit()
         self._begun: list[int] = []
         self._begun_bytes = 0
         self.thing = ""
-        """Of whom a message was last: each frame names a thing, though numbers are the connection's."""
+        """The thing of the last message: each frame has to name one, though numbers are the connection's."""
         self.window = self._known = FIRST
-        """What the peer may have under way; `_known` is lower while it has not confirmed that."""
+        """The window of the peer; `_known` is lower while the peer has not confirmed a lower one."""
         self._each = self._known_each = _each(FIRST)
         self._may_grow = True
         self._narrower: Credit | None = None  # the window that it has been asked for, and has not confirmed
         self.is_tight = False
-        """Whether half of a window is spent, so that a wider one would be of use."""
+        """Whether half of a window is used, so that a wider one would help."""
 
     # ---- the window
 
@@ -299,7 +299,7 @@ class ReceivedTells:
         return window
 
     def confirm(self, window: Credit) -> bool:
-        """Let a lower window hold, as the peer knows it; return False if it is not what it was asked for."""
+        """Apply a lower window that the peer confirms; return False if it is not the one asked for."""
         if window != self._narrower:
             return False
         self._narrower = None
@@ -328,7 +328,7 @@ class ReceivedTells:
         return None
 
     def refused(self, thing: str, size: int) -> None:
-        """Give the credit of a message back by the error that answers it."""
+        """Return the credit of a message with the error that answers it."""
         self.waiting -= 1
         held = self._things[thing]
         held.take(size)
@@ -355,7 +355,7 @@ class ReceivedTells:
 
     @property
     def owes(self) -> bool:
-        """Whether there is credit to give back."""
+        """Whether there is credit to return."""
         return bool(self._begun)
 
     def due(self) -> Ranges:

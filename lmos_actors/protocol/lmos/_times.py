@@ -44,7 +44,7 @@ def format_time(time: datetime) -> str:
 
 
 def in_utc(time: datetime) -> datetime:
-    """Return the same instant in UTC, as which it is written (D18). Raises ValueError as `format_time`."""
+    """Return the same instant in UTC, as which it is written. Raises ValueError as `format_time`."""
     if time.tzinfo is UTC:
         return time
     if time.utcoffset() is None:

@@ -1,4 +1,4 @@
-"""What the parts of a consumer's session share: the way out, what the peer can do, and what is counted."""
+"""The connection as the parts of a consumer's session share it: outbox, extensions of the peer, counters."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ConsumerConnection:
         self.late = 0
 
     def _within(self, encode: Callable[[Message], bytes]) -> Callable[[Message], bytes]:
-        """Refuse what is longer than what is taken here: at such a frame a peer ends the whole connection."""
+        """Refuse a longer frame than is accepted here: a peer would end the whole connection over it."""
         most = self.options.max_bytes
 
         def write(message: Message) -> bytes:
@@ -80,7 +80,7 @@ class ConsumerConnection:
         return write
 
     def admit(self, thing: str, held: int, limit: int, more: int = 1) -> None:
-        """Refuse what there is no room for; `held` of at most `limit` are there already.
+        """Check that there is room for `more` requests; `held` of at most `limit` are open already.
 
         Raises:
             LocalProtocolError: the session is closed, or no thing is named.
@@ -105,13 +105,13 @@ class ConsumerConnection:
         return (StrayMessage(message, why),)
 
     def come_late(self) -> Outcomes:
-        """Count a frame that was on its way when what it is for had ended here."""
+        """Count a frame that was on its way when its request or feed had ended here."""
         self.late += 1
         return ()
 
 
 def _mark(key: Hashable) -> None:
-    """The frame of this request has been taken from the outbox."""
+    """Mark a request or feed as sent: its frame has been taken from the outbox."""
     if isinstance(key, ConsumerRequest):
         key.sent = True
         if key.whole is not None:

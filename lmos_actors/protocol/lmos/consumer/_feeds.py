@@ -1,6 +1,6 @@
 """Observations and subscriptions: how they are confirmed, to which of them a value goes, how they end.
 
-A value goes to the feed whose correlation it carries. Else (D10, D11)
+A value goes to the feed whose correlation it carries. Else
 
     a reading without correlation             to the observation of that property; by kotlin-wot's habits only
                                               once its first, correlated reading has come
@@ -41,7 +41,7 @@ FORMER: Final = 256  # ids of feeds that have ended, and of stops, that are know
 
 
 class Feeds:
-    """What one connection listens to: live feeds, by key and by correlation, and those being stopped."""
+    """The feeds of one connection: live ones by key and by correlation, and those being stopped."""
 
     __slots__ = ("_by_id", "_by_key", "_connection", "_former", "_stopping")
 
@@ -81,7 +81,7 @@ class Feeds:
     def subscribe_all(self, thing: str, trace: TraceMembers) -> Feed:
         """Listen to all events.
 
-        Raises NotAllowed: a peer of kotlin-wot's habits would close the connection (D19).
+        Raises NotAllowed: a peer of kotlin-wot's habits would close the connection.
         """
         if self._connection.kotlin:
             raise NotAllowed("this peer knows no subscription to all events")
@@ -106,7 +106,7 @@ class Feeds:
             raise LocalProtocolError(f"{feed.kind} {feed.name!r} of {feed.thing_id!r} is listened to already")
         self._connection.outbox.put(feed.request, feed)
         self._by_key[feed.key] = self._by_id[feed.message_id] = feed
-        # without acknowledgements no answer is a yes (D9); an observation is confirmed by its first reading
+        # without acknowledgements no answer is a yes; an observation is confirmed by its first reading
         feed.established = feed.kind != "property" and not self._confirms
         return feed
 
@@ -146,7 +146,7 @@ class Feeds:
         return UnsubscribeAllEvents(thing_id=thing, message_id=new_id, correlation_id=new_id, ack=ack)
 
     def _renew(self, thing: str) -> None:
-        """Subscribe again to single events, which a peer may have ended with those to all (C20)."""
+        """Subscribe again to single events, which a peer may have ended with those to all."""
         for feed in self._by_key.values():
             if feed.kind == "event" and feed.thing_id == thing:
                 self._renew_one(feed)

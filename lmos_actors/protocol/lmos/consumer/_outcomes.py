@@ -1,4 +1,4 @@
-"""What a frame means to a consumer: what `ConsumerSession.receive` gives, in the order of happening."""
+"""Outcomes of incoming frames: what `ConsumerSession.receive` returns, in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RequestFailed(Struct, frozen=True):
 
 
 class RunProgressed(Struct, frozen=True):
-    """A run has another status, or new progress (UNSET if none was told)."""
+    """A run has another status, or new progress (UNSET if there is none)."""
 
     pending: PendingRun
     status: str
@@ -46,7 +46,7 @@ class RunProgressed(Struct, frozen=True):
 
 
 class RunItem(Struct, frozen=True):
-    """A run has given one item; the host says `consumed` when it has taken it."""
+    """A run has sent one item; the host calls `consumed` when it has taken it."""
 
     pending: PendingRun
     output: Any
@@ -66,7 +66,7 @@ class FeedEstablished(Struct, frozen=True):
 
 
 class PropertyRead(Struct, frozen=True):
-    """An observed property has this value; `at` is the time that the thing tells, if any."""
+    """An observed property has this value; `at` is the time in the message, None if it has none."""
 
     feed: Feed
     value: Any
@@ -74,9 +74,9 @@ class PropertyRead(Struct, frozen=True):
 
 
 class EventOccurred(Struct, frozen=True, repr_omit_defaults=True):
-    """An event that was subscribed to; `at` is the time that the thing tells, if any.
+    """An event that was subscribed to; `at` is the time in the message, None if it has none.
 
-    The last two are the W3C trace context in which it was emitted, if the thing tells one.
+    The last two are the W3C trace context in which it was emitted, None if the message has none.
     """
 
     feed: Feed
@@ -88,7 +88,7 @@ class EventOccurred(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class ValuesMissed(Struct, frozen=True):
-    """Values are missing here: `missed` of them, None where nobody knows."""
+    """Values are missing here: `missed` of them, None where the number is unknown."""
 
     feed: Feed
     reason: str
@@ -130,6 +130,6 @@ Outcome: TypeAlias = (
     | StrayMessage
     | Close
 )
-"""What `ConsumerSession.receive` gives."""
+"""An outcome of a frame, as `ConsumerSession.receive` returns it."""
 
 Outcomes: TypeAlias = tuple[Outcome, ...]

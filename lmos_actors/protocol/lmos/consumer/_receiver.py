@@ -1,4 +1,4 @@
-"""What comes in on a consumer's connection, sorted by type to the parts that know what it is for."""
+"""Incoming frames of a consumer's connection, dispatched by type to the part that matches them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Receiver:
-    """The way in of one connection."""
+    """Dispatches the incoming frames of one connection."""
 
     __slots__ = ("_closing", "_connection", "_feeds", "_requests", "_runs", "_streams", "unreadable")
 
@@ -127,7 +127,7 @@ class Receiver:
         return self._feeds.take_error(message)
 
     def _take_unreadable(self, unreadable: Unreadable) -> Outcomes:
-        """A frame that cannot be read, but answers a request, fails it: nobody is left to wait for ever."""
+        """Fail the request that an unreadable frame answers, so that it does not stay open for ever."""
         self.unreadable += 1
         if unreadable.oversize:
             return self._close(TOO_BIG, unreadable.problem.detail)

@@ -325,7 +325,7 @@ class Requests:
 
 
 def value_in(request: Request, message: PropertyReading | PropertyReadings) -> Any:
-    """Return what a reading answers to this request, in either form (D8); UNSET if it is no answer to it."""
+    """Return what a reading answers to this request, in either form; UNSET if it is no answer to it."""
     one = isinstance(message, PropertyReading)
     values = {message.name: message.value} if isinstance(message, PropertyReading) else message.data
     if isinstance(request, ReadProperty | WriteProperty):

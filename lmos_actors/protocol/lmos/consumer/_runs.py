@@ -1,12 +1,12 @@
-"""Runs of actions: what their statuses mean, and what is asked about them while they last (DECISIONS W1).
+"""Runs of actions on the consumer's side: their statuses, queries and cancels.
 
-What a status is for, by the members it carries (`control`: an open query or cancel):
+The subject of a status, by the members it carries (a control is an open query or cancel):
 
     inReplyTo of a query     that query
     inReplyTo of a cancel    that cancel and, if it is a final one, its run
-    the run's correlation    the run; of a peer that does not know inReplyTo, its oldest aside as well, and
+    the run's correlation    the run; of a peer that does not know inReplyTo, its oldest control as well, and
                              all of them if it is a final one
-    the aside's own id       that aside and, if it says that the run was ended, its run
+    the control's own id     that control and, if it says that the run was ended, its run
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Runs:
             raise
 
     def query(self, run: PendingRun) -> RunControl:
-        """Ask where a run stands: the peer, or what is known here if there is nobody to ask.
+        """Query the status of a run: of the peer, or as known here if there is no peer to ask.
 
         Raises MailboxFull: too many queries of this run are open.
         """
@@ -93,7 +93,7 @@ class Runs:
         return self._send(control)
 
     def cancel(self, run: PendingRun, reason: str | None) -> RunControl:
-        """Ask to end a run. One that nobody can be asked about ends here and now, as does an unsent one."""
+        """Ask to end a run. A run that is unsent, or that the peer cannot cancel, ends here at once."""
         self._check(run)
         merged = next((other for other in run.controls if other.verb == "cancelAction"), None)
         if merged is not None:
@@ -113,7 +113,7 @@ class Runs:
             raise LocalProtocolError("this run belongs to another connection")
 
     def _about(self, run: PendingRun) -> dict[str, str]:
-        """The members that a query and a cancel have in common (W1)."""
+        """The members that a query and a cancel have in common."""
         return {
             "thing_id": run.thing_id,
             "message_id": self._connection.new_id(),
@@ -122,7 +122,7 @@ class Runs:
         }
 
     def _can_ask(self, run: PendingRun) -> bool:
-        """A peer of kotlin-wot's habits closes the connection at a type that it does not know (D19)."""
+        """A peer of kotlin-wot's habits closes the connection at a type that it does not know."""
         return not self._connection.kotlin and not run.done
 
     def _send(self, control: RunControl) -> RunControl:
@@ -255,7 +255,7 @@ class Runs:
     # -- errors
 
     def take_error(self, run: PendingRun, message: Error) -> Outcomes:
-        """Take an error about a run; from a peer that knows no `inReplyTo` it may be about an aside."""
+        """Take an error about a run; from a peer that knows no `inReplyTo` it may be about a control."""
         controls = [] if self._connection.ours else list(run.controls)
         if controls and message.type == UNSUPPORTED:
             return self.take_control_error(controls[0], message)
@@ -283,7 +283,7 @@ class Runs:
     def stream_outcomes(
         self, news: ItemArrived | StreamFinished | CreditArrived | StreamStopped | StreamViolation | None
     ) -> Outcomes:
-        """Say in the words of this session what the streams have found."""
+        """Return what the streams report as outcomes of this session."""
         if isinstance(news, StreamViolation):
             return self._broken(news)
         if isinstance(news, ItemArrived) and isinstance(news.run, PendingRun):

@@ -1,4 +1,16 @@
-"""One connection as its client sees it: requests out, what became of them in. No I/O and no clock."""
+"""The consumer's session: the client's end of one LMOS connection. No I/O and no clock.
+
+The session is a state machine. Its host calls a method for each request and gets an object, a
+`ConsumerRequest`, `PendingRun` or `Feed`; frames to be sent come out of `frames`, frames that came go into
+`receive`, and the outcomes of requests come out of `receive`, in order. The promise: every request ends
+exactly once. By an answer, by an error, by `forget`, or by `closed`, which returns all that are still open.
+
+The work is divided by what an answer has to be matched with: `_requests` (one answer), `_runs` (statuses
+until a final one, queries, cancels), `_feeds` (values until a stop), `_streams` (items under credit).
+`_receiver` decides by type which of them a frame is for; `_connection` holds what all of them need. Matching
+is more than a look at the correlation, as peers differ: kotlin-wot answers some requests without one, or
+under another one. A frame that fits nothing is counted as a stray and changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +82,7 @@ class ConsumerStatistics:
 
 @attrs.frozen
 class UnfinishedWork:
-    """What a connection leaves: open requests, each with whether it was sent, and the feeds it had."""
+    """What is unfinished when a connection ends: open requests, each with whether it was sent, and feeds."""
 
     pendings: tuple[tuple[ConsumerRequest, bool], ...]
     feeds: tuple[Feed, ...]
@@ -80,12 +92,12 @@ class ConsumerSession:
     """The client's side of one LMOS connection.
 
     `selected` says whether the server selected the subprotocol `lmosprotocol`, from which `auto` takes its
-    habits (D3); `new_id` gives UUIDv4 texts; `offers` are the extensions that the peer's description
+    habits; `new_id` gives UUIDv4 texts; `offers` are the extensions that the peer's description
     announces. `wake` is called, in the midst of a method, when frames wait where none did; it must not call
     the session.
 
     The methods that ask put a message into the outbox, and give an object that is known by its identity. What
-    becomes of it is told by `receive`; where it ends at once, the object says so when the method returns.
+    becomes of it comes from `receive`; where it ends at once, the object says so when the method returns.
     `frames` gives what is to be sent. Nothing blocks, and nothing that a peer sends raises. Every method that
     asks raises LocalProtocolError once the session is closed, for an empty thing, for a payload that JSON
     has no form for, and for a message of more than `max_bytes`; and MailboxFull where the options allow no
@@ -155,7 +167,7 @@ class ConsumerSession:
     def write_many(
         self, thing: str, values: Mapping[str, Any], **trace: Unpack[TraceMembers]
     ) -> ConsumerRequest:
-        """Set several properties: in one message or, by kotlin-wot's habits, in one each (D19)."""
+        """Set several properties: in one message or, by kotlin-wot's habits, in one each."""
         new_id = self._connection.new_id()
         request = WriteMultipleProperties(
             thing_id=thing, message_id=new_id, correlation_id=new_id, data=dict(values), **trace
@@ -306,7 +318,7 @@ class ConsumerSession:
             self._connection.outbox.put_frame(frame)
 
     def consumed(self, pending: PendingRun) -> None:
-        """Say that the oldest item that a run gave is used up, so that its thing may send more."""
+        """Return the credit of the oldest item of a run, which is used up: its thing may send more."""
         frame = None if pending.answer is None else self._streams.consumed(pending.answer)
         if frame is not None:
             self._connection.outbox.put_frame(frame)
@@ -321,7 +333,7 @@ class ConsumerSession:
         return self._feeds.observe(thing, name, trace)
 
     def subscribe(self, thing: str, event: str, **trace: Unpack[TraceMembers]) -> Feed:
-        """Listen to an event. Where the thing does not confirm, it is `established` at once (D9).
+        """Listen to an event. Where the thing does not confirm, it is `established` at once.
 
         Raises LocalProtocolError: this connection listens to it already.
         """
@@ -349,7 +361,7 @@ class ConsumerSession:
         return () if self._connection.closed else self._receiver.take(text)
 
     def receive_binary(self, data: bytes) -> Outcomes:
-        """Take a binary frame: an item of bytes that a run gives. Another closes the connection (D17)."""
+        """Take a binary frame: an item of bytes that a run gives. Another closes the connection."""
         return () if self._connection.closed else self._receiver.take_binary(data)
 
     def frames(self, room: int = 65_536) -> list[Sendable]:
@@ -361,12 +373,12 @@ class ConsumerSession:
 
     @property
     def full(self) -> bool:
-        """Whether more waits to be sent than should; requests are refused then."""
+        """Whether too much waits to be sent; requests are refused then."""
         return self._connection.outbox.full
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes wait to be sent."""
+        """The bytes that wait to be sent."""
         return self._connection.outbox.bytes
 
     @property
@@ -375,10 +387,10 @@ class ConsumerSession:
         return self._connection.codec.dialect.habits
 
     def closed(self, *, drained: bool = False) -> UnfinishedWork:
-        """Say that the connection is gone; return what it leaves unanswered, oldest first.
+        """End the session, as its connection has; return what is unanswered, oldest first.
 
         A request that was sent may have run, one that was not has not. `drained` says that the close code
-        was 1012: by then the peer had answered all it had begun, so that nothing counts as sent (C2).
+        was 1012: by then the peer had answered all it had begun, so that nothing counts as sent.
         Forgotten requests are there only if they were not sent, and one-way messages if they are not known to
         have begun; feeds that were being stopped are not.
         """

@@ -1,4 +1,4 @@
-"""Answers to repeat, so that a request sent twice is carried out once (DECISIONS C1).
+"""Memory of final answers, so that a request sent twice is carried out once.
 
 One memory per peer, shared by its connections. Only requests that have an effect are in it. What is
 remembered under a `messageID` is repeated for a request of the same content alone: peers that give every
@@ -68,7 +68,7 @@ class AnswerHolder(Protocol):
 
 
 class AnswerBound:
-    """The bytes that answers are kept in, over all connections: past it those forget first that hold most."""
+    """A bound on the bytes of kept answers over all connections; past it, those that hold most shrink."""
 
     __slots__ = ("_holders", "bytes", "most")
 
@@ -88,7 +88,7 @@ class AnswerBound:
             self._holders.pop(holder, None)
 
     def _make_room(self) -> None:
-        """Have an eighth free, so that it is not necessary again with each answer."""
+        """Free an eighth, so that it is not necessary again with each answer."""
         enough = self.most - self.most // 8
         while self.bytes > enough and self._holders:
             for holder in sorted(self._holders, key=_held, reverse=True):
@@ -113,7 +113,8 @@ class RememberedAnswer(msgspec.Struct, eq=False):
 class AnswerMemory:
     """The last final answers to one peer, and what is being carried out for it.
 
-    Who shares a memory may be given another's answers: share it among connections of one authenticated peer.
+    Connections that share a memory get each other's answers: share it only among those of one authenticated
+    peer.
 
     At most `max_answers` of them, of `max_bytes` in all (requests and answers as text), each for `seconds`
     counted from the first request after it; an answer larger than all of that is not remembered. What is
@@ -152,7 +153,7 @@ class AnswerMemory:
 
     @property
     def running(self) -> int:
-        """How many requests are being carried out."""
+        """The number of requests that are being carried out."""
         return len(self._running)
 
     def find(self, message: Base, now: float) -> IncomingRequest | RememberedAnswer | None:
@@ -224,7 +225,7 @@ class AnswerMemory:
             self._drop(next(iter(self._answers)))
 
     def close(self) -> None:
-        """Remember nothing more: nobody can ask for it."""
+        """Forget everything and remember nothing more: the peer is gone."""
         self.max_bytes = 0
         self._fresh.clear()
         for key in tuple(self._answers):

@@ -1,7 +1,13 @@
-"""The desk of one connection at a thing: what is open there, and how final answers leave it.
+"""The state of one connection at a thing: open requests, and the way of final answers.
 
-A run may be wanted by several connections of one peer: by the one that asked for it first, and by those over
-which the same request came again. Its final answer goes to all that still stand, and into the memory.
+Every request ends exactly once, in `settle`: there it leaves the table of open requests, its answer goes out,
+and the memory of the peer keeps the answer if the request had an effect. All answers are encoded before
+anything else changes, so a value that JSON cannot hold raises with the request still open and answerable.
+
+A run may be wanted by several connections of one peer: by the one that asked for it first
+(`request.connection`), and by those over which the same request came again (`request.also`), after a
+reconnect for example. Its final answer goes to all that are still there. So `settle` is called on the first
+one, and reaches into the others.
 """
 
 from __future__ import annotations
@@ -103,7 +109,7 @@ class ThingConnection:
     # ---- requests that are opened
 
     def repeated(self, message: Base, known: IncomingRequest | RememberedAnswer | None) -> bool:
-        """Answer a request that is known, or tie it to the one that is being carried out (C1)."""
+        """Answer a repeated request: from memory, or by joining the one that is being carried out."""
         if known is None:
             return False
         if isinstance(known, RememberedAnswer):
@@ -174,7 +180,7 @@ class ThingConnection:
         request.state = State.ANSWERED
 
     def give_credit(self) -> None:
-        """Give back all credit of one-way messages that have begun."""
+        """Return all credit of one-way messages that have begun."""
         if self.over or not self.tells.owes:
             return
         begun = self.tells.due()
@@ -198,7 +204,7 @@ class ThingConnection:
         return True
 
     def confirm_window(self, window: Credit) -> None:
-        """The peer has taken note of a lower window: what was granted beyond it is free again."""
+        """Apply the peer's confirmation of a lower window: what was granted beyond it is free again."""
         if self.tells.confirm(window) and self.grants is not None:
             self.grants.grant(0 if window == FIRST else size_of(window))
 
@@ -237,7 +243,7 @@ class ThingConnection:
         )
 
     def acknowledge(self, message: Any, correlation: str) -> Acknowledgement | None:
-        """Make the acknowledgement of a message, if this peer is to have one (D9)."""
+        """Make the acknowledgement of a message, if this peer is to have one."""
         options = self.options
         if not (self.kotlin or options.acks or (message.ack and "acks" in options.offers)):
             return None
@@ -268,7 +274,7 @@ class ThingConnection:
         return replace(final, **changed)
 
     def _final_for_peer(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
-        """Make a final answer anew, by the habits here: kotlin-wot takes any status for a success (D15)."""
+        """Make a final answer anew, by the habits here: kotlin-wot takes any status for a success."""
         if not self.kotlin or not isinstance(final, ActionStatus) or final.status != "failed":
             return self.readdressed(final, correlation, in_reply_to)
         final = restored(final)
@@ -284,10 +290,10 @@ class ThingConnection:
         completed: bool = False,
         reply: tuple[ThingConnection, str] | None = None,
     ) -> bool:
-        """Return the final answer of a request that was asked here first; None is a silent success.
+        """End a request that came here first by its final answer; None is a silent success.
 
         `completed` lets its streams end as they should; `reply` names a connection and its cancel, of which
-        this is the answer as well. False if it is too long, so that an error is told in its place.
+        this is the answer as well. Return False if it is too long: then an error has gone out in its place.
         """
         # what cannot be made or encoded raises before all else
         answer, frame = self._answer(request, final, reply)
@@ -300,7 +306,7 @@ class ThingConnection:
         self._end_streams(request, completed)
         fits = not isinstance(answer, Error) or isinstance(final, Error)
         if request.remembered and self.memory is not None and final is not None:
-            to_cancel = reply is not None and reply[0] is self  # then this connection is told another one
+            to_cancel = reply is not None and reply[0] is self  # then this connection gets another one
             kept = (
                 answer if answer is not None and not (fits and to_cancel) else _compact_if_long(final, frame)
             )
@@ -328,7 +334,7 @@ class ThingConnection:
     def _answer(
         self, request: IncomingRequest, final: Message | None, reply: tuple[ThingConnection, str] | None
     ) -> tuple[Message | None, bytes]:
-        """Make a final answer as it is told and kept on this connection, and its text."""
+        """Make a final answer as it is sent and kept on this connection, and its text."""
         if final is None:
             return None, b""
         in_reply_to = reply[1] if reply is not None and reply[0] is self else None
@@ -364,12 +370,12 @@ class ThingConnection:
     # ---- the end
 
     def forget(self, listening: Listening) -> None:
-        """End a listening, and take out what of it waits to be replaced."""
+        """End a listening, and drop its reading that still waits to be sent."""
         self.listenings.remove(listening)
         self.outbox.drop(listening.slot)
 
     def close(self, keep: Callable[[IncomingRequest], bool]) -> tuple[IncomingRequest | Listening, ...]:
-        """End the connection; return the requests and listenings that nobody wants any more."""
+        """End the connection; return the requests and listenings that no connection wants any more."""
         left = [request for request in self.open if not self._is_still_wanted(request, keep)]
         for request in left:
             request.state = State.WITHDRAWN
@@ -396,7 +402,7 @@ class ThingConnection:
         return wanted or keep(request)
 
     def statistics(self) -> ThingStatistics:
-        """Count what is, and what has been."""
+        """Return a snapshot of the counters."""
         counts = self.counts
         return ThingStatistics(
             received=counts.received,
@@ -418,5 +424,5 @@ class ThingConnection:
 
 
 def _compact_if_long(final: Any, frame: bytes) -> Any:
-    """Return a final answer as it is kept, where it is long as JSON text: one text for all who keep it."""
+    """Return a final answer as it is kept: a long one as JSON text, one text for all tables that keep it."""
     return final if len(frame) <= BRIEF else compacted(final, ANSWERED, order=None)

@@ -1,4 +1,4 @@
-"""What comes in at a thing, message by message: `_HANDLERS` says for every type what is done with it."""
+"""Incoming frames at a thing: `_HANDLERS` names the method for every type of message."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Demand: TypeAlias = (
     | StreamStopped
     | Close
 )
-"""What a session wants of its host."""
+"""A demand of a session on its host, as `ThingSession.receive` returns it."""
 
 Demands: TypeAlias = tuple[Demand, ...]
 
@@ -109,7 +109,7 @@ class Receiver:
         return (request,)
 
     def take_window(self, message: TellWindow, _text: object, _now: float) -> Demands:
-        """Take note that the peer has taken note of a lower window of its one-way messages."""
+        """Take the confirmation of a lower window for one-way messages."""
         connection = self._connection
         if connection.kotlin or "tells" not in connection.options.offers:
             return self._unsupported(message)
@@ -137,7 +137,7 @@ class Receiver:
         return (request,)
 
     def _open_streams(self, request: IncomingRequest) -> LmosActorsError | None:
-        """Open the streams of an invocation, or say why not."""
+        """Open the streams of an invocation; return an error if that is refused."""
         connection, message = self._connection, request.message
         offered = "streams" in connection.options.offers
         if message.streams and not offered:
@@ -152,7 +152,7 @@ class Receiver:
         return None
 
     def take_listen(self, message: Any, text: str | bytes, _now: float) -> Demands:
-        """Open a request that makes a listening, in the place of an older one (D11)."""
+        """Open a request that makes a listening, in the place of an older one."""
         connection = self._connection
         if not connection.has_room(message):
             return ()
@@ -171,7 +171,7 @@ class Receiver:
         return (request,) if before is None else (ListeningEnded(before), request)
 
     def take_leave(self, message: Any, _text: object, _now: float) -> Demands:
-        """Unobserve or unsubscribe: a success at once, whether there was anything to leave or not (D11)."""
+        """Unobserve or unsubscribe: a success at once, whether there was anything to leave or not."""
         connection = self._connection
         answer = connection.acknowledge(message, correlation_of(message))
         left = connection.listenings.left(message)
@@ -230,7 +230,7 @@ class Receiver:
         return ()
 
     def take_unreadable(self, found: Unreadable, _text: object, _now: float) -> Demands:
-        """Answer what cannot be read, but for what is itself an answer (D17)."""
+        """Answer an unreadable frame with an error, unless it is itself an answer."""
         connection = self._connection
         if found.oversize:
             return self._close(TOO_BIG, found.problem.detail)

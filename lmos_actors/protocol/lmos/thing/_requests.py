@@ -1,4 +1,4 @@
-"""What a thing's session tells its host: requests, listenings, and what becomes of them without the host.
+"""Requests and listenings of a peer, as a thing's session and its host share them.
 
 The table `VERBS` says for every request that a host answers which answering methods it may use.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """Where a request stands. The first three are open."""
+    """The state of a request. The first three are open."""
 
     WAITING = "waiting"
     PENDING = "pending"
@@ -51,7 +51,7 @@ OPEN: Final = (State.WAITING, State.PENDING, State.RUNNING)
 class RequestKind:
     """A kind of request: its word, the answering methods it allows, and whether it has an effect.
 
-    Requests that have one are remembered, so that a repeat is answered and not carried out again (C1).
+    Requests that have one are remembered, so that a repeat is answered and not carried out again.
     """
 
     word: str
@@ -88,7 +88,7 @@ LISTENED: Final[dict[type[Base], str]] = {
     SubscribeAllEvents: ALL_EVENTS,
     UnsubscribeAllEvents: ALL_EVENTS,
 }
-"""What is listened to by, or no more after, a message."""
+"""The kind of listening that a message begins or ends."""
 
 
 class IncomingRequest(Struct, eq=False):  # made for every request: attrs would take five times as long
@@ -97,7 +97,7 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
     It is the key of everything about the request; equal only to itself. `message` is as it was read,
     `correlation` what its answers carry, `listening` what an observe or subscribe will make, `streams` the
     input streams of an invocation, by parameter. One with a number as `tell` is a one-way message: it is
-    answered by `latest_progress` when it begins, or by `fail` if it does not.
+    answered by `tell_begun` when it begins, or by `fail` if it does not.
     """
 
     message: Any
@@ -105,7 +105,7 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
     correlation: str
     size: int  # bytes of the request, or characters
     weight: int  # bytes of memory that it takes, about
-    connection: Any  # of the connection that asked
+    connection: Any  # the `ThingConnection` it came on first
     state: State = State.WAITING
     listening: Listening | None = None
     streams: dict[str, Incoming] | None = None
@@ -122,7 +122,7 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
 
     @property
     def thing_id(self) -> str:
-        """The thing that is asked."""
+        """The thing that the request is for."""
         thing: str = self.message.thing_id
         return thing
 
@@ -139,7 +139,7 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
 
     @property
     def open(self) -> bool:
-        """Whether it still wants its final answer."""
+        """Whether it has no final answer yet."""
         return self.state in OPEN
 
 
@@ -153,7 +153,7 @@ class Listening:
     message: Any
     kind: str
     correlation: str
-    connection: Any  # of the connection that listens
+    connection: Any  # the `ThingConnection` it came on
     size: int = 0  # bytes of the request, or characters
     active: bool = False
     ended: bool = False
@@ -165,7 +165,7 @@ class Listening:
 
     @property
     def thing_id(self) -> str:
-        """The thing that is listened to."""
+        """The thing that the values come from."""
         thing: str = self.message.thing_id
         return thing
 
@@ -176,7 +176,7 @@ class Listening:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What there is one of per thing and connection."""
+        """Its kind and name: there is one listening of each per thing and connection."""
         return self.kind, self.name
 
 

@@ -1,10 +1,10 @@
-"""What a thing says of its runs: statuses, progress, items, the end, and answers to queries and cancels.
+"""Messages of a thing about its runs: statuses, progress, items, the end, answers to queries and cancels.
 
-By habits (PROTOCOLS D12, D13, D15, DECISIONS W1 and W6):
+By the habits of the peer:
 
     event        spec                                          kotlin-wot
     pending      actionStatus pending                          nothing
-    began        in progress, if pending was said              nothing
+    began        in progress, if pending was sent              nothing
     progress     in progress with progress, the newest alone   nothing
     item         in progress with output, or binary frame      gathered into the one final output
     complete     completed, with output if there is one        completed, output null if there is none
@@ -36,7 +36,7 @@ TOO_MANY: Final = "the answer has more items than fit into one message"
 
 
 def send_pending(request: IncomingRequest) -> None:
-    """Say that a run waits; once, and not after it has begun."""
+    """Send that a run waits: once, and not after it has begun."""
     if request.state is not State.WAITING:
         return
     request.state = State.PENDING
@@ -44,7 +44,7 @@ def send_pending(request: IncomingRequest) -> None:
 
 
 def send_began(request: IncomingRequest) -> None:
-    """Note that a run has begun; say so to whom was told that it waits."""
+    """Note that a run has begun; send that only where `pending` was sent."""
     if request.state is State.PENDING:
         _send_status(request, STATUS[State.RUNNING])
     request.state = State.RUNNING
@@ -56,13 +56,13 @@ def _send_status(request: IncomingRequest, status: str) -> None:
 
 
 def _listening_connections(request: IncomingRequest) -> list[ThingConnection]:
-    """Return the connections that want to hear of a run before its end."""
+    """Return the connections that get messages about a run before its end."""
     connections: tuple[ThingConnection, ...] = (request.connection, *request.also)
     return [connection for connection in connections if request in connection.open and not connection.kotlin]
 
 
 def send_progress(request: IncomingRequest, value: object) -> None:
-    """Put out the progress of a run, in the place of older progress that waits."""
+    """Send the progress of a run, in place of older progress that still waits."""
     request.state = State.RUNNING
     request.latest_progress = value
     if request.slot is None:
@@ -74,14 +74,14 @@ def send_progress(request: IncomingRequest, value: object) -> None:
 
 
 def has_room(request: IncomingRequest) -> bool:
-    """Whether an item may be put out now; always where nobody takes it."""
+    """Whether an item may be sent now; always where no stream takes it."""
     return request.out is None or not request.out.open or request.out.room
 
 
 def put_item(request: IncomingRequest, output: object) -> bool:
-    """Put out an item; False if that was one too many for a peer that knows no streams.
+    """Send an item; return False if it was one too many for a peer that knows no streams.
 
-    A run that has given items is not repeated to a peer that asks again: they are not kept.
+    The answer of a run that has sent items is not remembered for a repeat: the items are not kept.
     """
     connection: ThingConnection = request.connection
     if not has_room(request):
@@ -118,7 +118,7 @@ def _collect_item(connection: ThingConnection, request: IncomingRequest, output:
 
 
 def complete(request: IncomingRequest, output: object) -> None:
-    """Say that a run has succeeded."""
+    """End a run that has succeeded."""
     if request.gathered is not None and output is UNSET:
         output = request.gathered.items
     connection: ThingConnection = request.connection
@@ -136,7 +136,7 @@ def complete(request: IncomingRequest, output: object) -> None:
 
 
 def end(request: IncomingRequest, error: LmosActorsError, *, state: State = State.ANSWERED) -> None:
-    """Say that a run has failed, was cancelled, or could not be carried out."""
+    """End a run that has failed, was cancelled, or could not be carried out."""
     connection: ThingConnection = request.connection
     connection.settle(request, _failure(connection, request, error), state=state)
 
@@ -189,7 +189,7 @@ def _no_run(message: QueryAction | CancelAction) -> NotFound:
 
 
 def cancel(connection: ThingConnection, message: CancelAction) -> tuple[RequestWithdrawn, ...]:
-    """Return the run that is meant its final answer, which answers the cancel as well."""
+    """End the run that is meant: its final answer answers the cancel as well."""
     found = connection.runs.find(message, reversed(connection.open))
     if found is None:
         connection.refuse(message, _no_run(message))

@@ -1,4 +1,4 @@
-"""The thing's end of a connection: reads what a consumer sends, says what the host must do, and how it ended.
+"""The thing's session: the server's end of one LMOS connection. No I/O and no clock of its own.
 
 `receive` gives demands; the host meets them by the answering methods, in its own time, and sends what
 `frames` gives. No I/O, no clock, no randomness. Every method takes constant time, but for looking for a run
@@ -85,7 +85,7 @@ class ThingSession:
 
     @property
     def habits(self) -> str:
-        """What the peer's habits are taken for: `spec` or `kotlin-wot`."""
+        """The habits of the peer as far as they are known: `spec` or `kotlin-wot`."""
         return self._connection.dialect.habits
 
     # ---- what comes in
@@ -98,13 +98,13 @@ class ThingSession:
         return self._receiver.take_text(text, now)
 
     def receive_binary(self, data: bytes) -> tuple[Demand, ...]:
-        """Take a binary frame. Return what is to be done: a `Close` if it is none of ours (D17)."""
+        """Take a binary frame. Return what is to be done: a `Close` if it is none of ours."""
         return self._receiver.take_binary(data)
 
     # ---- answers
 
     def answer(self, request: IncomingRequest, value: Any, at: datetime) -> None:
-        """Answer a read or write: the value, or for several properties their values by name (D8).
+        """Answer a read or write: the value, or for several properties their values by name.
 
         `at` is when they were read; without a time zone it raises LocalProtocolError.
         """
@@ -114,10 +114,10 @@ class ThingSession:
         self._connection.settle(request, make(request, value, at))
 
     def accept(self, request: IncomingRequest, value: Any = UNSET, at: datetime | None = None) -> Listening:
-        """Accept an observe, with the current `value` and its time (D10), or a subscribe (D9).
+        """Accept an observe, with the current `value` and its time, or a subscribe.
 
-        Give the listening, for `reading` or `event`; it has `ended` if the peer has left it meanwhile, or the
-        value is longer than a message may be.
+        Return the listening, for `reading` or `event`; it has `ended` if the peer has left it meanwhile, or
+        the value is longer than a message may be.
         """
         listening = request.listening
         if not self._expect(request, "accept") or listening is None:
@@ -134,39 +134,39 @@ class ThingSession:
         return listening
 
     def pending(self, request: IncomingRequest) -> None:
-        """Say that a run has to wait: for its turn, or because the action takes its time anyway (D13)."""
+        """Report that a run waits: for its turn, or because the action answers before its result is there."""
         if self._expect(request, "pending"):
             send_pending(request)
 
     def began(self, request: IncomingRequest) -> None:
-        """Say that a run has begun; it is told to peers that were told that it waits."""
+        """Report that a run has begun; only peers that have heard `pending` get a message."""
         if self._expect(request, "began"):
             send_began(request)
 
     def progress(self, request: IncomingRequest, value: Any) -> None:
-        """Say how far a run is; newer progress takes the place of older that waits (W6)."""
+        """Report the progress of a run; newer progress replaces older that still waits to be sent."""
         if self._expect(request, "progress"):
             send_progress(request, value)
 
     def room(self, request: IncomingRequest) -> bool:
-        """Whether an item may be given now; if not, a `CreditArrived` will say when (W6)."""
+        """Whether an item may be sent now; if not, `CreditArrived` comes when there is room."""
         return not request.open or has_room(request)
 
     def item(self, request: IncomingRequest, output: Any) -> bool:
-        """Return an item of the answer; bytes go in a binary frame where the peer takes those.
+        """Send an item of the answer; bytes go in a binary frame where the peer takes those.
 
-        False if nobody wants more: the run has ended meanwhile, or has given more than its peer can take.
+        Return False if no more are wanted: the run has ended, or has sent more than its peer can take.
         Raises LocalProtocolError without `room`, and for an item that is longer than a message may be.
         """
         return self._expect(request, "item") and put_item(request, output)
 
     def complete(self, request: IncomingRequest, output: Any = UNSET) -> None:
-        """Say that a run has succeeded, with its output; without after items (W6)."""
+        """End a run that has succeeded, with its output; without one after items."""
         if self._expect(request, "complete"):
             complete(request, output)
 
     def fail(self, request: IncomingRequest, error: LmosActorsError) -> None:
-        """Answer any request with an error: ActionFailed and ActionCancelled end a run (D15)."""
+        """Answer any request with an error: ActionFailed and ActionCancelled end a run."""
         if request.tell is not None:
             self._check_ours(request)
             self._connection.tell_refused(request, error)
@@ -204,14 +204,14 @@ class ThingSession:
         return self._connection.tells.owes
 
     def give_credit(self) -> None:
-        """Give back all credit of one-way messages that have begun; by itself it goes by halves."""
+        """Return all credit of one-way messages that have begun; without this it goes by halves."""
         self._connection.give_credit()
 
     def _check_ours(self, request: IncomingRequest) -> None:
         if request.connection is not self._connection:
             raise LocalProtocolError("this was asked on another connection")
 
-    # ---- what is listened to
+    # ---- listenings
 
     def reading(self, listening: Listening, value: Any, at: datetime) -> None:
         """Deliver a new value of an observed property, in the place of an older one that waits."""
@@ -263,7 +263,7 @@ class ThingSession:
         connection.outbox.put_frame(within(connection.encode(message), connection.options.max_bytes))
 
     def gap(self, listening: Listening, reason: str, missed: int | None = None) -> None:
-        """Say that values are missing here, to a peer that wants to know."""
+        """Report that values are missing here, to a peer that asked for gaps."""
         connection = self._connection
         wanted = listening.message.gaps and "gaps" in connection.options.offers and not connection.kotlin
         if not self._delivers(listening) or not wanted:
@@ -279,7 +279,7 @@ class ThingSession:
         connection.outbox.put(message)
 
     def end(self, listening: Listening, error: LmosActorsError) -> None:
-        """End a listening from this side, and say why."""
+        """End a listening from this side with an error."""
         if self._delivers(listening):
             self._connection.listenings.remove(listening)
             self._connection.outbox.put(
@@ -296,15 +296,15 @@ class ThingSession:
     # ---- input streams
 
     def ready(self, stream: Incoming) -> None:
-        """Give an input stream its first credit: from now on items may come."""
+        """Send the first credit of an input stream: from now on items may come."""
         self._put(self._connection.streams.ready(stream))
 
     def consumed(self, stream: Incoming) -> None:
-        """Say that the oldest item of an input stream is used up; new credit goes out by halves."""
+        """Return the credit of the oldest item of an input stream; it goes out by halves."""
         self._put(self._connection.streams.consumed(stream))
 
     def stop(self, stream: Incoming, reason: str) -> None:
-        """Say that no more items of an input stream are wanted; the run goes on."""
+        """Refuse more items of an input stream; the run goes on."""
         self._put(self._connection.streams.stop(stream, reason))
 
     def _put(self, frame: bytes | None) -> None:
@@ -323,22 +323,22 @@ class ThingSession:
 
     @property
     def full(self) -> bool:
-        """Whether more waits to be sent than a peer that reads leaves waiting: it is too slow, close it."""
+        """Whether too much waits to be sent: the peer reads too slowly, close the connection."""
         return self._outbox.full
 
     @property
     def open(self) -> int:
-        """How many requests wait for their answers."""
+        """The number of requests that wait for their answers."""
         return len(self._connection.open)
 
     @property
     def waiting(self) -> int:
-        """How many frames wait to be sent."""
+        """The number of frames that wait to be sent."""
         return len(self._connection.outbox)
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes those have, but for progress and readings."""
+        """The bytes of those frames, except progress and readings."""
         return self._connection.outbox.bytes
 
     def closed(
@@ -356,7 +356,7 @@ class ThingSession:
         return self._connection.close(_none_kept if keep is None else keep)
 
     def statistics(self) -> ThingStatistics:
-        """Count what is, and what has been."""
+        """Return a snapshot of the counters."""
         return self._connection.statistics()
 
 

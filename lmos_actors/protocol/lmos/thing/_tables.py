@@ -1,4 +1,4 @@
-"""The tables of a thing's session: runs that were, listenings that are, what was counted."""
+"""Tables of a thing's session: ended runs, listenings, counters."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Runs:
             self._forget(next(iter(self._ended)))
 
     def close(self) -> None:
-        """Forget all of them: nobody can ask for them."""
+        """Forget all of them: the connection is gone."""
         self._limit = 0
         self._live.clear()
         for key in tuple(self._ended):
@@ -139,7 +139,7 @@ class Runs:
 
 
 def _was_refused(final: Base) -> bool:
-    """Whether an answer says that nothing has run: what was asked for is not there or not allowed."""
+    """Whether an answer says that nothing has run: the action is not there or not allowed."""
     if not isinstance(final, Error) or final.type == FAILED:
         return False
     return final.started is False or final.status.startswith("4")
@@ -216,7 +216,7 @@ class ListeningTable:
 
 @attrs.define
 class FrameCounts:
-    """What has come: every frame is counted once, when its fate is known."""
+    """Counters of incoming frames: each is counted once, when its outcome is known."""
 
     received: int = 0
     answered: int = 0
