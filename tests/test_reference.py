@@ -215,12 +215,22 @@ MADE_BY_USERS = ("AnswerMemory", "Codec", "ConsumerSession", "ThingSession")
 BETWEEN_FILES = {
     "AnswerBound": {"changed", "bytes"},
     "AnswerMemory": {"find", "begin", "settle", "forget", "expire", "held", "shrink"},
-    "Asked": {"desk", "size", "weight", "out", "gathered", "told", "slot", "also", "remembered"},
-    "Codec": {"learn", "chatty", "refused"},
+    "IncomingRequest": {
+        "connection",
+        "size",
+        "weight",
+        "out",
+        "gathered",
+        "latest_progress",
+        "slot",
+        "also",
+        "remembered",
+    },
+    "Codec": {"learn", "has_extra_members", "count_refusal"},
     "Dialect": {"learn"},
-    "Call": {"asides"},
-    "Listening": {"desk", "size", "slot"},
-    "Pending": {"whole"},
+    "PendingRun": {"controls"},
+    "Listening": {"connection", "size", "slot"},
+    "ConsumerRequest": {"whole"},
 }
 """Members without an underscore that other files of that package use, and nobody else does."""
 

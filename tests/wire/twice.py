@@ -144,7 +144,7 @@ class TwoConnections:
             if isinstance(demand, lmos.IncomingRequest):
                 self.live[demand] = session
             elif isinstance(demand, lmos.RequestWithdrawn):
-                del self.live[demand.asked]
+                del self.live[demand.request]
                 # one frame for the run and its cancel
                 connection.spared += session.habits == "spec" and raw["messageType"] == "cancelAction"
 

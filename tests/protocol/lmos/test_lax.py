@@ -16,12 +16,12 @@ from tests.wire.machines import Peer
 READ = '{"messageType":"readProperty","thingID":"urn:x","messageID":"a","name":"units"'
 
 
-def codec_for(*, chatty: bool) -> lmos.Codec:
+def codec_for(*, has_extra_members: bool) -> lmos.Codec:
     codec = lmos.Codec(lmos.Dialect.of_thing(offered=True))
     assert not isinstance(codec.decode(READ + "}"), lmos.Unreadable)
-    for _ in range(20 if chatty else 0):
+    for _ in range(20 if has_extra_members else 0):
         codec.decode(READ + ',"vendor":1}')
-    assert codec.chatty is chatty
+    assert codec.has_extra_members is has_extra_members
     return codec
 
 
@@ -30,33 +30,35 @@ def outcome(found: Any) -> Any:
 
 
 def test_a_peer_is_known_after_some_frames_that_were_messages() -> None:
-    codec = codec_for(chatty=False)
+    codec = codec_for(has_extra_members=False)
     for _ in range(50):
         codec.decode(READ)  # cut off
         codec.decode(READ + "}")
-    assert not codec.chatty
+    assert not codec.has_extra_members
     for _ in range(8):
-        assert not codec.chatty
+        assert not codec.has_extra_members
         codec.decode(READ + ',"vendor":1}')
-    assert codec.chatty
+    assert codec.has_extra_members
 
 
 @pytest.mark.parametrize("kind", TYPES)
 @given(seed=st.integers(0, 2**32))
 def test_every_type_is_read_with_members_that_nobody_knows(kind: str, seed: int) -> None:
     peer = Peer(Random(seed))
-    peer.codec, peer.kinds = codec_for(chatty=False), [TYPES[kind]]
+    peer.codec, peer.kinds = codec_for(has_extra_members=False), [TYPES[kind]]
     text = peer.codec.encode(peer.message())
     more = text[:-1] + b',"vendor":{"a":[null]}}'
-    chatty, plain = codec_for(chatty=True), codec_for(chatty=False)
-    assert chatty.decode(more) == plain.decode(text)
-    assert chatty.decode(text) == plain.decode(text)
+    has_extra_members, plain = codec_for(has_extra_members=True), codec_for(has_extra_members=False)
+    assert has_extra_members.decode(more) == plain.decode(text)
+    assert has_extra_members.decode(text) == plain.decode(text)
 
 
 @pytest.mark.parametrize("sample", samples("oddities"), ids=lambda sample: sample["name"])
 def test_a_sample_is_read_as_by_any_other_codec(sample: Any) -> None:
     text = sample["text"] if "text" in sample else json.dumps(sample["frame"])
-    assert outcome(codec_for(chatty=True).decode(text)) == outcome(codec_for(chatty=False).decode(text))
+    assert outcome(codec_for(has_extra_members=True).decode(text)) == outcome(
+        codec_for(has_extra_members=False).decode(text)
+    )
 
 
 @given(seed=st.integers(0, 2**64))
@@ -64,15 +66,19 @@ def test_damage_is_read_as_by_any_other_codec(seed: int) -> None:
     peer = Peer(Random(seed))
     for _ in range(20):
         frame = peer.frame()
-        assert outcome(codec_for(chatty=True).decode(frame)) == outcome(codec_for(chatty=False).decode(frame))
+        assert outcome(codec_for(has_extra_members=True).decode(frame)) == outcome(
+            codec_for(has_extra_members=False).decode(frame)
+        )
 
 
 @pytest.mark.parametrize("other", ['"thingId":"urn:y"', '"property":"other"', '"messageId":"b"'])
 def test_two_spellings_that_differ_are_still_refused(other: str) -> None:
-    assert isinstance(codec_for(chatty=True).decode(f'{READ},"vendor":1,{other}}}'), lmos.Unreadable)
+    assert isinstance(
+        codec_for(has_extra_members=True).decode(f'{READ},"vendor":1,{other}}}'), lmos.Unreadable
+    )
 
 
 def test_a_peer_that_turns_to_kotlin_wot_is_still_noticed() -> None:
-    codec = codec_for(chatty=True)
+    codec = codec_for(has_extra_members=True)
     codec.decode('{"messageType":"subscribeevent","thingID":"urn:x","messageID":"a","event":"e","vendor":1}')
     assert codec.dialect.habits == "kotlin-wot"
