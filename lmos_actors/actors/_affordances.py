@@ -156,7 +156,7 @@ class Emitter(Generic[V]):
         self._slot = slot
 
     def emit(self, value: V, /) -> None:
-        """Tell every subscriber, without waiting for any: a slow one drops its oldest and counts it.
+        """Send to every subscriber, without waiting for any: a slow one drops its oldest and counts it.
 
         Raises:
             TypeError: the value is not of the event's type, which is a bug of the agent.
@@ -198,7 +198,7 @@ class Event(Generic[V]):
 
 
 class ActionOptions:
-    """What `@action(...)` was given."""
+    """The arguments of `@action(...)`."""
 
     __slots__ = (
         "concurrency", "idempotent", "name", "on_disconnect", "postpone", "safe", "synchronous", "when",
@@ -227,7 +227,7 @@ class ActionOptions:
 
 
 class _ActionHandle:
-    """What the three kinds of action handle share."""
+    """The base of the three kinds of action handle."""
 
     name: str
 

@@ -101,7 +101,7 @@ class LocalCall(Envelope):
 
     @property
     def progress(self) -> Feed[Any]:
-        """What the run reports."""
+        """The progress that the run reports."""
         return self.feed
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
@@ -217,7 +217,7 @@ class LocalLink(Slot):
 
     @property
     def identity(self) -> tuple[object, int]:
-        """What makes two refs equal."""
+        """The identity by which two refs are equal."""
         return self.rt, self.number
 
     @asynccontextmanager

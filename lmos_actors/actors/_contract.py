@@ -46,7 +46,7 @@ def _shape(hint: Any, where: str) -> Shape[Any]:
 
 
 class Contract:
-    """What an agent class offers, compiled."""
+    """The compiled contract of an agent class: everything that it offers."""
 
     __slots__ = (
         "actions", "behaviours", "events", "guarded", "has_children", "has_lifespan", "has_started",

@@ -195,7 +195,7 @@ class _Log:
         self._write("%s", report)
 
     def say_left_out(self) -> None:
-        """Tell how many were left out since the last one written."""
+        """Write how many were left out since the last one written."""
         left_out, self._left_out = self._left_out, 0
         if left_out:
             self._write("%d crash reports were left out here; node.crash_reports has the last ones", left_out)
