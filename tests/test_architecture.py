@@ -79,8 +79,6 @@ NAMED_UPWARDS: frozenset[tuple[str, str]] = frozenset(
         ("lmos_actors.actors._slot_state", "lmos_actors.actors._slot_stash"),
         ("lmos_actors.actors._slot_state", "lmos_actors.actors._lifespan_task"),
         ("lmos_actors.actors._lifespan_task", "lmos_actors.actors._slot_lifecycle"),
-        ("lmos_actors.bindings.lmos._server_answering", "lmos_actors.bindings.lmos._server"),
-        ("lmos_actors.bindings.lmos._server_connection", "lmos_actors.bindings.lmos._server"),
         ("lmos_actors.bindings.lmos._peer_requests", "lmos_actors.bindings.lmos._peer_things"),
         ("lmos_actors.bindings.lmos._peer_listening", "lmos_actors.bindings.lmos._peer_things"),
         ("lmos_actors.bindings.lmos._peer_things", "lmos_actors.bindings.lmos._peer"),

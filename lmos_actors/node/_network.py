@@ -286,7 +286,7 @@ class Connections:
 
     def _unready(self) -> str | None:
         """Return why no requests are taken now, None if they are."""
-        if self._server is not None and self._server.draining:
+        if self._server is not None and self._server.context.draining:
             return "draining"
         return None if self._open else "starting"
 

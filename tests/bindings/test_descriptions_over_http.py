@@ -67,6 +67,10 @@ class NoAgents:
     rt = SimpleNamespace(entropy=Entropy(), edge=None)
     budget = Budget(2**20)
 
+    @property
+    def context(self) -> NoAgents:
+        return self
+
     def join(self, fellow: object) -> None:
         pass
 

@@ -271,7 +271,7 @@ async def test_monitors(virtual_clock: Any) -> None:
             assert told["data"] == {
                 "agent": "weather",
                 "incarnation": 1,
-                "generation": served.server.generation,
+                "generation": served.server.context.generation,
                 "reason": {"kind": "error", "text": "KeyError: 'boom'"},
             }
             await weather.ready()

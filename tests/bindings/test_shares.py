@@ -53,7 +53,7 @@ def ask(line: Line, count: int, kind: str = "slow", who: str = "") -> None:
 
 
 def seats_of(there: Serving, ref: Ref[Busy], *lines: Line) -> list[int]:
-    return [there.server.seats.taken(slot_of(ref), line.handler._peer) for line in lines]
+    return [there.server.context.seats.taken(slot_of(ref), line.handler._peer) for line in lines]
 
 
 def refused(line: Line) -> list[dict[str, Any]]:
@@ -245,7 +245,7 @@ async def test_all_seats_are_given_up_whatever_becomes_of_requests(virtual_clock
             line.leave()
         await settle()
         assert set(seats_of(there, busy, *every)) == {0}
-        assert there.server.seats.counted == {}
+        assert there.server.context.seats.counted == {}
         accounts(node)
 
 

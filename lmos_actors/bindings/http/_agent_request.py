@@ -57,7 +57,7 @@ class RequestTracker(Protocol):
         ...
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as it goes over the network; see `LmosServer.shown`."""
+        """Return an error as it goes over the network; see `ServerContext.shown`."""
         ...
 
 

@@ -86,7 +86,7 @@ class AgentsOverHttp:
     def __init__(self, descriptions: Descriptions, server: LmosServer) -> None:
         self._tracker = HttpRequestTracker(descriptions, server)
         self._descriptions = descriptions
-        self._server = server
+        self._context = server.context
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -101,7 +101,7 @@ class AgentsOverHttp:
         except Exception as error:
             if request.begun:  # it has been answered in part: to break that off is all that can be said
                 raise
-            self._server.failed(error)
+            self._context.failed(error)
             answer = self._problem(request, LocalProtocolError("the answer could not be made"))
         if answer is not None:
             await give(send, answer, bare=request.method == "HEAD")
@@ -136,11 +136,11 @@ class AgentsOverHttp:
         It answers the same for what does not exist. None: it is gone, and they ask for a run that was its.
         """
         name, admission = request.parts[0], request.admission
-        link = self._server.exposure.at(name)
+        link = self._context.exposure.at(name)
         if admission is not None:
             admission.check(public_name(name if link is None else link.path), permit, trio.current_time())
         if link is None and not (request.parts[1] == "actions" and len(request.parts) == 4):
-            known = self._server.known_names(admission, permit)
+            known = self._context.known_names(admission, permit)
             raise NotFound("agent", name[:LONGEST], known=known)
         return link
 
@@ -148,7 +148,7 @@ class AgentsOverHttp:
         """Name the methods of a place; of a property or an action, those that it has."""
         methods: dict[str, Any] = dict(READING if len(request.parts) == 1 else _methods(request))
         if len(request.parts) == 3:
-            link = self._server.exposure.at(request.parts[0])
+            link = self._context.exposure.at(request.parts[0])
             cls = None if link is None else class_at(link)
             _, kind, name = request.parts
             if kind == "properties":

@@ -45,5 +45,5 @@ async def _send_events(
             listening.join(place)
         if kind == EITHER[0]:
             return await polled(request, listening, None, observes=False)
-        await EventStream(request, listening, tracker.rt.entropy.new_id, tracker.server.failed).run()
+        await EventStream(request, listening, tracker.rt.entropy.new_id, tracker.context.failed).run()
     return None

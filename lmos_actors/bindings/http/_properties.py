@@ -140,7 +140,7 @@ async def observe(tracker: HttpRequestTracker, request: WebRequest, link: AgentO
         current = await tracker.outcome(request, link, key, listening.sink(place))
         if kind == EITHER[0]:
             return await polled(request, listening, current, observes=True)
-        await EventStream(request, listening, tracker.rt.entropy.new_id, tracker.server.failed).run()
+        await EventStream(request, listening, tracker.rt.entropy.new_id, tracker.context.failed).run()
     return None
 
 
@@ -158,7 +158,7 @@ async def _observe_all(tracker: HttpRequestTracker, request: WebRequest, link: A
         for name in _observable(representative(link)):
             place = property_key(name)
             await tracker.outcome(request, link, f"+{place}", listening.sink(place, name))
-        await EventStream(request, listening, tracker.rt.entropy.new_id, tracker.server.failed).run()
+        await EventStream(request, listening, tracker.rt.entropy.new_id, tracker.context.failed).run()
     return None
 
 

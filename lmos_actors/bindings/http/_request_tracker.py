@@ -36,10 +36,10 @@ class HttpRequestTracker:
 
     def __init__(self, descriptions: Descriptions, server: LmosServer) -> None:
         self.descriptions = descriptions
-        self.server = server
-        self.rt: Runtime = server.rt
+        context = self.context = server.context
+        self.rt: Runtime = context.rt
         self.open: dict[AgentRequest, None] = {}
-        self.runs = Runs(self.rt, server.failed, server.budget)
+        self.runs = Runs(self.rt, context.failed, context.budget)
         self.prefix = urlsplit(http_of(descriptions.bases[0])).path if descriptions.bases else ""
         """The path prefix under which this node is reached, as behind a proxy."""
         self._listening: dict[Listening, None] = {}
@@ -50,7 +50,7 @@ class HttpRequestTracker:
 
     def ask(self, request: WebRequest) -> AgentRequest:
         """Make the request for an agent. Raises AgentUnavailable while the node drains."""
-        if self.server.draining:
+        if self.context.draining:
             raise AgentUnavailable(request.parts[0], LEAVING)
         parent, state = request.header(b"traceparent"), request.header(b"tracestate")
         request.ask = AgentRequest(self, request.label, request.principal, parent, state)
@@ -65,7 +65,7 @@ class HttpRequestTracker:
     @contextmanager
     def listening(self, link: AgentOrPool, *, conflate: bool = False) -> Generator[Listening]:
         """Make a listener at an agent, not joined yet; it leaves with the block."""
-        made = Listening(self.rt, link.sinks(), self.server.sharing, conflate=conflate)
+        made = Listening(self.rt, link.sinks(), self.context.sharing, conflate=conflate)
         self._listening[made] = None
         try:
             yield made
@@ -78,7 +78,7 @@ class HttpRequestTracker:
     @property
     def seats(self) -> Seats:
         """The mailbox seats that far requests take, by peer."""
-        return self.server.seats
+        return self.context.seats
 
     def settled(self) -> None:
         """Take note that a request is no longer open."""
@@ -86,12 +86,12 @@ class HttpRequestTracker:
             self._quiet.set()
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as it goes over the network; see `LmosServer.shown`."""
-        return self.server.shown(error)
+        """Return an error as it goes over the network; see `ServerContext.shown`."""
+        return self.context.shown(error)
 
     def on_drain(self) -> None:
         """End the listeners once the node has stopped waiting for them."""
-        if self.server.finishing:
+        if self.context.finishing:
             for listening in tuple(self._listening):
                 listening.end()
 

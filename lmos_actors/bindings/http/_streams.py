@@ -59,6 +59,6 @@ def _end(tracker: HttpRequestTracker, ask: AgentRequest) -> bytes:
         return b"null"
     error = ask.error
     if not isinstance(error, LmosActorsError):
-        tracker.server.failed(error)
+        tracker.context.failed(error)
         error = LocalProtocolError("the answer could not be made")
     return written(problem_data(problem_of(error), tracker.rt.entropy.new_id()))

@@ -2,11 +2,11 @@
 
 Everything here runs in somebody else's step: that of the connection's reader or writer, of the dispatcher,
 or of a run. So nothing waits and nothing raises: what goes wrong with one request ends that request, by an
-error to the peer, and a mistake of this program is also handed to the server's `failed`.
+error to the peer, and a mistake of this program is also handed to `ServerContext.failed`.
 
 The path of a request: `text` -> the protocol session -> `_handle_demands` -> `_ask` (access, draining, does
 the agent exist) -> `_invoked`, a short path for the plain invocation with good input, or `_carry_out` for
-everything else -> `_post` into the agent's mailbox. Answers return through `AnsweringConnection`, in the
+everything else -> `_post` into the agent's mailbox. Answers return through `answered` and `failed`, in the
 step of the turn that made them.
 
 Odd but meant: where nothing else is open, the turn runs inside `text` (`_is_alone`) and its answer is
@@ -17,7 +17,7 @@ checked before existence, so that a peer cannot find out what it may not see.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 from trio.lowlevel import enable_ki_protection
@@ -28,6 +28,7 @@ from lmos_actors.errors import (
     AgentError,
     AgentUnavailable,
     DeadlineExceeded,
+    LmosActorsError,
     LocalProtocolError,
     NotFound,
     Unauthorized,
@@ -37,19 +38,22 @@ from lmos_actors.protocol import lmos
 from ..exposure._access_middleware import principal_of
 from ..exposure._exposure import EXITED, name_meant, public_name
 from ..exposure._meter import came, ended, refused
-from ._server_answering import AnsweringConnection
+from ..exposure._values import plain
+from ._server_answers import send_answer
 from ._server_listeners import Listeners
 from ._server_requests import PERMISSIONS, requested_operation
 from ._server_tells import IncomingTells
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from lmos_actors._core import Timer
     from lmos_actors.security import Admission
     from lmos_actors.transport import Connection
 
-    from ._server import LmosServer
+    from ._server_context import ServerContext
+    from ._server_listeners import Listener
     from ._server_requests import AgentOrPool, RequestedOperation
 
 LONGEST: Final = 1e9
@@ -81,17 +85,18 @@ TOO_SLOW: Final = 1008
 RESTARTING: Final = 1012
 
 
-class ServerConnection(AnsweringConnection):
+class ServerConnection:
     """A connection being served: `Handler` of the transport, and `Asker` of the actors."""
 
     def __init__(
         self,
-        server: LmosServer,
+        context: ServerContext,
         connection: Connection,
         memory: lmos.AnswerMemory,
+        thing: str | None,
         admission: Admission | None = None,
     ) -> None:
-        self.server = server
+        self._context = context
         self.connection = connection
         self.label = connection.peer
         self.principal = principal_of(admission)
@@ -100,21 +105,20 @@ class ServerConnection(AnsweringConnection):
         self._expiry: Timer | None = None
         self.session = lmos.ThingSession(
             offered=lmos_offered(connection.offered),
-            new_id=server.rt.entropy.new_id,
-            options=server.options,
+            new_id=context.rt.entropy.new_id,
+            options=context.options,
             memory=memory,
             wake=self._wake,
-            thing=server.thing_at(connection.target, admission),
+            thing=thing,
             grants=connection.account,
         )
-        self._rt = server.rt
-        self._listeners = Listeners(server.rt, self.session, self.check_end, server.failed, server.sharing)
+        self._rt = context.rt
+        self._listeners = Listeners(context.rt, self.session, self.check_end, context.failed, context.sharing)
         address = connection.peer.rpartition(":")[0]
         self._peer = (address, connection) if self.principal is None else (f"@{self.principal}", "")
         who = self.label, self.principal, self._peer
-        self._tells = IncomingTells(
-            server.rt, self.session, server.waiting_tells, who, self._fail, self._tell_settled, self.check_end
-        )
+        then = self._fail, self._tell_settled, self.check_end
+        self._tells = IncomingTells(context.rt, self.session, context.waiting_tells, who, *then)
         self._runs_without_room: dict[Far, None] = {}  # the peer's credit, or the connection's
         self._over = self._giving_up = self._is_spent = False
         self._is_alone = False  # the request that is taken, on its connection
@@ -160,7 +164,7 @@ class ServerConnection(AnsweringConnection):
 
     def is_behind(self) -> bool:
         """Return whether many requests wait for their turns, so that others should wait with their sender."""
-        return bool(self._rt.ready) and self.session.open > self.server.options.max_open // 2
+        return bool(self._rt.ready) and self.session.open > self._context.options.max_open // 2
 
     def frames(self, room: int) -> list[bytes]:
         """Return the messages to send, and resume runs that waited for room."""
@@ -174,7 +178,7 @@ class ServerConnection(AnsweringConnection):
                 frames = [*self.session.frames(room)]
                 break
             except LocalProtocolError as error:  # of a reading or progress, which is left out
-                self.server.failed(error)
+                self._context.failed(error)
         if frames and not self._over and (held := self.session.held) not in self._near:
             self._charge(held)  # what has been taken is held by the connection, if at all
         if self._runs_without_room and not self._listeners.is_congested():
@@ -189,12 +193,12 @@ class ServerConnection(AnsweringConnection):
                 case lmos.IncomingRequest():
                     self._ask(demand)
                 case lmos.RequestWithdrawn(request=asked):
-                    self.server.withdraw(asked)
-                    self.server.settled()
+                    self._context.withdraw(asked)
+                    self._context.settled()
                 case lmos.ListeningEnded(listening=listening):
                     self._listeners.leave(listening)
                 case lmos.CreditArrived(run=run):
-                    self.server.credited(run)
+                    self._context.credited(run)
                 case lmos.Close(code=code, reason=reason):
                     self.close(code, reason)
                 case _:  # of input streams, which no action takes, and the wish for no more items
@@ -205,13 +209,13 @@ class ServerConnection(AnsweringConnection):
 
     def _ask(self, asked: lmos.IncomingRequest) -> None:
         try:
-            if self.server.draining:
+            if self._context.draining:
                 raise AgentUnavailable(asked.thing_id, "the node is shutting down")
-            link = self.server.exposure.find(asked.thing_id)
+            link = self._context.exposure.find(asked.thing_id)
             if self._admission is not None:
                 self._check(self._admission, asked, link)
             if link is None:
-                known = self.server.known_names(self._admission, PERMISSIONS[asked.verb.word])
+                known = self._context.known_names(self._admission, PERMISSIONS[asked.verb.word])
                 raise NotFound("agent", asked.thing_id, known=known)
             if not self._invoked(asked, link):
                 self._carry_out(asked, link)
@@ -281,7 +285,7 @@ class ServerConnection(AnsweringConnection):
             return True
         far = Far(link, op, args, self, asked)
         self._post(far)
-        if self.server.answers_later(far) and asked.open:
+        if self._context.answers_later(far) and asked.open:
             self._tell(far, self.session.pending)
         return True
 
@@ -323,7 +327,7 @@ class ServerConnection(AnsweringConnection):
         if remaining is not None and remaining < LONGEST:
             far.until = trio.current_time() + remaining
             self._rt.deadlines.add(far, remaining)
-        if asked.verb.word == "invoke" and self.server.answers_later(far):
+        if asked.verb.word == "invoke" and self._context.answers_later(far):
             self._tell(far, self.session.pending)
 
     def _send_again(self, far: Far, pool: PoolLink, requested: RequestedOperation) -> bool:
@@ -341,13 +345,13 @@ class ServerConnection(AnsweringConnection):
         """Put a request into its agent's mailbox. Raises MailboxFull, AgentUnavailable, NotFound."""
         message = far.asked.message
         came(far, WAY, message.traceparent, message.tracestate)
-        self.server.open[far.asked] = far
+        self._context.open[far.asked] = far
         try:
             self._tells.check_order(far.slot)
-            now = self._is_alone and not self.server.answers_later(far)
-            far.post(self.server.seats, self._peer, now=now)
+            now = self._is_alone and not self._context.answers_later(far)
+            far.post(self._context.seats, self._peer, now=now)
         except BaseException as error:
-            self.server.open.pop(far.asked, None)
+            self._context.open.pop(far.asked, None)
             ended(far, error)
             self._counted = error
             raise
@@ -365,13 +369,122 @@ class ServerConnection(AnsweringConnection):
 
     def _tell_settled(self) -> None:
         """Take note that a one-way message has begun: a draining connection may end now."""
-        if self.server.draining:
+        if self._context.draining:
             self.check_end()
+
+    # ---- answers: see `Asker` of the actors
+
+    def answered(self, far: Far, value: Any) -> None:
+        """Send the value."""
+        asked = far.asked
+        shared = bool(asked.also)
+        self._context.open.pop(asked, None)
+        try:
+            if asked.listening is None:
+                send_answer(self.session, far, value, self._rt.entropy.now)
+            else:
+                self._accept(asked, far.args[0], value, self._rt.entropy.now())
+            ended(far, None)
+        except AgentError as error:
+            ended(far, error)
+            self._fail(asked, error)
+        except Exception as error:
+            ended(far, error)
+            self._broken(asked, error)
+        self._after_answer(shared=shared)
+
+    def failed(self, far: Far, error: Exception) -> None:
+        """Send the error."""
+        asked = far.asked
+        shared = bool(asked.also)
+        self._context.open.pop(asked, None)
+        if asked.listening is not None:
+            far.args[0].leave()
+        if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
+            ended(far, error)
+            self._fail(asked, error)
+        self._after_answer(shared=shared)
+
+    def waits(self, far: Far) -> None:
+        """Report that the run waits."""
+        self._tell(far, self.session.pending)
+
+    def began(self, far: Far) -> None:
+        """Report the run as in progress; an action declared asynchronous is reported as pending before."""
+        if self._context.answers_later(far):
+            self._tell(far, self.session.pending)
+        self._tell(far, self.session.began)
+
+    def reported(self, far: Far, value: Any) -> None:
+        """Report progress."""
+        self._tell(far, lambda asked: self.session.progress(asked, plain(value)))
+
+    def _tell(self, far: Far, tell: Callable[[lmos.IncomingRequest], object]) -> None:
+        if far.asked.open:
+            try:
+                tell(far.asked)
+            except Exception as error:
+                self._context.failed(error)
+
+    def has_room(self, far: Far) -> bool:
+        """Return whether an item may be sent now: by the peer's credit, and by what waits here."""
+        if self._over or not far.asked.open:
+            return True
+        if self.session.room(far.asked) and not self._listeners.is_congested():
+            return True
+        self._runs_without_room[far] = None
+        return False
+
+    def gave(self, far: Far, item: Any) -> bool:
+        """Send an item of a stream and return whether more are wanted; a run whose consumer is gone is
+        ended."""
+        asked = far.asked
+        if self._over or not asked.open:
+            return False
+        try:
+            wanted = self.session.item(asked, plain(item))
+        except Exception as error:
+            ended(far, error)
+            self._broken(asked, error)
+            wanted = False
+        if not wanted:
+            self._context.withdraw(asked)
+        self.check_end()
+        return wanted
+
+    def _fail(self, asked: lmos.IncomingRequest, error: Exception) -> None:
+        try:
+            if isinstance(error, LmosActorsError):
+                self.session.fail(asked, self._context.shown(error))
+            else:
+                self._broken(asked, error)
+        except Exception as bug:
+            self._context.failed(bug)
+
+    def _broken(self, asked: lmos.IncomingRequest, error: Exception) -> None:
+        """Answer by an error for a mistake in this program, or a value that JSON cannot represent."""
+        self._context.failed(error)
+        try:
+            if asked.open:
+                self.session.fail(asked, LocalProtocolError("the answer could not be made"))
+        except Exception as bug:
+            self._context.failed(bug)
+
+    def _accept(self, asked: lmos.IncomingRequest, listener: Listener, value: Any, now: datetime) -> None:
+        if asked.verb.word == "observe":
+            self._listeners.accept(asked, listener, plain(value), now)
+        else:
+            self._listeners.accept(asked, listener)
+
+    def _after_answer(self, *, shared: bool) -> None:
+        self.check_end()
+        if shared:  # its answer has gone out over other connections too
+            self._context.settled()
 
     # ---- listening
 
     def _listen(self, asked: lmos.IncomingRequest, link: AgentOrPool, key: str) -> None:
-        listener = self._listeners.make(asked, link, key, self.server.exited)
+        listener = self._listeners.make(asked, link, key, self._context.exited)
         if key == EXITED or not isinstance(link, LocalLink):
             self._listeners.accept(asked, listener)
         else:
@@ -389,17 +502,17 @@ class ServerConnection(AnsweringConnection):
 
     def end(self) -> None:
         """The connection has ended: its requests are withdrawn, but for those that go on
-        (`LmosServer.goes_on`)."""
+        (`ServerContext.goes_on`)."""
         if self._over:
             return
         self._over = True
         if self._expiry is not None:
             self._expiry.cancel()
         self._tells.close(is_spent=self._is_spent)
-        left = self.session.closed(self.server.goes_on)
+        left = self.session.closed(self._context.goes_on)
         for one in left:
             if isinstance(one, lmos.IncomingRequest):
-                self.server.withdraw(one)
+                self._context.withdraw(one)
         self._listeners.close()
         for far in tuple(self._runs_without_room):
             far.go_on()
@@ -416,7 +529,7 @@ class ServerConnection(AnsweringConnection):
             # not at once: a turn of an agent may be running, whose other messages are to be withdrawn
             self._giving_up = True
             self._rt.timers.call_at(trio.current_time(), self._give_up)
-        elif self.server.draining and not self._is_needed():
+        elif self._context.draining and not self._is_needed():
             self.session.give_credit()  # what comes back neither so nor by an error was not taken
             self.connection.close(RESTARTING, "the node is shutting down")
 
@@ -438,7 +551,7 @@ class ServerConnection(AnsweringConnection):
 
     def _is_needed(self) -> bool:
         counts = self.session.statistics()
-        return bool(counts.open or (counts.listening and not self.server.finishing))
+        return bool(counts.open or (counts.listening and not self._context.finishing))
 
 
 def lmos_offered(offered: tuple[str, ...]) -> bool:

@@ -9,6 +9,7 @@ send in turn, one each, so that a busy event cannot starve the others.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -78,7 +79,7 @@ class ListenerConnection(Protocol):
         ...
 
 
-class Listener:
+class Listener(ABC):
     """One observation or subscription of a connection, at one slot or pool."""
 
     __slots__ = ("_connection", "_key", "_sinks", "listening", "path")
@@ -99,13 +100,13 @@ class Listener:
         self.listening = None
         self._sinks.remove(self._key, self)
 
+    @abstractmethod
     def push(self, value: Any) -> None:
         """Take one value."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gap(self, reason: str, missed: int | None) -> None:
         """Take note that values are missing from here on."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """End: nothing more will be pushed."""

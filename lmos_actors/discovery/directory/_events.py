@@ -51,7 +51,7 @@ class EventStreams:
 
     def on_drain(self) -> None:
         """End all streams once the node stops waiting for listeners; see `DrainingService`."""
-        if self._server is not None and self._server.finishing:
+        if self._server is not None and self._server.context.finishing:
             for scope in self._open:
                 scope.cancel("the node leaves")
 

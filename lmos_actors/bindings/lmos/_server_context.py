@@ -1,0 +1,163 @@
+"""The context that all connections of one LMOS server share: exposure, limits, and unanswered requests.
+
+`open` outlives connections on purpose. A run may go on after its connection has ended, because its action
+says so, or because its peer may come back and ask for the answer (`goes_on`). So a request is found and
+withdrawn here, not in the connection that received it.
+
+The HTTP binding uses the same context: one seat table, one rule for what peers may read of errors, one drain.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import trio
+
+from lmos_actors.actors import Seats
+from lmos_actors.errors import ActionCancelled
+from lmos_actors.protocol.lmos import IncomingRequest, InvokeAction
+
+from ..exposure._description_security import CRASHED, discreet
+from ..exposure._exposure import class_at
+from ..exposure._meter import left
+from ..exposure._values import SharedValues
+from ._server_listeners import exited
+from ._server_tells import WaitingTells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lmos_actors._core import Budget
+    from lmos_actors.actors import Down, Far, Operation, Runtime
+    from lmos_actors.errors import AgentDied
+    from lmos_actors.protocol.lmos import SessionOptions
+    from lmos_actors.security import Admission, Verb
+
+    from ..exposure._exposure import Exposure
+
+E = TypeVar("E", bound=Exception)
+
+PATIENCE: Final = 60.0
+"""Seconds for which a run goes on that its peer may ask for again."""
+
+KNOWN: Final = 1024
+"""Actions of which is kept whether they answer later."""
+
+NAMES_COMPARED: Final = 100
+"""Names that an unknown one is compared with: it takes time, and any peer may cause it."""
+
+
+class ServerContext:
+    """The state and the rules that the connections of one server share, over LMOS and over HTTP.
+
+    `on_failure` receives errors that belong to no request; it must not raise. `on_settled` is called when
+    a shared answer has gone out over several connections, which may all be due to end.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        exposure: Exposure,
+        options: SessionOptions,
+        budget: Budget,
+        *,
+        tells_crashes: bool,
+        on_failure: Callable[[BaseException], object],
+        on_settled: Callable[[], object],
+    ) -> None:
+        self.rt = rt
+        self.exposure = exposure
+        self.options = options
+        self.budget = budget
+        self.tells_crashes = tells_crashes
+        self.sharing = SharedValues()
+        self.seats = Seats()
+        self.generation = rt.entropy.new_id()
+        self.draining = False
+        self.finishing = False
+        self.open: dict[IncomingRequest, Far] = {}
+        """Unanswered requests of all connections; a run may outlive its connection."""
+        self.waiting_tells = WaitingTells(budget)
+        """The one-way messages that wait, over all connections."""
+        self._answers_later: dict[Operation, bool] = {}
+        self._on_failure = on_failure
+        self._on_settled = on_settled
+
+    # ---- open requests
+
+    def withdraw(self, asked: IncomingRequest) -> None:
+        """Take a request out of its agent's mailbox, or cancel its run: its caller is gone."""
+        far = self.open.pop(asked, None)
+        if far is not None:
+            far.slot.withdraw(far)
+            far.leave()
+            left(far)
+
+    def credited(self, run: object) -> None:
+        """Resume a run that waited for room: its peer takes more items."""
+        far = self.open.get(run) if isinstance(run, IncomingRequest) else None
+        if far is not None:
+            far.go_on()
+
+    def goes_on(self, asked: IncomingRequest) -> bool:
+        """Return whether a request is carried out though its connection has ended.
+
+        An action may say so (`on_disconnect="finish"`). One that the peer may send again goes on for as long
+        as its answer would be remembered.
+        """
+        far = self.open.get(asked)
+        if far is None or not isinstance(asked.message, InvokeAction):
+            return False
+        if far.op.on_disconnect == "finish":
+            return True
+        if asked.message.attempt is None or not asked.remembered:
+            return False
+        self.rt.timers.call_at(trio.current_time() + PATIENCE, lambda: self._give_up(asked))
+        return True
+
+    def _give_up(self, asked: IncomingRequest) -> None:
+        """End a run whose peer has not come back."""
+        far = self.open.get(asked)
+        if far is not None and asked.connection.over and not asked.also:
+            self.withdraw(asked)
+            far.asker.failed(far, ActionCancelled("the consumer left"))
+
+    def settled(self) -> None:
+        """Check other connections for their end: a shared answer has just gone out over several."""
+        if self.draining:
+            self._on_settled()
+
+    # ---- rules
+
+    def answers_later(self, far: Far) -> bool:
+        """Return whether an action is declared `synchronous=False`: it is reported as pending at once."""
+        later = self._answers_later.get(far.op)
+        if later is None:
+            cls = class_at(far.slot)
+            handle = None if cls is None else cls.__contract__.actions.get(far.op.name)
+            later = handle is not None and handle.options.synchronous is False
+            if len(self._answers_later) >= KNOWN:  # classes come and go
+                self._answers_later.clear()
+            self._answers_later[far.op] = later
+        return later
+
+    def known_names(self, admission: Admission | None = None, verb: Verb = "read") -> Iterator[str]:
+        """Return names to compare an unknown one with: those that the peer may use for this verb."""
+        names = islice(self.exposure.names(), NAMES_COMPARED)
+        return names if admission is None else (name for name in names if admission.allows(name, verb))
+
+    def shown(self, error: E) -> E | AgentDied:
+        """Return an error as it goes over the network: crashes without their text, unless that is allowed."""
+        return error if self.tells_crashes else discreet(error)
+
+    def exited(self, down: Down) -> dict[str, Any]:
+        """Return the end of an incarnation as plain data, with as much of the reason as peers may know."""
+        data = exited(down, self.generation)
+        if not self.tells_crashes and down.reason.error is not None:
+            data["reason"]["text"] = CRASHED
+        return data
+
+    def failed(self, error: BaseException) -> None:
+        """Report an error that belongs to no request."""
+        self._on_failure(error)
