@@ -139,7 +139,7 @@ class Discovery:
             rt.seeker = self
         if config.directory:
             connections.more_routes = self._routes
-            connections.keepers = (DIRECTORY,)
+            connections.storage_agents = (DIRECTORY,)
 
     # ---- hosting
 

@@ -145,7 +145,7 @@ class Connections:
         """The descriptions that are served; None before `listen`."""
         self.more_routes: MoreRoutes = _no_routes
         """Returns HTTP routes to serve beside the agents."""
-        self.keepers: tuple[str, ...] = ()
+        self.storage_agents: tuple[str, ...] = ()
         """Public names of agents whose actions read and write stored data; see `Guard`."""
         self.at_stop_accepting: list[Callable[[], None]] = []
         """Called when no more requests are taken in; must not raise."""
@@ -269,7 +269,7 @@ class Connections:
             wall=lambda: entropy.now().timestamp(),
             hosts=config.host_names(self._endpoints, named=self._has_names),
             public_url=config.public_url,
-            keepers=self.keepers,
+            storage_agents=self.storage_agents,
             pool_of=exposure.pool_of,
             report=self._report,
         )

@@ -1,10 +1,10 @@
-"""Who is let in: schemes, secrets by reference, access lists, and what this side presents to others."""
+"""Security of nodes: authentication schemes, secrets by reference, access lists, credentials for peers."""
 
 from lmos_actors._core import (
     SecretBytes as SecretBytes,
 )
 
-from ._access import Access as Access, Who as Who
+from ._access import Access as Access, AllowList as AllowList
 from ._credentials import (
     BasicAuth as BasicAuth,
     BearerToken as BearerToken,
@@ -13,14 +13,14 @@ from ._credentials import (
     is_loopback as is_loopback,
 )
 from ._guard import Admission as Admission, Guard as Guard
-from ._presented import (
+from ._rates import Buckets as Buckets, Rate as Rate
+from ._request import (
     Certificate as Certificate,
-    Presented as Presented,
     Principal as Principal,
     Refusal as Refusal,
+    RequestContext as RequestContext,
     Verb as Verb,
 )
-from ._rates import Buckets as Buckets, Rate as Rate
 from ._schemes import (
     ANYONE as ANYONE,
     AUTHENTICATED as AUTHENTICATED,

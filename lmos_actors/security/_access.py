@@ -1,4 +1,20 @@
-"""Who may do what with which agent: allow-lists by the names of agents, the first that fits counts."""
+"""Access rules: allow-lists by agent name and verb, the first matching pattern decides.
+
+What it keeps true:
+
+- **Default deny once there is a scheme.** An agent or verb without a list gets `default_list`:
+  `AUTHENTICATED` as soon as one scheme can identify somebody, `ANYONE` only on a node without any.
+  An empty tuple admits no principal; it never means "not given".
+- **First match wins, in the order written**, as a reader of the file expects. No union of lists: adding a
+  narrow pattern in front must be able to take a right away.
+- **A name costs no memory that a peer controls.** The agent's name comes off the wire before anything else
+  is known about it, so the memo of compiled rules is bounded in entries (`MAX_REMEMBERED_NAMES`) and in
+  characters for each (`LONGEST_NAME`); beyond it the patterns are matched again.
+- **Patterns are `fnmatch.translate` compiled once.** `fnmatch.fnmatch` would fold case on some systems, and
+  a list must not mean something else on another machine.
+- **A misspelt principal is an error when the node starts.** A list that names a principal no scheme can
+  produce would refuse silently for ever (`unknown_principals`).
+"""
 
 from __future__ import annotations
 
@@ -11,25 +27,25 @@ import attrs
 
 from lmos_actors.errors import ConfigError, nearest
 
-from ._presented import VERBS, Principal, Verb
+from ._request import VERBS, Principal, Verb
 from ._schemes import ANYONE, AUTHENTICATED, SCOPE, Jwt, NoSec, Scheme, is_a, principals_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Who: TypeAlias = "Literal['anyone', 'authenticated'] | tuple[str, ...]"
-"""Whom an access list lets in: everybody, everybody who is known, or the principals named.
+AllowList: TypeAlias = "Literal['anyone', 'authenticated'] | tuple[str, ...]"
+"""The clients that a list admits: all, all authenticated ones, or the principals named.
 
-`scope:x` in a tuple stands for whoever has that scope.
+`scope:x` in a tuple stands for every principal with that scope.
 """
 
-KEPT: Final = 4096  # names of agents whose list is remembered
-_LONGEST: Final = 256  # characters of one
+MAX_REMEMBERED_NAMES: Final = 4096  # agents whose compiled rules are remembered
+LONGEST_NAME: Final = 256  # characters; longer names are matched each time
 
 
-def _who(written: Who | Sequence[str] | None) -> Who | None:
+def _allow_list(written: AllowList | Sequence[str] | None) -> AllowList | None:
     if written is None or written in (ANYONE, AUTHENTICATED):
-        return cast("Who | None", written)
+        return cast("AllowList | None", written)
     if isinstance(written, str) or not is_a(written, Sequence):
         raise ConfigError(
             f"{ANYONE!r}, {AUTHENTICATED!r} or a list of principals is needed"
@@ -46,25 +62,25 @@ def _who(written: Who | Sequence[str] | None) -> Who | None:
 
 @attrs.frozen(kw_only=True)
 class Access:
-    """Who may read, write, invoke and subscribe.
+    """Allow-lists of an agent: one each for reading, writing, invoking and subscribing.
 
-    Each is `ANYONE`, `AUTHENTICATED`, or a tuple of principals and of `scope:x`, the empty one letting in
-    nobody. Not given: `AUTHENTICATED` where the node has a scheme by which somebody could be, else `ANYONE`.
+    Each is `ANYONE`, `AUTHENTICATED`, or a tuple of principals and of `scope:x`; the empty tuple admits no
+    client. Default: `AUTHENTICATED` where the node has a scheme that authenticates, else `ANYONE`.
     """
 
-    read: Who | None = attrs.field(default=None, converter=_who)
-    write: Who | None = attrs.field(default=None, converter=_who)
-    invoke: Who | None = attrs.field(default=None, converter=_who)
-    subscribe: Who | None = attrs.field(default=None, converter=_who)
+    read: AllowList | None = attrs.field(default=None, converter=_allow_list)
+    write: AllowList | None = attrs.field(default=None, converter=_allow_list)
+    invoke: AllowList | None = attrs.field(default=None, converter=_allow_list)
+    subscribe: AllowList | None = attrs.field(default=None, converter=_allow_list)
 
-    def of(self, verb: Verb) -> Who | None:
-        """Return the list of that verb."""
-        return cast("Who | None", getattr(self, verb))
+    def of(self, verb: Verb) -> AllowList | None:
+        """Return the list of a verb, None where none was given."""
+        return cast("AllowList | None", getattr(self, verb))
 
 
 @attrs.frozen
-class Gate:
-    """One list, as it is asked: `open` to all, to all `known`, or to these names and scopes."""
+class AccessRule:
+    """Compiled allow-list: `open` to all clients, to all `known` ones, or to these names and scopes."""
 
     open: bool
     known: bool
@@ -72,78 +88,81 @@ class Gate:
     scopes: frozenset[str]
 
     @classmethod
-    def of(cls, who: Who) -> Gate:
-        names = () if isinstance(who, str) else who
+    def of(cls, allowed: AllowList) -> AccessRule:
+        names = () if isinstance(allowed, str) else allowed
         return cls(
-            who == ANYONE,
-            who == AUTHENTICATED,
+            allowed == ANYONE,
+            allowed == AUTHENTICATED,
             frozenset(name for name in names if not name.startswith(SCOPE)),
             frozenset(name.removeprefix(SCOPE) for name in names if name.startswith(SCOPE)),
         )
 
-    def lets_in(self, principal: Principal | None) -> bool:
+    def admits(self, principal: Principal | None) -> bool:
         if self.open or principal is None:
             return self.open
         return self.known or principal.name in self.names or not self.scopes.isdisjoint(principal.scopes)
 
 
-class Gates:
-    """The lists of all agents, asked by an agent's public name."""
+class AccessRules:
+    """Compiled allow-lists of all agents, looked up by an agent's public name."""
 
-    def __init__(self, access: Mapping[str, Access], default: Who) -> None:
+    def __init__(self, access: Mapping[str, Access], default: AllowList) -> None:
         self._patterns = [
-            (re.compile(fnmatch.translate(pattern)), self._gates(each, default))
+            (re.compile(fnmatch.translate(pattern)), self._compiled(each, default))
             for pattern, each in access.items()
         ]
-        self._others = self._gates(Access(), default)
-        self._known: dict[str, dict[Verb, Gate]] = {}
+        self._others = self._compiled(Access(), default)
+        self._rules_by_agent: dict[str, dict[Verb, AccessRule]] = {}
 
     @staticmethod
-    def _gates(access: Access, default: Who) -> dict[Verb, Gate]:
-        return {verb: Gate.of(default if (who := access.of(verb)) is None else who) for verb in VERBS}
+    def _compiled(access: Access, default: AllowList) -> dict[Verb, AccessRule]:
+        return {
+            verb: AccessRule.of(default if (allowed := access.of(verb)) is None else allowed)
+            for verb in VERBS
+        }
 
-    def gate(self, agent: str, verb: Verb) -> Gate:
-        """Return the list for what is asked of an agent; names are a peer's word, and need not be known."""
-        gates = self._known.get(agent)
-        return (self._found(agent) if gates is None else gates)[verb]
+    def rule(self, agent: str, verb: Verb) -> AccessRule:
+        """Return the rule for a verb of an agent. The name comes from a peer; it need not exist."""
+        rules = self._rules_by_agent.get(agent)
+        return (self._found(agent) if rules is None else rules)[verb]
 
-    def _found(self, agent: str) -> dict[Verb, Gate]:
-        gates = next((each for pattern, each in self._patterns if pattern.match(agent)), self._others)
-        if len(agent) <= _LONGEST:
-            if len(self._known) >= KEPT:
-                self._known.clear()
-            self._known[agent] = gates
-        return gates
+    def _found(self, agent: str) -> dict[Verb, AccessRule]:
+        rules = next((each for pattern, each in self._patterns if pattern.match(agent)), self._others)
+        if len(agent) <= LONGEST_NAME:
+            if len(self._rules_by_agent) >= MAX_REMEMBERED_NAMES:
+                self._rules_by_agent.clear()
+            self._rules_by_agent[agent] = rules
+        return rules
 
 
-def default_of(schemes: Sequence[Scheme]) -> Who:
-    """Return the list of an agent for which there is none."""
+def default_list(schemes: Sequence[Scheme]) -> AllowList:
+    """Return the allow-list of agents and verbs for which none was given."""
     return ANYONE if all(isinstance(each, NoSec) for each in schemes) else AUTHENTICATED
 
 
-def lets_in_anyone(access: Mapping[str, Access]) -> bool:
-    """Whether there is a list that lets in whoever presents nothing."""
+def admits_anonymous(access: Mapping[str, Access]) -> bool:
+    """Return whether any list admits clients without credentials."""
     return any(each.of(verb) == ANYONE for each in access.values() for verb in VERBS)
 
 
-def strangers(
+def unknown_principals(
     access: Mapping[str, Access], schemes: Sequence[Scheme]
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Find names that no scheme can ever find: where they stand, as in `("desk", "read", 0)`, and why."""
+    """Yield principals that no scheme can produce: the place, as `("desk", "read", 0)`, and the error."""
     found = [principals_of(scheme) for scheme in schemes]
     known = None if any(each is None for each in found) else [name for each in found for name in each or ()]
     scoped = any(isinstance(scheme, Jwt) for scheme in schemes)
     for pattern, each in access.items():
         for verb in VERBS:
-            who = each.of(verb)
-            for at, name in enumerate(() if who is None or isinstance(who, str) else who):
-                if why := _strange(name, known, scoped=scoped):
+            allowed = each.of(verb)
+            for at, name in enumerate(() if allowed is None or isinstance(allowed, str) else allowed):
+                if why := _why_unknown(name, known, scoped=scoped):
                     yield (pattern, verb, at), why
 
 
-def _strange(name: str, known: list[str] | None, *, scoped: bool) -> str | None:
+def _why_unknown(name: str, known: list[str] | None, *, scoped: bool) -> str | None:
     if name.startswith(SCOPE):
-        return None if scoped else f"{name!r}: no scheme here says what scopes somebody has; jwt does"
+        return None if scoped else f"{name!r} needs a scheme with scopes: add the scheme jwt"
     if known is None or name in known:
         return None
     near = nearest(name, known)

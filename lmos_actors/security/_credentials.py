@@ -1,4 +1,4 @@
-"""What this side presents to others: each place its own credentials, and no other place any."""
+"""Client credentials: what a node or command presents to remote hosts, each host only its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 from lmos_actors._core import Headers, SecretBytes
 from lmos_actors.errors import ConfigError
 
-from ._presented import is_token
+from ._request import is_token
 from ._schemes import is_a, reference_of
 from ._secrets import Reference, SecretSource, lines_of
 
@@ -27,19 +27,19 @@ Place: TypeAlias = "tuple[bool, str, int]"
 
 @attrs.frozen
 class BearerToken:
-    """A token for `Authorization: Bearer`: a reference to it. Of several lines in a file the first counts."""
+    """Token for `Authorization: Bearer`, by reference. Of several lines in a file the first counts."""
 
     reference: Reference = attrs.field(converter=reference_of)
     scheme = "bearer"
 
     def header(self, secret: SecretBytes) -> SecretBytes | None:
-        """Return the header's value, None where the secret cannot be one."""
+        """Return the value of the Authorization header, None where the secret is not a valid token."""
         return SecretBytes(b"Bearer " + secret) if is_token(secret) else None
 
 
 @attrs.frozen
 class BasicAuth:
-    """A user and a password for `Authorization: Basic`: the name, and a reference to the password."""
+    """User and password for `Authorization: Basic`: the name, and a reference to the password."""
 
     user: str
     reference: Reference = attrs.field(converter=reference_of)
@@ -50,7 +50,7 @@ class BasicAuth:
             raise ConfigError("the name of a user is printable text without a colon")
 
     def header(self, secret: SecretBytes) -> SecretBytes | None:
-        """Return the header's value."""
+        """Return the value of the Authorization header."""
         return SecretBytes(b"Basic " + binascii.b2a_base64(self.user.encode() + b":" + secret, newline=False))
 
 
@@ -58,72 +58,68 @@ Credential: TypeAlias = "BearerToken | BasicAuth"
 
 
 def place_of(url: str) -> Place:
-    """Return what credentials are kept by: whether TLS, host, port. Raises ConfigError."""
+    """Return the key of credentials for a URL: whether TLS, host, port. Raises ConfigError."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ConfigError("credentials are kept by URL: this is none") from None
+        raise ConfigError("credentials need the URL of a host, such as https://a.example") from None
     if parts.scheme not in _PORTS or not parts.hostname or parts.username is not None:
-        raise ConfigError(
-            "credentials are kept by a http, https, ws or wss URL that names a host and no user"
-        )
+        raise ConfigError("credentials need a http, https, ws or wss URL with a host and without a user")
     host = parts.hostname.removesuffix(".")
     return parts.scheme in _SECURE, host, _PORTS[parts.scheme] if port is None else port
 
 
 class Credentials:
-    """Credentials by where they are for: `Credentials({"https://a.example:8443": BearerToken("env:TOKEN")})`.
+    """Credentials by host: `Credentials({"https://a.example:8443": BearerToken("env:TOKEN")})`.
 
-    A place is scheme, host and port: nothing is ever sent to another, and nothing without TLS but to this
-    very machine, unless `allow_insecure`. `wss` and `https` count as one scheme, `ws` and `http` too. Secrets
-    are read when it is made and, where they have changed, when they are needed. Blocks on the disk. Raises
-    ConfigError.
+    The key is scheme, host and port; no other host receives them. Without TLS they are sent to this machine
+    only, unless `allow_insecure`. `wss` counts as `https`, `ws` as `http`. Secrets are read by the
+    constructor and, when they have changed, on use. Blocks on the disk. Raises ConfigError.
     """
 
     def __init__(
         self, known: Mapping[str, Credential] | None = None, *, allow_insecure: bool = False
     ) -> None:
         self.allow_insecure = allow_insecure
-        self._known: dict[Place, _Kept] = {}
+        self._by_place: dict[Place, _LoadedCredential] = {}
         for url, credential in (known or {}).items():
-            self._add(url, credential)
+            self._add_place(url, credential)
 
-    def _add(self, url: str, credential: Credential) -> None:
+    def _add_place(self, url: str, credential: Credential) -> None:
         place = place_of(url)
         parts = urlsplit(url)
         if parts.path not in ("", "/") or parts.query or parts.fragment:
             raise ConfigError(f"credentials are for a whole host: {parts.scheme}://{parts.netloc}")
         if not self._may_send(place):
             raise ConfigError(
-                f"credentials for {url} would travel without TLS, for anyone on the way to read: use "
-                f"{'wss' if parts.scheme == 'ws' else 'https'}, or say allow_insecure=True"
+                f"credentials for {url} would be sent without TLS, readable by anyone on the way: use "
+                f"{'wss' if parts.scheme == 'ws' else 'https'}, or allow_insecure=True"
             )
         if not is_a(credential, BearerToken, BasicAuth):
             raise ConfigError(f"credentials for {url} are BearerToken(...) or BasicAuth(...)")
-        if place in self._known:
+        if place in self._by_place:
             raise ConfigError(f"there are two credentials for {parts.netloc}")
-        kept = self._known[place] = _Kept(credential)
+        kept = self._by_place[place] = _LoadedCredential(credential)
         kept.value(0.0)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{url_of(place)!r}: {kept.credential!r}" for place, kept in self._known.items())
+        shown = ", ".join(f"{url_of(place)!r}: {kept.credential!r}" for place, kept in self._by_place.items())
         return f"Credentials({{{shown}}})"
 
     def credential_for(self, url: str) -> Credential | None:
-        """Return what is kept for the place of a URL, None where there is nothing. Raises ConfigError."""
-        kept = self._known.get(place_of(url))
+        """Return the credential for the host of a URL, None without one. Raises ConfigError."""
+        kept = self._by_place.get(place_of(url))
         return None if kept is None else kept.credential
 
     def headers_for(self, url: str, now: float) -> Headers:
-        """Return the headers that a request to a URL, or a handshake with it, has to carry; () for none.
+        """Return the headers for a request to a URL, or for a handshake; () for none.
 
-        To be asked for each request and each (re)connect: secrets change. Their values are not shown by
-        `repr`. `now` is seconds of a clock that never goes back. Raises ConfigError where the secret cannot
-        be read any more.
+        Call it for each request and each (re)connect, as secrets change. `repr` does not show the values.
+        `now` is monotonic time in seconds. Raises ConfigError where the secret can no longer be read.
         """
         place = place_of(url)
-        kept = self._known.get(place)
+        kept = self._by_place.get(place)
         if kept is None or not self._may_send(place):
             return ()
         return ((b"authorization", kept.value(now)),)
@@ -133,7 +129,7 @@ class Credentials:
         return secure or self.allow_insecure or is_loopback(host)
 
 
-class _Kept:
+class _LoadedCredential:
     def __init__(self, credential: Credential) -> None:
         self.credential = credential
         self._source = SecretSource(credential.reference)
@@ -143,7 +139,7 @@ class _Kept:
         if self._source.is_due(now) and self._source.may_have_changed():
             self._value = self._read()
         if self._value is None:
-            raise ConfigError(self._source.trouble or f"{self._source.reference}: is no token")
+            raise ConfigError(self._source.problem or f"{self._source.reference}: is not a token")
         return self._value
 
     def _read(self) -> SecretBytes | None:
@@ -153,7 +149,7 @@ class _Kept:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this very machine for sure: `localhost`, or an address that never leaves it."""
+    """Return whether a host is certainly this machine: `localhost`, or a loopback address."""
     if host.lower() in ("localhost", "localhost."):
         return True
     try:
@@ -163,6 +159,6 @@ def is_loopback(host: str) -> bool:
 
 
 def url_of(place: Place) -> str:
-    """Return a place as a URL."""
+    """Return the URL of a key of credentials."""
     secure, host, port = place
     return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,4 +1,7 @@
-"""Security as a file: YAML or TOML, closed; mistakes say where, and never repeat what may be a secret."""
+"""Security files: YAML or TOML with a closed set of keys; errors give the place and never repeat a secret.
+
+A separate module, as it imports the YAML reader, which a node without a security file does not need.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import msgspec
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Document, Duration, FileError, Mistake, decode, is_list, is_mapping, read
 
-from ._access import Access, strangers
+from ._access import Access, unknown_principals
 from ._origins import check_host, check_origin
 from ._rates import Rate
 from ._schemes import Basic, Bearer, ClientCertificates, Jwt, NoSec, Scheme, certificate_rule, check_name
@@ -28,29 +31,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 W = TypeVar("W")
 
-# what a message repeats of the text: a word in quotes or after a sign of YAML, a number, what was seen
+# the parts of a message that quote the file: quoted words, YAML anchors and tags, numbers, "saw the text ..."
 _REPEATED: Final = re.compile(r"""(['"]).*\1|\([*&!].*\)|^\S+(?= is not a finite number)""")
 _SEEN: Final = re.compile(r"saw the (text|number) .*?(?=; |, did you mean|$)")
 
 
 class NoSecFile(msgspec.Struct, tag_field="scheme", tag="nosec"):
-    """Who presents nothing is let in, as nobody."""
+    """Scheme `nosec`: clients without credentials are admitted as anonymous."""
 
 
 class BasicFile(msgspec.Struct, tag_field="scheme", tag="basic"):
-    """Users, each with one reference or several."""
+    """Scheme `basic`: users, each with one reference or several."""
 
     users: Any
 
 
 class BearerFile(msgspec.Struct, tag_field="scheme", tag="bearer"):
-    """Principals, each with one reference or several."""
+    """Scheme `bearer`: principals, each with one reference or several."""
 
     tokens: Any
 
 
 class JwtFile(msgspec.Struct, tag_field="scheme", tag="jwt"):
-    """Tokens that another place signs."""
+    """Scheme `jwt`: tokens signed by an external issuer."""
 
     keys: Any
     issuer: str
@@ -62,32 +65,32 @@ class JwtFile(msgspec.Struct, tag_field="scheme", tag="jwt"):
 
 
 class CertificatesFile(msgspec.Struct, tag_field="scheme", tag="certificates"):
-    """Principals, each with one certificate or several, or the reference to a file of them."""
+    """Scheme `certificates`: principals, each with one certificate or several, or a reference to a file."""
 
     principals: Any
 
 
-WhoFile: TypeAlias = Literal["anyone", "authenticated"] | tuple[str, ...]
+AllowListFile: TypeAlias = Literal["anyone", "authenticated"] | tuple[str, ...]
 
 
 class AccessFile(msgspec.Struct):
-    """Who may do what with the agents of one pattern."""
+    """Allow-lists for the agents of one pattern."""
 
-    read: WhoFile | None = None
-    write: WhoFile | None = None
-    invoke: WhoFile | None = None
-    subscribe: WhoFile | None = None
+    read: AllowListFile | None = None
+    write: AllowListFile | None = None
+    invoke: AllowListFile | None = None
+    subscribe: AllowListFile | None = None
 
 
 class RateFile(msgspec.Struct):
-    """How often."""
+    """Rate limit."""
 
     per_second: Annotated[float, msgspec.Meta(gt=0)]
     burst: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class SecurityFile(msgspec.Struct):
-    """The whole of it."""
+    """Members of a security file."""
 
     schemes: tuple[NoSecFile | BasicFile | BearerFile | JwtFile | CertificatesFile, ...] = ()
     access: dict[str, AccessFile] = {}
@@ -96,12 +99,12 @@ class SecurityFile(msgspec.Struct):
     rate: RateFile | None = None
     failures: RateFile | None = None
     public_descriptions: bool = False
-    tell_crashes: bool | None = None
+    crash_details: bool | None = None
 
 
 def load(path: str | os.PathLike[str], make: Callable[..., T]) -> T:
-    """Read a file and make the security of it. Raises FileError."""
-    found = _parts(path)  # raised here, where no local variable holds the text
+    """Return `make(**settings)` of a security file. Blocks on the disk. Raises FileError."""
+    found = _parts(path)  # FileError is raised here, where no local variable holds the file's text
     if isinstance(found, list):
         raise FileError(found)
     return make(**found)
@@ -111,18 +114,18 @@ def _parts(path: str | os.PathLike[str]) -> dict[str, Any] | list[Mistake]:
     try:
         document = read(path)
     except FileError as error:
-        return list(map(_hidden, error.mistakes))
+        return list(map(_redacted, error.mistakes))
     value, mistakes = decode(document, SecurityFile)
     if value is None:
-        # what is wrong by shape hides nothing of what is wrong by meaning: those need the whole value
-        return list(map(_hidden, mistakes))
+        # errors of meaning are looked for only in a file whose shape is right
+        return list(map(_redacted, mistakes))
     reader = _Reader(document, Path(path).parent)
     found = reader.parts(value)
-    return list(map(_hidden, reader.mistakes)) or found
+    return list(map(_redacted, reader.mistakes)) or found
 
 
-def _hidden(mistake: Mistake) -> Mistake:
-    """Take from a mistake what it repeats of the text: a secret may stand there."""
+def _redacted(mistake: Mistake) -> Mistake:
+    """Return a mistake without the parts that quote the file: a secret may stand there."""
     message = _SEEN.sub(lambda found: f"saw a {found[1]}", mistake.message)
     if mistake.kind in ("syntax", "unreadable") and mistake.line:
         message = _REPEATED.sub("…", message)
@@ -135,14 +138,14 @@ class _Reader:
         self.folder = folder
         self.mistakes: list[Mistake] = []
 
-    def wrong(self, path: DataPath, message: str, *, key: bool = False) -> None:
+    def add_mistake(self, path: DataPath, message: str, *, key: bool = False) -> None:
         self.mistakes.append(self.document.mistake(path, message, key=key))
 
-    def tried(self, path: DataPath, make: Callable[[], W]) -> W | None:
+    def attempt(self, path: DataPath, make: Callable[[], W]) -> W | None:
         try:
             return make()
         except ConfigError as error:
-            self.wrong(path, error.message)
+            self.add_mistake(path, error.message)
             return None
 
     def parts(self, value: SecurityFile) -> dict[str, Any]:
@@ -155,14 +158,14 @@ class _Reader:
             "hosts": self._checked("hosts", value.hosts, check_host),
             "rate": None if value.rate is None else Rate(value.rate.per_second, value.rate.burst),
             "public_descriptions": value.public_descriptions,
-            "tell_crashes": value.tell_crashes,
+            "crash_details": value.crash_details,
         }
         if value.failures is not None:
             parts["failures"] = Rate(value.failures.per_second, value.failures.burst)
         return parts
 
     def _checked(self, key: str, texts: tuple[str, ...], check: Callable[[object], str]) -> list[str | None]:
-        return [self.tried((key, at), partial(check, text)) for at, text in enumerate(texts)]
+        return [self.attempt((key, at), partial(check, text)) for at, text in enumerate(texts)]
 
     # ---- schemes
 
@@ -170,9 +173,9 @@ class _Reader:
         found: list[Scheme] = []
         for at, each in enumerate(value.schemes):
             path = ("schemes", at)
-            scheme = self.tried(path, partial(self._scheme, each, path))
+            scheme = self.attempt(path, partial(self._scheme, each, path))
             if scheme is not None and any(scheme.name == other.name for other in found):
-                self.wrong(path, "there is a scheme of that kind already: join them")
+                self.add_mistake(path, "a scheme of that kind exists already: join them")
             elif scheme is not None:
                 found.append(scheme)
         return found
@@ -198,7 +201,7 @@ class _Reader:
         return Reference.parse(text, self.folder)
 
     def _jwt(self, path: DataPath, each: JwtFile) -> Jwt | None:
-        keys = self.tried((*path, "keys"), partial(self._reference, each.keys))
+        keys = self.attempt((*path, "keys"), partial(self._reference, each.keys))
         if keys is None:
             return None
         return Jwt(
@@ -211,30 +214,30 @@ class _Reader:
             scopes=each.scopes,
         )
 
-    def _certificates(self, path: DataPath, given: object) -> ClientCertificates | None:
-        if isinstance(given, str):
-            reference = self.tried(path, partial(self._reference, given))
+    def _certificates(self, path: DataPath, written: object) -> ClientCertificates | None:
+        if isinstance(written, str):
+            reference = self.attempt(path, partial(self._reference, written))
             return None if reference is None else ClientCertificates(reference)
-        rules = self._named(path, given, certificate_rule)
+        rules = self._named(path, written, certificate_rule)
         return None if rules is None else ClientCertificates(rules)
 
     def _named(
-        self, path: DataPath, given: object, make: Callable[[object], W]
+        self, path: DataPath, principals: object, make: Callable[[object], W]
     ) -> Mapping[str, tuple[W, ...]] | None:
-        """Read a mapping of principals to one text each, or a list of them; None where anything is wrong."""
-        if not is_mapping(given):
-            self.wrong(path, "expected a mapping of principals")
+        """Return a mapping of principals to one text or a list of texts each; None after any mistake."""
+        if not is_mapping(principals):
+            self.add_mistake(path, "expected a mapping of principals")
             return None
         before = len(self.mistakes)
         found: dict[str, tuple[W, ...]] = {}
-        for name, written in given.items():
+        for name, written in principals.items():
             here = (*path, name)
             texts = list(written) if is_list(written) else [written]
             places: list[DataPath] = [(*here, at) for at in range(len(texts))] if is_list(written) else [here]
-            made = [self.tried(at, partial(make, t)) for at, t in zip(places, texts, strict=True)]
-            if self.tried(here, partial(check_name, name)) and not texts:
-                self.wrong(
-                    here, "expected one text or several, an empty list lets in nobody: remove the name"
+            made = [self.attempt(at, partial(make, t)) for at, t in zip(places, texts, strict=True)]
+            if self.attempt(here, partial(check_name, name)) and not texts:
+                self.add_mistake(
+                    here, "expected one text or several: an empty list admits no client, remove the name"
                 )
             found[name] = tuple(each for each in made if each is not None)
         return None if len(self.mistakes) > before else found
@@ -244,10 +247,10 @@ class _Reader:
     def _access(self, value: SecurityFile, schemes: list[Scheme]) -> dict[str, Access]:
         found: dict[str, Access] = {}
         for pattern, each in value.access.items():
-            made = self.tried(("access", pattern), partial(Access, **msgspec.structs.asdict(each)))
+            made = self.attempt(("access", pattern), partial(Access, **msgspec.structs.asdict(each)))
             if made is not None:
                 found[pattern] = made
         if not self.mistakes:
-            for path, why in strangers(found, schemes):
-                self.wrong(("access", *path), why)
+            for path, why in unknown_principals(found, schemes):
+                self.add_mistake(("access", *path), why)
         return found

@@ -1,4 +1,25 @@
-"""The one place that decides who is let in, and what they may do; one for each node."""
+"""Access decisions of a node: authentication of requests and connections, and authorization of operations.
+
+What it keeps true:
+
+- **One order of checks, cheapest and safest first**: Host header, Origin header, secrets reloaded,
+  credentials, certificate, anonymous. Host and Origin come before credentials, so that a web page whose name
+  was pointed at this node (DNS rebinding) learns nothing from the answer.
+- **Credentials that are presented are checked, even where none are needed.** An open agent answers 401 to a
+  wrong token; to serve it as anonymous would hide a broken client.
+- **Guessing is slow.** Each rejection takes a token from a bucket of the peer's address (of the /64 network
+  in IPv6, which one customer has whole); an empty bucket is answered with 429 before any digest is computed.
+- **A revoked secret ends open connections.** An `Admission` remembers the `Proof` it rests on. When secrets
+  change, `generation` grows, and the next use asks the verifier whether the proof still holds. Between
+  changes that check is one comparison of integers.
+- **A secret that cannot be read admits no client**, and is reported once. At start it is a ConfigError.
+- **Lists hold behind every name of an agent.** A member of a pool is also subject to the pool's list, and an
+  agent that stores what others sent is subject to `read` and `write` where it is invoked; else its own name
+  or its actions would be a way around.
+
+Time comes in as arguments: `now` of a monotonic clock for rates and intervals, `wall` (Unix time) only for
+the expiry of tokens. So a changed system clock can extend no rate limit.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +31,10 @@ from lmos_actors.errors import ConfigError, Forbidden, RateLimited, Unauthorized
 
 from ._jwt import JwtVerifier
 from ._origins import Hosts, check_host, host_of, origin_of, own_origin, own_origin_at
-from ._presented import Given, Presented, Principal, Refusal, Wrong, given_in
 from ._rates import Buckets
+from ._request import AuthorizationHeader, Malformed, Principal, Refusal, RequestContext, authorization_in
 from ._schemes import Basic, Bearer, ClientCertificates, Jwt
-from ._secrets import LOOK_EVERY, Blind
+from ._secrets import CHECK_INTERVAL, KeyedDigest
 from ._verifiers import BasicVerifier, BearerVerifier, CertificateVerifier
 
 if TYPE_CHECKING:
@@ -21,7 +42,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Headers
 
-    from ._presented import Verb
+    from ._request import Verb
     from ._security import Security
     from ._verifiers import Proof, Verifier
 
@@ -31,15 +52,15 @@ ALLOWED_HEADERS: Final = (
     b"Traceparent, Tracestate"
 )
 EXPOSED_HEADERS: Final = b"ETag, Link, Location, Retry-After, WWW-Authenticate"
-REMEMBERED: Final = b"600"  # seconds that a browser need not ask again
+PREFLIGHT_SECONDS: Final = b"600"  # how long a browser caches the answer to a preflight request
 
-KEEPING: Final[tuple[Verb, ...]] = ("invoke", "read", "write")
+STORAGE_VERBS: Final[tuple[Verb, ...]] = ("invoke", "read", "write")
 
-NEEDED = "credentials are needed"
-NOT_GOOD = "the credentials are not accepted"
+CREDENTIALS_NEEDED = "credentials are needed"
+NOT_ACCEPTED = "the credentials are not accepted"
 
 
-def _silent(trouble: str) -> None:
+def _ignore_problem(problem: str) -> None:
     pass
 
 
@@ -48,16 +69,17 @@ def _in_no_pool(name: str) -> str | None:
 
 
 class Guard:
-    """Decides for one node. `wall` gives Unix time, `hosts` are names of the node beside those of `security`;
-    pages that come by its `public_url` are from here, whatever a proxy before it has made of it.
+    """Access decisions of one node.
 
-    `keepers` are public names of agents whose actions read and write what they keep: whoever invokes one has
-    to be let in for that, too. `pool_of` gives the public name of the pool that an agent is a member of, else
-    None: a list for a pool holds for its members as well, whatever is said of them.
+    `wall` returns Unix time. `hosts` are host names of the node besides those of `security`. Pages under
+    `public_url` count as the node's own, whatever Host header a proxy sends. `storage_agents` are public
+    names of agents whose actions read and write stored data: to invoke them takes `read` and `write` too.
+    `pool_of` returns the public name of the pool that an agent belongs to, else None: a pool's list also
+    holds for its members.
 
-    Secrets are read when it is made, which blocks on the disk, and raises ConfigError where one is missing
-    or not to be used; from then on at most once a second, when somebody asks. What goes wrong then is told
-    to `report`, once: what cannot be read lets in nobody.
+    The constructor reads all secrets, which blocks on the disk, and raises ConfigError where one is missing
+    or unusable. After that they are checked at most once a second, on use. Problems then go to `report`,
+    each once; a secret that cannot be read admits no client.
     """
 
     def __init__(
@@ -67,131 +89,135 @@ class Guard:
         wall: Callable[[], float],
         hosts: Sequence[str] = (),
         public_url: str | None = None,
-        keepers: Collection[str] = (),
+        storage_agents: Collection[str] = (),
         pool_of: Callable[[str], str | None] = _in_no_pool,
-        report: Callable[[str], None] = _silent,
+        report: Callable[[str], None] = _ignore_problem,
     ) -> None:
         self.security = security
         self.generation = 0
-        """Grows when something that was good may be so no longer."""
+        """Grows when credentials that were accepted may no longer be."""
         self.refusals: Counter[int] = Counter()
-        """How many were not let in, by the status that they were answered with."""
+        """Number of refusals by status."""
         self._wall = wall
         self._report = report
         self._hosts = Hosts((*security.hosts, *map(check_host, hosts)))
         self._origins = frozenset(security.origins)
         self._public = None if public_url is None else own_origin_at(public_url)
-        self._gates = security.gates
-        self._keepers = frozenset(keepers)
+        self._rules = security.rules
+        self._storage_agents = frozenset(storage_agents)
         self._pool_of = pool_of
-        self._has_lists = bool(security.access)
+        self._has_access_lists = bool(security.access)
         self._rates = None if security.rate is None else Buckets(security.rate)
         self._failures = Buckets(security.failures)
-        self._anyone = security.lets_in_anyone
+        self._admits_anonymous = security.admits_anonymous
         self._verifiers, self._certificates = _verifiers(security)
-        self._looked: float | None = None
-        self._told: frozenset[str] = frozenset()
+        self._checked_at: float | None = None
+        self._reported: frozenset[str] = frozenset()
         self._read_first()
 
     # ---- letting in
 
-    def admit(self, presented: Presented, now: float, *, public: bool = False) -> Admission | Refusal:
-        """Decide whether a request, or an upgrade, is let in; `now` is seconds of a clock that never goes
-        back.
+    def admit(self, request: RequestContext, now: float, *, public: bool = False) -> Admission | Refusal:
+        """Return the admission of a request or upgrade, or its refusal; `now` is monotonic time in seconds.
 
-        `public`: what is asked for can be seen by anyone, so credentials are not needed; those that are
-        presented are checked all the same.
+        `public`: the resource is open to anyone, so credentials are not needed. Credentials that are
+        presented are checked all the same. Blocks on the disk at most once a second.
         """
-        found = self._decide(presented, now, public=public)
+        found = self._decide(request, now, public=public)
         if isinstance(found, Refusal):
             self.refusals[found.status] += 1
         return found
 
-    def _decide(self, presented: Presented, now: float, *, public: bool) -> Admission | Refusal:
-        refusal = self._wrong_door(presented)
+    def _decide(self, request: RequestContext, now: float, *, public: bool) -> Admission | Refusal:
+        refusal = self._host_or_origin_refusal(request)
         if refusal is not None:
             return refusal
-        self.look(now)
-        given = given_in(presented) if self._verifiers else None
-        if isinstance(given, Wrong):
+        self.refresh(now)
+        credentials = authorization_in(request) if self._verifiers else None
+        if isinstance(credentials, Malformed):
             return Refusal(400, "the Authorization header cannot be read")
-        if given is not None:
-            return self._by_credentials(given, presented, now)
-        return self._by_connection(presented, now, public=public)
+        if credentials is not None:
+            return self._by_credentials(credentials, request, now)
+        return self._by_connection(request, now, public=public)
 
-    def _by_credentials(self, given: Given, presented: Presented, now: float) -> Admission | Refusal:
+    def _by_credentials(
+        self, credentials: AuthorizationHeader, request: RequestContext, now: float
+    ) -> Admission | Refusal:
         if self._failures:
-            wait = self._failures.wait(address_of(presented.peer), now)
+            wait = self._failures.wait(address_of(request.peer), now)
             if wait:
-                return _too_often(wait)
+                return _too_many_failures(wait)
         wall = self._wall()
         for verifier in self._verifiers:
-            proof = verifier.verify(given, wall) if verifier.kind == given.kind else None
+            proof = verifier.verify(credentials, wall) if verifier.kind == credentials.kind else None
             if proof is not None:
-                return Admission(self, proof, self._source(proof.principal, presented))
-        self._failures.take(address_of(presented.peer), now)
-        return self.not_good
+                return Admission(self, proof, self._source(proof.principal, request))
+        self._failures.take(address_of(request.peer), now)
+        return self.invalid_credentials
 
-    def _by_connection(self, presented: Presented, now: float, *, public: bool) -> Admission | Refusal:
-        certificate = presented.certificate
+    def _by_connection(self, request: RequestContext, now: float, *, public: bool) -> Admission | Refusal:
+        certificate = request.certificate
         if certificate is not None and self._certificates is not None:
             proof = self._certificates.verify_certificate(certificate)
             if proof is not None:
-                return Admission(self, proof, self._source(proof.principal, presented))
-        if self._anyone or public:
-            return Admission(self, None, self._source(None, presented))
-        return self._unknown(NEEDED, wrong=False)
+                return Admission(self, proof, self._source(proof.principal, request))
+        if self._admits_anonymous or public:
+            return Admission(self, None, self._source(None, request))
+        return self._unauthorized(CREDENTIALS_NEEDED, wrong=False)
 
-    def _source(self, principal: Principal | None, presented: Presented) -> str:
-        """Return the name by which the rate of requests is kept."""
+    def _source(self, principal: Principal | None, request: RequestContext) -> str:
+        """Return the bucket of the request rate; the prefixes keep a principal from taking an address's."""
         if self._rates is None:
             return ""
-        return f"={principal.name}" if principal is not None else f"@{address_of(presented.peer)}"
+        return f"={principal.name}" if principal is not None else f"@{address_of(request.peer)}"
 
-    def _unknown(self, reason: str, *, wrong: bool) -> Refusal:
+    def _unauthorized(self, reason: str, *, wrong: bool) -> Refusal:
         more = b', error="invalid_token"' if wrong else b""
-        told = (
+        headers = (
             (name, each + (more if each.startswith(b"Bearer") else b"")) for name, each in self.challenges
         )
-        return Refusal(401, reason, tuple(told))
+        return Refusal(401, reason, tuple(headers))
 
     @property
-    def not_good(self) -> Refusal:
-        """What somebody is told whose credentials are not good, or no longer."""
-        return self._unknown(NOT_GOOD, wrong=True)
+    def invalid_credentials(self) -> Refusal:
+        """Refusal of credentials that are wrong, expired or revoked."""
+        return self._unauthorized(NOT_ACCEPTED, wrong=True)
 
     @property
     def challenges(self) -> Headers:
-        """Return the headers by which an answer 401 says how somebody may say who they are."""
+        """`WWW-Authenticate` headers of an answer 401 (RFC 9110, 11.6.1)."""
         found = dict.fromkeys(each.challenge for each in self._verifiers if each.challenge)
         return tuple((b"www-authenticate", each) for each in found)
 
-    def _wrong_door(self, presented: Presented) -> Refusal | None:
-        host = None if presented.host is None else host_of(presented.host)
-        if presented.host is not None and host is None:
+    def _host_or_origin_refusal(self, request: RequestContext) -> Refusal | None:
+        host = None if request.host is None else host_of(request.host)
+        if request.host is not None and host is None:
             return Refusal(400, "the Host header cannot be read")
         if host is not None and not self._hosts.has(host[0]):
-            return Refusal(403, "this node is not known by the name in the Host header")
-        return None if self.is_origin_allowed(presented) else Refusal(403, "this origin is not let in")
+            return Refusal(403, "this node does not answer to the name in the Host header")
+        return None if self.is_origin_allowed(request) else Refusal(403, "this origin is not allowed")
 
     # ---- pages in browsers
 
-    def is_origin_allowed(self, presented: Presented) -> bool:
-        """Whether the page that asks, if it is one, is one from here or of an origin that is let in."""
-        named = presented.values(b"origin")
+    def is_origin_allowed(self, request: RequestContext) -> bool:
+        """Return whether a request comes from no web page, from the node's own, or from an allowed origin."""
+        named = request.values(b"origin")
         if not named:
             return True
         origin = origin_of(named[0].decode("latin-1")) if len(named) == 1 else None
         if origin is None:
             return False
-        own = None if presented.host is None else own_origin(presented.host, secure=presented.secure)
+        own = None if request.host is None else own_origin(request.host, secure=request.secure)
         return origin in (own, self._public) or origin in self._origins
 
-    def cors(self, presented: Presented) -> Headers:
-        """Return the headers that an answer needs so that a page of an origin that is named may read it."""
+    def cors(self, request: RequestContext) -> Headers:
+        """Return the CORS headers of an answer; () where no origin is configured.
+
+        With origins configured every answer has `Vary: Origin`, so that caches keep the answers apart.
+        """
         if not self._origins:
             return ()
-        origin = self._named_origin(presented)
+        origin = self._named_origin(request)
         vary = ((b"vary", b"Origin"),)
         if origin is None:
             return vary
@@ -201,45 +227,45 @@ class Guard:
             *vary,
         )
 
-    def preflight(self, presented: Presented) -> Headers | None:
-        """Return the headers of the answer (204) to a browser that asks beforehand; None if this is not one.
+    def preflight(self, request: RequestContext) -> Headers | None:
+        """Return the headers of the answer 204 to a CORS preflight; None where the request is not one.
 
-        It is one if it is an OPTIONS request with `Access-Control-Request-Method`; that it is OPTIONS the
-        caller knows. It carries no credentials, and is to be answered before any are asked for.
+        A preflight is an OPTIONS request (the caller has checked that) with `Access-Control-Request-Method`.
+        Browsers send it without credentials, so it is answered before any are demanded.
         """
-        if not presented.values(b"access-control-request-method"):
+        if not request.values(b"access-control-request-method"):
             return None
-        headers = self.cors(presented)
-        if self._named_origin(presented) is None:
+        headers = self.cors(request)
+        if self._named_origin(request) is None:
             return headers
-        asks_inside = presented.values(b"access-control-request-private-network") == [b"true"]
+        asks_inside = request.values(b"access-control-request-private-network") == [b"true"]
         return (
             *headers,
             (b"access-control-allow-methods", ALLOWED_METHODS),
             (b"access-control-allow-headers", ALLOWED_HEADERS),
-            (b"access-control-max-age", REMEMBERED),
+            (b"access-control-max-age", PREFLIGHT_SECONDS),
             *(((b"access-control-allow-private-network", b"true"),) if asks_inside else ()),
         )
 
-    def _named_origin(self, presented: Presented) -> bytes | None:
-        """Return the origin as the browser wrote it, where it is one of those named."""
-        named = presented.values(b"origin")
+    def _named_origin(self, request: RequestContext) -> bytes | None:
+        """Return the request's origin as the browser wrote it if it is configured, else None."""
+        named = request.values(b"origin")
         if len(named) != 1 or origin_of(named[0].decode("latin-1")) not in self._origins:
             return None
         return bytes(named[0])
 
-    # ---- while they are in
+    # ---- after admission
 
-    def look(self, now: float) -> None:
-        """Read secrets that have changed, at most once a second. Blocks on the disk."""
-        if self._looked is not None and self._looked <= now < self._looked + LOOK_EVERY:
+    def refresh(self, now: float) -> None:
+        """Reload secrets that have changed, at most once a second. Blocks on the disk."""
+        if self._checked_at is not None and self._checked_at <= now < self._checked_at + CHECK_INTERVAL:
             return
-        self._looked = now
+        self._checked_at = now
         self._read()
-        self._tell()
+        self._report_new_problems()
 
     def _read(self) -> None:
-        changed = [each.look() for each in self._all()]
+        changed = [each.refresh() for each in self._all()]
         if any(changed):
             self.generation += 1
 
@@ -248,43 +274,43 @@ class Guard:
 
     def _read_first(self) -> None:
         self._read()
-        troubles = [trouble for each in self._all() for trouble in each.troubles()]
-        if troubles:
-            raise ConfigError("; ".join(troubles))
+        problems = [problem for each in self._all() for problem in each.problems()]
+        if problems:
+            raise ConfigError("; ".join(problems))
 
-    def _tell(self) -> None:
-        troubles = [trouble for each in self._all() for trouble in each.troubles()]
-        for trouble in troubles:
-            if trouble not in self._told:
-                self._report(trouble)
-        self._told = frozenset(troubles)
+    def _report_new_problems(self) -> None:
+        problems = [problem for each in self._all() for problem in each.problems()]
+        for problem in problems:
+            if problem not in self._reported:
+                self._report(problem)
+        self._reported = frozenset(problems)
 
-    def holds(self, proof: Proof) -> bool:
-        """Whether somebody who was let in would still be."""
-        return (proof.until is None or self._wall() < proof.until) and proof.verifier.holds(proof)
+    def is_valid(self, proof: Proof) -> bool:
+        """Return whether a proof still holds: neither expired nor revoked."""
+        return (proof.until is None or self._wall() < proof.until) and proof.verifier.is_valid(proof)
 
     def is_past(self, until: float) -> bool:
-        """Whether that Unix time has come."""
+        """Return whether a Unix time has passed."""
         return self._wall() >= until
 
-    def pay(self, source: str, now: float) -> float:
-        """Take a request from the rate of whoever asks: 0, or the seconds to wait."""
+    def take_token(self, source: str, now: float) -> float:
+        """Count a request against the rate of its source. Return 0, or the seconds to wait."""
         return 0.0 if self._rates is None else self._rates.take(source, now)
 
-    def lets_in(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
-        """Whether the access lists let somebody do that."""
-        if agent in self._keepers and verb == "invoke":
-            return all(self._gates.gate(agent, each).lets_in(principal) for each in KEEPING)
-        if not self._gates.gate(agent, verb).lets_in(principal):
+    def admits(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
+        """Return whether the access lists allow an operation; None stands for an anonymous client."""
+        if agent in self._storage_agents and verb == "invoke":
+            return all(self._rules.rule(agent, each).admits(principal) for each in STORAGE_VERBS)
+        if not self._rules.rule(agent, verb).admits(principal):
             return False
-        pool = self._pool_of(agent) if self._has_lists else None
-        return pool is None or self._gates.gate(pool, verb).lets_in(principal)
+        pool = self._pool_of(agent) if self._has_access_lists else None
+        return pool is None or self._rules.rule(pool, verb).admits(principal)
 
 
 class Admission:
-    """Somebody who was let in: `principal` is who, None for nobody known."""
+    """Admitted client: `principal` is its identity, None for an anonymous client."""
 
-    __slots__ = ("_generation", "_good", "_guard", "_proof", "_source", "principal")
+    __slots__ = ("_generation", "_guard", "_proof", "_source", "_still_valid", "principal")
 
     def __init__(self, guard: Guard, proof: Proof | None, source: str) -> None:
         self.principal: Principal | None = None if proof is None else proof.principal
@@ -292,64 +318,64 @@ class Admission:
         self._proof = proof
         self._source = source
         self._generation = guard.generation
-        self._good = True
+        self._still_valid = True
 
     def __repr__(self) -> str:
         return f"Admission({self.principal!r})"
 
     @property
     def until(self) -> float | None:
-        """When it ends by itself, in Unix time; None for never."""
+        """Unix time at which the credentials expire, None for never."""
         return None if self._proof is None else self._proof.until
 
     def valid(self, now: float) -> bool:
-        """Whether the credentials are still good: neither expired nor taken away meanwhile."""
+        """Return whether the credentials are still valid: neither expired nor revoked."""
         guard, proof = self._guard, self._proof
         if proof is None:
             return True
-        guard.look(now)
+        guard.refresh(now)
         if self._generation != guard.generation:
             self._generation = guard.generation
-            self._good = proof.verifier.holds(proof)
-        return self._good and (proof.until is None or not guard.is_past(proof.until))
+            self._still_valid = proof.verifier.is_valid(proof)
+        return self._still_valid and (proof.until is None or not guard.is_past(proof.until))
 
     def allows(self, agent: str, verb: Verb) -> bool:
-        """Whether the access lists allow it; for lists of what somebody may see. It costs nothing."""
-        return self._guard.lets_in(self.principal, agent, verb)
+        """Return whether the access lists allow an operation, for listings: counts no request."""
+        return self._guard.admits(self.principal, agent, verb)
 
     def charge(self, now: float) -> None:
-        """Take a request from the rate; `check` does so as well. Raises Unauthorized, RateLimited."""
+        """Count a request against the rate, as `check` does. Raises Unauthorized, RateLimited."""
         if not self.valid(now):
-            raise Unauthorized(NOT_GOOD)
-        wait = self._guard.pay(self._source, now)
+            raise Unauthorized(NOT_ACCEPTED)
+        wait = self._guard.take_token(self._source, now)
         if wait:
             raise RateLimited(wait)
 
     def check(self, agent: str, verb: Verb, now: float) -> None:
-        """Check a request to an agent, by its public name, before anything else is done about it.
+        """Check a request to an agent, by its public name, before anything else is done with it.
 
-        Raises Unauthorized where the credentials are no longer good, or where nobody is known and somebody
-        must be; RateLimited; Forbidden.
+        Raises Unauthorized where the credentials are no longer valid or an anonymous client needs some;
+        RateLimited; Forbidden.
         """
         self.charge(now)
-        if not self._guard.lets_in(self.principal, agent, verb):
+        if not self._guard.admits(self.principal, agent, verb):
             if self.principal is None:
-                raise Unauthorized(NEEDED)
+                raise Unauthorized(CREDENTIALS_NEEDED)
             raise Forbidden(f"{self.principal.name} may not {verb} here")
 
 
 def _verifiers(security: Security) -> tuple[list[Verifier], CertificateVerifier | None]:
     found: list[Verifier] = []
     certificates: CertificateVerifier | None = None
-    blind = Blind()
+    digest_of = KeyedDigest()
     for scheme in security.schemes:
         match scheme:
             case Basic():
-                found.append(BasicVerifier(scheme, blind))
+                found.append(BasicVerifier(scheme, digest_of))
             case Bearer():
-                found.append(BearerVerifier(scheme, blind))
+                found.append(BearerVerifier(scheme, digest_of))
             case Jwt():
-                found.append(JwtVerifier(scheme, blind))
+                found.append(JwtVerifier(scheme, digest_of))
             case ClientCertificates():
                 certificates = CertificateVerifier(scheme)
             case _:
@@ -358,7 +384,7 @@ def _verifiers(security: Security) -> tuple[list[Verifier], CertificateVerifier 
 
 
 def address_of(peer: str) -> str:
-    """Return what counts as one address: without the port, and of IPv6 the network that one customer has."""
+    """Return the address that rates are kept by: without port, of IPv6 the /64 network of one customer."""
     host = peer.rpartition(":")[0] or peer
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
@@ -371,6 +397,6 @@ def address_of(peer: str) -> str:
     return str(ipaddress.IPv6Network((address, 64), strict=False))
 
 
-def _too_often(wait: float) -> Refusal:
+def _too_many_failures(wait: float) -> Refusal:
     seconds = str(max(1, -int(-wait // 1))).encode()
-    return Refusal(429, "too many credentials that are not accepted", ((b"retry-after", seconds),), wait)
+    return Refusal(429, "too many rejected credentials from this address", ((b"retry-after", seconds),), wait)

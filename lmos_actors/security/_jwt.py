@@ -1,4 +1,30 @@
-"""Signed tokens: which key, which algorithm, every claim looked at. The library is imported when needed."""
+"""JSON Web Tokens: verification of tokens in compact form against a key set (RFC 7515, 7517, 7519).
+
+joserfc does the cryptography; this file decides which key and which algorithm it may use, because the known
+attacks on JWT libraries all make the token decide. What it keeps true:
+
+- **The token never chooses its algorithm.** Each key is bound, when it is loaded, to the configured
+  algorithms that fit its type, curve, `use`, `key_ops` and `alg`; a token's `alg` only has to be one of
+  those (RFC 8725, 3.1). So `alg: none` fits no key, and a public RSA key can't be used as an HMAC secret
+  (algorithm confusion): `Jwt` refuses shared and public algorithms in one list, `_is_usable_with` refuses
+  key types.
+- **The token never brings its key.** `jwk`, `jku`, `x5u` and `x5c` in a header are ignored; only `kid`
+  selects, by exact text, and a token without one is accepted only if the set has a single key.
+- **Critical extensions are refused** (`crit`, RFC 7515, 4.1.11): none is implemented. Other unknown header
+  members are ignored, as the RFC demands; hence `strict_check_header=False`.
+- **Claims are read after the signature holds, and `iss`, `aud`, `exp` must be present** (RFC 8725, 3.8,
+  3.9). `exp` is capped (`LATEST_EXPIRY`) before it becomes a float: a huge JSON integer would raise
+  OverflowError.
+- **One answer for every fault.** `verify` returns None, whatever is wrong; the library raises many
+  unrelated exceptions for hostile input (ValueError, binascii.Error, RecursionError, its own), so both calls
+  of it catch `Exception`. The reason never reaches the client.
+- **No secret in a traceback.** A client may send anything in place of a token, and a key set may hold a
+  shared key: parts of tokens are `SecretBytes`, JSON objects `_HiddenObject`.
+
+Checking a signature costs about a hundred times a table look-up, so verified tokens are remembered by their
+keyed digest, in bounded number, with the time they expire; any change of the keys empties that table.
+The extra `auth` is optional, so the library is imported when the first verifier is made.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +41,22 @@ import attrs
 from lmos_actors._core import SecretBytes
 from lmos_actors.errors import ConfigError
 
-from ._presented import Principal
+from ._request import Principal
 from ._schemes import SYMMETRIC
 from ._secrets import SecretSource
 from ._verifiers import Proof
 
 if TYPE_CHECKING:
-    from ._presented import Given
+    from ._request import AuthorizationHeader
     from ._schemes import Jwt
-    from ._secrets import Blind
+    from ._secrets import KeyedDigest
 
-MOST_KEYS: Final = 100
-KEPT: Final = (
-    1024  # tokens that are known to be good: checking a signature anew takes a hundred times as long
-)
-SHORTEST_RSA: Final = 256  # bytes
-SHORTEST_SHARED: Final = 32
-MOST_SCOPES: Final = 256
-FOREVER: Final = 10**12  # Unix time, in the year 33658
+MAX_KEYS: Final = 100
+MAX_CACHED_TOKENS: Final = 1024
+MIN_RSA_BYTES: Final = 256  # 2048 bits (RFC 7518, 3.3)
+MIN_SHARED_BYTES: Final = 32  # as long as the hash of HS256 (RFC 7518, 3.2)
+MAX_SCOPES: Final = 256
+LATEST_EXPIRY: Final = 10**12  # Unix time, in the year 33658
 _BASE64URL: Final = re.compile(rb"[A-Za-z0-9_-]*")
 _TO_BASE64: Final = bytes.maketrans(b"-_", b"+/")
 _PRIVATE: Final = ("d", "p", "q", "dp", "dq", "qi", "oth")
@@ -47,8 +71,8 @@ _CURVES: Final = {
 }
 
 
-class _Members(dict[str, Any]):
-    """A JSON object that is not shown: a set of keys may have some that are secret."""
+class _HiddenObject(dict[str, Any]):
+    """JSON object whose members `repr` hides: a key set may hold secret keys."""
 
     def __repr__(self) -> str:
         return "{...}"
@@ -56,7 +80,7 @@ class _Members(dict[str, Any]):
 
 @attrs.frozen
 class _Key:
-    """One key of the set: `digest` tells it from others, `algorithms` are those it may be used with."""
+    """Key of the set: `digest` identifies it, `algorithms` are those it may be used with."""
 
     digest: bytes
     made: Any = attrs.field(repr=False)
@@ -71,112 +95,115 @@ def _library() -> Any:
     return jwk, jws, jwt
 
 
-def _signatures(jws: Any, algorithms: tuple[str, ...]) -> Any:
-    """Make what checks signatures with these algorithms, and with no other."""
-    # members of the header that nobody knows mean nothing (RFC 7515, 4); `crit` is refused by us
+def _signature_registry(jws: Any, algorithms: tuple[str, ...]) -> Any:
+    """Return a joserfc registry that verifies with these algorithms only."""
+    # unknown header members are ignored (RFC 7515, 4); `_key_for` refuses `crit`
     found = jws.JWSRegistry(algorithms=algorithms, strict_check_header=False)
     found.algorithms = {name: copy(found.algorithms[name]) for name in algorithms}
     for each in found.algorithms.values():
-        each.security_warning = None  # whoever configured the node has chosen: no word to each token
+        each.security_warning = None  # the configuration chose the algorithm: no warning for each token
     return found
 
 
 class JwtVerifier:
-    """Tokens signed by one issuer, for one audience, not expired."""
+    """Verifier of tokens signed by one issuer, for one audience, and not expired."""
 
     kind = "bearer"
     challenge = b'Bearer realm="lmos-actors"'
 
-    def __init__(self, scheme: Jwt, blind: Blind) -> None:
+    def __init__(self, scheme: Jwt, digest_of: KeyedDigest) -> None:
         self._jwk, self._jws, self._jwt = _library()
         self._scheme = scheme
-        self._blind = blind
-        self._signatures = _signatures(self._jws, scheme.algorithms)
+        self._digest_of = digest_of
+        self._signature_registry = _signature_registry(self._jws, scheme.algorithms)
         self._source = SecretSource(scheme.keys)
         self._keys: dict[str | None, _Key] = {}
-        self._wrong: str | None = None
-        self._good: OrderedDict[bytes, Proof] = OrderedDict()
+        self._problem: str | None = None
+        self._verified_tokens: OrderedDict[bytes, Proof] = OrderedDict()
 
     # ---- keys
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         if not self._source.may_have_changed():
             return False
         before = {kid: key.digest for kid, key in self._keys.items()}
         value = self._source.read()
-        self._wrong = None
+        self._problem = None
         self._keys = {} if value is None else self._read(value)
         changed = before != {kid: key.digest for kid, key in self._keys.items()}
         if changed:
-            self._good.clear()
+            self._verified_tokens.clear()
         return changed
 
-    def troubles(self) -> list[str]:
-        return [each for each in (self._source.trouble, self._wrong) if each]
+    def problems(self) -> list[str]:
+        return [each for each in (self._source.problem, self._problem) if each]
 
-    def holds(self, proof: Proof) -> bool:
+    def is_valid(self, proof: Proof) -> bool:
         return any(key.digest == proof.key for key in self._keys.values())
 
     def _read(self, value: SecretBytes) -> dict[str | None, _Key]:
-        members = _object(value)
+        members = _json_object(value)
         listed = None if members is None else members.get("keys")
         if not isinstance(listed, list):
-            return self._reject("is no JSON Web Key Set")
+            return self._reject_key_set("is not a JSON Web Key Set")
         entries = cast("list[object]", listed)
-        if len(entries) > MOST_KEYS:
-            return self._reject(f"has more than {MOST_KEYS} keys")
+        if len(entries) > MAX_KEYS:
+            return self._reject_key_set(f"has more than {MAX_KEYS} keys")
         found: dict[str | None, _Key] = {}
         for at, entry in enumerate(entries):
-            self._add(found, cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}, at + 1)
-        return found or self._reject(f"has no key for {', '.join(self._scheme.algorithms)}")
+            self._add_key(found, cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}, at + 1)
+        return found or self._reject_key_set(f"has no key for {', '.join(self._scheme.algorithms)}")
 
-    def _reject(self, why: str) -> dict[str | None, _Key]:
-        self._wrong = self._wrong or f"{self._scheme.keys}: {why}"
+    def _reject_key_set(self, why: str) -> dict[str | None, _Key]:
+        self._problem = self._problem or f"{self._scheme.keys}: {why}"
         return {}
 
-    def _add(self, found: dict[str | None, _Key], entry: dict[str, Any], number: int) -> None:
-        """Take a key, unless it is for something else: a set may also have those for encryption."""
-        algorithms = tuple(each for each in self._scheme.algorithms if _suits(entry, each))
+    def _add_key(self, found: dict[str | None, _Key], entry: dict[str, Any], number: int) -> None:
+        """Add a key, unless it has another purpose: a set may also hold keys for encryption."""
+        algorithms = tuple(each for each in self._scheme.algorithms if _is_usable_with(entry, each))
         kid = entry.get("kid")
         if not algorithms:
             return
         if algorithms[0] not in SYMMETRIC and any(word in entry for word in _PRIVATE):
-            self._reject(f"key {number} is a private key, and does not belong here: leave the public part")
+            # a private key here would let every reader of the file sign tokens
+            self._reject_key_set(f"key {number} is a private key: replace it by its public part")
         elif not isinstance(kid, str | None) or kid in found:
-            self._reject(f"key {number} has no kid of its own")
-        elif (key := self._key(entry, algorithms)) is None:
-            self._reject(f"key {number} is too short, or is no key")
+            self._reject_key_set(f"key {number} needs a kid that no other key has")
+        elif (key := self._import(entry, algorithms)) is None:
+            self._reject_key_set(f"key {number} is too short or malformed")
         else:
             found[kid] = key
 
-    def _key(self, entry: dict[str, Any], algorithms: tuple[str, ...]) -> _Key | None:
-        parts = _Members((name, entry[name]) for name in _PARTS if name in entry)
+    def _import(self, entry: dict[str, Any], algorithms: tuple[str, ...]) -> _Key | None:
+        parts = _HiddenObject((name, entry[name]) for name in _PARTS if name in entry)
         if not _is_long_enough(parts):
             return None
         try:
             made = self._jwk.import_key(parts)
-        except Exception:  # the library has errors of many kinds for what is no key
+        except Exception:  # the library raises unrelated types for malformed keys
             return None
-        return _Key(self._blind(SecretBytes(json.dumps(parts, sort_keys=True).encode())), made, algorithms)
+        return _Key(
+            self._digest_of(SecretBytes(json.dumps(parts, sort_keys=True).encode())), made, algorithms
+        )
 
     # ---- tokens
 
-    def verify(self, given: Given, wall: float) -> Proof | None:
-        """Return who it is, None where the token is not good."""
-        digest = self._blind(given.value)
-        proof = self._good.get(digest)
+    def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
+        """Return the proof of a valid token, else None; `wall` is Unix time. Raises nothing."""
+        digest = self._digest_of(credentials.value)
+        proof = self._verified_tokens.get(digest)
         if proof is not None:
-            self._good.move_to_end(digest)
-            return proof if _is_before(wall, proof.until) else None
-        proof = self._verified(given.value, wall)
-        if proof is None or not _is_before(wall, proof.until):
+            self._verified_tokens.move_to_end(digest)
+            return proof if _is_current(wall, proof.until) else None
+        proof = self._verify_signature(credentials.value, wall)
+        if proof is None or not _is_current(wall, proof.until):
             return None
-        self._good[digest] = proof
-        while len(self._good) > KEPT:
-            self._good.popitem(last=False)
+        self._verified_tokens[digest] = proof
+        while len(self._verified_tokens) > MAX_CACHED_TOKENS:
+            self._verified_tokens.popitem(last=False)
         return proof
 
-    def _verified(self, token: SecretBytes, wall: float) -> Proof | None:
+    def _verify_signature(self, token: SecretBytes, wall: float) -> Proof | None:
         header = header_of(token)
         key = None if header is None else self._key_for(header)
         if header is None or key is None:
@@ -185,7 +212,10 @@ class JwtVerifier:
         return None if claims is None else self._proof(claims, key)
 
     def _key_for(self, header: dict[str, Any]) -> _Key | None:
-        """Choose the key by `kid`; a token that names none is good only where there is no choice."""
+        """Return the key named by `kid` if it may be used with `alg`, else None.
+
+        Without `kid` only a set of one key has an answer: trying each key would let a token choose.
+        """
         alg, kid = header.get("alg"), header.get("kid")
         if "crit" in header or not isinstance(kid, str | None):
             return None
@@ -204,9 +234,9 @@ class JwtVerifier:
             exp={"essential": True},
         )
         try:
-            read = self._jwt.decode(token, key.made, algorithms=[alg], registry=self._signatures)
-            registry.validate(read.claims)  # nothing of the claims is looked at before this
-        except Exception:  # of many kinds, all of which mean the same
+            read = self._jwt.decode(token, key.made, algorithms=[alg], registry=self._signature_registry)
+            registry.validate(read.claims)  # no claim is read before this
+        except Exception:  # the library raises unrelated types for hostile tokens
             return None
         return cast("dict[str, Any]", read.claims)
 
@@ -217,21 +247,21 @@ class JwtVerifier:
         if not isinstance(expires, int | float):
             return None
         scopes = scopes_of(claims.get(self._scheme.scopes))
-        until = float(min(expires, FOREVER)) + self._scheme.leeway
+        until = float(min(expires, LATEST_EXPIRY)) + self._scheme.leeway
         return Proof(Principal(name, "jwt", scopes), self, key.digest, until)
 
 
 def header_of(token: bytes) -> dict[str, Any] | None:
-    """Read the header of a signed token in compact form; None where it is none."""
-    parts = list(map(SecretBytes, token.split(b".")))  # whoever made a mistake has put a secret here
+    """Return the header of a signed token in compact form (RFC 7515, 7.1), None where it is malformed."""
+    parts = list(map(SecretBytes, token.split(b".")))  # a client may send a password here by mistake
     if len(parts) != 3 or not all(parts):
         return None
     text = _decoded(parts[0])
-    return None if text is None else _object(text)
+    return None if text is None else _json_object(text)
 
 
 def _decoded(raw: bytes) -> SecretBytes | None:
-    """Read base64url without padding (RFC 7515, 2); None where it is not that."""
+    """Return decoded base64url without padding (RFC 7515, 2), None where it is malformed."""
     if not _BASE64URL.fullmatch(raw):
         return None
     try:
@@ -241,28 +271,28 @@ def _decoded(raw: bytes) -> SecretBytes | None:
 
 
 def scopes_of(claim: object) -> tuple[str, ...]:
-    """Read a claim of scopes: text with spaces between (RFC 8693), or a list of texts."""
+    """Return the scopes in a claim: text separated by spaces (RFC 8693, 4.2), or a list of texts."""
     listed = claim.split(" ") if isinstance(claim, str) else claim
     if not isinstance(listed, list):
         return ()
     words = [each for each in cast("list[object]", listed) if isinstance(each, str) and each]
-    return tuple(words[:MOST_SCOPES])
+    return tuple(words[:MAX_SCOPES])
 
 
-def _is_before(wall: float, until: float | None) -> bool:
+def _is_current(wall: float, until: float | None) -> bool:
     return until is None or wall < until
 
 
-def _object(text: bytes) -> dict[str, Any] | None:
+def _json_object(text: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(text, object_pairs_hook=_Members)
+        found = json.loads(text, object_pairs_hook=_HiddenObject)
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def _suits(entry: dict[str, Any], algorithm: str) -> bool:
-    """Whether a key may be used with the algorithm: of its kind, on its curve, and not made for another."""
+def _is_usable_with(entry: dict[str, Any], algorithm: str) -> bool:
+    """Return whether a key fits an algorithm: its type, its curve, and its own `use`, `key_ops` and `alg`."""
     operations = entry.get("key_ops", ["verify"])
     if entry.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
         return False
@@ -273,8 +303,8 @@ def _suits(entry: dict[str, Any], algorithm: str) -> bool:
 
 
 def _is_long_enough(entry: dict[str, Any]) -> bool:
-    """Whether nobody can find the key by trying (RFC 7518, 3.2 and 3.3)."""
+    """Return whether a key is too long to be found by trying (RFC 7518, 3.2 and 3.3)."""
     if entry.get("kty") == "RSA":
         modulus = _decoded(str(entry.get("n", "")).encode())
-        return modulus is not None and len(modulus.lstrip(b"\0")) >= SHORTEST_RSA
-    return entry.get("kty") != "oct" or len(str(entry.get("k", ""))) * 3 // 4 >= SHORTEST_SHARED
+        return modulus is not None and len(modulus.lstrip(b"\0")) >= MIN_RSA_BYTES
+    return entry.get("kty") != "oct" or len(str(entry.get("k", ""))) * 3 // 4 >= MIN_SHARED_BYTES

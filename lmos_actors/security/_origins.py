@@ -1,4 +1,4 @@
-"""Which names of this node, and which pages in browsers, requests may come by."""
+"""Host names and browser origins that requests may carry: the defence against DNS rebinding and CSRF."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANY: Final = "*"
 
 
 def host_of(authority: str) -> tuple[str, str] | None:
-    """Return host (lower case, no brackets, no last dot) and port, "" if not said; None if it is neither."""
+    """Return host (lower case, no brackets, no final dot) and port ("" if absent); None if malformed."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None
@@ -39,20 +39,20 @@ def _is_address(host: str) -> bool:
 
 
 def origin_of(text: str) -> str | None:
-    """Return an origin as origins are compared: lower case, without the usual port; None if it is none."""
+    """Return an origin normalized for comparison (lower case, no default port); None if malformed."""
     found = _ORIGIN.fullmatch(text)
     host = None if found is None else host_of(found[2])
     return None if found is None or host is None else _origin(found[1].lower(), *host)
 
 
 def own_origin(authority: str, *, secure: bool) -> str | None:
-    """Return the origin of pages that come from here, by the name that the request calls this node."""
+    """Return the origin of this node's own pages, under the name in the request's Host header."""
     host = host_of(authority)
     return None if host is None else _origin("https" if secure else "http", *host)
 
 
 def own_origin_at(url: str) -> str | None:
-    """Return the origin of pages that come by this address of the node, `wss` being `https`."""
+    """Return the origin of this node's own pages under a URL of the node; `wss` counts as `https`."""
     scheme, _, rest = url.partition("://")
     authority = rest.partition("/")[0]
     return own_origin(authority, secure=scheme.lower() in ("https", "wss"))
@@ -65,10 +65,10 @@ def _origin(scheme: str, host: str, port: str) -> str:
 
 
 class Hosts:
-    """The names by which this node may be asked.
+    """Host names that this node answers to.
 
-    An address, and `localhost`, always: a page in a browser cannot have made those lead here. A name may
-    have been pointed at this address by whoever serves the page (DNS rebinding), so names must be known.
+    Addresses and `localhost` always: a web page cannot redirect those. Any other name may have been pointed
+    at this address by the page's own server (DNS rebinding), so it has to be configured.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -78,24 +78,24 @@ class Hosts:
         self._under = tuple(name[1:] for name in found if name.startswith("*."))
 
     def has(self, host: str) -> bool:
-        """Whether the node may be asked by that name, in lower case, without a port."""
+        """Return whether the node answers to a host name (lower case, no port)."""
         if self._all or host in self._names or host == "localhost" or host.endswith(".localhost"):
             return True
         return _is_address(host) or host.endswith(self._under)
 
 
 def check_host(name: object) -> str:
-    """Check a name of this node: `weather.example`, `*.example`, or `*` for any. Raises ConfigError."""
+    """Return a checked host name: `weather.example`, `*.example`, or `*` for any. Raises ConfigError."""
     text = name.lower().removesuffix(".") if isinstance(name, str) else ""
     if text == ANY or _NAME.fullmatch(text) or _is_address(text.strip("[]")):
         return text.strip("[]")
-    raise ConfigError(f"{name!r} is no name of a host; without scheme and port: 'weather.example'")
+    raise ConfigError(f"{name!r} is not a host name: write it without scheme and port, 'weather.example'")
 
 
 def check_origin(text: object) -> str:
-    """Check an origin that is let in: `https://app.example`. Raises ConfigError."""
+    """Return a checked and normalized origin: `https://app.example`. Raises ConfigError."""
     found = origin_of(text) if isinstance(text, str) else None
     if found is None:
-        hint = " (any page in any browser could do what its user may: name each)" if text == ANY else ""
-        raise ConfigError(f"{text!r} is no origin{hint}; as browsers write it: 'https://app.example'")
+        hint = " (it would let every web page act as its user)" if text == ANY else ""
+        raise ConfigError(f"{text!r} is not an origin{hint}: write each as 'https://app.example'")
     return found

@@ -1,4 +1,4 @@
-"""Token buckets by name, in bounded memory: how often somebody may ask, or be wrong."""
+"""Token buckets by name, in bounded memory: rates of requests and of rejected credentials."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import attrs
 from lmos_actors.errors import ConfigError
 
 MOST: Final = 4096
-"""Names that are kept. Beyond it the one that was not heard of for longest is forgotten."""
+"""Names that are kept; beyond it the least recently used is dropped."""
 
 
 @attrs.frozen
 class Rate:
-    """`per_second` times a second in the long run, `burst` times at once. Raises ConfigError."""
+    """Rate limit: `per_second` on average, `burst` at once. Raises ConfigError."""
 
     per_second: float
     burst: int
@@ -29,7 +29,7 @@ class Rate:
 
 
 class Bucket:
-    """The tokens of one name."""
+    """Token bucket of one name."""
 
     __slots__ = ("at", "left")
 
@@ -39,7 +39,7 @@ class Bucket:
 
 
 class Buckets:
-    """The tokens of each name; `most` of them at once."""
+    """Token buckets by name, at most `most` of them."""
 
     def __init__(self, rate: Rate, most: int = MOST) -> None:
         self.rate = rate
@@ -50,12 +50,12 @@ class Buckets:
         return len(self._buckets)
 
     def wait(self, name: str, now: float) -> float:
-        """Return how many seconds until a token is there, 0 if there is one. Takes none, changes nothing."""
+        """Return the seconds until a token is available, 0 if one is. Takes none."""
         bucket = self._buckets.get(name)
         return 0.0 if bucket is None else self._lacking(self._left(bucket, now))
 
     def take(self, name: str, now: float) -> float:
-        """Take a token: 0 if there was one, else the seconds until there will be."""
+        """Take a token. Return 0 if there was one, else the seconds until there will be."""
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = self._new(name, now)
@@ -78,5 +78,5 @@ class Buckets:
         return min(float(self.rate.burst), bucket.left + more)
 
     def _lacking(self, left: float) -> float:
-        # whoever waits as long as they were told finds a token there, though sums of floats are not exact
+        # the tolerance makes a client that waits exactly Retry-After find its token, despite float rounding
         return 0.0 if left >= 1.0 - 1e-6 else (1.0 - left) / self.rate.per_second

@@ -1,4 +1,4 @@
-"""How a node finds out who asks: the schemes, as they are configured and as a description names them."""
+"""Authentication schemes, as they are configured and as a description names them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ SYMMETRIC: Final = ("HS256", "HS384", "HS512")
 LONGEST_LEEWAY: Final = 300.0
 
 References: TypeAlias = "Mapping[str, tuple[Reference, ...]]"
-Written: TypeAlias = "str | Reference | Sequence[str | Reference]"
-"""References of one principal: `env:NAME` or `file:PATH`, or several of them while one replaces the other."""
+ReferenceInput: TypeAlias = "str | Reference | Sequence[str | Reference]"
+"""References of one principal: `env:NAME` or `file:PATH`, or several while one secret replaces another."""
 
 
 def is_a(value: object, *kinds: type) -> bool:
-    """Return whether a value is what its type says: whoever wrote it may run no type checker."""
+    """Return `isinstance`, without narrowing: for checks of arguments that their type already promises."""
     return isinstance(value, kinds)
 
 
 def check_name(name: object) -> str:
-    """Check the name of a principal. Raises ConfigError."""
+    """Return a checked name of a principal. Raises ConfigError."""
     if (
         not isinstance(name, str)
         or not 0 < len(name) <= 128
@@ -42,34 +42,34 @@ def check_name(name: object) -> str:
     ):
         raise ConfigError("the name of a principal is printable text of 1 to 128 characters")
     if name in (ANYONE, AUTHENTICATED) or name.startswith(SCOPE):
-        raise ConfigError(f"no principal can be named {name!r}: the word has a meaning in access lists")
+        raise ConfigError(f"a principal cannot be named {name!r}: access lists reserve it")
     return name
 
 
 def reference_of(written: object) -> Reference:
-    """Make a reference of its text; one that is made already stays."""
+    """Return the reference that a text names; a `Reference` is returned as it is. Raises ConfigError."""
     return written if isinstance(written, Reference) else Reference.parse(written)
 
 
-def references_of(written: Written) -> tuple[Reference, ...]:
-    """Make the references of one principal. Raises ConfigError where there is none, or another thing."""
+def references_of(written: ReferenceInput) -> tuple[Reference, ...]:
+    """Return the references of one principal. Raises ConfigError for none, and for anything else."""
     if isinstance(written, str | Reference) or not is_a(written, Sequence):
         return (reference_of(written),)
     found = tuple(map(reference_of, written))
     if not found:
-        raise ConfigError("a principal without any secret can never be let in: remove the name")
+        raise ConfigError("a principal needs a secret: add a reference, or remove the name")
     return found
 
 
-def named(written: Mapping[str, Written]) -> References:
-    """Make the references of all principals of a scheme. Raises ConfigError."""
+def references_by_name(written: Mapping[str, ReferenceInput]) -> References:
+    """Return the references of a scheme's principals, by name. Raises ConfigError."""
     if not is_a(written, Mapping):
         raise ConfigError("a mapping of names to references is needed, such as {'alice': 'env:ALICE'}")
     return {check_name(name): references_of(each) for name, each in written.items()}
 
 
-def _users(written: Mapping[str, Written]) -> References:
-    found = named(written)
+def _users(written: Mapping[str, ReferenceInput]) -> References:
+    found = references_by_name(written)
     if any(":" in name for name in found):
         raise ConfigError("the name of a user cannot hold a colon")
     return found
@@ -77,7 +77,7 @@ def _users(written: Mapping[str, Written]) -> References:
 
 @attrs.frozen
 class NoSec:
-    """Nobody is asked who they are. Beside other schemes: who presents nothing is let in, as nobody."""
+    """No authentication. Next to other schemes: clients without credentials are admitted as anonymous."""
 
     name: ClassVar[str] = "nosec_sc"
 
@@ -88,10 +88,10 @@ class NoSec:
 
 @attrs.frozen
 class Basic:
-    """User and password (RFC 7617): `users` gives the references to each user's password.
+    """Users and passwords (RFC 7617): `users` maps each user to references to the password.
 
-    `Basic({"alice": "env:ALICE_PASSWORD"})`. A file may hold several, one on each line. Raises ConfigError
-    where a reference is none.
+    `Basic({"alice": "env:ALICE_PASSWORD"})`. A file may hold several passwords, one on each line. Raises
+    ConfigError for an invalid name or reference.
     """
 
     name: ClassVar[str] = "basic_sc"
@@ -104,14 +104,14 @@ class Basic:
 
 @attrs.frozen
 class Bearer:
-    """Tokens that are known beforehand (RFC 6750): `tokens` gives the references to each principal's.
+    """Configured bearer tokens (RFC 6750): `tokens` maps each principal to references to its tokens.
 
-    `Bearer({"alice": ("env:OLD", "env:NEW")})`. A file may hold several, one on each line. Raises ConfigError
-    where a reference is none.
+    `Bearer({"alice": ("env:OLD", "env:NEW")})`. A file may hold several tokens, one on each line. Raises
+    ConfigError for an invalid name or reference.
     """
 
     name: ClassVar[str] = "bearer_sc"
-    tokens: References = attrs.field(converter=named)
+    tokens: References = attrs.field(converter=references_by_name)
 
     def definition(self) -> SecurityScheme:
         """Return its entry in `securityDefinitions`."""
@@ -127,24 +127,24 @@ def _algorithms(written: str | Sequence[str]) -> tuple[str, ...]:
             hint = f", did you mean {near!r}?" if near else f": one of {', '.join(known)}"
             raise ConfigError(f"the algorithm {each!r} is not accepted{hint}")
     if not found:
-        raise ConfigError("algorithms names none: no token could be accepted")
+        raise ConfigError("algorithms is empty, so no token could be accepted: name at least one")
     if len({each in SYMMETRIC for each in found}) > 1:
         raise ConfigError(
-            "algorithms mixes those with a shared key (HS) and those with a public one: a token signed with "
-            "the public key as if it were shared could be accepted"
+            "algorithms mixes shared keys (HS) with public keys: a token signed with the public key as if it "
+            "were shared could be accepted; list one kind only"
         )
     return found
 
 
 @attrs.frozen(kw_only=True)
 class Jwt:
-    """Signed tokens (RFC 7519) that another place issues, with an audience and an expiry.
+    """Signed tokens (RFC 7519) of an external issuer, for one audience, with an expiry.
 
     `keys` refers to a JSON Web Key Set with the issuer's public keys; a token names one by its `kid`. The
-    file is read again where it has changed, so keys come and go without a restart. A token must have been
-    made by `issuer`, for `audience`, with one of `algorithms`, and must have an expiry; `leeway` is the
-    seconds that clocks may differ by. `principal` and `scopes` are the claims that say who it is, and what
-    for. Needs the extra `auth`. Raises ConfigError.
+    file is read again when it changes, so keys are rotated without a restart. A token must come from
+    `issuer`, be for `audience`, be signed with one of `algorithms`, and have an expiry; `leeway` is the
+    allowed difference of clocks in seconds. `principal` and `scopes` name the claims with the client's name
+    and its scopes. Needs the extra `auth`. Raises ConfigError.
     """
 
     name: ClassVar[str] = "jwt_sc"
@@ -174,14 +174,14 @@ HEX: Final = frozenset("0123456789abcdef")
 
 
 def certificate_rule(text: object) -> str:
-    """Read `sha256:` and a fingerprint, or `name:` and a name, as it is compared. Raises ConfigError."""
+    """Return a normalized rule: `sha256:` and a fingerprint, or `name:` and a name. Raises ConfigError."""
     kind, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
     if kind == "name" and rest and rest.isprintable():
         return f"name:{rest.lower()}"
     digits = rest.replace(":", "").lower()
     if kind == "sha256" and len(digits) == 64 and HEX.issuperset(digits):
         return f"sha256:{digits}"
-    raise ConfigError("a certificate is named by sha256: and 64 hexadecimal digits, or by name: and its name")
+    raise ConfigError("write a certificate as sha256: and 64 hexadecimal digits, or as name: and its name")
 
 
 Rules: TypeAlias = "Mapping[str, tuple[str, ...]]"
@@ -204,19 +204,19 @@ def _rules(written: Mapping[str, str | Sequence[str]] | str | Reference) -> Rule
 
 @attrs.frozen
 class ClientCertificates:
-    """Certificates that TLS has verified; `principals` says whose they are.
+    """Client certificates that TLS has verified; `principals` maps each principal to its certificates.
 
-    `ClientCertificates({"alice": "sha256:<fingerprint>", "bob": "name:bob.example"})`, or the reference to
-    a file with such lines (`alice sha256:...`), which is read again where it has changed: a line that is
-    taken away is a certificate that is revoked. A name counts only as far as the authority that signed the
-    certificate is trusted to give it to nobody else. Raises ConfigError.
+    `ClientCertificates({"alice": "sha256:<fingerprint>", "bob": "name:bob.example"})`, or a reference to a
+    file of such lines (`alice sha256:...`), read again when it changes: removing a line revokes the
+    certificate. Use `name:` only where the signing authority is trusted to issue that name to one holder.
+    Raises ConfigError.
     """
 
     name: ClassVar[str] = "certificate_sc"
     principals: Rules | Reference = attrs.field(converter=_rules)
 
     def definition(self) -> SecurityScheme:
-        """Return its entry in `securityDefinitions`: TLS agrees on it, before anything of HTTP is said."""
+        """Return its entry in `securityDefinitions`; `auto`, as TLS negotiates it before any HTTP."""
         return SecurityScheme(scheme="auto", description="A client certificate, presented to TLS.")
 
 
@@ -224,7 +224,7 @@ Scheme: TypeAlias = "NoSec | Basic | Bearer | Jwt | ClientCertificates"
 
 
 def principals_of(scheme: Scheme) -> tuple[str, ...] | None:
-    """Return the names that the scheme can find, None where nobody knows them beforehand."""
+    """Return the principals that a scheme can produce, None where they are not known in advance."""
     match scheme:
         case NoSec():
             return ()

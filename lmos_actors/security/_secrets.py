@@ -1,7 +1,12 @@
-"""Digests under a key that nobody knows: secrets are kept and compared as these alone.
+"""Secrets by reference, and the keyed digests by which they are kept and compared.
 
-Whoever measures how long a comparison takes learns something about a digest that cannot be worked out from
-what was sent, so a table may be looked up by it; and no memory holds a secret that was only to be compared.
+Digests are made under a random key of the process. So the time of a table look-up tells an attacker about a
+digest that cannot be computed from the credentials that were sent, and no constant-time scan of all secrets
+is needed; and memory holds no secret that is only there to be compared.
+
+References are `env:NAME` and `file:PATH`, read again when they change. A secret itself is never an argument:
+a user who writes one in place of a reference gets an error that does not repeat it. `SecretSource` holds
+what it read only until it returns it.
 """
 
 from __future__ import annotations
@@ -25,8 +30,8 @@ if TYPE_CHECKING:
 _SIZE = 32
 
 
-class Blind:
-    """Makes digests, all under one random key of its own."""
+class KeyedDigest:
+    """Keyed BLAKE2b digest, under a random key of its own that cannot be shown or pickled."""
 
     __slots__ = ("_key",)
 
@@ -40,7 +45,7 @@ class Blind:
         raise TypeError("a key cannot be pickled")
 
     def __call__(self, *parts: bytes) -> bytes:
-        """Return the digest of the parts; other parts, or the same ones cut elsewhere, return another."""
+        """Return the digest of the parts; each part's length is included, so that no two splits collide."""
         digest = hashlib.blake2b(key=self._key, digest_size=_SIZE)
         for part in parts:
             digest.update(len(part).to_bytes(8, "big"))
@@ -48,20 +53,16 @@ class Blind:
         return digest.digest()
 
 
-# --- secrets by reference: `env:NAME` and `file:PATH`. What they refer to is read again where it has
-# changed
-#
-# A secret itself is never an argument here: whoever writes one in place of a reference is told so, without
-# its being repeated. `SecretSource` holds what was read only as long as it takes to hand it on.
+# --- references
 
-LOOK_EVERY: Final = 1.0
-"""Seconds: how long what was read is taken as it was, without looking at the file."""
+CHECK_INTERVAL: Final = 1.0
+"""Seconds between two checks whether a secret has changed."""
 
-LARGEST: Final = 1 << 18
-_AGAIN: Final = (
-    2  # looks after a change at which a file is read though it seems the same: clocks of files are coarse
-)
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MAX_BYTES: Final = 1 << 18
+# after a change a file is read twice more, though its signature is the same: timestamps of file systems are
+# coarse (up to 2 s), and a writer may still be at work
+_EXTRA_READS: Final = 2
+_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 NO_REFERENCE: Final = (
     "a reference to a secret is needed, env:NAME or file:PATH; the secret itself does not belong here"
@@ -72,21 +73,22 @@ Signature: TypeAlias = "tuple[int, ...] | None"
 
 @attrs.frozen
 class Reference:
-    """Where a secret is: `kind` is `env` or `file`, `place` the variable's name or the file's path."""
+    """Location of a secret: `kind` is `env` or `file`, `place` the variable's name or the file's path."""
 
     kind: str
     place: str
 
     @classmethod
     def parse(cls, text: object, folder: Path | None = None) -> Reference:
-        """Read `env:NAME` or `file:PATH`; a relative path is one in `folder`, else where the program runs.
+        """Parse `env:NAME` or `file:PATH`; a relative path is resolved in `folder`, else the working
+        directory.
 
         Raises ConfigError for anything else, without repeating it: it may be a secret.
         """
         if not isinstance(text, str):
             raise ConfigError(NO_REFERENCE)
         kind, _, place = text.partition(":")
-        if kind == "env" and _NAME.fullmatch(place):
+        if kind == "env" and _VARIABLE_NAME.fullmatch(place):
             return cls(kind, place)
         if kind == "file" and place and place.isprintable():
             return cls(kind, os.path.abspath((folder or Path()) / place))
@@ -97,15 +99,15 @@ class Reference:
 
 
 class SecretSource:
-    """What a reference leads to, looked at no more than once a second; `None` where there is nothing."""
+    """Reader of one reference, which notices changes."""
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
-        self.trouble: str | None = None
-        """Why nothing could be read, None where something was."""
-        self._looked: float | None = None
-        self._seen: Signature = ()  # as of no file, and not as of one that is missing
-        self._again = 0
+        self.problem: str | None = None
+        """Reason for which the last read failed, None where it succeeded."""
+        self._checked_at: float | None = None
+        self._signature_read: Signature = ()  # never read; None stands for a missing file
+        self._reads_left = 0
 
     def __repr__(self) -> str:
         return f"SecretSource({str(self.reference)!r})"
@@ -114,40 +116,40 @@ class SecretSource:
         return SecretSource, (self.reference,)
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to look; from then on it is not for a second."""
-        if self._looked is not None and self._looked <= now < self._looked + LOOK_EVERY:
+        """Return whether the interval has passed since a check, and start it again if so."""
+        if self._checked_at is not None and self._checked_at <= now < self._checked_at + CHECK_INTERVAL:
             return False
-        self._looked = now
+        self._checked_at = now
         return True
 
     def may_have_changed(self) -> bool:
-        """Look whether it seems to be another than when it was read last. Blocks on the disk."""
+        """Return whether the secret may differ from the last one read. Blocks on the disk."""
         if self.reference.kind == "env":
-            return True  # cheaper to read than to know
+            return True  # reading a variable is as cheap as any check
         signature = _signature(self.reference.place)
-        if signature != self._seen:
-            self._seen, self._again = signature, _AGAIN
+        if signature != self._signature_read:
+            self._signature_read, self._reads_left = signature, _EXTRA_READS
             return True
-        if self._again:
-            self._again -= 1
+        if self._reads_left:
+            self._reads_left -= 1
             return True
         return False
 
     def read(self) -> SecretBytes | None:
-        """Read it. Blocks on the disk. None, with `trouble` saying why, where that is not possible."""
-        value, self.trouble = (
-            _of_environment(self.reference.place)
+        """Return the secret, or None with the reason in `problem`. Blocks on the disk."""
+        value, self.problem = (
+            _read_environment(self.reference.place)
             if self.reference.kind == "env"
-            else _of_file(self.reference.place)
+            else _read_file(self.reference.place)
         )
-        if self.trouble is not None:
-            self.trouble = f"{self.reference}: {self.trouble}"
+        if self.problem is not None:
+            self.problem = f"{self.reference}: {self.problem}"
         return value
 
 
 def lines_of(value: SecretBytes) -> tuple[SecretBytes, ...]:
-    """Return the secrets in what was read: one on each line, empty lines left out."""
-    # never in a local variable as plain bytes: those are what a traceback may show
+    """Return the secrets in a file's content: one for each line, empty lines left out."""
+    # no local variable holds plain bytes: a traceback may show local variables
     return tuple(
         filter(None, map(SecretBytes, value.replace(b"\r\n", b"\n").removesuffix(b"\r").split(b"\n")))
     )
@@ -161,21 +163,21 @@ def _signature(path: str) -> Signature:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _of_environment(name: str) -> tuple[SecretBytes | None, str | None]:
+def _read_environment(name: str) -> tuple[SecretBytes | None, str | None]:
     if name not in os.environ:
-        return None, "there is no such variable"
+        return None, "the variable is not set"
     value = SecretBytes(os.fsencode(os.environ[name]))
     return (value, None) if value else (None, "is empty")
 
 
-def _of_file(path: str) -> tuple[SecretBytes | None, str | None]:
+def _read_file(path: str) -> tuple[SecretBytes | None, str | None]:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe could block for ever
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe could block forever
             return None, "is not a regular file"
         with open(path, "rb") as stream:
-            value = SecretBytes(stream.read(LARGEST + 1))
+            value = SecretBytes(stream.read(MAX_BYTES + 1))
     except (OSError, ValueError) as error:
         return None, (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
-    if len(value) > LARGEST:
-        return None, f"is larger than {LARGEST} bytes"
+    if len(value) > MAX_BYTES:
+        return None, f"is larger than {MAX_BYTES} bytes"
     return (value, None) if value.strip() else (None, "is empty")

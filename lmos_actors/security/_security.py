@@ -1,4 +1,4 @@
-"""What a node demands of whoever asks: one value, made in code or read from a file."""
+"""Security settings of a node: one immutable value, made in code or read from a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import SecurityScheme
 
-from ._access import Access, Gates, default_of, lets_in_anyone, strangers
+from ._access import Access, AccessRules, admits_anonymous, default_list, unknown_principals
 from ._origins import check_host, check_origin
 from ._rates import Rate
 from ._schemes import Basic, Bearer, ClientCertificates, Jwt, NoSec, Scheme, is_a
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from ._presented import Verb
+    from ._request import Verb
 
 ANY_OF = "any_sc"
-"""The name of the scheme that stands for any of several ones."""
+"""Name of the `combo` scheme in a description: any one of several schemes."""
 
 
 FAILURES: Final = Rate(0.2, 10)
@@ -58,15 +58,14 @@ def _checked(written: Sequence[str], check: Callable[[object], str]) -> tuple[st
 
 @attrs.frozen(kw_only=True)
 class Security:
-    """Who is let in, and to what.
+    """Security settings: how clients authenticate, and what each may do.
 
-    `schemes`: how somebody may say who they are; none is `NoSec()`. `access`: patterns of agents' public
-    names (`desk.*`), the first that fits counts. `origins`: pages in browsers that are let in besides those
-    from here, which also turns CORS on for them. `hosts`: names of this node besides addresses and
-    `localhost`. `rate`: how often each principal may ask. `failures`: how often one address may present
-    credentials that are not good. `public_descriptions`: descriptions can be read by anyone.
-    `tell_crashes`: whoever asks an agent that dies by it is told the text of the exception; not given, only
-    where nobody is asked who they are. Raises ConfigError.
+    `schemes`: accepted ways to authenticate; none means `NoSec()`. `access`: allow-lists by patterns of
+    agents' public names (`desk.*`); the first that matches decides. `origins`: browser origins accepted
+    besides the node's own, with CORS headers. `hosts`: names of this node besides addresses and `localhost`.
+    `rate`: requests of one principal. `failures`: rejected credentials from one address.
+    `public_descriptions`: descriptions need no credentials. `crash_details`: an answer about a crash carries
+    the exception's text; by default only without authentication. Raises ConfigError.
     """
 
     schemes: tuple[Scheme, ...] = attrs.field(default=(), converter=_schemes)
@@ -76,12 +75,14 @@ class Security:
     rate: Rate | None = None
     failures: Rate = FAILURES
     public_descriptions: bool = False
-    tell_crashes: bool | None = None
-    gates: Gates = attrs.field(
+    crash_details: bool | None = None
+    rules: AccessRules = attrs.field(
         init=False,
         repr=False,
         eq=False,
-        default=attrs.Factory(lambda self: Gates(self.access, default_of(self.schemes)), takes_self=True),
+        default=attrs.Factory(
+            lambda self: AccessRules(self.access, default_list(self.schemes)), takes_self=True
+        ),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -89,39 +90,39 @@ class Security:
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(f"there are two schemes of the kind {name.removesuffix('_sc')}: join them")
-        for (pattern, verb, at), why in strangers(self.access, self.schemes):
+        for (pattern, verb, at), why in unknown_principals(self.access, self.schemes):
             raise ConfigError(why, f"access[{pattern!r}].{verb}[{at}]")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Security:
         """Read a YAML or TOML file. Blocks on the disk. Raises FileError with every mistake and its place.
 
-        References to files in it are relative to it. Nothing of the text is repeated where a secret could
-        stand.
+        Relative references are resolved against the file's folder. Error messages repeat no text that could
+        be a secret.
         """
-        from ._file import load  # YAML is not read where no file is
+        from ._file import load  # lazy: a node without a file does not import YAML
 
         return load(path, cls)
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody is asked who they are."""
+        """Whether no client has to authenticate."""
         return all(isinstance(each, NoSec) for each in self.schemes)
 
     @property
-    def tells_crashes(self) -> bool:
-        """Whether those who come over the network are told by which exceptions agents die."""
-        return self.is_open if self.tell_crashes is None else self.tell_crashes
+    def sends_crash_details(self) -> bool:
+        """Whether remote clients receive the text of the exceptions that crash agents."""
+        return self.is_open if self.crash_details is None else self.crash_details
 
     @property
-    def sends_secrets(self) -> bool:
-        """Whether there is a scheme by which secrets travel, that only TLS keeps from others on the way."""
+    def needs_tls(self) -> bool:
+        """Whether a scheme sends secrets (a password or a token), which only TLS protects on the way."""
         return any(isinstance(each, Basic | Bearer | Jwt) for each in self.schemes)
 
     @property
-    def lets_in_anyone(self) -> bool:
-        """Whether who presents nothing is let in, as nobody, for what `access` leaves open."""
-        return any(isinstance(each, NoSec) for each in self.schemes) or lets_in_anyone(self.access)
+    def admits_anonymous(self) -> bool:
+        """Whether clients without credentials are admitted, to what `access` opens to anyone."""
+        return any(isinstance(each, NoSec) for each in self.schemes) or admits_anonymous(self.access)
 
     def definitions(self) -> dict[str, SecurityScheme]:
         """Return the `securityDefinitions` of a description."""
@@ -130,16 +131,16 @@ class Security:
         if len(asked) > 1:
             more: dict[str, Any] = {"oneOf": [each.name for each in asked]}
             found[ANY_OF] = SecurityScheme(scheme="combo", extra=more)
-        if not asked or self.lets_in_anyone:
+        if not asked or self.admits_anonymous:
             found[NoSec.name] = NoSec().definition()
         return found
 
     def demands(self, agent: str | None = None, verb: Verb | None = None) -> tuple[str, ...]:
-        """Return the `security` of a description: the name of what it takes.
+        """Return the `security` member of a description: the names of the schemes it takes.
 
-        With an agent's public name and a verb, that of a form: `nosec_sc` where anyone is let in.
+        With an agent's public name and a verb, return that of a form: `nosec_sc` where the verb is open.
         """
         asked = [each.name for each in self.schemes if not isinstance(each, NoSec)]
-        if not asked or (agent is not None and verb is not None and self.gates.gate(agent, verb).open):
+        if not asked or (agent is not None and verb is not None and self.rules.rule(agent, verb).open):
             return (NoSec.name,)
         return (ANY_OF,) if len(asked) > 1 else tuple(asked)

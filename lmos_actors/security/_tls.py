@@ -1,4 +1,4 @@
-"""TLS contexts, for a node that listens and for one that consumes."""
+"""TLS contexts, for nodes that listen and for clients, with checks of certificates before they are used."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Path: TypeAlias = "str | os.PathLike[str]"
 
-_LONGEST: Final = 1 << 20  # bytes of a file that are looked at to say what is wrong with it
+_MAX_BYTES: Final = 1 << 20  # of a file that is read to explain an error
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _KEY: Final = b"PRIVATE KEY-----"
-_FLIGHTS: Final = 4  # turns that each end of a handshake in memory takes, which are more than it needs
-_HANDSHAKE: Final = 22  # a type of TLS records
-_CERTIFICATES: Final = 11  # a type of messages in them
-_OUT_OF_TIME: Final = {9: "is not valid yet", 10: "has expired"}  # OpenSSL's codes of verification
+_MAX_FLIGHTS: Final = 4  # turns that each end of a handshake in memory takes, which are more than it needs
+_HANDSHAKE_RECORD: Final = 22  # a type of TLS records
+_CERTIFICATE_MESSAGE: Final = 11  # a type of messages in them
+_VALIDITY_ERRORS: Final = {9: "is not valid yet", 10: "has expired"}  # OpenSSL's codes of verification
 
 
 def server_tls(
     cert: Path, key: Path | None = None, *, client_ca: Path | None = None, required: bool = True
 ) -> ssl.SSLContext:
-    """Return what a node that listens needs for `wss`: a file with its certificate, and one with the key.
+    """Return the TLS context of a server, from PEM files.
 
-    `cert` holds those that vouch for it too; without `key`, the key as well. With `client_ca`, a file with
-    authorities, clients show a certificate that one of them has signed; `required=False` also lets those in
-    who show none, for whom other schemes count. TLS 1.2 at least. Blocks on the disk. Raises ConfigError.
+    `cert` holds the certificate and its chain, and the key too unless `key` names another file. With
+    `client_ca`, a file of authorities, clients must present a certificate signed by one of them;
+    `required=False` also accepts clients without one, to which other schemes apply. TLS 1.2 or later. Blocks
+    on the disk. Raises ConfigError.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     _load(context, cert, key)
     if client_ca is not None:
         _read(client_ca)
-        _told(context.load_verify_locations, client_ca)
+        _load_authorities(context.load_verify_locations, client_ca)
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context
 
@@ -45,11 +46,12 @@ def server_tls(
 def client_tls(
     ca: Path | None = None, *, cert: Path | None = None, key: Path | None = None
 ) -> ssl.SSLContext:
-    """Return what a node that consumes trusts: the authorities in `ca` alone, else those of the system.
+    """Return the TLS context of a client: it trusts the authorities in `ca` only, else the system's.
 
-    `cert` and `key` are what it shows of itself where it is asked. Blocks on the disk. Raises ConfigError.
+    `cert` and `key` are the client's own certificate, presented on demand. Blocks on the disk. Raises
+    ConfigError.
     """
-    context = ssl.create_default_context() if ca is None else _trusting(ca)
+    context = ssl.create_default_context() if ca is None else _authority_context(ca)
     if cert is not None:
         _load(context, cert, key)
     elif key is not None:
@@ -58,71 +60,74 @@ def client_tls(
 
 
 def _load(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
-    held = {path: _read(path) for path in (cert, key) if path is not None}
+    contents = {path: _read(path) for path in (cert, key) if path is not None}
     try:
-        # the key is not to be asked for at a terminal
+        # without `password` OpenSSL would prompt at the terminal for the password of an encrypted key
         context.load_cert_chain(cert, key, password=_no_password)
     except (OSError, ssl.SSLError) as error:
-        raise _unusable(error, cert, key, held) from None
+        raise _unusable(error, cert, key, contents) from None
     wrong = validity_error(_server_of(cert, key))
     if wrong is not None:
         raise ConfigError(f"the certificate {wrong}", os.fspath(cert))
 
 
-def _unusable(error: OSError, cert: Path, key: Path | None, held: Mapping[Path, bytes]) -> ConfigError:
-    """Return what is wrong with a certificate and its key that OpenSSL does not take."""
+def _unusable(error: OSError, cert: Path, key: Path | None, contents: Mapping[Path, bytes]) -> ConfigError:
+    """Return the error that explains why OpenSSL rejects a certificate and its key."""
     key_place = cert if key is None else key
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     if reason == "KEY_VALUES_MISMATCH":
-        whose = "in it" if key is None else f"in {os.fspath(cert)}"
-        return ConfigError(f"the key does not belong to the certificate {whose}", os.fspath(key_place))
-    if _CERTIFICATE not in held[cert]:
-        turned = key is not None and _KEY in held[cert] and _CERTIFICATE in held[key]
-        hint = ": the certificate and its key are given the wrong way round" if turned else " in PEM"
-        return ConfigError(f"cannot be used as a certificate, it holds none{hint}", os.fspath(cert))
-    if _KEY not in held[key_place]:
-        hint = ": the file with the key of the certificate is needed too" if key is None else " in PEM"
+        place = "in it" if key is None else f"in {os.fspath(cert)}"
+        return ConfigError(f"the key does not belong to the certificate {place}", os.fspath(key_place))
+    if _CERTIFICATE not in contents[cert]:
+        swapped = key is not None and _KEY in contents[cert] and _CERTIFICATE in contents[key]
+        hint = ": swap the certificate and its key" if swapped else " in PEM"
+        return ConfigError(f"holds no certificate{hint}", os.fspath(cert))
+    if _KEY not in contents[key_place]:
+        hint = ": name the file with the key too" if key is None else " in PEM"
         return ConfigError(f"holds no private key{hint}", os.fspath(key_place))
-    said = (reason or "").lower().replace("_", " ") or error.strerror or str(error)
-    return ConfigError(f"cannot be used as a certificate with its key: {said}", os.fspath(key_place))
+    detail = (reason or "").lower().replace("_", " ") or error.strerror or str(error)
+    return ConfigError(f"cannot be used as a certificate with its key: {detail}", os.fspath(key_place))
 
 
 def _server_of(cert: Path, key: Path | None) -> ssl.SSLContext:
-    """Return a context that shows a certificate as a server, though it may be that of a client."""
+    """Return a server context with a certificate, which may be a client's, to check its validity."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key, password=_no_password)
     return context
 
 
 def validity_error(server: ssl.SSLContext) -> str | None:
-    """Return "has expired" or "is not valid yet" of the certificate that a server shows, else None.
+    """Return "has expired" or "is not valid yet" of a server's certificate, else None.
 
-    A client in memory shakes hands with it twice: it takes what it is shown, and then trusts that alone, so
-    that nothing but the time of day can be wrong with it.
+    The standard library does not parse certificates in a public way, so OpenSSL is made to check the dates:
+    a client in memory performs two handshakes, one to obtain the certificate, one that trusts exactly that
+    certificate, so that only its dates can fail.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_mode = ssl.CERT_NONE
     try:
-        shown = _shown_in_clear(server) or _shaken_hands(server, client).getpeercert(binary_form=True)
-        if shown is None:
+        certificate = _certificate_of_tls12(server) or _handshake(server, client).getpeercert(
+            binary_form=True
+        )
+        if certificate is None:
             return None
-        client.load_verify_locations(cadata=shown)
+        client.load_verify_locations(cadata=certificate)
         client.verify_mode = ssl.CERT_REQUIRED
         client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        _shaken_hands(server, client)
+        _handshake(server, client)
     except ssl.SSLCertVerificationError as error:
-        return _OUT_OF_TIME.get(error.verify_code)
-    except (ssl.SSLError, ValueError):  # such as a server that has no certificate, or wants one of the client
+        return _VALIDITY_ERRORS.get(error.verify_code)
+    except (ssl.SSLError, ValueError):  # for example the server demands a client certificate
         return None
     return None
 
 
-def _shown_in_clear(server: ssl.SSLContext) -> bytes | None:
-    """Return the certificate that a server shows in TLS 1.2, in DER; None of one that speaks only TLS 1.3.
+def _certificate_of_tls12(server: ssl.SSLContext) -> bytes | None:
+    """Return a server's certificate from a TLS 1.2 handshake, in DER; None if it speaks only TLS 1.3.
 
-    There it is not encrypted, so it is known also of a server that goes no further without a certificate of
-    the client. In TLS 1.3 that is looked for when the client's handshake is done.
+    TLS 1.2 sends it in clear, so it can be read even from a server that then aborts for lack of a client
+    certificate. TLS 1.3 encrypts it, but checks the client's certificate only after the client is done.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
@@ -141,25 +146,25 @@ def _first_certificate(flight: bytes) -> bytes | None:
     messages = b""
     while len(flight) >= 5:
         end = 5 + int.from_bytes(flight[3:5])
-        messages += flight[5:end] if flight[0] == _HANDSHAKE else b""
+        messages += flight[5:end] if flight[0] == _HANDSHAKE_RECORD else b""
         flight = flight[end:]
     while len(messages) >= 4:
         end = 4 + int.from_bytes(messages[1:4])
-        if messages[0] == _CERTIFICATES:
+        if messages[0] == _CERTIFICATE_MESSAGE:
             return messages[10 : 10 + int.from_bytes(messages[7:10])] or None
         messages = messages[end:]
     return None
 
 
-def _shaken_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
-    """Return the client's end of a handshake in memory, once that is done. Raises ssl.SSLError."""
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
+    """Return the client's end of a completed handshake in memory. Raises ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     asking = client.wrap_bio(to_client, to_server)
     answering = server.wrap_bio(to_server, to_client, server_side=True)
-    for _ in range(_FLIGHTS):
+    for _ in range(_MAX_FLIGHTS):
         try:
             asking.do_handshake()
-            break  # in TLS 1.3 before the server has looked for a certificate of the client
+            break  # in TLS 1.3 before the server checks the client's certificate
         except ssl.SSLWantReadError:
             with suppress(ssl.SSLWantReadError):
                 answering.do_handshake()
@@ -167,27 +172,25 @@ def _shaken_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObje
 
 
 def _no_password() -> str:
-    raise ConfigError(
-        "the key is encrypted: it is needed without a password, in a file that others cannot read"
-    )
+    raise ConfigError("the key is encrypted: decrypt it into a file that only this user can read")
 
 
-def _trusting(ca: Path) -> ssl.SSLContext:
+def _authority_context(ca: Path) -> ssl.SSLContext:
     _read(ca)
-    return _told(lambda path: ssl.create_default_context(cafile=path), ca)
+    return _load_authorities(lambda path: ssl.create_default_context(cafile=path), ca)
 
 
-def _told(load: Callable[[Path], T], ca: Path) -> T:
+def _load_authorities(load: Callable[[Path], T], ca: Path) -> T:
     try:
         return load(ca)
     except (OSError, ssl.SSLError) as error:
-        said = str(error.reason or error) if isinstance(error, ssl.SSLError) else error.strerror
-        raise ConfigError(f"holds no certificates of authorities: {said}", os.fspath(ca)) from None
+        detail = str(error.reason or error) if isinstance(error, ssl.SSLError) else error.strerror
+        raise ConfigError(f"holds no certificates of authorities: {detail}", os.fspath(ca)) from None
 
 
 def _read(path: Path) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(_LONGEST)
+            return file.read(_MAX_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", os.fspath(path)) from None

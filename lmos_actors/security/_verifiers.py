@@ -1,7 +1,7 @@
-"""The schemes at work: from what was presented to who it is, and whether that still holds.
+"""Verifiers of the schemes: from credentials to a principal, and whether that proof still holds.
 
-Each verifier keeps digests only, reads its secrets again where they have changed, and answers None for
-everything that is not good, whatever is wrong with it.
+A verifier keeps keyed digests instead of secrets (`_secrets.KeyedDigest`), reloads secrets that have
+changed, and returns None for every rejected credential, whatever is wrong with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import attrs
 
 from lmos_actors.errors import ConfigError
 
-from ._presented import Certificate, Given, Principal, basic_of, is_token
+from ._request import AuthorizationHeader, Certificate, Principal, basic_of, is_token
 from ._schemes import ClientCertificates, certificate_rule, check_name
 from ._secrets import Reference, SecretSource, lines_of
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from lmos_actors._core import SecretBytes
 
     from ._schemes import Basic, Bearer, Rules
-    from ._secrets import Blind
+    from ._secrets import KeyedDigest
 
 
 @attrs.frozen
 class Proof:
-    """Why somebody was let in: asked again when secrets have changed. `until` is Unix time, None for ever."""
+    """Ground of an admission, checked again when secrets change; `until` is Unix time, None for no expiry."""
 
     principal: Principal
     verifier: Verifier
@@ -36,42 +36,42 @@ class Proof:
 
 
 class Verifier(Protocol):
-    """One scheme of a node."""
+    """Authentication scheme at work, with its secrets."""
 
     kind: str
     """The scheme in an Authorization header, in lower case; empty where none is needed."""
     challenge: bytes
-    """What a refusal says in WWW-Authenticate; empty for nothing."""
+    """Value of WWW-Authenticate in refusals; empty for none."""
 
-    def verify(self, given: Given, wall: float) -> Proof | None:
-        """Return who it is, None where the credentials are not good."""
+    def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
+        """Return the proof of valid credentials, else None; `wall` is Unix time."""
         ...
 
-    def holds(self, proof: Proof) -> bool:
-        """Whether a proof that this verifier gave is still one; its time is looked at elsewhere."""
+    def is_valid(self, proof: Proof) -> bool:
+        """Return whether a proof of this verifier still holds, its expiry aside."""
         ...
 
-    def look(self) -> bool:
-        """Read what has changed; whether anything that was good may be so no longer. Blocks on the disk."""
+    def refresh(self) -> bool:
+        """Reload changed secrets. Return whether a proof may have lost its ground. Blocks on the disk."""
         ...
 
-    def troubles(self) -> list[str]:
-        """Return what could not be read, or is wrong with it. Secrets are not repeated."""
+    def problems(self) -> list[str]:
+        """Return what could not be read or used. No secret is repeated."""
         ...
 
 
-class _Source:
-    """One reference of one principal, and the digests of what was read there."""
+class _SecretDigests:
+    """Reference of one principal, and the digests of the secrets read there."""
 
     def __init__(self, name: str, reference: Reference) -> None:
         self.name = name
         self.source = SecretSource(reference)
         self.digests: tuple[bytes, ...] = ()
-        self.wrong: str | None = None
+        self.problem: str | None = None
 
 
-class Digests:
-    """Secrets of principals, known by their digests: what Basic and Bearer have in common."""
+class SecretTable:
+    """Table of principals by the digest of their secrets; Basic and Bearer share it."""
 
     def __init__(
         self,
@@ -81,12 +81,14 @@ class Digests:
     ) -> None:
         self._digest = digest
         self._shape = shape
-        self._sources = [_Source(name, each) for name, references in named.items() for each in references]
+        self._sources = [
+            _SecretDigests(name, each) for name, references in named.items() for each in references
+        ]
         self.table: dict[bytes, str] = {}
         self._shared: list[str] = []
 
-    def look(self) -> bool:
-        """Read what has changed; whether the table is another."""
+    def refresh(self) -> bool:
+        """Reload changed secrets. Return whether the table changed. Blocks on the disk."""
         changed = [self._read(each) for each in self._sources if each.source.may_have_changed()]
         if not any(changed):
             return False
@@ -100,96 +102,98 @@ class Digests:
                     )
         return True
 
-    def _read(self, each: _Source) -> bool:
-        before, each.wrong = each.digests, None
+    def _read(self, each: _SecretDigests) -> bool:
+        before, each.problem = each.digests, None
         value = each.source.read()
         found = () if value is None else tuple(self._digest(each.name, line) for line in lines_of(value))
         if None in found:
-            each.wrong = f"{each.source.reference}: {self._shape}"
+            each.problem = f"{each.source.reference}: {self._shape}"
         each.digests = tuple(digest for digest in found if digest is not None)
         return each.digests != before
 
-    def troubles(self) -> list[str]:
-        """Return what could not be read, or is wrong with it."""
+    def problems(self) -> list[str]:
+        """Return what could not be read or used."""
         found = [
-            trouble for each in self._sources for trouble in (each.source.trouble, each.wrong) if trouble
+            problem for each in self._sources for problem in (each.source.problem, each.problem) if problem
         ]
         return [*found, *self._shared]
 
 
 class BasicVerifier:
-    """User and password."""
+    """Verifier of users and passwords (RFC 7617)."""
 
     kind = "basic"
     challenge = b'Basic realm="lmos-actors", charset="UTF-8"'
 
-    def __init__(self, scheme: Basic, blind: Blind) -> None:
-        self._blind = blind
-        self._digests = Digests(scheme.users, lambda name, line: blind(name.encode(), line), "is no password")
+    def __init__(self, scheme: Basic, digest_of: KeyedDigest) -> None:
+        self._digest_of = digest_of
+        self._digests = SecretTable(
+            scheme.users, lambda name, line: digest_of(name.encode(), line), "is not a password"
+        )
 
-    def verify(self, given: Given, wall: float) -> Proof | None:
-        found = basic_of(given.value)
+    def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
+        found = basic_of(credentials.value)
         if found is None:
             return None
-        digest = self._blind(*found)
+        digest = self._digest_of(*found)
         name = self._digests.table.get(digest)
         return None if name is None else Proof(Principal(name, self.kind), self, digest)
 
-    def holds(self, proof: Proof) -> bool:
+    def is_valid(self, proof: Proof) -> bool:
         return self._digests.table.get(proof.key) == proof.principal.name
 
-    def look(self) -> bool:
-        return self._digests.look()
+    def refresh(self) -> bool:
+        return self._digests.refresh()
 
-    def troubles(self) -> list[str]:
-        return self._digests.troubles()
+    def problems(self) -> list[str]:
+        return self._digests.problems()
 
 
 class BearerVerifier:
-    """Tokens that are known beforehand."""
+    """Verifier of tokens that are configured (RFC 6750)."""
 
     kind = "bearer"
     challenge = b'Bearer realm="lmos-actors"'
 
-    def __init__(self, scheme: Bearer, blind: Blind) -> None:
-        self._blind = blind
-        self._digests = Digests(
+    def __init__(self, scheme: Bearer, digest_of: KeyedDigest) -> None:
+        self._digest_of = digest_of
+        self._digests = SecretTable(
             scheme.tokens,
-            lambda _, line: blind(line) if is_token(line) else None,
+            lambda _, line: digest_of(line) if is_token(line) else None,
             "holds characters that no bearer token can have",
         )
 
-    def verify(self, given: Given, wall: float) -> Proof | None:
-        digest = self._blind(given.value)
+    def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
+        digest = self._digest_of(credentials.value)
         name = self._digests.table.get(digest)
         return None if name is None else Proof(Principal(name, self.kind), self, digest)
 
-    def holds(self, proof: Proof) -> bool:
+    def is_valid(self, proof: Proof) -> bool:
         return self._digests.table.get(proof.key) == proof.principal.name
 
-    def look(self) -> bool:
-        return self._digests.look()
+    def refresh(self) -> bool:
+        return self._digests.refresh()
 
-    def troubles(self) -> list[str]:
-        return self._digests.troubles()
+    def problems(self) -> list[str]:
+        return self._digests.problems()
 
 
 class CertificateVerifier:
-    """Certificates that TLS has verified."""
+    """Verifier of client certificates whose signature TLS has checked."""
 
     kind = ""
     challenge = b""
 
     def __init__(self, scheme: ClientCertificates) -> None:
-        given = scheme.principals
-        self._source = SecretSource(given) if isinstance(given, Reference) else None
-        self._wrong: list[str] = []
+        credentials = scheme.principals
+        self._source = SecretSource(credentials) if isinstance(credentials, Reference) else None
+        self._problems: list[str] = []
         self._table: dict[str, str] = {}
-        if not isinstance(given, Reference):
-            self._take(_pairs(given))
+        if not isinstance(credentials, Reference):
+            self._set_rules(_pairs(credentials))
 
     def verify_certificate(self, certificate: Certificate) -> Proof | None:
-        """Return whose it is, None where it is nobody's."""
+        """Return the proof of a configured certificate, else None; a fingerprint counts before a name."""
         rules = (f"sha256:{certificate.fingerprint}", *(f"name:{name.lower()}" for name in certificate.names))
         for rule in rules:
             name = self._table.get(rule)
@@ -197,36 +201,38 @@ class CertificateVerifier:
                 return Proof(Principal(name, "certificate"), self, rule.encode())
         return None
 
-    def verify(self, given: Given, wall: float) -> Proof | None:
+    def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
         return None
 
-    def holds(self, proof: Proof) -> bool:
+    def is_valid(self, proof: Proof) -> bool:
         return self._table.get(proof.key.decode()) == proof.principal.name
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         if self._source is None or not self._source.may_have_changed():
             return False
-        before, self._wrong = self._table, []
+        before, self._problems = self._table, []
         value = self._source.read()
         found = (
             [] if value is None else [_rule_of(line) for line in lines_of(value) if not line.startswith(b"#")]
         )
         if None in found:
             line = found.index(None) + 1
-            self._wrong.append(f"{self._source.reference}: entry {line} is no name and certificate")
-        self._take(pair for pair in found if pair is not None)
+            self._problems.append(f"{self._source.reference}: entry {line} is not a name and a certificate")
+        self._set_rules(pair for pair in found if pair is not None)
         return self._table != before
 
-    def _take(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def _set_rules(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._table = {}
         for name, rule in pairs:
             holder = self._table.setdefault(rule, name)
             if holder != name:
-                self._wrong.append(f"{holder} and {name} have the same certificate: it counts for {holder}")
+                self._problems.append(
+                    f"{holder} and {name} have the same certificate: it counts for {holder}"
+                )
 
-    def troubles(self) -> list[str]:
-        trouble = None if self._source is None else self._source.trouble
-        return [*([trouble] if trouble else []), *self._wrong]
+    def problems(self) -> list[str]:
+        problem = None if self._source is None else self._source.problem
+        return [*([problem] if problem else []), *self._problems]
 
 
 def _pairs(rules: Rules) -> Iterable[tuple[str, str]]:

@@ -124,7 +124,7 @@ async def test_bytes_alone_are_the_bytes(stream: Callable[..., Stream]) -> None:
     assert out.kept.getvalue() == b"\xff\n\x00"
 
 
-async def test_what_is_told_aside_is_in_json_alone(stream: Callable[..., Stream]) -> None:
+async def test_extra_facts_are_in_json_only(stream: Callable[..., Stream]) -> None:
     gap = OutputLine({"gap": "lost"}, None, aside=True)
     for form, text in (({"json": True}, '{"gap": "lost"}\n'), ({"raw": True}, ""), ({}, "")):
         out = stream(terminal=True)
@@ -186,7 +186,7 @@ def pipe() -> Iterator[tuple[int, Any]]:
         yield reading, out
 
 
-async def test_a_reader_that_does_not_read_holds_nobody_else_back(
+async def test_a_reader_that_does_not_read_delays_no_other(
     pipe: tuple[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, out = pipe

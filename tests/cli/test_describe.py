@@ -155,7 +155,7 @@ def test_it_prints_the_description_of_a_class(call: Callable[..., Ran]) -> None:
     assert check(ran.out, strict=True) == ()
 
 
-def test_where_it_is_served_can_be_said(call: Callable[..., Ran]) -> None:
+def test_the_base_url_can_be_given(call: Callable[..., Ran]) -> None:
     found = json.loads(call("clerks:Clerk", "--base", "wss://agents.example", "--name", "my clerk").out)
     hrefs = [form["href"] for form in found["actions"]["add"]["forms"]]
     assert hrefs == ["wss://agents.example/ws", "https://agents.example/agents/my%20clerk/actions/add"]
@@ -348,7 +348,7 @@ def test_a_description_against_another_class(
     assert call(file, "--against", target, "--strict").code == strict
 
 
-def test_what_cannot_be_read_is_not_said_to_be_the_same(
+def test_unreadable_descriptions_are_not_reported_as_equal(
     project: Project, call: Callable[..., Ran], served: dict[str, Any]
 ) -> None:
     served["title"] = 5
@@ -359,7 +359,7 @@ def test_what_cannot_be_read_is_not_said_to_be_the_same(
     assert json.loads(call(file, "--against", "clerks:Clerk", "--json").out)["differences"] is None
 
 
-def test_what_breaks_nobody_counts_when_strict(
+def test_harmless_differences_count_when_strict(
     project: Project, call: Callable[..., Ran], served: dict[str, Any]
 ) -> None:
     ran = call("clerks:Newer")
@@ -430,7 +430,7 @@ def test_findings_and_differences_as_data(
     assert found == {"subject": "it.json", "unreadable": [], "exit_code": 1}
 
 
-def test_what_kotlin_wot_cannot_read_is_said(
+def test_members_that_kotlin_wot_cannot_read_are_reported(
     project: Project, call: Callable[..., Ran], served: dict[str, Any]
 ) -> None:
     assert call("clerks:Clerk", "--for", "kotlin-wot").out == (

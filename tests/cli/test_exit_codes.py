@@ -356,7 +356,7 @@ def test_ctrl_c(project: Project) -> None:
 
 
 @pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_a_terminal_is_coloured_unless_it_is_not_wanted(
+def test_a_terminal_is_coloured_unless_turned_off(
     project: Project, variables: dict[str, str], coloured: bool
 ) -> None:
     import pty

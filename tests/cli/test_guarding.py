@@ -63,7 +63,7 @@ def ended(*words: str) -> int | str | None:
         (["--security", "none.yaml"], "none.yaml"),
         (["--security", "wrong.yaml"], "wrong.yaml:3:5"),
         (["--security", "literal.yaml"], "a reference to a secret is needed"),
-        (["--security", "rules.yaml"], "BOB_TOKEN: there is no such variable"),
+        (["--security", "rules.yaml"], "BOB_TOKEN: the variable is not set"),
         (["--client-ca", "ca.pem"], "--client-ca: goes with --cert"),
         (["--cert", "good.pem"], "--cert: goes with an address that begins with wss://"),
         (["--present-key", "good.pem"], "--present-key: goes with --present-cert"),
@@ -73,15 +73,15 @@ def ended(*words: str) -> int | str | None:
             ["--cert", "good.pem", "--key", "old.pem"],
             "old.pem: the key does not belong to the",
         ),
-        (["--cert", "wrong.yaml"], "cannot be used as a certificate"),
-        (["--origin", "*"], "is no origin"),
+        (["--cert", "wrong.yaml"], "holds no certificate"),
+        (["--origin", "*"], "is not an origin"),
         (["--ca", "none.pem"], "none.pem: cannot be read"),
         (["--register", "localhost:8080"], "--register: a directory is at an http or https URL"),
         (["--lookup", "ws://127.0.0.1:1"], "--lookup: a directory is at an http or https URL"),
         (["--announce"], "--announce: what listens at 127.0.0.1 cannot be reached"),
         (["--credential", "https://a.example=token"], "URL=bearer:REF or URL=basic:USER:REF"),
         (["--credential", "https://a.example=bearer:abc"], "--credential: a reference to a secret is needed"),
-        (["--credential", "http://a.example=bearer:file:alice"], "say --insecure"),
+        (["--credential", "http://a.example=bearer:file:alice"], "or --insecure"),
     ],
 )
 def test_mistakes_of_serve(
@@ -108,7 +108,7 @@ def test_mistakes_of_serve(
         (["--bearer", "abc"], "--bearer: a reference to a secret is needed"),
         (["--basic", "alice:abc"], "--basic: a reference to a secret is needed"),
         (["--basic", "env:ALICE"], "--basic: a reference to a secret is needed"),
-        (["--bearer", "env:NOBODY_HAS_THIS"], "there is no such variable"),
+        (["--bearer", "env:NOBODY_HAS_THIS"], "the variable is not set"),
         (["--bearer", "file:alice", "--basic", "a:file:alice"], "give --bearer or --basic, not both"),
         (["--key", "key.pem"], "--key: goes with --cert"),
         (["--cert", "old.pem"], "old.pem: the certificate has expired"),
@@ -136,7 +136,7 @@ def test_a_token_is_for_a_server_and_not_for_what_a_file_says(
     assert ended("read", "slow.td.json", "--bearer", "file:alice") == 2
     assert "goes with a URL" in capsys.readouterr().err
     assert ended("read", "http://agents.example/agents/slow", "--bearer", "file:alice") == 2
-    assert "say --insecure" in capsys.readouterr().err
+    assert "or --insecure" in capsys.readouterr().err
 
 
 def test_served_with_security_and_called_with_a_token(
@@ -170,7 +170,7 @@ def test_served_with_security_and_called_with_a_token(
         assert "token-" not in served.errors
 
 
-def test_certificates_of_clients_and_what_is_said_without_one(
+def test_client_certificates_and_the_error_without_one(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, blob in certificates().items():
@@ -239,7 +239,7 @@ def test_an_order_listens_over_tls_where_there_is_a_certificate() -> None:
         ("weather/x", "'weather/x' fits no agent"),
     ],
 )
-def test_a_pattern_that_fits_nothing_is_told_since_its_list_does_not_count(pattern: str, said: str) -> None:
+def test_a_pattern_that_matches_no_agent_is_reported(pattern: str, said: str) -> None:
     told = list(misfits([pattern], ["weather", "desk", "desk.clerk"]))
     assert len(told) == bool(said)
     assert said in "".join(told)

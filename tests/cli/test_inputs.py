@@ -101,7 +101,7 @@ def test_what_is_wrong(words: list[str], schema: dict[str, Any] | None, said: st
 
 
 @pytest.mark.parametrize("words", [['{"city": "Bonn"'], ["[1,"], [" {"]])
-def test_what_is_wrong_in_any_case_is_said_before_anything_is_connected(words: list[str]) -> None:
+def test_certain_mistakes_are_reported_before_connecting(words: list[str]) -> None:
     with pytest.raises(ConfigError, match="not JSON"):
         input_of(words)
 

@@ -87,7 +87,7 @@ def test_no_message_of_a_command_names_an_argument_of_python() -> None:
     assert in_shell(said) == "say which one by --thing; a form leads to 'x', or say --insecure"
 
 
-def test_arguments_of_a_node_are_told_by_the_options_of_serve() -> None:
+def test_errors_of_node_arguments_name_the_options_of_serve() -> None:
     assert known()
     there = options_of(app["serve"]) | options_of(app["directory"]["serve"])
     assert {option for option in OPTIONS.values() if option not in there} == set()

@@ -129,7 +129,7 @@ def test_a_time_limit_cancels_the_action(call: Call) -> None:
     assert served_agent.SAID == ["asked for Bonn", "cancelled"]
 
 
-def test_the_agent_is_told_how_long_it_has(call: Call) -> None:
+def test_the_agent_gets_the_remaining_time(call: Call) -> None:
     assert call("call", "left", "--raw").out == "null\n"
     assert float(call("call", "left", "--within", "30s", "--raw").out) == 30 + GRACE
 

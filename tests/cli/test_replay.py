@@ -145,7 +145,7 @@ def test_settings_seed_and_values_are_those_of_the_log(call: Any) -> None:
     assert call("replay", "set.jsonl").out.startswith("seed=9: equal, ")
 
 
-def test_another_run_is_told_with_the_first_difference(call: Any, log: str) -> None:
+def test_a_different_run_is_reported_with_the_first_difference(call: Any, log: str) -> None:
     said = call("replay", change(log, '"value":4', '"value":3'))
     assert said.code == 4
     assert "note: changed.jsonl: the log was changed after it was written" in said.out
@@ -158,7 +158,7 @@ def test_another_run_is_told_with_the_first_difference(call: Any, log: str) -> N
     assert data["exit_code"] == 4
 
 
-def test_it_is_told_what_has_changed_since(shop: Project, log: str) -> None:
+def test_replay_reports_what_has_changed_since(shop: Project, log: str) -> None:
     """In a process of its own: the agents' modules are imported once.
 
     The other text is longer: of the same length, and in the same second, Python takes one's bytecode for the
@@ -230,7 +230,7 @@ def test_a_run_is_looked_at_before_a_message_is_handled(call: Any, log: str) -> 
         (["--break", "agent=store kind=dead_letter"], "the run never came there"),
     ],
 )
-def test_a_point_that_is_not_in_the_run_is_said(call: Any, log: str, words: list[str], message: str) -> None:
+def test_a_point_outside_the_run_is_an_error(call: Any, log: str, words: list[str], message: str) -> None:
     said = call("replay", log, *words)
     assert said.code == 2
     assert message in said.out
@@ -250,7 +250,7 @@ def test_a_point_that_is_not_in_the_run_is_said(call: Any, log: str, words: list
         (["log.jsonl", "--file", "other.yaml"], "other.yaml: no such file"),
     ],
 )
-def test_what_is_wrong_is_said(call: Any, log: str, words: list[str], message: str) -> None:
+def test_errors_name_the_mistake(call: Any, log: str, words: list[str], message: str) -> None:
     said = call("replay", *words)
     assert said.code == 2
     assert message in said.err

@@ -92,7 +92,7 @@ def test_the_file_says_what_is_written_and_each_cell_may_say_it_differently(
     assert (project.root / "all.jsonl").read_text().count('"schema"') == 4
 
 
-def test_several_files_are_told_in_one_report(project: Project, call: Callable[..., Ran]) -> None:
+def test_several_files_make_one_report(project: Project, call: Callable[..., Ran]) -> None:
     one, two = project.write("one.yaml", story(NOTE)), project.write("two.yaml", story(NOTE, WRONG))
     assert call(one, two, one, "--junit", "j.xml", "--sequence", "s.mmd").code == 1
     suites = list(JUnitXml.fromstring((project.root / "j.xml").read_bytes()))

@@ -171,7 +171,7 @@ SIMULATION = {
 }
 
 
-def test_a_simulation_ends_when_it_is_told_to(project: Project, call: Callable[..., Ran]) -> None:
+def test_a_simulation_ends_on_a_signal(project: Project, call: Callable[..., Ran]) -> None:
     file = project.write("sim.yaml", json.dumps(SIMULATION))
     for words, virtual in ((("run",), 30.0), (("sim", "--until", "2m", "-j", "2"), 120.0)):
         ran = call(words[0], file, *words[1:], "--json")

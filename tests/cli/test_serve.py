@@ -126,7 +126,7 @@ def test_targets_are_named_and_given_arguments(project: Path) -> None:
     assert (slow.limit, slow.units, warm.limit, warm.units) == (7, "celsius", 3, "kelvin")
 
 
-def test_a_text_that_looks_like_json_stays_a_text_where_one_is_wanted(project: Path) -> None:
+def test_a_text_that_looks_like_json_stays_a_text_where_the_type_is_text(project: Path) -> None:
     for text in ("5", "true", '"5"', "null"):
         planned = planned_of(["served.py:Slow"], [f"units={text}"])
         assert not isinstance(planned, int)
@@ -152,7 +152,7 @@ WRONG: list[tuple[list[str], list[str], str]] = [
 
 
 @pytest.mark.parametrize(("targets", "arguments", "words"), WRONG, ids=[each[2] for each in WRONG])
-def test_what_is_wrong_is_said(project: Path, targets: list[str], arguments: list[str], words: str) -> None:
+def test_errors_name_the_mistake(project: Path, targets: list[str], arguments: list[str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         planned_of(targets, arguments)
     assert words in str(caught.value)
@@ -170,7 +170,7 @@ WRONG_BESIDE_A_TREE: list[tuple[list[str], list[str], str]] = [
 @pytest.mark.parametrize(
     ("targets", "arguments", "words"), WRONG_BESIDE_A_TREE, ids=[each[2] for each in WRONG_BESIDE_A_TREE]
 )
-def test_what_is_wrong_beside_a_tree_is_said(
+def test_errors_beside_a_tree_name_the_mistake(
     project: Path, targets: list[str], arguments: list[str], words: str
 ) -> None:
     tree = tree_at("trees:tree")
@@ -248,7 +248,7 @@ def test_it_says_what_its_end_waits_for(
     assert said[4] == {"event": "waiting", "agents": {"slow": 1}, "connections": 1}
 
 
-def test_a_second_signal_may_come_as_soon_as_the_first_is_told(
+def test_a_second_signal_may_come_right_after_the_first(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     announcer = Announcer(json=True)
@@ -315,7 +315,7 @@ def serving(*words: str, listen: str = "ws://127.0.0.1:0") -> Generator[Served]:
             process.kill()
 
 
-def test_all_requests_are_answered_that_were_taken_before_it_was_told_to_stop(project: Path) -> None:
+def test_all_requests_accepted_before_the_stop_are_answered(project: Path) -> None:
     answers: list[str] = []
 
     async def ask(far: Any) -> None:

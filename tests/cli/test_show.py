@@ -78,7 +78,7 @@ def test_of_many_runs_those_that_pass_share_a_line_with_their_combination() -> N
     assert len(lines) < 12
 
 
-def test_verbose_tells_every_run_and_its_checks() -> None:
+def test_verbose_shows_every_run_and_its_checks() -> None:
     check = CheckResult(name="seen", kind="never", ok=True, expected="none", saw="none")
     runs = [run(seed=seed, judged=(check,)) for seed in range(1, 31)]
     text = shown(result(*runs, seeds=30), verbose=True)
@@ -86,7 +86,7 @@ def test_verbose_tells_every_run_and_its_checks() -> None:
     assert text.count("4/4 steps") == 30
 
 
-def test_when_very_many_fail_some_are_told_whole_some_in_a_line_and_the_rest_counted() -> None:
+def test_of_many_failures_some_are_shown_whole_some_in_a_line_and_the_rest_counted() -> None:
     file = result(*seeds(200, bad=tuple(range(1, 201))), seeds=200)
     lines = shown(file).splitlines()
     assert sum("     expected an answer" in line for line in lines) == 5
@@ -363,7 +363,7 @@ def test_ctrl_c_leaves_the_terminal_in_order(project: Project) -> None:
     assert plain(ran.out).endswith("interrupted\n")
 
 
-def test_json_tells_what_there_was_when_it_was_interrupted(project: Project) -> None:
+def test_json_holds_the_results_up_to_an_interrupt(project: Project) -> None:
     work = {"do": "invoke", "target": "actor", "action": "work", "input": {"seconds": "$(matrix.long)"}}
     cast = {"actor": {"from": "agent", "use": "busy.py:Busy"}}
     file = project.write("busy.yaml", story(work, agents=cast, matrix={"long": [0.01, 20.0]}))

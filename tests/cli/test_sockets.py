@@ -115,7 +115,7 @@ def test_nobody_is_there(call: Callable[..., Ran]) -> None:
             assert ran.err.endswith("; is the agent served there?\n")
 
 
-def test_what_a_refusal_says_is_told_and_nothing_more(call: Callable[..., Ran], place: str) -> None:
+def test_a_refusal_shows_the_reason_and_no_more(call: Callable[..., Ran], place: str) -> None:
     ran = call("read", f"http://{place}/agents/wether")
     assert ran.code == 3
     assert ran.err.endswith("it answered 404 Not Found: no agent 'wether', did you mean 'weather'?\n")
@@ -278,7 +278,7 @@ def test_somebody_elses_action_is_cancelled(call: Callable[..., Ran], oracle: tu
 
 @pytest.mark.parametrize("oracle", [None], indirect=True, ids=["no subprotocol"])
 @pytest.mark.parametrize(("habits", "id_"), [("auto", "messageId"), ("spec", "messageID")])
-def test_habits_can_be_said(
+def test_habits_can_be_chosen(
     call: Callable[..., Ran], oracle: tuple[Oracle, str], habits: str, id_: str
 ) -> None:
     made, there = oracle
@@ -309,7 +309,7 @@ def test_an_interrupted_process_has_cancelled_its_action(place: str) -> None:
     assert all(json.loads(line)["action"] == "hours" for line in out.splitlines())
 
 
-def test_a_second_interrupt_waits_for_nobody(oracle: tuple[Oracle, str]) -> None:
+def test_a_second_interrupt_ends_at_once(oracle: tuple[Oracle, str]) -> None:
     made, there = oracle
     made.silent = True
     with process("call", f"http://{there}/oracle", "ask", "question=when?") as ran:

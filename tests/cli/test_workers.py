@@ -133,7 +133,7 @@ def test_fifty_runs_at_once_give_the_logs_that_they_give_alone(
     assert len(dict.fromkeys(ours)) == 50
 
 
-def test_results_are_told_in_the_files_order(project: Project, call: Callable[..., Ran]) -> None:
+def test_results_are_shown_in_file_order(project: Project, call: Callable[..., Ran]) -> None:
     waits = {"do": "wait", "for": "$(matrix.pause)"}
     matrix = {"pause": ["9s", "1s"], "size": [1, 2, 3]}
     text = story(NOTE, waits, matrix=matrix).replace(
@@ -434,7 +434,7 @@ class Ear:
         self.heard.append((run.seed, run.trial))
 
 
-def test_runs_that_end_in_any_order_are_told_in_one(project: Project) -> None:
+def test_runs_that_end_in_any_order_are_shown_in_one_order(project: Project) -> None:
     file = project.write("order.yaml", story(NOTE, seeds=[1, 2, 3]))
     asked = FileJobs(
         speed=1.0,

@@ -31,7 +31,7 @@ OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066
 # --- text
 
 
-def test_what_passed_is_folded_and_the_rest_is_told() -> None:
+def test_passed_cases_are_folded_and_the_rest_shown() -> None:
     traffic = went('> {"messageType":"readProperty"}', "< {}")
     made = card(
         result("handshake.accept"),
@@ -72,7 +72,7 @@ def test_what_passed_is_folded_and_the_rest_is_told() -> None:
     )
 
 
-def test_all_cases_are_told_when_that_is_wanted() -> None:
+def test_all_cases_are_shown_on_demand() -> None:
     text = card_text(everything(), verbose=True)
     for each in everything().results:
         assert len(re.findall(rf"^   \S.*  {each.id}  a text \(a text, a text\)$", text, re.MULTILINE)) == 1
@@ -95,7 +95,7 @@ def test_what_went_by_is_cut_and_counted() -> None:
     assert whole.count("1> 1") == SOME_TRAFFIC
 
 
-def test_ids_give_way_to_what_is_said() -> None:
+def test_ids_are_shortened_before_messages() -> None:
     ids = [f"{n}0ec1a2b-0000-4000-8000-00000000000{n}" for n in range(4)]
     long = json.dumps({"ids": ids, "pad": "x" * 40, "timestamp": 17})
     made = card(result("read.value", Verdict.FAILED, "y", traffic=went(f"< {long}", f"> {ids[1]}")))
@@ -106,7 +106,7 @@ def test_ids_give_way_to_what_is_said() -> None:
     assert long in card_text(made, verbose=True)
 
 
-def test_a_terminal_is_told_nothing_that_it_would_obey() -> None:
+def test_no_control_sequence_reaches_a_terminal() -> None:
     for verbose in (False, True):
         text = card_text(everything(HOSTILE), verbose=verbose)
         assert OBEYED.search(text) is None
@@ -247,7 +247,7 @@ def test_a_page_shows_every_case_without_its_script() -> None:
     assert "What went by, without 3 before these" in "".join(read.texts["caption"])
 
 
-def test_of_a_case_that_passed_the_end_is_told() -> None:
+def test_a_passed_case_shows_its_end() -> None:
     traffic = went(*["> 1"] * (OF_PASSED + 5))
     read = Read(card_html(card(result("a.b", traffic=traffic, left_out=1))))
     assert len([own for own in read.of("tr") if own.get("class")]) == OF_PASSED
@@ -256,7 +256,7 @@ def test_of_a_case_that_passed_the_end_is_told() -> None:
 
 @settings(max_examples=examples(40))
 @given(st.text(st.characters(exclude_categories=())))
-def test_any_text_can_be_told(text: str) -> None:
+def test_any_text_can_be_shown(text: str) -> None:
     made = everything(text)
     card_text(made, verbose=True).encode("utf-8")
     assert json.loads(card_json(made).encode("utf-8"))["title"] == text

@@ -22,7 +22,7 @@ SHOWN = "[...document.querySelectorAll('.case')].filter((each) => each.offsetPar
 ALL = [each.id for each in everything().results]
 
 
-async def test_a_page_is_read_filtered_printed_and_obeys_nobody(tmp_path: Path) -> None:
+async def test_a_page_is_read_filtered_printed_and_runs_no_script_of_others(tmp_path: Path) -> None:
     binary = chromium()
     if binary is None:
         assert os.environ.get("LMOS_ACTORS_BROWSER") != "required", "no browser"

@@ -105,7 +105,7 @@ def test_an_action_that_was_taken_for_one_that_fails_may_succeed() -> None:
     assert "actions.failing" in ids(card_of(lambda: right(thing=Succeeding), cases=failing), Verdict.FAILED)
 
 
-def test_who_refuses_what_nobody_has_defined_can_be_worked_with() -> None:
+def test_a_server_that_refuses_undefined_members_can_be_tested() -> None:
     strict = next(each for each in ALL if each.id == "knows-every-member")
     card = card_of(strict.make, cases=(strict.caught_by,), level=Level.LENIENT)
     assert [(each.verdict, each.departures[0].key) for each in card.results] == [

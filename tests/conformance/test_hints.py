@@ -44,7 +44,7 @@ def written(tmp_path, text: str, name: str = "hints.yaml") -> str:
     return str(file)
 
 
-def test_everything_that_can_be_said(tmp_path) -> None:
+def test_all_hints_are_read(tmp_path) -> None:
     hints = Hints.load(written(tmp_path, YAML))
     assert hints == Hints(
         inputs={"ask": {"question": "How are you?"}, "ping": None},
@@ -94,13 +94,13 @@ def test_no_hints_at_all() -> None:
         ("inputs: {a: 1, a: 2}", "hints.yaml:1:16"),
     ],
 )
-def test_mistakes_are_told_with_their_place(text, told, tmp_path) -> None:
+def test_mistakes_have_their_place(text, told, tmp_path) -> None:
     with pytest.raises(FileError) as caught:
         Hints.load(written(tmp_path, text))
     assert told in str(caught.value)
 
 
-def test_every_mistake_is_told(tmp_path) -> None:
+def test_every_mistake_is_reported(tmp_path) -> None:
     with pytest.raises(FileError) as caught:
         Hints.load(written(tmp_path, "slow: 1\nfails: 2\nodd: 3\n"))
     assert [mistake.line for mistake in caught.value.mistakes] == [1, 2, 3]

@@ -155,14 +155,14 @@ def test_a_card_of_any_description_is_safe(name: str) -> None:
     ],
     ids=["deep", "deep objects", "infinite", "long number", "long"],
 )
-def test_what_cannot_be_read_is_said(text: str, why: str) -> None:
+def test_unreadable_descriptions_are_reported(text: str, why: str) -> None:
     with pytest.raises(ExceptionGroup) as group:
         card_by(text)
     assert isinstance(group.value.exceptions[0], Unreachable)
     assert why in str(group.value.exceptions[0])
 
 
-def test_a_redirect_to_no_address_is_said() -> None:
+def test_a_redirect_without_an_address_is_reported() -> None:
     with pytest.raises(Unreachable, match="it redirects to what is no address"):
         next_of("http://kit.example/", "http://kit.example/", "http://[x")
 
@@ -219,7 +219,7 @@ def open_on(stream: trio.abc.Stream) -> Socket:
     return Socket(stream, handshake, Recorder(lambda _: None, 1, 0.0), Random(1))
 
 
-def test_answers_that_cannot_be_read_are_said() -> None:
+def test_unreadable_answers_are_reported() -> None:
     card = card_of(lambda: right(connection=Deep), cases=("properties.value", "errors.*", "frames.*"))
     assert ids(card, Verdict.FAILED)
     assert json.loads(card_json(card))["results"]
@@ -234,7 +234,7 @@ def test_answers_that_cannot_be_read_are_said() -> None:
         ('{"a": NaN}', "NaN is no JSON"),
     ],
 )
-def test_messages_that_cannot_be_read_are_said(text: str, why: str) -> None:
+def test_unreadable_messages_are_reported(text: str, why: str) -> None:
     assert why in parse_message(text, 0, 0).trouble
 
 

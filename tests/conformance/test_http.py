@@ -42,7 +42,7 @@ async def test_a_body_and_headers_are_sent(autojump_clock) -> None:
     assert pages.asked[0].endswith(b"\r\n\r\n42")
 
 
-async def test_what_goes_by_is_told_without_secrets(autojump_clock) -> None:
+async def test_the_log_shows_no_secrets(autojump_clock) -> None:
     told: list[Traffic] = []
     page = Page(b'{"x": 1}', headers=(("Content-Type", "application/json"), ("Set-Cookie", "k=secret2")))
     async with serving({f"{HERE}/": page}) as pages:
@@ -63,7 +63,7 @@ async def test_what_goes_by_is_told_without_secrets(autojump_clock) -> None:
     assert not any("secret" in each.text for each in told)
 
 
-async def test_a_long_body_is_told_in_part(autojump_clock) -> None:
+async def test_a_long_body_is_shown_in_part(autojump_clock) -> None:
     told: list[Traffic] = []
     async with serving({f"{HERE}/": Page(b"x" * 100_000)}) as pages:
         await exchange(pages.network, "GET", HERE, patience=2, record=told.append)
@@ -113,7 +113,7 @@ async def test_nobody_there(autojump_clock) -> None:
         await exchange(MemoryNetwork(), "GET", "http://nobody/", patience=2)
 
 
-async def test_a_header_that_cannot_be_sent_is_told_without_its_value(autojump_clock) -> None:
+async def test_an_invalid_header_is_reported_without_its_value(autojump_clock) -> None:
     async with serving({f"{HERE}/": Page()}) as pages:
         with pytest.raises(ConfigError) as caught:
             await exchange(pages.network, "GET", HERE, headers=[("A", "secret\n")], patience=2)

@@ -186,12 +186,12 @@ def test_what_is_no_schema_lets_everything_through_and_makes_nothing(schema) -> 
         ("date", "yesterday", "at $"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(name, value, told) -> None:
+def test_mistakes_are_reported_with_their_place(name, value, told) -> None:
     found = fits(SCHEMAS[name], value)
     assert found is None if told is None else found is not None and told in found
 
 
-def test_what_is_told_is_short() -> None:
+def test_messages_are_short() -> None:
     assert len(fits({"type": "integer"}, "x" * 100_000) or "") < 350
 
 

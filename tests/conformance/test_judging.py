@@ -262,7 +262,7 @@ async def test_wrong_frames_are_shown(autojump_clock: trio.abc.Clock) -> None:
     assert result.seen.startswith("not JSON: ")
 
 
-async def test_it_ends_when_it_is_told_to(autojump_clock: trio.abc.Clock) -> None:
+async def test_it_ends_on_a_signal(autojump_clock: trio.abc.Clock) -> None:
     stop = trio.Event()
     said: list[str] = []
     cards: list[Card] = []
@@ -293,7 +293,7 @@ async def test_who_is_refused_is_judged_and_has_left(autojump_clock: trio.abc.Cl
     assert ids(card, Verdict.FAILED) == ["client.handshake", "client.subprotocol"]
 
 
-async def test_what_a_client_breaks_it_is_told_of(autojump_clock: trio.abc.Clock) -> None:
+async def test_a_client_gets_its_violations(autojump_clock: trio.abc.Clock) -> None:
     """Of a rule of frames, by 1002; of the rest, by an error, and it may go on."""
     answers: list[Any] = []
 
@@ -406,7 +406,7 @@ def test_the_descriptions_have_nothing_wrong(describe: Any) -> None:
     assert td.check(describe("ws://127.0.0.1:8080"), strict=True) == ()
 
 
-async def test_the_page_tells_the_challenges(autojump_clock: trio.abc.Clock) -> None:
+async def test_the_page_lists_the_challenges(autojump_clock: trio.abc.Clock) -> None:
     pages: list[bytes] = []
 
     async def look(network: MemoryNetwork) -> None:

@@ -86,7 +86,7 @@ def test_a_member_that_is_there_twice_is_found() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"a": NaN}', "[" * 100_000, b"\x00"])
-def test_what_is_no_message_is_told(text: str | bytes) -> None:
+def test_invalid_messages_are_reported(text: str | bytes) -> None:
     received = parse_message(text, 0.0, 0)
     assert received.trouble
     assert received.kind == ""

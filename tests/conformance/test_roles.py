@@ -140,7 +140,7 @@ def timed(name: str, member: str, **members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "member"), [("Sleep", "n"), ("run", "delaySeconds"), ("run", "duration")])
-def test_what_is_told_how_long_to_take_takes_little_but_where_that_is_wanted(name, member) -> None:
+def test_runs_take_the_shortest_time_unless_the_case_needs_more(name, member) -> None:
     other = {"chat": {"safe": True, "synchronous": False}}
     found = roles({"actions": {**other, **timed(name, member)}})
     assert found.slow_call() == Call(action=name, input={member: 9})

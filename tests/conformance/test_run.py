@@ -74,7 +74,7 @@ def raising(error: Exception) -> Callable[[CaseContext], Awaitable[None]]:
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_what_ends_a_case_is_told(error: Exception, verdict: Verdict) -> None:
+def test_the_reason_for_the_end_of_a_case_is_shown(error: Exception, verdict: Verdict) -> None:
     result = result_of(raising(error))
     assert result.verdict is verdict
     assert "so" in result.seen
@@ -233,7 +233,7 @@ class Shut(NetworkServer):
         return refusal(401, "who are you?")
 
 
-def test_a_server_that_lets_nobody_in_is_said_once_to_do_so() -> None:
+def test_a_server_that_refuses_all_clients_is_reported_once() -> None:
     card = card_of(
         lambda: right(serving=Shut), cases=("handshake.*", "properties.*", "http.read", "events.*")
     )

@@ -107,7 +107,7 @@ def test_without_a_correlation_the_id_of_the_request_is_one(peer: Peer) -> None:
     assert peer.one("readProperty", name="level", messageID=M)["correlationID"] == M
 
 
-def test_two_things_are_told_apart(peer: Peer) -> None:
+def test_two_things_are_distinguished(peer: Peer) -> None:
     peer.send("writeProperty", name="level", data=7)
     assert peer.one("readProperty", name="level")["value"] == 7
     other = peer.one("readProperty", thingID=ID_B, name="level")
@@ -222,7 +222,7 @@ def test_an_observer_hears_the_value_and_its_changes(desk: Desk, peer: Peer) -> 
     assert peer.received() == []
 
 
-def test_the_time_is_told_while_somebody_observes_it(desk: Desk, peer: Peer) -> None:
+def test_the_time_is_sent_while_it_is_observed(desk: Desk, peer: Peer) -> None:
     peer.send("observeProperty", name="uptime")
     desk.sleep(2.5)
     assert [each["value"] for each in peer.received()] == [1.0, 2.0]
@@ -313,7 +313,7 @@ def test_a_repeated_run_goes_on_and_is_answered_where_it_was_asked(desk: Desk) -
     assert [each["status"] for each in two.send("invokeAction", **asked, attempt=4)] == ["pending"]
 
 
-def test_what_nobody_can_ask_for_again_ends_with_its_connection(desk: Desk, peer: Peer) -> None:
+def test_a_run_that_cannot_be_resumed_ends_with_its_connection(desk: Desk, peer: Peer) -> None:
     peer.send("invokeAction", action="wait", input={"seconds": 3})
     peer.connection.lost()
     desk.sleep(0)

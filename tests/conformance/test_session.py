@@ -123,7 +123,7 @@ async def test_all_statuses_of_a_run_are_given(line: Line, autojump_clock: objec
     assert line.sent[0]["input"] == 1
 
 
-async def test_the_end_of_the_connection_is_told(line: Line, autojump_clock: object) -> None:
+async def test_the_end_of_the_connection_is_reported(line: Line, autojump_clock: object) -> None:
     session = session_on(line)
     sent = await session.send("readProperty", name="a")
     line.coming.append(ConnectionEnd(1003, "no"))

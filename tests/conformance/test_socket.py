@@ -133,7 +133,7 @@ async def test_messages_come_from_however_many_frames(autojump_clock: object) ->
     ]
 
 
-async def test_a_close_is_returned_and_told(autojump_clock: object) -> None:
+async def test_a_close_is_answered_and_reported(autojump_clock: object) -> None:
     async def script(other: Other) -> None:
         await other.say(write_frame(CLOSE, b"\x03\xf4later"))
         assert await other.parse_message() == [(CLOSE, b"\x03\xf4", True)]
@@ -161,7 +161,7 @@ async def test_the_end_is_waited_for(said: bytes, autojump_clock: object) -> Non
     await play(script, body)
 
 
-async def test_an_end_without_a_close_is_told(autojump_clock: object) -> None:
+async def test_an_end_without_a_close_is_reported(autojump_clock: object) -> None:
     async def script(other: Other) -> None:
         await other.stream.aclose()
 
@@ -208,7 +208,7 @@ async def test_a_frame_that_claims_too_much_ends_it(autojump_clock: object) -> N
         (b"what?\r\n\r\n", Unreachable),
     ],
 )
-async def test_what_is_no_upgrade_is_told(
+async def test_an_invalid_upgrade_is_reported(
     answer: bytes, error: type[Exception], autojump_clock: object
 ) -> None:
     async def body(socket: Socket) -> None:

@@ -218,7 +218,7 @@ async def test_without_a_description_it_is_unreachable(pages, url, told, autojum
     assert told in str(caught.value)
 
 
-async def test_who_is_not_there_is_told(autojump_clock) -> None:
+async def test_an_unreachable_target_is_reported(autojump_clock) -> None:
     with pytest.raises(Unreachable, match=r"^http://nobody/td: nothing is listening there$"):
         await found({WELL_KNOWN: described(td())}, SOCKET, description="http://nobody/td")
 
@@ -293,7 +293,7 @@ async def test_one_name_of_two_is_not_clear(autojump_clock) -> None:
         await found({f"{HERE}/": described(listed)}, HERE, thing="Twin")
 
 
-async def test_things_without_ids_are_told_apart(autojump_clock) -> None:
+async def test_things_without_ids_are_distinguished(autojump_clock) -> None:
     listed = [{key: value for key, value in td(f"urn:{name}").items() if key != "id"} for name in "ab"]
     target = await found({f"{HERE}/": described(listed)}, HERE, thing="Thing b")
     assert (target.thing.title, [each.title for each in target.others]) == ("Thing b", ["Thing a"])
@@ -345,7 +345,7 @@ async def test_a_list_of_links_is_followed(autojump_clock) -> None:
     assert (await found(pages, HERE)).thing.id == "urn:a"
 
 
-async def test_a_thing_that_has_http_alone_is_told_from_the_list_that_links_to_it(autojump_clock) -> None:
+async def test_a_thing_with_http_only_is_distinguished_from_the_list_that_links_to_it(autojump_clock) -> None:
     listing = {"@context": "x", "title": "node", "links": [{"rel": "item", "href": "/a"}], "properties": {}}
     pages = {
         WELL_KNOWN: described(listing),

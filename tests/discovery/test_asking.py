@@ -141,7 +141,7 @@ def test_two_questions_at_a_time_wait_for_no_other() -> None:
         (b"<html>", ""),
     ],
 )
-def test_of_a_refusal_one_line_is_told(body: bytes, why: str) -> None:
+def test_a_refusal_is_shortened_to_one_line(body: bytes, why: str) -> None:
     async def main() -> None:
         fake = FakeDirectory()
         fake.answer = lambda *_: (409, body)  # type: ignore[method-assign]
@@ -400,7 +400,7 @@ def test_a_search_that_is_over_makes_room_and_an_answer_has_an_end() -> None:
 # ---- events
 
 
-def test_a_stream_tells_how_far_it_is_while_nothing_of_its_kind_happens() -> None:
+def test_a_filtered_stream_keeps_its_position_up_to_date() -> None:
     async def main() -> None:
         async with (
             directory(DirectoryOptions(heartbeat_seconds=5)),
@@ -434,7 +434,7 @@ def test_a_stream_ends_when_the_token_is_taken_away(tmp_path: Path) -> None:
     run(main)
 
 
-def test_events_are_told_in_pieces() -> None:
+def test_events_arrive_in_pieces() -> None:
     log = EventLog("life", most=1_000, most_bytes=64 << 20)
     log.add(Logged(number, "thing_created", f"urn:x:{number}", b"x" * 100_000) for number in range(1, 11))
     last, pieces = "life-0", []

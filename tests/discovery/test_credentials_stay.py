@@ -75,7 +75,7 @@ def shown(server: FakeDirectory) -> set[str | None]:
         "http://directory.elsewhere:80/time",
     ],
 )
-def test_an_agent_that_a_directory_tells_of_is_not_shown_what_the_directory_is(href: str, how: str) -> None:
+def test_a_found_agent_does_not_get_the_directory_credentials(href: str, how: str) -> None:
     async def main() -> None:
         directory, there = FakeDirectory(), FakeDirectory()
         directory.searches, directory.extra = False, [_told(href)]
@@ -165,7 +165,7 @@ def test_whoever_is_explored_leads_nobodys_credentials_away() -> None:
     run(main)
 
 
-def test_nothing_is_shown_without_tls_unless_that_is_said() -> None:
+def test_no_credentials_without_tls_unless_allowed() -> None:
     async def main() -> None:
         given = Credentials({"https://directory:81": BearerToken("env:ONE")})
         async with (

@@ -70,7 +70,9 @@ async def test_everybody_may_do_what_they_may(
         assert answer.status != 500
 
 
-async def test_its_own_description_tells_how_to_get_in(tokens: None, autojump_clock: MockClock) -> None:
+async def test_its_own_description_names_the_security_schemes(
+    tokens: None, autojump_clock: MockClock
+) -> None:
     open_to_read = Security(schemes=SECURITY.schemes, access={"directory": Access(read=ANYONE)})
     async with directory(security=open_to_read):
         own = (await ask("GET", "/.well-known/wot")).data
@@ -192,7 +194,7 @@ async def test_long_descriptions_cost_more_to_look_at(autojump_clock: MockClock)
         assert (await ask("GET", "/search/jsonpath?query=%24%5B*%5D.id")).status == 400
 
 
-async def test_the_clock_ends_a_search_and_so_does_whoever_has_asked() -> None:
+async def test_a_search_ends_by_the_clock_and_by_cancellation() -> None:
     options = DirectoryOptions(search_seconds=0.05, max_nodes=10**9, max_answer_bytes=10**9, max_searches=1)
     async with open_node() as node:
         ref = await node.start_child(directory_spec(options))

@@ -84,7 +84,7 @@ async def test_what_was_retrieved_can_be_put_back_as_it_is(autojump_clock: MockC
         assert again["registration"]["ttl"] == 60
 
 
-async def test_one_without_an_id_gets_one_that_tells_nothing(autojump_clock: MockClock) -> None:
+async def test_a_description_without_an_id_gets_an_opaque_one(autojump_clock: MockClock) -> None:
     async with directory():
         made = await ask("POST", "/things", td(None), kind=TD_JSON)
         assert made.status == 201

@@ -57,7 +57,7 @@ ALL = [
 ]  # fmt: skip
 
 
-async def test_whoever_listens_is_told_everything_in_order(autojump_clock: MockClock) -> None:
+async def test_subscribers_get_all_events_in_order(autojump_clock: MockClock) -> None:
     async with directory():
         await put("urn:x:0")
         async with listening() as stream:
@@ -76,7 +76,7 @@ async def test_one_kind_can_be_asked_for(kind: str, autojump_clock: MockClock) -
         assert await quiet(stream)
 
 
-async def test_without_diff_an_id_is_all_that_is_told(autojump_clock: MockClock) -> None:
+async def test_without_diff_an_event_holds_only_the_id(autojump_clock: MockClock) -> None:
     async with directory(), listening("/events?diff=false") as stream:
         await some()
         assert [(await stream.next())[1].keys() for _ in range(4)] == [{"id"}] * 4
@@ -230,7 +230,7 @@ async def test_there_are_so_many_streams_and_no_more(autojump_clock: MockClock) 
             pass
 
 
-async def test_whoever_does_not_read_holds_up_nobody(autojump_clock: MockClock) -> None:
+async def test_a_subscriber_that_does_not_read_delays_no_other(autojump_clock: MockClock) -> None:
     options = DirectoryOptions(max_events=50)
     async with directory(options, door=DoorOptions(write_seconds=10)) as node:
         ref = node.find(ThingDirectory)
@@ -246,7 +246,7 @@ async def test_whoever_does_not_read_holds_up_nobody(autojump_clock: MockClock) 
         assert ref.statistics().restarts == 0
 
 
-async def test_whoever_reads_slowly_is_told_of_the_gap(autojump_clock: MockClock) -> None:
+async def test_a_slow_subscriber_gets_the_gap(autojump_clock: MockClock) -> None:
     options = DirectoryOptions(max_events=50)
     async with directory(options) as node, listening("/events?diff=true") as stream:
         ref = node.find(ThingDirectory)
@@ -281,7 +281,7 @@ async def test_a_crash_ends_no_stream_and_loses_nothing(
             assert await quiet(stream)
 
 
-async def test_agents_are_told_too(autojump_clock: MockClock) -> None:
+async def test_agents_get_events_too(autojump_clock: MockClock) -> None:
     async with directory() as node:
         ref = node.find(ThingDirectory)
         async with ref.subscribe_all() as feed:

@@ -56,7 +56,7 @@ def at(registration: dict[str, Any] | None, name: str) -> datetime:
     return datetime.fromisoformat(registration[name])
 
 
-async def test_the_directory_tells_when(wall: Wall, autojump_clock: MockClock) -> None:
+async def test_the_directory_gives_the_times(wall: Wall, autojump_clock: MockClock) -> None:
     async with directory():
         made = wall.now()
         await put("urn:x:1")
@@ -245,7 +245,7 @@ async def test_a_longest_time_is_the_usual_one(wall: Wall, autojump_clock: MockC
 # ---- clocks that do not agree
 
 
-async def test_a_client_whose_clock_is_slow_is_told_and_does_well_with_a_time_to_live(
+async def test_a_client_with_a_slow_clock_gets_an_error_and_can_use_a_ttl(
     wall: Wall, autojump_clock: MockClock
 ) -> None:
     async with directory():

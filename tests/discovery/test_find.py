@@ -551,7 +551,7 @@ def _leading_to(href: str) -> dict[str, Any]:
         (7, "no description"),
     ],
 )
-def test_what_a_directory_tells_is_checked(entry: Any, why: str) -> None:
+def test_answers_of_a_directory_are_checked(entry: Any, why: str) -> None:
     async def main() -> None:
         fake = FakeDirectory()
         fake.searches = False

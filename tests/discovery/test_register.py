@@ -105,7 +105,7 @@ def test_entries_are_renewed_before_they_expire() -> None:
     run(main)
 
 
-def test_a_directory_that_forgets_is_told_again() -> None:
+def test_a_directory_that_forgets_gets_the_agents_again() -> None:
     async def main() -> None:
         async with (
             directory_at(URL) as directory,
@@ -175,7 +175,7 @@ def test_tries_become_rare() -> None:
     run(main)
 
 
-def test_what_is_refused_is_told_and_does_not_hinder_the_others() -> None:
+def test_a_refused_registration_is_reported_and_the_others_go_on() -> None:
     async def main() -> None:
         async with directory_at(URL) as directory:
             directory.refused["Weather"] = 400
@@ -197,7 +197,7 @@ def test_what_is_refused_is_told_and_does_not_hinder_the_others() -> None:
     run(main)
 
 
-def test_a_program_that_runs_is_told_that_there_is_no_directory(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_running_node_reports_a_missing_directory(caplog: pytest.LogCaptureFixture) -> None:
     """The first time, and not for each agent: whoever mistypes the address has to see it."""
 
     async def main() -> None:
@@ -228,9 +228,7 @@ def test_a_program_that_runs_is_told_that_there_is_no_directory(caplog: pytest.L
         ("http://here/?x=1", "ends with its path"),
     ],
 )
-def test_what_is_no_url_of_a_directory_is_told_with_the_name_of_the_argument(
-    option: str, url: str, why: str
-) -> None:
+def test_an_invalid_directory_url_is_refused_with_the_argument_name(option: str, url: str, why: str) -> None:
     async def main() -> None:
         options: dict[str, Any] = {option: url}
         with pytest.raises(ConfigError, match=why) as caught:
@@ -289,7 +287,7 @@ def test_several_directories_and_a_drain() -> None:
         ({"register": "http://u:p@directory", "listen": "ws://here:80"}, "do not belong in a URL"),
     ],
 )
-def test_what_cannot_be_is_said_at_once(options: dict[str, Any], text: str) -> None:
+def test_impossible_options_are_refused_at_once(options: dict[str, Any], text: str) -> None:
     async def main() -> None:
         with pytest.raises(ConfigError, match=text):
             async with open_node(**options):

@@ -103,7 +103,7 @@ def test_what_others_have_there_is_not_taken_away() -> None:
     run(main)
 
 
-def test_who_is_gone_is_not_told_of_as_refused() -> None:
+def test_an_agent_that_left_is_not_reported_as_refused() -> None:
     async def main() -> None:
         async with directory_at(URL) as directory:
             directory.refused["Weather"] = 400
@@ -164,7 +164,7 @@ def _told(id: str, href: str = "ws://elsewhere/ws") -> dict[str, Any]:
     }
 
 
-def test_what_one_directory_has_told_of_stays_while_it_does_not_answer() -> None:
+def test_agents_of_a_silent_directory_stay() -> None:
     async def main() -> None:
         async with directory_at(URL) as first, directory_at(OTHER), open_node(lookup=[URL, OTHER]) as node:
             tree = SupervisorSpec("root", [ChildSpec("weather", lambda: Weather(place="rome"))])
@@ -292,7 +292,7 @@ def test_a_server_that_answers_slowly_is_not_asked_for_ever() -> None:
 
 
 @pytest.mark.parametrize("spread", [None, "round_robin"])
-def test_a_node_that_has_ended_finds_nobody(spread: Any) -> None:
+def test_a_closed_node_finds_no_agent(spread: Any) -> None:
     async def main() -> None:
         async def wait(ref: Ref[Any]) -> None:
             with pytest.raises(NotFound, match="ended"):
@@ -359,7 +359,7 @@ async def _given(stream: Hasty) -> Hasty:
 
 
 @pytest.mark.parametrize("in_parts", [False, True])
-async def test_what_a_directory_answers_before_it_was_told_all_is_heard(in_parts: bool) -> None:
+async def test_an_early_answer_of_a_directory_is_read(in_parts: bool) -> None:
     problem = b'{"detail": "the credentials are not accepted"}'
     head = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(problem)
     stream = Hasty(head[:20], head[20:], problem) if in_parts else Hasty(head + problem)

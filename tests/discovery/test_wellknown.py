@@ -85,7 +85,7 @@ def test_what_is_no_description(raw: bytes) -> None:
     run(main)
 
 
-def test_what_is_told_there_is_checked_and_no_other_server_is_asked() -> None:
+def test_a_wellknown_answer_is_checked_and_no_other_server_is_asked() -> None:
     async def main() -> None:
         thing = {
             "@context": "https://www.w3.org/2022/wot/td/v1.1",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from joserfc import jwk, jws, jwt
 
-from lmos_actors.security import Admission, Guard, Presented, Refusal, Security
+from lmos_actors.security import Admission, Guard, Refusal, RequestContext, Security
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,18 +31,18 @@ class Wall:
         return self.time
 
 
-def presented(
+def request(
     *authorization: str | bytes,
     peer: str = "192.0.2.1:5000",
     host: str | None = "localhost:8080",
     secure: bool = False,
     certificate: Certificate | None = None,
     **headers: str,
-) -> Presented:
+) -> RequestContext:
     given = [(b"authorization", each.encode() if isinstance(each, str) else each) for each in authorization]
     more = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     hosts = [] if host is None else [(b"host", host.encode())]
-    return Presented.of((*hosts, *given, *more), peer, secure=secure, certificate=certificate)
+    return RequestContext.of((*hosts, *given, *more), peer, secure=secure, certificate=certificate)
 
 
 def basic(user: str, password: str) -> str:

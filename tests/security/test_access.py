@@ -23,12 +23,12 @@ from lmos_actors.security import (
     Principal,
     Security,
 )
-from tests.security.sample_credentials import guard_of, presented
+from tests.security.sample_credentials import guard_of, request
 
 if TYPE_CHECKING:
-    from lmos_actors.security import Guard, Scheme, Verb, Who
+    from lmos_actors.security import AllowList, Guard, Scheme, Verb
 
-KEPT = 4096  # names of agents whose list is remembered
+MAX_REMEMBERED_NAMES = 4096  # names of agents whose list is remembered
 VERBS: tuple[Verb, ...] = ("read", "write", "invoke", "subscribe")
 
 BEARER = Bearer({"alice": "env:S1_ALICE", "bob": "env:S1_BOB"})
@@ -42,7 +42,7 @@ def secrets_of_the_test(monkeypatch) -> None:
 
 
 def admitted(guard: Guard, name: str | None) -> Admission:
-    found = guard.admit(presented(*([] if name is None else [f"Bearer {name}-token"])), 0.0)
+    found = guard.admit(request(*([] if name is None else [f"Bearer {name}-token"])), 0.0)
     assert isinstance(found, Admission)
     return found
 
@@ -103,12 +103,12 @@ def test_the_first_pattern_that_fits_counts() -> None:
         assert (alice.allows(agent, "read"), bob.allows(agent, "read")) == (first, second), agent
 
 
-def test_agents_without_a_list_are_for_whoever_is_known() -> None:
+def test_agents_without_a_list_are_open_to_authenticated_clients() -> None:
     guard = guard_of(Security(schemes=(BEARER,), access={"desk": Access(read=ANYONE)}))
     assert not admitted(guard, None).allows("other", "read")
     assert admitted(guard, "alice").allows("other", "read")
-    assert guard_of(Security(access={"desk": Access(read=())})).lets_in(None, "other", "read")
-    assert not guard_of(Security(access={"desk": Access(read=())})).lets_in(None, "desk", "read")
+    assert guard_of(Security(access={"desk": Access(read=())})).admits(None, "other", "read")
+    assert not guard_of(Security(access={"desk": Access(read=())})).admits(None, "desk", "read")
 
 
 def test_scopes() -> None:
@@ -123,16 +123,16 @@ def test_scopes() -> None:
         (Principal("root", "jwt"), True),
         (None, False),
     ]:
-        assert security.gates.gate("desk", "invoke").lets_in(principal) == allowed
+        assert security.rules.rule("desk", "invoke").admits(principal) == allowed
 
 
-def test_names_of_agents_that_nobody_knows_are_remembered_for_so_long_only() -> None:
+def test_the_memory_of_unknown_agent_names_is_bounded() -> None:
     security = Security(schemes=(BEARER,), access={"desk.*": Access(read=())})
-    for n in range(3 * KEPT):
-        assert security.gates.gate(f"desk.{n}", "read").names == frozenset()
-    assert len(security.gates._known) <= KEPT
-    security.gates.gate("desk." + "x" * 10_000, "read")
-    assert max(map(len, security.gates._known)) < 300
+    for n in range(3 * MAX_REMEMBERED_NAMES):
+        assert security.rules.rule(f"desk.{n}", "read").names == frozenset()
+    assert len(security.rules._rules_by_agent) <= MAX_REMEMBERED_NAMES
+    security.rules.rule("desk." + "x" * 10_000, "read")
+    assert max(map(len, security.rules._rules_by_agent)) < 300
 
 
 WHO = st.sampled_from([None, ANYONE, AUTHENTICATED, (), ("alice",), ("bob", "alice")])
@@ -144,7 +144,7 @@ WHO = st.sampled_from([None, ANYONE, AUTHENTICATED, (), ("alice",), ("bob", "ali
     st.sampled_from([None, "alice", "bob"]),
 )
 def test_lists_against_a_plainer_reading(
-    lists: list[tuple[str, Who | None]], agent: str, name: str | None
+    lists: list[tuple[str, AllowList | None]], agent: str, name: str | None
 ) -> None:
     security = Security(schemes=(BEARER,), access={pattern: Access(read=who) for pattern, who in lists})
     principal = None if name is None else Principal(name, "bearer")
@@ -154,7 +154,7 @@ def test_lists_against_a_plainer_reading(
         name is not None and (first in (None, AUTHENTICATED) or (isinstance(first, tuple) and name in first))
     )
     for _ in range(2):  # found, and remembered
-        assert security.gates.gate(agent, "read").lets_in(principal) == expected
+        assert security.rules.rule(agent, "read").admits(principal) == expected
 
 
 def fits(pattern: str, text: str) -> bool:
@@ -175,15 +175,15 @@ def fits(pattern: str, text: str) -> bool:
         ),
         ((BEARER,), ("alice", "zoe"), r"access\['desk'\].read\[1\]: no scheme knows 'zoe'$"),
         ((), ("alice",), "no scheme knows 'alice'"),
-        ((BEARER,), ("scope:x",), "no scheme here says what scopes somebody has; jwt does"),
+        ((BEARER,), ("scope:x",), "needs a scheme with scopes: add the scheme jwt"),
     ],
 )
-def test_names_that_nobody_can_have_are_refused(schemes: Any, who: Any, why: str) -> None:
+def test_unknown_principals_are_refused(schemes: Any, who: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Security(schemes=schemes, access={"desk": Access(read=who)})
 
 
-def test_names_that_somebody_could_have_are_not() -> None:
+def test_possible_principals_are_accepted() -> None:
     for scheme in (JWT, ClientCertificates("file:people")):
         Security(schemes=(BEARER, scheme), access={"desk": Access(read=("whoever",))})
     Security(schemes=(BEARER, JWT), access={"desk": Access(read=("scope:x",))})
@@ -213,10 +213,10 @@ def test_what_a_description_says_can_be_read_by_others(chosen: Any, access: dict
     for verb in VERBS:
         assert set(security.demands("desk", verb)) <= set(definitions)
     asked = [each for each in chosen if not isinstance(each, NoSec)]
-    assert ("nosec_sc" in definitions) == security.lets_in_anyone or not asked
+    assert ("nosec_sc" in definitions) == security.admits_anonymous or not asked
     assert demands == (("nosec_sc",) if not asked else ("any_sc",) if len(asked) > 1 else (asked[0].name,))
     assert security.demands("desk", "read") == (("nosec_sc",) if access else demands)
-    assert security.sends_secrets == any(isinstance(each, Basic | Bearer | Jwt) for each in chosen)
+    assert security.needs_tls == any(isinstance(each, Basic | Bearer | Jwt) for each in chosen)
     assert security.is_open == (not asked)
 
 

@@ -7,16 +7,16 @@ import base64
 import pytest
 from hypothesis import example, given, strategies as st
 
-from lmos_actors.security import Presented
-from lmos_actors.security._presented import (
+from lmos_actors.security import RequestContext
+from lmos_actors.security._request import (
     LONGEST,
     MALFORMED,
-    Given,
-    Wrong,
+    AuthorizationHeader,
+    Malformed,
+    authorization_in,
     basic_of,
-    given_in,
-    given_of,
     is_token,
+    parse_authorization,
 )
 
 SCHEMES = st.from_regex(r"[A-Za-z][A-Za-z0-9+.-]{0,20}", fullmatch=True)
@@ -30,21 +30,21 @@ TOKENS = st.from_regex(r"[A-Za-z0-9._~+/-]{1,60}={0,2}", fullmatch=True)
 @example(b"Bearer\tx")
 @example(b"\xff\xfe x")
 def test_any_bytes_are_credentials_or_malformed(raw: bytes) -> None:
-    found = given_of(raw)
-    assert isinstance(found, Given | Wrong)
-    if isinstance(found, Given):
+    found = parse_authorization(raw)
+    assert isinstance(found, AuthorizationHeader | Malformed)
+    if isinstance(found, AuthorizationHeader):
         assert found.kind == found.kind.lower()
         assert 0 < len(found.kind) <= 32
         assert bytes(found.value) in raw
-        assert repr(found) == "Given(value=***)"
+        assert repr(found) == "AuthorizationHeader(value=***)"
     assert basic_of(raw) is None or raw == base64.b64encode(b":".join(basic_of(raw) or ()))
     assert isinstance(is_token(raw), bool)
 
 
 @given(SCHEMES, st.integers(1, 5), TOKENS, st.sampled_from(["", " ", "\t"]))
 def test_scheme_and_token_are_read_back(scheme: str, spaces: int, token: str, around: str) -> None:
-    found = given_of(f"{around}{scheme}{' ' * spaces}{token}{around}".encode())
-    assert isinstance(found, Given)
+    found = parse_authorization(f"{around}{scheme}{' ' * spaces}{token}{around}".encode())
+    assert isinstance(found, AuthorizationHeader)
     assert (found.kind, bytes(found.value).strip()) == (scheme.lower(), token.encode())
     assert is_token(token.encode())
 
@@ -65,7 +65,7 @@ def test_one_credential_has_one_spelling(text: bytes, at: int, more: bytes) -> N
 
 @pytest.mark.parametrize("raw", [b"Bearer", b"Bearer " + b"a" * (LONGEST - 7), b"Bearer a b", b"a", b"*x y"])
 def test_what_is_still_credentials(raw: bytes) -> None:
-    assert isinstance(given_of(raw), Given)
+    assert isinstance(parse_authorization(raw), AuthorizationHeader)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_is_still_credentials(raw: bytes) -> None:
      b"a" * 33 + b" x", b"Bearer " + b"a" * LONGEST],
 )  # fmt: skip
 def test_what_is_none(raw: bytes) -> None:
-    assert given_of(raw) is MALFORMED
+    assert parse_authorization(raw) is MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_what_is_none(raw: bytes) -> None:
 )
 def test_null_is_no_credentials(value: bytes, is_none: bool) -> None:
     """kotlin-wot's HTTP client sends it when it has none."""
-    found = given_in(Presented.of(((b"authorization", value),), "p", secure=True))
+    found = authorization_in(RequestContext.of(((b"authorization", value),), "p", secure=True))
     assert (found is None) is is_none
-    twice = given_in(Presented.of(((b"authorization", value),) * 2, "p", secure=True))
+    twice = authorization_in(RequestContext.of(((b"authorization", value),) * 2, "p", secure=True))
     assert twice is MALFORMED
 
 
 def test_none_one_two() -> None:
     headers = [(b"authorization", b"Bearer x")]
-    found = [given_in(Presented.of(tuple(headers * n), "p", secure=True)) for n in range(3)]
+    found = [authorization_in(RequestContext.of(tuple(headers * n), "p", secure=True)) for n in range(3)]
     assert found[0] is None
-    assert isinstance(found[1], Given)
+    assert isinstance(found[1], AuthorizationHeader)
     assert found[2] is MALFORMED

@@ -77,7 +77,7 @@ def test_no_url_but_its_own_gets_any(url: str) -> None:
     assert found == () or url.lower().replace("wss", "https").startswith(("https://a.b:1", "https://a.b.:1"))
 
 
-def test_the_usual_port_need_not_be_said() -> None:
+def test_the_default_port_may_be_left_out() -> None:
     kept = Credentials({"https://a.example": BearerToken("env:S1_TOKEN")})
     assert kept.headers_for("wss://a.example:443/x", 0.0)
     assert kept.headers_for("https://a.example/", 0.0)
@@ -141,8 +141,8 @@ def told(kept: Credentials, now: float) -> bytes:
 
 
 @pytest.mark.parametrize("text", ["two words", "line\x0bend", "ümlaut", 'quo"te'])
-def test_what_can_be_no_token_is_told_and_not_shown(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ConfigError, match="token: is no token") as caught:
+def test_an_invalid_token_is_reported_and_not_shown(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="token: is not a token") as caught:
         Credentials({PLACE: BearerToken(write(tmp_path / "token", text))})
     assert text not in str(caught.value)
 
@@ -150,11 +150,11 @@ def test_what_can_be_no_token_is_told_and_not_shown(tmp_path: Path, text: str) -
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: Credentials({PLACE: BearerToken("env:S1_NONE")}), "env:S1_NONE: there is no such variable"),
+        (lambda: Credentials({PLACE: BearerToken("env:S1_NONE")}), "env:S1_NONE: the variable is not set"),
         (lambda: Credentials({PLACE: BearerToken("the-token")}), "the secret itself does not belong here"),
         (lambda: Credentials({f"{PLACE}/agents": BearerToken("env:S1_TOKEN")}), "for a whole host"),
         (lambda: Credentials({f"{PLACE}?x": BearerToken("env:S1_TOKEN")}), "for a whole host"),
-        (lambda: Credentials({"weather": BearerToken("env:S1_TOKEN")}), "kept by"),
+        (lambda: Credentials({"weather": BearerToken("env:S1_TOKEN")}), "need a http, https, ws or wss URL"),
         (
             lambda: Credentials(
                 {"https://a": BearerToken("env:S1_TOKEN"), "wss://A.:443": BearerToken("env:S1_TOKEN")}

@@ -57,13 +57,13 @@ hosts: [weather.example]
 rate: {per_second: 50, burst: 100}
 failures: {per_second: 0.1, burst: 3}
 public_descriptions: true
-tell_crashes: true
+crash_details: true
 """
 TOML = """
 origins = ["https://app.example"]
 hosts = ["weather.example"]
 public_descriptions = true
-tell_crashes = true
+crash_details = true
 rate = {per_second = 50, burst = 100}
 
 [[schemes]]
@@ -141,7 +141,7 @@ def test_all_that_a_file_can_say(tmp_path: Path, text: str, suffix: str) -> None
         rate=Rate(50.0, 100),
         failures=Rate(0.1, 3),
         public_descriptions=True,
-        tell_crashes=True,
+        crash_details=True,
     )
     assert list(loaded.access) == ["desk.weather", "*"]  # the first that fits counts
 
@@ -208,19 +208,19 @@ MISTAKES: dict[str, tuple[str, list[tuple[int, int, str]]]] = {
     ),
     "nobody": (
         "schemes: [{scheme: bearer, tokens: {alice: []}}]\n",
-        [(1, 44, "an empty list lets in nobody")],
+        [(1, 44, "an empty list admits no client")],
     ),
     "name": (
         "schemes: [{scheme: bearer, tokens: {anyone: env:A}}]\n",
-        [(1, 45, "no principal can be named 'anyone'")],
+        [(1, 45, "a principal cannot be named 'anyone'")],
     ),
     "two of a kind": (
         "schemes:\n- {scheme: bearer, tokens: {a: env:A}}\n- {scheme: bearer, tokens: {b: env:A}}\n",
-        [(3, 3, "there is a scheme of that kind already")],
+        [(3, 3, "a scheme of that kind exists already")],
     ),
     "certificate": (
         "schemes: [{scheme: certificates, principals: {eve: eve.example}}]\n",
-        [(1, 52, "a certificate is named by")],
+        [(1, 52, "write a certificate as sha256: and 64")],
     ),
     "who": ("access: {a: {read: alice}}\n", [(1, 20, 'unknown word "alice" (known: anyone, authenticated)')]),
     "verb": ("access: {a: {reed: anyone}}\n", [(1, 14, 'unknown key "reed", did you mean "read"?')]),
@@ -230,18 +230,18 @@ MISTAKES: dict[str, tuple[str, list[tuple[int, int, str]]]] = {
     ),
     "scope": (
         "schemes: [{scheme: bearer, tokens: {alice: env:A}}]\naccess: {desk: {read: ['scope:x']}}\n",
-        [(2, 24, "no scheme here says what scopes")],
+        [(2, 24, "needs a scheme with scopes")],
     ),
     "word in a list": ("access: {desk: {read: [anyone]}}\n", [(1, 16, "'anyone' is no principal")]),
-    "origin": ("origins: ['https://a.example', app.example]\n", [(1, 32, "'app.example' is no origin")]),
-    "any origin": ("origins: ['*']\n", [(1, 11, "name each")]),
-    "host": ("hosts:\n- https://a.example\n", [(2, 3, "is no name of a host")]),
+    "origin": ("origins: ['https://a.example', app.example]\n", [(1, 32, "'app.example' is not an origin")]),
+    "any origin": ("origins: ['*']\n", [(1, 11, "write each as")]),
+    "host": ("hosts:\n- https://a.example\n", [(2, 3, "is not a host name")]),
     "rate": ("rate: {per_second: 0, burst: 1}\n", [(1, 20, "expected more than 0")]),
     "burst": ("failures: {per_second: 1, burst: 0}\n", [(1, 34, "expected at least 1")]),
     "no burst": ("rate: {per_second: 1}\n", [(1, 1, 'missing key "burst"')]),
     "several": (
         "origins: [x]\nhosts: ['a b']\nschemes: [{scheme: bearer, tokens: {alice: hunter2}}]\n",
-        [(1, 11, "no origin"), (2, 9, "no name of a host"), (3, 44, "a reference to a secret")],
+        [(1, 11, "not an origin"), (2, 9, "not a host name"), (3, 44, "a reference to a secret")],
     ),
     "not YAML": ("schemes: [hunter2\n", [(2, 1, "")]),
     "an alias": ("schemes: [{scheme: bearer, tokens: {alice: *hunter2}}]\n", [(1, 44, "")]),

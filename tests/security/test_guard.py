@@ -21,15 +21,15 @@ from lmos_actors.security import (
     ClientCertificates,
     Guard,
     NoSec,
-    Presented,
     Principal,
     Rate,
     Refusal,
+    RequestContext,
     Security,
 )
 from lmos_actors.security._guard import address_of
 from lmos_actors.security._origins import Hosts, host_of, origin_of
-from tests.security.sample_credentials import basic, guard_of, presented, who, write
+from tests.security.sample_credentials import basic, guard_of, request, who, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,13 +51,13 @@ BASIC = Basic({"bob": "env:S1_BOB"})
 
 
 def admitted(guard: Guard, *authorization: str, now: float = 0.0, **more: Any) -> Admission:
-    found = guard.admit(presented(*authorization, **more), now)
+    found = guard.admit(request(*authorization, **more), now)
     assert isinstance(found, Admission)
     return found
 
 
 def refused(guard: Guard, *authorization: str | bytes, now: float = 0.0, **more: Any) -> Refusal:
-    found = guard.admit(presented(*authorization, **more), now)
+    found = guard.admit(request(*authorization, **more), now)
     assert isinstance(found, Refusal)
     return found
 
@@ -106,7 +106,7 @@ def refused(guard: Guard, *authorization: str | bytes, now: float = 0.0, **more:
 )
 def test_credentials_are_good_or_they_are_not(authorization: str, name: str | int) -> None:
     guard = guard_of(Security(schemes=(BEARER, BASIC)))
-    assert who(guard.admit(presented(authorization), 0.0)) == name
+    assert who(guard.admit(request(authorization), 0.0)) == name
 
 
 def test_two_authorization_headers_are_no_credentials() -> None:
@@ -181,7 +181,7 @@ def test_nobody_is_asked_where_nothing_is_demanded() -> None:
     admitted(guard).check("desk", "invoke", 0.0)
 
 
-def test_nobody_is_let_in_for_what_is_open_to_all_but_not_with_wrong_credentials() -> None:
+def test_open_agents_admit_anonymous_clients_but_no_wrong_credentials() -> None:
     guard = guard_of(Security(schemes=(BEARER,), access={"desk": Access(read=ANYONE)}))
     found = admitted(guard)
     found.check("desk", "read", 0.0)
@@ -193,14 +193,14 @@ def test_nobody_is_let_in_for_what_is_open_to_all_but_not_with_wrong_credentials
 def test_what_is_public_needs_no_credentials_but_takes_no_wrong_ones() -> None:
     guard = guard_of(Security(schemes=(BEARER,), public_descriptions=True))
     assert refused(guard).status == 401
-    found = guard.admit(presented(), 0.0, public=True)
+    found = guard.admit(request(), 0.0, public=True)
     assert isinstance(found, Admission)
     assert found.principal is None
     with pytest.raises(Unauthorized):
         found.check("desk", "read", 0.0)
-    assert who(guard.admit(presented("Bearer x"), 0.0, public=True)) == 401
-    assert who(guard.admit(presented(f"Bearer {TOKEN}"), 0.0, public=True)) == "alice"
-    assert who(guard.admit(presented(host="evil.example"), 0.0, public=True)) == 403
+    assert who(guard.admit(request("Bearer x"), 0.0, public=True)) == 401
+    assert who(guard.admit(request(f"Bearer {TOKEN}"), 0.0, public=True)) == "alice"
+    assert who(guard.admit(request(host="evil.example"), 0.0, public=True)) == 403
 
 
 # ---- certificates
@@ -224,7 +224,7 @@ MALLORY = Certificate("CN=mallory", ("mallory.example",), "b2" * 32)
 )
 def test_certificates(rules: dict[str, Any], certificate: Certificate | None, name: str | int) -> None:
     guard = guard_of(Security(schemes=(ClientCertificates(rules),)))
-    found = guard.admit(presented(certificate=certificate, secure=True), 0.0)
+    found = guard.admit(request(certificate=certificate, secure=True), 0.0)
     assert who(found) == name
     if isinstance(found, Admission):
         assert found.principal == Principal("alice", "certificate")
@@ -249,8 +249,8 @@ def test_a_certificate_is_revoked_by_taking_its_line_away(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("alice", "entry 1 is no name and certificate"),
-        (f"alice sha256:{'a1' * 32}\nbob name:", "entry 2 is no name"),
+        ("alice", "entry 1 is not a name and a certificate"),
+        (f"alice sha256:{'a1' * 32}\nbob name:", "entry 2 is not a name"),
         ("alice sha256:aa", "entry 1"),
         ("anyone name:x", "entry 1"),
         ("\n", "is empty"),
@@ -313,20 +313,20 @@ def test_credentials_that_are_presented_count_before_the_certificate() -> None:
 )
 def test_the_node_is_asked_by_its_own_name(host: str | None, status: int | None) -> None:
     guard = guard_of(Security(hosts=("weather.example", "*.lan")))
-    assert who(guard.admit(presented(host=host), 0.0)) == status
+    assert who(guard.admit(request(host=host), 0.0)) == status
 
 
 def test_two_hosts_are_none() -> None:
     guard = guard_of(Security())
-    two = Presented.of(((b"host", b"localhost"), (b"host", b"localhost")), "p", secure=False)
+    two = RequestContext.of(((b"host", b"localhost"), (b"host", b"localhost")), "p", secure=False)
     assert who(guard.admit(two, 0.0)) == 400
 
 
-def test_names_that_whoever_made_the_guard_knows() -> None:
+def test_host_names_given_to_the_guard_are_accepted() -> None:
     guard = guard_of(Security(), hosts=("desk",))
-    assert who(guard.admit(presented(host="desk:80"), 0.0)) is None
-    assert who(guard.admit(presented(host="desk2"), 0.0)) == 403
-    assert who(guard_of(Security(hosts=("*",))).admit(presented(host="any.thing"), 0.0)) is None
+    assert who(guard.admit(request(host="desk:80"), 0.0)) is None
+    assert who(guard.admit(request(host="desk2"), 0.0)) == 403
+    assert who(guard_of(Security(hosts=("*",))).admit(request(host="any.thing"), 0.0)) is None
 
 
 def test_the_name_is_looked_at_before_the_credentials() -> None:
@@ -340,7 +340,7 @@ def test_the_name_is_looked_at_before_the_credentials() -> None:
     "wrong", ["http://a.example", "a.example:80", "a b", "", "a..b", "**", "*a", 7, "a/b"]
 )
 def test_what_is_no_name_of_a_host(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match="is no name of a host"):
+    with pytest.raises(ConfigError, match="is not a host name"):
         Security(hosts=(wrong,))
 
 
@@ -394,7 +394,7 @@ def is_address(host: str) -> bool:
 )
 def test_pages_in_browsers(origin: str, host: str | None, secure: bool, allowed: bool) -> None:
     guard = guard_of(Security(origins=("https://app.example", "chrome-extension://abcdef")))
-    shown = presented(host=host, secure=secure, origin=origin)
+    shown = request(host=host, secure=secure, origin=origin)
     assert guard.is_origin_allowed(shown) == allowed
     assert who(guard.admit(shown, 0.0)) == (None if allowed else 403)
 
@@ -407,14 +407,14 @@ def test_pages_that_come_by_a_proxy_are_our_own(origin: str, allowed: bool) -> N
     guard = guard_of(
         Security(), hosts=("weather.example",), public_url="wss://weather.example/agents-of-ours"
     )
-    shown = presented(host="weather.example", secure=False, origin=origin)
+    shown = request(host="weather.example", secure=False, origin=origin)
     assert who(guard.admit(shown, 0.0)) == (None if allowed else 403)
     assert guard.cors(shown) == ()
 
 
-def test_without_names_no_page_but_our_own_is_let_in_and_cors_is_off() -> None:
+def test_without_origins_only_own_pages_are_allowed_and_cors_is_off() -> None:
     guard = guard_of(Security())
-    shown = presented(origin="https://app.example", access_control_request_method="PUT")
+    shown = request(origin="https://app.example", access_control_request_method="PUT")
     assert who(guard.admit(shown, 0.0)) == 403
     assert guard.cors(shown) == ()
     assert guard.preflight(shown) == ()
@@ -423,22 +423,22 @@ def test_without_names_no_page_but_our_own_is_let_in_and_cors_is_off() -> None:
 def test_two_origins_are_none() -> None:
     guard = guard_of(Security(origins=("https://a.example",)))
     both = tuple((b"origin", each) for each in (b"https://a.example", b"https://a.example"))
-    assert who(guard.admit(Presented.of(both, "p", secure=False), 0.0)) == 403
-    assert b"access-control-allow-origin" not in dict(guard.cors(Presented.of(both, "p", secure=False)))
+    assert who(guard.admit(RequestContext.of(both, "p", secure=False), 0.0)) == 403
+    assert b"access-control-allow-origin" not in dict(guard.cors(RequestContext.of(both, "p", secure=False)))
 
 
-def test_what_a_page_that_is_let_in_is_told() -> None:
+def test_cors_headers_of_an_allowed_page() -> None:
     guard = guard_of(Security(origins=("https://app.example",)))
-    shown = presented(origin="https://App.example")
+    shown = request(origin="https://App.example")
     assert dict(guard.cors(shown)) == {
         b"access-control-allow-origin": b"https://App.example",
         b"access-control-expose-headers": b"ETag, Link, Location, Retry-After, WWW-Authenticate",
         b"vary": b"Origin",
     }
-    assert dict(guard.cors(presented())) == {b"vary": b"Origin"}  # caches must know
-    assert dict(guard.cors(presented(origin="https://evil.example"))) == {b"vary": b"Origin"}
+    assert dict(guard.cors(request())) == {b"vary": b"Origin"}  # caches must know
+    assert dict(guard.cors(request(origin="https://evil.example"))) == {b"vary": b"Origin"}
     assert guard.preflight(shown) is None  # an OPTIONS that is no preflight
-    told = guard.preflight(presented(origin="https://app.example", access_control_request_method="PUT"))
+    told = guard.preflight(request(origin="https://app.example", access_control_request_method="PUT"))
     assert told is not None
     assert {b"PUT", b"DELETE"} <= set(dict(told)[b"access-control-allow-methods"].split(b", "))
     for each in (b"Authorization", b"If-Match", b"LMOS-Remaining", b"Last-Event-ID", b"Prefer"):
@@ -446,7 +446,7 @@ def test_what_a_page_that_is_let_in_is_told() -> None:
     assert b"access-control-allow-private-network" not in dict(told)
     assert b"access-control-allow-credentials" not in dict(told)  # nothing that a browser adds by itself
     inside = guard.preflight(
-        presented(
+        request(
             origin="https://app.example",
             access_control_request_method="PUT",
             access_control_request_private_network="true",
@@ -454,7 +454,7 @@ def test_what_a_page_that_is_let_in_is_told() -> None:
     )
     assert inside is not None
     assert dict(inside)[b"access-control-allow-private-network"] == b"true"
-    stranger = presented(origin="https://evil.example", access_control_request_method="PUT")
+    stranger = request(origin="https://evil.example", access_control_request_method="PUT")
     assert dict(guard.preflight(stranger) or ()) == {b"vary": b"Origin"}
 
 
@@ -462,7 +462,7 @@ def test_what_a_page_that_is_let_in_is_told() -> None:
     "wrong", ["*", "null", "app.example", "https://", "https://a/b", "https://a b", 7, ""]
 )
 def test_what_is_no_origin(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match="is no origin"):
+    with pytest.raises(ConfigError, match="is not an origin"):
         Security(origins=(wrong,))
 
 
@@ -607,7 +607,7 @@ def test_a_clock_that_goes_back_gives_nothing_away() -> None:
 # ---- schemes together
 
 
-def test_no_demands_beside_others_let_in_nobody_known() -> None:
+def test_nosec_beside_other_schemes_opens_open_lists_only() -> None:
     guard = guard_of(Security(schemes=(NoSec(), BEARER), access={"open": Access(invoke=ANYONE)}))
     nobody = admitted(guard)
     nobody.check("open", "invoke", 0.0)
@@ -629,12 +629,12 @@ def test_no_demands_beside_others_let_in_nobody_known() -> None:
         (lambda: Bearer({"": "env:S1_ALICE"}), "printable text"),
         (lambda: Bearer({"a\nb": "env:S1_ALICE"}), "printable text"),
         (lambda: Bearer({7: "env:S1_ALICE"}), "printable text"),
-        (lambda: Bearer({"alice": ()}), "can never be let in"),
+        (lambda: Bearer({"alice": ()}), "needs a secret"),
         (lambda: Bearer("env:S1_ALICE"), "mapping of names"),
         (lambda: Basic({"a:b": "env:S1_BOB"}), "colon"),
-        (lambda: ClientCertificates({"alice": "alice.example"}), "a certificate is named by"),
-        (lambda: ClientCertificates({"alice": "sha256:xx"}), "a certificate is named by"),
-        (lambda: ClientCertificates({"alice": 7}), "a certificate is named by"),
+        (lambda: ClientCertificates({"alice": "alice.example"}), "write a certificate as sha256: and 64"),
+        (lambda: ClientCertificates({"alice": "sha256:xx"}), "write a certificate as sha256: and 64"),
+        (lambda: ClientCertificates({"alice": 7}), "write a certificate as sha256: and 64"),
         (lambda: ClientCertificates(7), "mapping of names"),
         (lambda: Access(read="alice"), r"did you mean \('alice',\)"),
         (lambda: Access(read=("anyone",)), "give the word alone"),
@@ -647,7 +647,7 @@ def test_what_cannot_be_meant_is_refused(make: Any, why: str) -> None:
         make()
 
 
-def test_two_that_have_the_same_secret_are_told() -> None:
+def test_principals_with_the_same_secret_are_reported() -> None:
     with pytest.raises(ConfigError, match="alice and eve have the same secret") as caught:
         guard_of(Security(schemes=(Bearer({"alice": "env:S1_ALICE", "eve": "env:S1_ALICE"}),)))
     assert TOKEN not in str(caught.value)
@@ -656,12 +656,12 @@ def test_two_that_have_the_same_secret_are_told() -> None:
     )  # of passwords nobody knows
 
 
-def test_two_that_have_the_same_certificate_are_told() -> None:
+def test_principals_with_the_same_certificate_are_reported() -> None:
     with pytest.raises(ConfigError, match="alice and eve have the same certificate: it counts for alice"):
         guard_of(Security(schemes=(ClientCertificates({"alice": "name:x", "eve": "name:X"}),)))
 
 
-def test_a_token_that_can_never_be_presented_is_told() -> None:
+def test_a_token_that_can_never_be_presented_is_reported() -> None:
     with pytest.raises(ConfigError, match="env:S1_BOB: holds characters that no bearer token can have"):
         guard_of(Security(schemes=(Bearer({"bob": "env:S1_BOB"}),)))
 
@@ -689,7 +689,7 @@ def test_nothing_that_is_sent_breaks_the_guard(
         patched.setenv("S1_BOB", PASSWORD)
         schemes = (Bearer({"alice": "env:S1_ALICE"}), BASIC)
         guard = guard_of(Security(schemes=schemes, origins=("https://a.example",)))
-    brought = Presented.of(tuple(headers), peer, secure=True)
+    brought = RequestContext.of(tuple(headers), peer, secure=True)
     found = guard.admit(brought, 0.0, public=public)
     values = [value for name, value in headers if name == b"authorization"]
     good = {f"Bearer {TOKEN}".encode(): "alice", basic("bob", PASSWORD).encode(): "bob"}

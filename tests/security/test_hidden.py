@@ -33,7 +33,7 @@ from lmos_actors.security import (
     Credentials,
     Guard,
     Jwt,
-    Presented,
+    RequestContext,
     Security,
 )
 from lmos_actors.testing import open_test_node
@@ -47,7 +47,7 @@ from tests.security.sample_credentials import (
     guard_of,
     key_of,
     key_set,
-    presented,
+    request,
     token,
     write,
 )
@@ -185,8 +185,8 @@ def test_a_guard_that_breaks_while_it_is_made(security: Security, tmp_path: Path
 )
 def test_a_guard_that_breaks_while_it_decides(security: Security, authorization: Callable[[], str]) -> None:
     guard = guard_of(security)
-    guard.look(5.0)
-    brought = presented(authorization())
+    guard.refresh(5.0)
+    brought = request(authorization())
     assert everywhere(lambda: guard.admit(brought, 5.0), before=guard._failures._buckets.clear) > 20
 
 
@@ -196,9 +196,9 @@ def test_a_guard_that_breaks_while_it_looks_again(security: Security) -> None:
     def later() -> None:
         now[0] += 5.0
         for verifier in guard._verifiers:
-            verifier.look()
+            verifier.refresh()
 
-    assert everywhere(lambda: guard.look(now[0]), before=later) > 60
+    assert everywhere(lambda: guard.refresh(now[0]), before=later) > 60
 
 
 def everywhere(call: Callable[[], object], before: Callable[[], object] = lambda: None) -> int:
@@ -232,7 +232,7 @@ def test_credentials_that_break_while_they_are_presented(security: Security, tmp
 def test_the_search_would_find_a_secret(security: Security) -> None:
     def careless() -> None:
         value = Secrets.token.encode()
-        guard_of(security).admit(presented(b"Bearer " + value), 0.0)
+        guard_of(security).admit(request(b"Bearer " + value), 0.0)
 
     error = broken_at(10, careless)
     assert error is not None
@@ -241,14 +241,14 @@ def test_the_search_would_find_a_secret(security: Security) -> None:
 
 def test_rich_tracebacks_show_none(security: Security) -> None:
     guard = guard_of(security, wall=lambda: 1 // 0)
-    brought = presented(f"Bearer {Secrets.given}")
+    brought = request(f"Bearer {Secrets.given}")
     try:
         guard.admit(brought, 0.0)
     except ZeroDivisionError as error:
         text = io.StringIO()
         made = Traceback.from_exception(type(error), error, error.__traceback__, show_locals=True)
         Console(file=text, width=200).print(made)
-        assert "presented" in text.getvalue()  # the local variables are there
+        assert "request" in text.getvalue()  # the local variables are there
         assert leaks(text.getvalue()) == []
     else:
         pytest.fail("the clock did not break")
@@ -256,7 +256,7 @@ def test_rich_tracebacks_show_none(security: Security) -> None:
 
 def test_logs_show_none(security: Security, caplog) -> None:
     guard = guard_of(security)
-    brought = presented(f"Bearer {Secrets.token}")
+    brought = request(f"Bearer {Secrets.token}")
     with caplog.at_level(logging.DEBUG):
         found = guard.admit(brought, 0.0)
         logging.getLogger("x").info("%s %r %s", brought, brought.headers, found)
@@ -274,7 +274,7 @@ async def test_crash_reports_show_none(security: Security, virtual_clock, capsys
             self.headers = Credentials({"https://a.example": BearerToken("env:S1_TOKEN")}).headers_for(
                 "https://a.example", 0.0
             )
-            brought = presented(*(value for _, value in self.headers))
+            brought = request(*(value for _, value in self.headers))
             raise ValueError(f"{brought} {self.headers}")
 
     async with open_test_node() as node:
@@ -313,7 +313,7 @@ def test_headers_that_carry_no_secret_stay_as_they_are() -> None:
     assert [type(value) for _, value in mixed] == [bytes, bytes, SecretBytes, SecretBytes]
     assert mixed == (*plain, (b"cookie", b"hunter5"), (b"authorization", b"hunter5"))
     assert "hunter5" not in repr(mixed)
-    assert "hunter5" not in repr(Presented(mixed, "p", True, None))
+    assert "hunter5" not in repr(RequestContext(mixed, "p", True, None))
 
 
 def test_what_comes_in_at_the_door_is_hidden_from_its_first_reading() -> None:

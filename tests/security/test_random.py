@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from lmos_actors.security import Admission, Bearer, Security
 from tests.matrix import examples
-from tests.security.sample_credentials import guard_of, presented, who, write
+from tests.security.sample_credentials import guard_of, request, who, write
 
 NAMES = ("alice", "bob")
 TOKENS = ("t1", "t2", "t3")
@@ -52,7 +52,7 @@ def test_who_is_in_is_who_should_be(steps: list[tuple[str, object, list[str]]]) 
             elif step == "wait":
                 model.now += float(str(what))
             elif step == "come":
-                found = guard.admit(presented(f"Bearer {what}", peer=f"p{len(inside)}:1"), model.now)
+                found = guard.admit(request(f"Bearer {what}", peer=f"p{len(inside)}:1"), model.now)
                 model.look()
                 assert who(found) == model.seen.get(str(what), 401)
                 if isinstance(found, Admission):

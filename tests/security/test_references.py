@@ -26,7 +26,7 @@ from lmos_actors.security import (
     Security,
     _secrets as _references,
 )
-from tests.security.sample_credentials import basic, guard_of, presented, who, write
+from tests.security.sample_credentials import basic, guard_of, request, who, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,7 @@ def refusal(make: Any, text: str) -> str:
 
 
 def bearer(guard: Guard, token: str, now: float) -> str | int | None:
-    return who(guard.admit(presented(f"Bearer {token}"), now))
+    return who(guard.admit(request(f"Bearer {token}"), now))
 
 
 def test_a_secret_is_replaced_without_a_restart_and_without_a_gap(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_who_is_in_stays_in_as_long_as_the_secret_does(tmp_path: Path, monkeypat
     schemes = (Bearer({"alice": write(path, "token-1\ntoken-2")}), Basic({"bob": "env:S1_PASSWORD"}))
     guard = guard_of(Security(schemes=schemes))
     given = ("Bearer token-1", "Bearer token-2", basic("bob", "first"))
-    found = [guard.admit(presented(each), 0.0) for each in given]
+    found = [guard.admit(request(each), 0.0) for each in given]
     first, second, bob = (each for each in found if isinstance(each, Admission))
     before = guard.generation
     assert all(each.valid(1.0) for each in (first, second, bob))
@@ -127,7 +127,7 @@ def test_who_is_in_stays_in_as_long_as_the_secret_does(tmp_path: Path, monkeypat
     monkeypatch.setenv("S1_PASSWORD", "second")
     assert [each.valid(3.0) for each in (first, second, bob)] == [False, True, False]
     monkeypatch.delenv("S1_PASSWORD")
-    assert who(guard.admit(presented(basic("bob", "second")), 4.0)) == 401
+    assert who(guard.admit(request(basic("bob", "second")), 4.0)) == 401
     write(path, "token-1")
     assert [each.valid(5.0) for each in (first, second, bob)] == [True, False, False]
 
@@ -150,9 +150,7 @@ def test_a_file_that_stays_as_it_is_is_not_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", ["missing", "empty", "blank", "directory", "large", "pipe"])
-def test_what_cannot_be_read_is_told_at_the_start_and_lets_in_nobody_later(
-    tmp_path: Path, which: str
-) -> None:
+def test_unreadable_secrets_fail_the_start_and_admit_no_client_later(tmp_path: Path, which: str) -> None:
     path = tmp_path / "alice"
     said: list[str] = []
     guard = guard_of(Security(schemes=(Bearer({"alice": write(path, "token-1")}),)), report=said.append)
@@ -185,11 +183,11 @@ def test_a_variable_that_is_not_set(monkeypatch, value: str | None) -> None:
     monkeypatch.delenv("S1_NONE", raising=False)
     if value is not None:
         monkeypatch.setenv("S1_NONE", value)
-    with pytest.raises(ConfigError, match=r"env:S1_NONE: (there is no such variable|is empty)"):
+    with pytest.raises(ConfigError, match=r"env:S1_NONE: (the variable is not set|is empty)"):
         guard_of(Security(schemes=(Bearer({"alice": "env:S1_NONE"}),)))
 
 
-def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
+def test_all_missing_secrets_are_reported_at_once(tmp_path: Path) -> None:
     schemes = (Bearer({"a": "env:S1_X", "b": f"file:{tmp_path}/b"}), Basic({"c": "env:S1_Y"}))
     with pytest.raises(ConfigError, match=r"env:S1_X: .*/b: .*env:S1_Y: "):
         guard_of(Security(schemes=schemes))
@@ -223,7 +221,7 @@ def test_security_travels_as_references(monkeypatch) -> None:
     headers = credentials.headers_for("https://a.example/x", 0.0)
     with pytest.raises(TypeError):
         pickle.dumps(headers)
-    for each in (credentials, headers, guard_of(security), presented("Bearer hunter2")):
+    for each in (credentials, headers, guard_of(security), request("Bearer hunter2")):
         assert "hunter2" not in repr(each)
 
 

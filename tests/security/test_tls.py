@@ -62,22 +62,22 @@ BOTH = pytest.mark.parametrize(
         (
             "mine.pem",
             None,
-            "mine.pem: holds no private key: the file with the key",
+            "mine.pem: holds no private key: name the file with the key",
         ),
         (
             "mine.key",
             "mine.pem",
-            "mine.key: cannot be used as a certificate, .* the wrong way round",
+            "mine.key: holds no certificate: swap the certificate and its key",
         ),
-        ("junk.pem", "mine.key", "junk.pem: cannot be used as a certificate, it holds none in PEM"),
-        ("empty.pem", None, "empty.pem: cannot be used as a certificate, it holds none in PEM"),
+        ("junk.pem", "mine.key", "junk.pem: holds no certificate in PEM"),
+        ("empty.pem", None, "empty.pem: holds no certificate in PEM"),
         ("mine.pem", "junk.pem", "junk.pem: holds no private key in PEM"),
         ("none.pem", None, "none.pem: cannot be read: No such file"),
         ("old.pem", None, "old.pem: the certificate has expired"),
         ("early.pem", None, "early.pem: the certificate is not valid yet"),
     ],
 )
-def test_what_is_wrong_with_a_certificate_is_said_plainly(
+def test_certificate_errors_name_the_fix(
     at: Callable[[str], str], load: Any, cert: str, key: str | None, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from lmos_actors.protocol.lmos import problem_of
-from lmos_actors.security import Certificate, Presented, Refusal
+from lmos_actors.security import Certificate, Refusal, RequestContext
 from lmos_actors.transport import ClientLeft
 
 from ._description_security import anything, sees
@@ -45,16 +45,16 @@ def certificate_in(shown: ClientCertificate | None) -> Certificate | None:
     return None if shown is None else Certificate(shown.subject, shown.names, shown.fingerprint)
 
 
-def presented_in(upgrade: Upgrade) -> Presented:
+def presented_in(upgrade: Upgrade) -> RequestContext:
     """Return what a request for a WebSocket brings along."""
     certificate = certificate_in(upgrade.certificate)
-    return Presented.of(upgrade.headers, upgrade.peer, secure=upgrade.secure, certificate=certificate)
+    return RequestContext.of(upgrade.headers, upgrade.peer, secure=upgrade.secure, certificate=certificate)
 
 
-def presented_by(scope: Scope) -> Presented:
+def presented_by(scope: Scope) -> RequestContext:
     """Return what an HTTP request brings along."""
     client = scope["client"]
-    return Presented.of(
+    return RequestContext.of(
         tuple(scope["headers"]),
         "" if client is None else _peer(*client),
         secure=scope["scheme"] == "https",
@@ -168,7 +168,7 @@ def _watched(send: Send, admission: Admission, guard: Guard, more: Headers) -> S
     async def sent(message: Message) -> None:
         begins = message["type"] == "http.response.start"
         if begins and not admission.valid(trio.current_time()):
-            await _answer(401, guard.not_good, (*guard.not_good.headers, *more), send)
+            await _answer(401, guard.invalid_credentials, (*guard.invalid_credentials.headers, *more), send)
             raise ClientLeft("the credentials are no longer good")
         if begins:
             challenged = guard.challenges if message["status"] == 401 else ()

@@ -51,7 +51,7 @@ def check_exposed(
                 f"set access rules by {words.security}, listen at 127.0.0.1, or allow it by {words.insecure}",
                 words.listen,
             )
-        if security.sends_secrets and not endpoint.secure:
+        if security.needs_tls and not endpoint.secure:
             raise ConfigError(
                 f"{url!r} is without TLS: passwords and tokens travel there for anyone on the way to read. "
                 f"Use wss, with {words.tls}, or say {words.insecure} where something else keeps them secret",

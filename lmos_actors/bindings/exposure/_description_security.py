@@ -94,7 +94,7 @@ def secured(description: Description, security: Security, agent: str | None = No
         security_definitions=security.definitions(),
         security=_written(security.demands()),
     )
-    if agent is None or not security.lets_in_anyone:
+    if agent is None or not security.admits_anonymous:
         return described
     opened = _Opened(security, agent)
     return attrs.evolve(

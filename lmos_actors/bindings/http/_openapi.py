@@ -175,7 +175,7 @@ _SCHEMES: Final[Mapping[str, JsonObject]] = {
 def _demands(schemes: JsonObject, security: Security | None) -> JsonObject:
     if not schemes or security is None:
         return {}
-    anyone: list[JsonObject] = [{}] if security.lets_in_anyone else []
+    anyone: list[JsonObject] = [{}] if security.admits_anonymous else []
     return {"security": [*({name: []} for name in schemes), *anyone]}
 
 

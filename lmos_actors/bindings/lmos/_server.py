@@ -91,7 +91,7 @@ class LmosServer:
             exposure,
             options,
             Budget(ConnectionOptions().total_bytes) if budget is None else budget,
-            tells_crashes=guard is None or guard.security.tells_crashes,
+            sends_crash_details=guard is None or guard.security.sends_crash_details,
             on_failure=on_failure,
             on_settled=self._check_ends,
         )

@@ -62,7 +62,7 @@ class ServerContext:
         options: SessionOptions,
         budget: Budget,
         *,
-        tells_crashes: bool,
+        sends_crash_details: bool,
         on_failure: Callable[[BaseException], object],
         on_settled: Callable[[], object],
     ) -> None:
@@ -70,7 +70,7 @@ class ServerContext:
         self.exposure = exposure
         self.options = options
         self.budget = budget
-        self.tells_crashes = tells_crashes
+        self.sends_crash_details = sends_crash_details
         self.sharing = SharedValues()
         self.seats = Seats()
         self.generation = rt.entropy.new_id()
@@ -149,12 +149,12 @@ class ServerContext:
 
     def shown(self, error: E) -> E | AgentDied:
         """Return an error as it goes over the network: crashes without their text, unless that is allowed."""
-        return error if self.tells_crashes else discreet(error)
+        return error if self.sends_crash_details else discreet(error)
 
     def exited(self, down: Down) -> dict[str, Any]:
         """Return the end of an incarnation as plain data, with as much of the reason as peers may know."""
         data = exited(down, self.generation)
-        if not self.tells_crashes and down.reason.error is not None:
+        if not self.sends_crash_details and down.reason.error is not None:
             data["reason"]["text"] = CRASHED
         return data
 

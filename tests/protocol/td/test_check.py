@@ -188,7 +188,9 @@ SPOILT: list[tuple[str, Any, str, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "where", "level", "what", "fix"), SPOILT)
-def test_a_mistake_is_said(path: str, value: Any, where: str, level: str, what: str, fix: str) -> None:
+def test_each_mistake_has_a_finding(
+    path: str, value: Any, where: str, level: str, what: str, fix: str
+) -> None:
     data, where = spoil(path, value), f"/{path}" if where == "=" else where
     lenient, strict = td.check(data), td.check(data, strict=True)
     assert [(f.place, f.message, f.fix) for f in lenient] != [] or level == ""
@@ -216,7 +218,7 @@ def without(data: Any, place: td.Place) -> Any:
 
 
 @pytest.mark.parametrize(("path", "value"), [sample[:2] for sample in SPOILT])
-def test_what_may_be_left_out_is_mended_by_leaving_it_out(path: str, value: Any) -> None:
+def test_the_fix_for_an_optional_member_is_to_leave_it_out(path: str, value: Any) -> None:
     """Advice that is followed makes no new mistake."""
     data = spoil(path, value)
     found = td.check(data, strict=True)
@@ -240,7 +242,7 @@ def test_one_mistake_makes_few_findings(
     assert len(td.check(spoil(path, value))) <= 4
 
 
-def test_what_is_wrong_in_two_ways_at_one_place_is_said_once() -> None:
+def test_two_faults_at_one_place_give_one_finding() -> None:
     data = spoil("properties/mood/type", ["string", "null"])
     assert [each.path for each in td.check(data)] == ["/properties/mood/type"]
 
@@ -291,7 +293,7 @@ def test_hints_are_bounded() -> None:
     assert "name0199" not in "".join(hints)
 
 
-def test_what_is_told_is_bounded() -> None:
+def test_findings_are_bounded() -> None:
     """Whoever writes 1000 mistakes does not make us read, or work, for ever; and none is forgiven for it."""
     found = td.check({**good(), **{f"propertie{n:05}": 1 for n in range(1000)}})
     assert {each.severity for each in found} == {"warning"}
@@ -302,7 +304,7 @@ def test_what_is_told_is_bounded() -> None:
     assert (found.path, found.severity) == ("/securityDefinitions", "error")
 
 
-def test_names_to_choose_from_are_not_all_told() -> None:
+def test_lists_of_names_are_shortened() -> None:
     schemes = {f"name{n}": {"scheme": "nosec"} for n in range(20)}
     fixes = [
         each.fix for each in td.check({**good(), "securityDefinitions": schemes}) if "no " in each.message

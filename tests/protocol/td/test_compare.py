@@ -299,7 +299,7 @@ def test_affordances(name: str, offered: Any, expected: Any, wanted: list[tuple[
     assert told(thing(**offered), thing(**expected)) == wanted
 
 
-def test_both_sides_are_told() -> None:
+def test_a_difference_shows_both_sides() -> None:
     (found,) = td.differences(
         thing(actions={"a": {"input": {"type": "object", "properties": {"n": {**INTEGER, "minimum": 3}}}}}),
         thing(actions={"a": {"input": {"type": "object", "properties": {"n": {**INTEGER, "minimum": 1}}}}}),

@@ -104,7 +104,7 @@ def test_the_better_form_is_chosen_wherever_it_stands(better: str, worse: str) -
         assert chosen == forms(better)[0]
 
 
-def test_no_form_is_chosen_that_nobody_can_speak() -> None:
+def test_no_form_with_an_unknown_protocol_is_chosen() -> None:
     assert td.choose(forms("foreign", "coap"), "readproperty") is None
     assert td.choose(forms("lmos"), "writeproperty") is None
     assert td.choose([], "readproperty") is None

@@ -246,7 +246,7 @@ class Everything(
             yield number
 
 
-def test_what_can_be_said_readably_is() -> None:
+def test_readable_schemas_are_produced_where_possible() -> None:
     data = dump(description_of(Listed(cls=Everything), [BASE]))
     read(data)
     assert check(data, strict=True) == ()

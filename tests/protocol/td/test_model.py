@@ -52,7 +52,7 @@ def test_all_fields_are_read() -> None:
     assert (read.security_definitions or {})["key"].location == "query"
 
 
-def test_what_nobody_knows_is_kept_everywhere() -> None:
+def test_unknown_members_are_kept_everywhere() -> None:
     data = good()
     for holder in (
         data, data["lmos:metadata"], data["lmos:metadata"]["lmos:vendor"], data["links"][0],
@@ -175,7 +175,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("data", "path", "what"), REFUSED, ids=range(len(REFUSED)))
-def test_what_is_no_description_is_refused_and_told_where(data: Any, path: str, what: str) -> None:
+def test_an_invalid_description_is_refused_with_its_place(data: Any, path: str, what: str) -> None:
     with pytest.raises(td.DescriptionError) as caught:
         td.load(data)
     assert (caught.value.path[:128], what in caught.value.message) == (path, True), caught.value

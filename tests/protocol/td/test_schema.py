@@ -368,7 +368,7 @@ class Endless(msgspec.Struct, frozen=True):
     all: tuple[float, float] = (0.0, 1.0)
 
 
-def test_a_default_that_json_has_no_word_for_is_not_told() -> None:
+def test_a_default_without_a_json_form_is_left_out() -> None:
     members = schema_of(Endless)["properties"]
     assert [name for name, schema in members.items() if "default" in schema] == ["all"]
     json.dumps(schema_of(Endless), allow_nan=False)

@@ -113,7 +113,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-async def test_who_shows_no_good_certificate_is_not_let_in(
+async def test_clients_without_a_valid_certificate_are_refused(
     files: Files, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The handshake fails, where it is one of TLS; else the answer is 401. Nobody asks an agent anything."""
@@ -173,9 +173,7 @@ async def test_what_was_not_logged_is_counted_in_the_next_line(
     ]
 
 
-async def test_over_http_alone_too_it_is_said_that_a_certificate_may_be_wanted(
-    files: Files, tmp_path: Path
-) -> None:
+async def test_over_http_alone_the_hint_about_certificates_is_given(files: Files, tmp_path: Path) -> None:
     """In TLS 1.3 a client has sent its request before it learns that it is not let in."""
     known = ClientCertificates({"alice": "name:alice.example"})
     async with (

@@ -255,7 +255,7 @@ async def test_every_reconnect_presents_what_the_secret_is_then(
         assert client.connection_failures == ()
 
 
-async def test_a_refusal_is_told_and_no_secret_with_it(autojump_clock: Any, secrets: Secrets) -> None:
+async def test_a_refusal_is_reported_without_the_secret(autojump_clock: Any, secrets: Secrets) -> None:
     credentials = bearer(secrets.put("mine", "my-very-own"))
     async with guarded_node(rules(secrets)), open_node(credentials=credentials) as client:
         for source in (f"{PLACE}/agents/desk", "http://here/agents/desk", "http://here"):

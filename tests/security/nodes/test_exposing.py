@@ -63,7 +63,7 @@ def asking() -> ssl.SSLContext:
         ("ws://127.0.0.1:80", CERTS, CA),
     ],
 )
-def test_what_others_reach_is_open_only_where_that_is_said(url: str, kind: str, expected: str | None) -> None:
+def test_a_public_address_without_security_needs_insecure(url: str, kind: str, expected: str | None) -> None:
     def check(*, insecure: bool) -> None:
         check_exposed({url: endpoint_of(url)}, rules_of(kind), asking(), insecure=insecure)
 
@@ -80,7 +80,7 @@ def test_what_others_reach_is_open_only_where_that_is_said(url: str, kind: str, 
         check(insecure=True)
 
 
-def test_certificates_that_nobody_asks_for_are_a_mistake() -> None:
+def test_client_certificates_without_a_scheme_are_a_mistake() -> None:
     url = "wss://127.0.0.1:80"
     for tls in (None, ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)):
         with pytest.raises(ConfigError, match="client_ca"):
@@ -107,11 +107,11 @@ async def test_what_is_given_without_a_place_to_listen_is_a_mistake(autojump_clo
                 pass
 
 
-async def test_what_is_no_security_is_said_so(autojump_clock: Any, tmp_path: Path) -> None:
+async def test_invalid_security_is_refused(autojump_clock: Any, tmp_path: Path) -> None:
     for options, words in (
         ({"security": "bearer"}, "must be a Security, not str"),
         ({"credentials": {"http://here": "env:TOKEN"}}, "must be Credentials, not dict"),
-        ({"origins": ["*"]}, "is no origin"),
+        ({"origins": ["*"]}, "is not an origin"),
         ({"security": Security(schemes=(Bearer({"a": f"file:{tmp_path}/none"}),))}, "none: No such file"),
     ):
         with pytest.raises(ConfigError, match=words):
@@ -154,5 +154,5 @@ def test_nobody_is_asked_for_the_password_of_a_key(tmp_path: Path) -> None:
     )
     (tmp_path / "key.pem").write_bytes(locked)
     certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
-    with pytest.raises(ConfigError, match="without a password"):
+    with pytest.raises(ConfigError, match="decrypt it into a file"):
         server_tls(tmp_path / "cert.pem", tmp_path / "key.pem")

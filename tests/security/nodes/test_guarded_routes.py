@@ -87,7 +87,7 @@ async def test_a_short_cut_is_for_what_no_page_has_sent_and_for_names_that_are_k
         assert await status((b"host", b"localhost")) == 400  # two hosts
 
 
-async def test_a_refusal_of_a_route_says_how_to_be_let_in(autojump_clock: Any, secrets: Secrets) -> None:
+async def test_a_refusal_of_a_route_names_the_schemes(autojump_clock: Any, secrets: Secrets) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 401, "headers": [(b"x-own", b"1")]})
 

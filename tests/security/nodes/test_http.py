@@ -73,9 +73,7 @@ async def test_whoever_is_not_known_learns_nothing(autojump_clock: Any, secrets:
         assert node.find(Desk).statistics().handled == 0
 
 
-async def test_a_refusal_says_how_to_be_let_in_and_nothing_of_what_was_wrong(
-    autojump_clock: Any, secrets: Secrets
-) -> None:
+async def test_a_refusal_names_the_schemes_and_not_the_fault(autojump_clock: Any, secrets: Secrets) -> None:
     async with guarded_node(rules(secrets)) as node:
         wrong = [
             await ask(node, "/agents/desk", authorization=said)
@@ -100,7 +98,7 @@ async def test_two_credentials_are_none(autojump_clock: Any, secrets: Secrets) -
         assert answer_in(await all_of(stream)).status == 400
 
 
-async def test_an_agent_is_told_who_asks_over_http(autojump_clock: Any, secrets: Secrets) -> None:
+async def test_an_agent_sees_the_principal_of_an_http_request(autojump_clock: Any, secrets: Secrets) -> None:
     async with guarded_node(rules(secrets)) as node:
         for said, name in ((ALICE, "alice"), (BOB, "bob"), ("Basic Y2Fyb2w6cGFzczp3b3Jk", "carol")):
             answer = await ask(node, "/agents/desk/actions/who", "POST", authorization=said)
@@ -224,7 +222,7 @@ async def test_no_page_of_others_reaches_a_node_without_security(autojump_clock:
 @pytest.mark.parametrize(
     "host", ["here", "HERE", "here:8080", "127.0.0.1", "127.0.0.1:8080", "[::1]:80", "localhost", "10.0.0.7"]
 )
-async def test_pages_from_here_are_let_in_by_every_name_of_the_node(autojump_clock: Any, host: str) -> None:
+async def test_own_pages_are_allowed_under_every_name_of_the_node(autojump_clock: Any, host: str) -> None:
     async with guarded_node(None) as node:
         assert (await ask(node, "/agents/desk", host=host)).status == 200
         assert (await ask(node, "/agents/desk", host=host, origin=f"http://{host.lower()}")).status == 200
@@ -239,7 +237,7 @@ async def test_a_socket_of_a_page_from_here_is_opened(autojump_clock: Any) -> No
         assert (await socket.asked(messageType="readProperty", property="units"))["data"] == "celsius"
 
 
-async def test_pages_of_origins_that_are_named_are_let_in(autojump_clock: Any) -> None:
+async def test_pages_of_configured_origins_are_allowed(autojump_clock: Any) -> None:
     async with guarded_node(None, origins=[APP]) as node:
         async with socket_to(node, ("Origin", APP)) as socket:
             assert (await socket.asked(messageType="readProperty", property="units"))["data"] == "celsius"
@@ -273,7 +271,7 @@ async def test_a_browser_that_asks_beforehand_needs_no_credentials(
         assert (missing.status, missing.headers["access-control-allow-origin"]) == (401, APP)
 
 
-async def test_another_name_of_the_node_can_be_told(autojump_clock: Any) -> None:
+async def test_another_host_name_can_be_configured(autojump_clock: Any) -> None:
     async with guarded_node(
         Security(hosts=("agents.example", "*.lan")), public_url="wss://out.example"
     ) as node:
@@ -286,7 +284,7 @@ async def test_another_name_of_the_node_can_be_told(autojump_clock: Any) -> None
 # ---- descriptions
 
 
-async def test_descriptions_say_how_to_be_let_in(autojump_clock: Any, secrets: Secrets) -> None:
+async def test_descriptions_name_the_security_schemes(autojump_clock: Any, secrets: Secrets) -> None:
     lists = {"desk": Access(read=ANYONE), "vault": Access(read=("alice",))}
     async with guarded_node(rules(secrets, access=lists)) as node:
         desk, vault = [

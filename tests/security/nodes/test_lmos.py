@@ -33,7 +33,7 @@ def secrets(tmp_path: Path) -> Secrets:
     return Secrets(tmp_path)
 
 
-async def test_an_agent_is_told_who_asks(autojump_clock: Any, secrets: Secrets) -> None:
+async def test_an_agent_sees_the_principal_of_a_request(autojump_clock: Any, secrets: Secrets) -> None:
     async with guarded_node(rules(secrets)):
         for credentials, name in (
             (bearer(secrets.put("mine", "token-a")), "alice"),
@@ -52,11 +52,11 @@ async def test_nobody_is_asked_who_asks_from_near(autojump_clock: Any, secrets: 
         assert await vault.invoke(Vault.who) is None
 
 
-TOLD = [({}, "error"), ({"tell_crashes": True}, "KeyError: 'what nobody should be told'")]
+TOLD = [({}, "error"), ({"crash_details": True}, "KeyError: 'what nobody should be told'")]
 
 
 @pytest.mark.parametrize(("more", "told"), TOLD)
-async def test_what_an_agent_dies_by_is_told_to_those_only_who_may_know(
+async def test_crash_details_reach_only_clients_that_may_see_them(
     autojump_clock: Any, secrets: Secrets, more: Any, told: str
 ) -> None:
     async with guarded_node(rules(secrets, **more)) as node:
@@ -86,7 +86,7 @@ async def test_what_an_agent_dies_by_is_told_to_those_only_who_may_know(
         "token-a",
     ],
 )
-async def test_whoever_is_not_known_is_not_let_in(
+async def test_unauthenticated_clients_are_refused(
     autojump_clock: Any, secrets: Secrets, header: str | None
 ) -> None:
     headers = () if header is None else ((b"Authorization", header.encode()),)
@@ -280,7 +280,7 @@ async def test_a_ref_goes_on_with_the_next_token_by_itself(autojump_clock: Any, 
         assert await desk.invoke(Desk.who) == "bob"
 
 
-async def test_who_asks_too_often_is_told_when_to_come_again(autojump_clock: Any, secrets: Secrets) -> None:
+async def test_a_rate_limited_client_learns_when_to_retry(autojump_clock: Any, secrets: Secrets) -> None:
     async with (
         guarded_node(rules(secrets, rate=Rate(1.0, 2))) as node,
         socket_to(node, ("Authorization", "Bearer token-b")) as bob,

@@ -55,7 +55,7 @@ async def test_methods_that_there_are_not_tell_nothing(
         assert (allowed.status, allowed.headers["allow"]) == (405, "GET, HEAD, PUT, OPTIONS")
 
 
-async def test_no_socket_tells_whether_an_agent_is_there(autojump_clock: Any, secrets: Secrets) -> None:
+async def test_no_socket_reveals_whether_an_agent_exists(autojump_clock: Any, secrets: Secrets) -> None:
     async with guarded_node(rules(secrets, access={"v*": NONE})) as node:
         for name in ("vault", "vaults"):
             assert (await ask(node, f"/agents/{name}", authorization=BOB, **PLAIN_SOCKET)).status == 404
@@ -79,7 +79,7 @@ async def test_a_socket_at_an_address_does_not_tell_the_id_that_is_there(
 
 
 @pytest.mark.parametrize("path", ["/agents/desk/actions/wait", "/agents/desk/events/told"])
-async def test_an_answer_is_not_given_to_whoever_is_good_no_longer(
+async def test_no_answer_goes_to_a_client_whose_credentials_expired(
     autojump_clock: Any, secrets: Secrets, path: str
 ) -> None:
     async with guarded_node(rules(secrets)) as node, trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Who asks, what they bring along, and what they are told when they are not let in."""
+"""Request context of access control: principals, certificates, refusals, and the Authorization header."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lmos_actors._core import Headers as Headers, SecretBytes, hide
 from lmos_actors.errors import AgentError, Forbidden, InvalidInput, RateLimited, Unauthorized
 
 Verb: TypeAlias = Literal["read", "write", "invoke", "subscribe"]
-"""What is asked of an agent.
+"""Kind of access to an agent.
 
 `read`: read, read all, observe. `write`: write, write many. `invoke`: invoke, query, cancel.
 `subscribe`: events.
@@ -24,7 +24,7 @@ VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe")
 
 @attrs.frozen
 class Principal:
-    """Who was authenticated: `name`, by which `scheme`, with which `scopes`."""
+    """Authenticated client: its `name`, the `scheme` that identified it, and its `scopes`."""
 
     name: str
     scheme: str
@@ -33,10 +33,10 @@ class Principal:
 
 @attrs.frozen
 class Certificate:
-    """A client's certificate that TLS has verified.
+    """Client certificate that TLS has verified.
 
-    `subject` is its distinguished name as text, `names` the names it was made for (subject alternative names,
-    else the common name), `fingerprint` the SHA-256 of its DER form in lower-case hexadecimal digits.
+    `subject` is its distinguished name as text, `names` are its subject alternative names, or the common
+    name where it has none, `fingerprint` is the SHA-256 of its DER form in lower-case hexadecimal digits.
     """
 
     subject: str
@@ -45,11 +45,11 @@ class Certificate:
 
 
 @attrs.frozen
-class Presented:
-    """What a request, or an upgrade, brings along: `headers` with lower-cased names, `peer` its address.
+class RequestContext:
+    """Request or upgrade as access control sees it: `headers` with lower-case names, `peer` its address.
 
-    `secure` says whether it came over TLS, `host` what it calls this node, None where it does not say.
-    Credentials in the headers are not shown by `repr`.
+    `secure` is whether it came over TLS, `host` the value of its Host header, None without one.
+    `repr` shows credentials in the headers as `***`.
     """
 
     headers: Headers = attrs.field(converter=hide)
@@ -61,8 +61,8 @@ class Presented:
     @classmethod
     def of(
         cls, headers: Headers, peer: str, *, secure: bool, certificate: Certificate | None = None
-    ) -> Presented:
-        """Make it of the headers alone: `host` is what the Host header says, "" where there are two."""
+    ) -> RequestContext:
+        """Return the context of these headers; with two Host headers `host` is "", refused as malformed."""
         headers = hide(headers)
         hosts = [value for name, value in headers if name == b"host"]
         host = None if not hosts else hosts[0].decode("latin-1") if len(hosts) == 1 else ""
@@ -75,9 +75,9 @@ class Presented:
 
 @attrs.frozen
 class Refusal:
-    """Nobody is let in: an HTTP `status` (400, 401, 403, 429), a short `reason`, and headers of the answer.
+    """Refused request: an HTTP `status` (400, 401, 403, 429), a short `reason`, headers of the answer.
 
-    Which part of the credentials was wrong is never said.
+    The reason never names the part of the credentials that is wrong: that would help guessing.
     """
 
     status: int
@@ -87,7 +87,7 @@ class Refusal:
 
     @property
     def error(self) -> AgentError:
-        """The exception that says the same."""
+        """The equivalent exception."""
         if self.status == 401:
             return Unauthorized(self.reason)
         if self.status == 403:
@@ -95,47 +95,50 @@ class Refusal:
         return RateLimited(self.retry_in) if self.status == 429 else InvalidInput(self.reason)
 
 
-# --- what an Authorization header says (RFC 9110, 11.6.2; RFC 7617; RFC 6750). Nothing here raises
+# --- parsing an Authorization header (RFC 9110, 11.6.2; RFC 7617; RFC 6750). Nothing here raises: what a
+# client sends is data, and a malformed header is answered with 400
 
 LONGEST: Final = 1 << 13
-"""Bytes of credentials that are looked at; nobody's are longer."""
+"""Bytes of an Authorization header that are accepted; real tokens are shorter."""
 
 _SCHEME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")
 _BASE64: Final = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 
 
-class Wrong(Enum):
+class Malformed(Enum):
     """The type of `MALFORMED`."""
 
     MALFORMED = "malformed"
 
 
-MALFORMED: Final = Wrong.MALFORMED
-"""Stands for a header that is no credentials at all, or for two of them."""
+MALFORMED: Final = Malformed.MALFORMED
+"""Stands for an Authorization header that cannot be parsed, and for more than one of them."""
 
 
 @attrs.frozen
-class Given:
-    """Credentials as they came: the scheme's name in lower case, and what follows it."""
+class AuthorizationHeader:
+    """Parsed Authorization header: the scheme in lower case, and the credentials after it."""
 
-    kind: str = attrs.field(repr=False)  # where somebody forgets it, the secret stands in its place
+    # not shown: a client that leaves the scheme out sends the secret in its place
+    kind: str = attrs.field(repr=False)
     value: SecretBytes
 
 
-def given_in(presented: Presented) -> Given | Wrong | None:
-    """Return the credentials of a request, None where there are none.
+def authorization_in(request: RequestContext) -> AuthorizationHeader | Malformed | None:
+    """Return the credentials of a request, None without any.
 
-    `Authorization: null` is none: kotlin-wot's HTTP client sends it when it has no credentials.
+    `Authorization: null` counts as none: kotlin-wot's HTTP client sends it when it has no credentials.
+    Two headers are malformed: proxies and servers disagree on which of them counts.
     """
-    headers = presented.values(b"authorization")
+    headers = request.values(b"authorization")
     if not headers or [each.strip(b" \t") for each in headers] == [b"null"]:
         return None
-    return MALFORMED if len(headers) > 1 else given_of(headers[0])
+    return MALFORMED if len(headers) > 1 else parse_authorization(headers[0])
 
 
-def given_of(header: bytes) -> Given | Wrong:
-    """Read the value of one Authorization header."""
+def parse_authorization(header: bytes) -> AuthorizationHeader | Malformed:
+    """Parse the value of one Authorization header."""
     if len(header) > LONGEST:
         return MALFORMED
     text = SecretBytes(header.strip(b" \t"))
@@ -143,11 +146,11 @@ def given_of(header: bytes) -> Given | Wrong:
     end = len(text) if space < 0 else space
     if not _SCHEME.fullmatch(text, 0, end):
         return MALFORMED
-    return Given(text[:end].decode("ascii").lower(), SecretBytes(text[end:].strip(b" ")))
+    return AuthorizationHeader(text[:end].decode("ascii").lower(), SecretBytes(text[end:].strip(b" ")))
 
 
 def basic_of(value: bytes) -> tuple[SecretBytes, SecretBytes] | None:
-    """Read what Basic credentials hold, user and password; None where it is not that."""
+    """Return user and password of Basic credentials (RFC 7617), None where they are malformed."""
     if not _BASE64.fullmatch(value):
         return None
     text = SecretBytes(binascii.a2b_base64(value))
@@ -156,5 +159,5 @@ def basic_of(value: bytes) -> tuple[SecretBytes, SecretBytes] | None:
 
 
 def is_token(value: bytes) -> bool:
-    """Whether Bearer credentials can be these."""
+    """Return whether a value is a `b64token` (RFC 6750, 2.1), as Bearer credentials are."""
     return _TOKEN.fullmatch(value) is not None
