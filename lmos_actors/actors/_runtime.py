@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ._observers import Feed
     from ._population import RemoteLookup, Resolver, Spreading
     from ._slot_mailbox import SlotMailbox
+    from ._unsent import Outbox
 
 BUDGET: Final = 256  # messages between two checkpoints
 BATCH: Final = 64  # messages of one agent before the next agent's turn
@@ -301,6 +302,7 @@ class Runtime:
     seeker: RemoteLookup | None = None
     spread: Spreading | None = None
     messages: int = 0  # numbered where an instrument looks
+    signalling: bool = False
     trace_context: Any = None  # made at its first use, see `_trace_context.py`
 
     def __init__(
@@ -330,11 +332,11 @@ class Runtime:
         self.staging: Staging | None = None
         self.appeared: list[trio.lowlevel.Task] = []
         self.ready_waits = ReadyWaits(timers, log=real)
+        self.outboxes: dict[Outbox, None] = {}  # of the connections to other nodes
         self.topics: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.groups: dict[str, Any] = {}  # those with members or watchers, see `_groups.py`
         self.absent: Any = None  # followings of agents that have not appeared, see `_follow.py`
         self.signals: deque[tuple[Any, Any]] = deque()  # exit signals on their way, see `_links.py`
-        self.signalling = False
         self.being_killed: list[Any] = []  # supervisors to kill, see `_supervisor_loop.py`
         self.thread = threading.get_ident()
         self.token: Any = None  # of the trio run, once the dispatcher runs

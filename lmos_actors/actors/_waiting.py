@@ -10,7 +10,8 @@ that serves others while one of its runs waits is in no circle. What is waited f
 - an action's concurrency, free when any of its runs ends.
 
 Beside these, a task in `ref.ready()` waits for something that the runtime sees no end of: a
-supervisor, a directory or a connection.
+supervisor, a directory or a connection. So does a message to an agent of another node that is not sent
+yet: it waits for credit, which comes back when messages before it begin there, or for room on the connection.
 
 What an agent has put aside waits for one more turn or run of it, which may change its behaviour.
 
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
     import trio
 
     from ._parking import ReadyWait
+    from ._runtime import Runtime
     from ._slot_mailbox import SlotMailbox
+    from ._unsent import Outbox
 
-WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency", "ready"]
+WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency", "ready", "credit", "room"]
 
 SHOWN: Final = 50  # waits, and names of one circle, that are shown at most
 
@@ -51,8 +54,10 @@ class Waiting:
 
     Both are paths of agents, None for code outside any agent. `kind` is what is waited for: the answer to
     `affordance`, a seat for it, or room for one more of its runs; or that the agent is `ready`, an agent
-    elsewhere included: then `affordance` is empty, and `why` says what it lacks. A stream whose consumer is
-    too far behind waits for a seat with that consumer. `run` names the waiting run's action; the task, for
+    elsewhere included: then `affordance` is empty, and `why` says what it lacks. What is to go to an agent of
+    another node waits for `credit` of that agent, or for `room` on the connection: then `target` is its path
+    there, and `why` the address that it is reached at. A stream whose consumer is too far behind waits for a
+    seat with that consumer. `run` names the waiting run's action; the task, for
     code outside agents and, with `own_task`, for an agent's lifespan and nursery. It is None when a message
     of a turn holds the waiter back.
     """
@@ -83,6 +88,8 @@ _WHAT: Final[dict[WaitingKind, str]] = {
     "seat": "a seat for {0!r} with {1}",
     "concurrency": "room for one more run of {0!r} in {1}",
     "ready": "{1} to be ready: {2}",
+    "credit": "credit to send {0!r} to {1} ({2})",
+    "room": "room on the connection to send {0!r} to {1} ({2})",
 }
 
 
@@ -133,18 +140,21 @@ def _title(cycle: tuple[Waiting, ...]) -> str:
     return "deadlock: " + " -> ".join([*names, cycle[0].waiter or USER])
 
 
-def waiting_graph(slots: Iterable[SlotMailbox], ready_waits: Iterable[ReadyWait] = ()) -> WaitingGraph:
+def waiting_graph(slots: Iterable[SlotMailbox], rt: Runtime | None = None) -> WaitingGraph:
     """Build the graph of the agents of those slots as they stand now. Never waits.
 
-    `ready_waits` are those who wait for an agent to be ready. In a turn, what else the dispatcher has taken
-    from that agent's mailbox is not seen.
+    With their runtime, it has the waits for agents to be ready, and those to send to agents of other nodes.
+    In a turn, what else the dispatcher has taken from that agent's mailbox is not seen.
     """
     search = _Search()
     for slot in slots:
         if slot.extra is not None or slot.queue:
             search.look_at(slot)
-    for wait in ready_waits:
-        search.look_at_ready(wait)
+    if rt is not None:
+        for wait in rt.ready_waits.open:
+            search.look_at_ready(wait)
+        for outbox in rt.outboxes:
+            search.look_at_unsent(outbox)
     return search.graph()
 
 
@@ -187,6 +197,16 @@ class _Search:
         """Take in who waits for an agent to be ready, which can always still happen: it is in no circle."""
         path, why = wait.link.path, wait.link.unready()
         self._add_task(wait.task, (wait,), Waiting(None, path, "ready", "", why=why))
+
+    def look_at_unsent(self, outbox: Outbox) -> None:
+        """Take in what waits to be sent to agents of another node, which can always still happen."""
+        for kind, message in outbox.unsent():
+            edge = Waiting(None, message.path, kind, message.affordance, why=outbox.place)
+            held = message.held_sender()
+            if held is not None:
+                self._add(held, held, (message,), attrs.evolve(edge, waiter=held.path))
+            for task in message.waiting_tasks():
+                self._add_task(task, (message,), edge)
 
     def _add_task(self, task: trio.lowlevel.Task, node: Node, edge: Waiting) -> None:
         """Take in a task that waits: a run, a task of an agent's own, or code outside any agent."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def graph_of(root: Supervisor, rt: Runtime) -> WaitingGraph:
-    """Return the waiting graph of a tree, waits for agents elsewhere included."""
-    return waiting_graph(agents_of(root), rt.ready_waits.open)
+    """Return the waiting graph of a tree, waits for agents of other nodes included."""
+    return waiting_graph(agents_of(root), rt)
 
 
 @contextmanager

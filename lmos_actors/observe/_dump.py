@@ -258,7 +258,7 @@ def _indented(
 
 
 def _waits(root: Supervisor, rt: Runtime) -> Iterator[str]:
-    graph = waiting_graph(agents_of(root), rt.ready_waits.open)
+    graph = waiting_graph(agents_of(root), rt)
     if graph.edges:
         yield "waiting:"
         yield from ("  " + line for line in str(graph).splitlines())

@@ -309,7 +309,7 @@ async def test_within_is_a_deadline_here_and_there(autojump_clock: Any) -> None:
 
 async def test_asks_wait_for_room_in_order_and_no_longer_than_they_may(autojump_clock: Any) -> None:
     options = lmos.SessionOptions(max_open=2)
-    async with scripted(session=options) as (peers, _), trio.open_nursery() as nursery:
+    async with scripted(session=options) as (peers, node), trio.open_nursery() as nursery:
         ref = await weather(peers)
         asks: list[Later] = []
         for number in range(5):
@@ -317,6 +317,8 @@ async def test_asks_wait_for_room_in_order_and_no_longer_than_they_may(autojump_
             await quiet()
         late = await failing(ref.within(1).invoke(Weather.turn, "late"))
         assert isinstance(late, DeadlineExceeded)
+        lines = [(each.kind, each.affordance) for each in node.waiting_graph().edges]
+        assert lines == [("room", "turn")] * 3
         asks[3].scope.cancel()
         await quiet()
         sent = peers.wire.sent

@@ -24,6 +24,7 @@ from lmos_actors import (
     Pool,
     Ref,
     SupervisorSpec,
+    Waiting,
     action,
     open_node,
     simulate,
@@ -71,6 +72,10 @@ class Sender(Agent):
         for n in range(number):
             self.send(self.to, Counter.take, n)
         self.turns += 1
+
+    @action
+    async def tell_one(self) -> None:
+        await self.to.tell(Counter.take, -1)
 
 
 @attrs.frozen
@@ -723,3 +728,41 @@ async def test_a_member_of_a_pool_that_goes_leaves_its_messages_to_the_others() 
         await trio.sleep(5)
         assert len(came) + len(client.dead_letters) == 200
         assert len(came) >= 198
+
+
+# ---- what is seen of those that wait
+
+
+@simulated
+async def test_what_waits_for_credit_is_in_the_waiting_graph() -> None:
+    async with there() as it:
+        node, far = it.clients[0], await it.far()
+        make = partial(Sender, to=far)
+        sender, teller = [await node.start_child(ChildSpec(name, make)) for name in ("sender", "teller")]
+        await it.held()
+        await sender.tell(Sender.send_some, 258)
+        await trio.sleep(1)
+        await teller.tell(Sender.tell_one)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(far.tell, Counter.take, -2, name="a loop")
+            await trio.sleep(1)
+            nursery.start_soon(far.read_all, name="behind it")
+            await trio.sleep(1)
+            graph = node.waiting_graph()
+            credit = partial(Waiting, target="counter", kind="credit", why="ws://server/agents/counter")
+            assert tuple(dict.fromkeys(graph.edges)) == (
+                credit("sender", affordance="take"),
+                credit("teller", affordance="take", run="tell_one"),
+                credit(None, affordance="take", run="a loop"),
+                credit(None, affordance="*", run="behind it"),
+            )
+            assert graph.cycles() == ()
+            held = (
+                "sender (its turns) waits for credit to send 'take' to counter (ws://server/agents/counter)"
+            )
+            assert held in str(graph)
+            assert held in node.dump()
+            nursery.cancel_scope.cancel()
+        it.gates["counter"].set()
+        await it.quiet()
+        assert node.waiting_graph().edges == ()

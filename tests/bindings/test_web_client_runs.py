@@ -19,6 +19,7 @@ from lmos_actors import (
     OutcomeUnknown,
     Ref,
     RemoteProtocolError,
+    Waiting,
     action,
     open_node,
 )
@@ -411,6 +412,8 @@ async def test_an_agent_whose_messages_find_no_room_is_held_back(
         with trio.move_on_after(2):
             await dimmer.invoke(Dimmer.dim, 0)
             pytest.fail("it was held back")
+        wait = Waiting("dimmer", "urn:example:lamp", "room", "fade", why="http://lamp/on")
+        assert set(node.waiting_graph().edges) == {wait}
         await dimmer.invoke(Dimmer.dim, 0)
         await trio.sleep(10)
         posts = [each.data["n"] for each in site.asked if each.line == "POST /fade"]

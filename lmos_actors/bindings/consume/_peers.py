@@ -114,9 +114,11 @@ class Peers:
 
     @enable_ki_protection
     async def _run(self, key: tuple[str, Headers, Habits], peer: Peer) -> None:
+        self.rt.outboxes[peer] = None
         try:
             await peer.run()
         finally:
+            del self.rt.outboxes[peer]
             if self._peers.get(key) is peer:
                 del self._peers[key]
 

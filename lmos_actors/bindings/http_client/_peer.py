@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import trio
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
@@ -25,7 +25,7 @@ from ._pool import origin_of
 from ._tells import OutgoingTells
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from lmos_actors.actors import TraceMembers
 
@@ -188,6 +188,11 @@ class WebPeer(Peer):
     def is_waiting(self, request: PendingRequest) -> bool:
         """Whether a request stands in line."""
         return request in self._tells.line
+
+    def unsent(self) -> Iterator[tuple[Literal["credit", "room"], PendingRequest]]:
+        """Return what stands in line; see `Outbox`."""
+        for request in self._tells.line:
+            yield "room", request
 
     # ---- abandoned runs
 

@@ -42,6 +42,8 @@ from lmos_actors.errors import (
 from lmos_actors.protocol import lmos
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lmos_actors.actors import Attempt, Going, TraceMembers
     from lmos_actors.protocol.lmos import ConsumerRequest, ConsumerSession
 
@@ -128,6 +130,24 @@ class PendingRequest:
         self.pending: ConsumerRequest | None = None
         self.ended = False
 
+    @property
+    def path(self) -> str:
+        """The path of the agent it goes to."""
+        return self.far.path
+
+    @property
+    def affordance(self) -> str:
+        """The name of the affordance that it uses."""
+        return "" if self.outbound is None else self.outbound.name
+
+    def held_sender(self) -> Any:
+        """Return the slot of the agent that gets no further turn until this is sent, None without one."""
+        return None
+
+    def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
+        """Return the tasks that are parked until this is sent, or answered."""
+        return ()
+
     def on_sent(self) -> None:
         """Take note that the message has left the line for the outbox."""
 
@@ -156,6 +176,9 @@ class PendingAsk(PendingRequest):
         self.bucket: Any = None
         self.value: Any = None
         self.error: Exception | None = None
+
+    def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
+        return () if self.task is None else (self.task,)
 
     def answer(self, value: Any) -> None:
         self.value = value
@@ -200,6 +223,9 @@ class PendingTell(PendingRequest):
         self.task: trio.lowlevel.Task | None = None
         self.lost: Exception | None = None
 
+    def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
+        return () if self.task is None else (self.task,)
+
     def on_sent(self) -> None:
         self.ended = True
         wake_one(self, "task")
@@ -224,10 +250,8 @@ class TurnTell(PendingTell):
         super().__init__(far, outbound, sent)
         self.holds: Any = None
 
-    @property
-    def path(self) -> str:
-        """The path of the agent it goes to."""
-        return self.far.path
+    def held_sender(self) -> Any:
+        return self.holds
 
     def on_sent(self) -> None:
         self.ended = True

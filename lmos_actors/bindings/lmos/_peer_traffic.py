@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import UNSET
 
@@ -42,7 +42,7 @@ from lmos_actors.protocol import lmos
 from ._peer_requests import PendingTell, SentTell, as_near_error, refuses_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from lmos_actors.actors import Runtime, TraceMembers
     from lmos_actors.transport import Account
@@ -125,6 +125,14 @@ class Traffic:
     def open_requests(self) -> int:
         """The number of requests that wait for an answer or stand in line."""
         return len(self._open) + len(self._queue) + sum(map(len, self._queues_by_thing.values()))
+
+    def unsent(self) -> Iterator[tuple[Literal["credit", "room"], PendingRequest]]:
+        """Return what stands in line; see `Outbox`."""
+        for request in self._queue:
+            yield "room", request
+        for line in self._queues_by_thing.values():
+            for request in line:
+                yield "credit", request
 
     # ---- requests
 

@@ -28,7 +28,7 @@ from lmos_actors.protocol import lmos
 from ._peer_requests import PendingRequest, RunQuestion, wake_all, wake_one
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from lmos_actors._core import Timer
     from lmos_actors.actors import Operation
@@ -76,6 +76,9 @@ class RemoteCall(PendingRequest):
         self._cancel_question: RunQuestion | None = None  # the cancel that is open
 
     # ---- the peer's side
+
+    def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
+        return self._tasks
 
     def answer(self, value: Any) -> None:
         try:
