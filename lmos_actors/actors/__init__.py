@@ -13,12 +13,12 @@ from ._affordances import (
 from ._agent import Agent as Agent, current_request as current_request, is_agents_code as is_agents_code
 from ._agent_verbs import mentions as mentions
 from ._blocking_work import Outside as Outside
-from ._calls import LocalCall as LocalCall, LocalLink as LocalLink, LocalStream as LocalStream
+from ._calls import LocalCall as LocalCall, LocalStream as LocalStream
 from ._contract import Contract as Contract
 from ._declarations import Unit as Unit, action as action, event as event, every as every, prop as prop
 from ._descriptions import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
-from ._edge import Edge as Edge, Going as Going, Watch as Watch, going_out as going_out
+from ._edge import Edge as Edge, Going as Going, TraceMembers as TraceMembers, Watch as Watch
 from ._follow import Following as Following
 from ._gates import RUNNING as RUNNING
 from ._gather import invoke_all as invoke_all
@@ -37,6 +37,7 @@ from ._invocation import (
     Run as Run,
     Runners as Runners,
 )
+from ._link import Link as Link
 from ._links import Monitor as Monitor
 from ._mailbox import (
     DEFAULT_MAILBOX as DEFAULT_MAILBOX,
@@ -82,12 +83,11 @@ from ._population import (
     Resolver as Resolver,
     Spread as Spread,
 )
-from ._propagating_link import PropagatingLink as PropagatingLink
+from ._propagating_slot import PropagatingSlot as PropagatingSlot
 from ._receiving import Receiving as Receiving
 from ._ref import (
     Call as Call,
     CallStatus as CallStatus,
-    Link as Link,
     Ref as Ref,
     entered_within as entered_within,
     tell_within as tell_within,
@@ -123,7 +123,7 @@ from ._runtime import (
     interruptible as interruptible,
     title_of as title_of,
 )
-from ._slot_state import OutputGate as OutputGate, StateStore as StateStore, Status as Status
+from ._slot import OutputGate as OutputGate, Slot as Slot, StateStore as StateStore, Status as Status
 from ._standin import (
     Altered as Altered,
     Standin as Standin,
@@ -137,9 +137,9 @@ from ._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_o
 from ._trace_context import (
     TRACES as TRACES,
     Carried as Carried,
-    TraceMembers as TraceMembers,
     current_mark as current_mark,
     emitted_trace as emitted_trace,
+    going_out as going_out,
     incoming_trace as incoming_trace,
     outgoing_trace as outgoing_trace,
     put_in_span as put_in_span,
@@ -148,7 +148,7 @@ from ._trace_context import (
     sent_numbers as sent_numbers,
     trace_context as trace_context,
 )
-from ._traced_link import TracedLink as TracedLink
+from ._traced_slot import TracedSlot as TracedSlot
 from ._waiting import Waiting as Waiting, WaitingGraph as WaitingGraph, waiting_graph as waiting_graph
 from ._watchdog import SlowTurnWarning as SlowTurnWarning, Watchdog as Watchdog
 from .values import (

@@ -28,7 +28,6 @@ from lmos_actors.errors import AgentUnavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from ._slot_mailbox import SlotMailbox
     from .values import Shape
 
 V = TypeVar("V")
@@ -44,11 +43,20 @@ P = ParamSpec("P")
 NOTHING: Final[Any] = attrs.NOTHING
 
 
+class EmittingSlot(Protocol):
+    """The slot of an agent, as its properties and events see it: see `Slot`."""
+
+    extra: Any
+
+    def property_changed(self, name: str, value: Any) -> None: ...
+    def emit(self, event: Any, value: Any) -> None: ...
+
+
 class Lives(Protocol):
     """Anything with a place in a tree: what the descriptors ask of their owner."""
 
     @property
-    def _slot(self) -> SlotMailbox | None: ...
+    def _slot(self) -> EmittingSlot | None: ...
 
 
 class PropertyHandle(Generic[A_contra, V]):
@@ -151,7 +159,7 @@ class Emitter(Generic[V]):
 
     __slots__ = ("_event", "_slot")
 
-    def __init__(self, event: Event[V], slot: SlotMailbox | None) -> None:
+    def __init__(self, event: Event[V], slot: EmittingSlot | None) -> None:
         self._event = event
         self._slot = slot
 

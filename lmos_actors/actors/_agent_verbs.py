@@ -17,12 +17,15 @@ from ._blocking_work import outside_of
 from ._follow import Following, follow
 from ._groups import Group, join, leave
 from ._lifespan_task import AgentNursery
+from ._links import Monitor, link_agents, monitor_agent, unlink_agents
 from ._mailbox import Stashed
 from ._monitor import NORMAL, check_reason
 from ._options import check_behaviour
 from ._population import AgentQuery
 from ._ref import Ref
 from ._registry import at_hand, link_to, neighbour_of
+from ._slot_timers import send_after, turn_after
+from ._stash import behaviour_changed, check_stash, state_timeout, unstash
 from ._topics import Topic, topic_of
 
 if TYPE_CHECKING:
@@ -33,12 +36,11 @@ if TYPE_CHECKING:
     from lmos_actors._core import RandomStream, Timer
 
     from ._affordances import Action, EventHandle, Turn
-    from ._calls import LocalLink
-    from ._links import Monitor
     from ._monitor import Down, ExitReason
     from ._observers import Gap
     from ._population import Spread
     from ._runtime import AgentSupervisor, Startable
+    from ._slot import Slot
 
 A = TypeVar("A")
 S = TypeVar("S", bound="Acting")
@@ -73,13 +75,13 @@ _LOG: Final = frozenset({"log"})
 class Acting:
     """An agent's own verbs; they raise AgentUnavailable before its start and after its end."""
 
-    _slot: LocalLink | None = None
+    _slot: Slot | None = None
     _behaviour: str = ""
     _history: Any = None  # its last messages, see `_history.py`
 
     # ---- who and where
 
-    def _place(self) -> LocalLink:
+    def _place(self) -> Slot:
         slot = self._slot
         if slot is None:
             raise AgentUnavailable(type(self).__name__, "this incarnation has not started or has ended")
@@ -160,7 +162,7 @@ class Acting:
             ) from None
         if not seconds >= 0:
             raise ValueError(f"send_after() needs a number of seconds of at least 0, not {seconds!r}")
-        return self._place().send_after(seconds, at_hand(link), key, args, kwargs)
+        return send_after(self._place(), seconds, at_hand(link), key, args, kwargs)
 
     # ---- topics and groups
 
@@ -223,7 +225,9 @@ class Acting:
             raise TypeError(f"after() takes a turn and its arguments, not {turn!r}")
         if not seconds >= 0:
             raise ValueError(f"after() needs a number of seconds of at least 0, not {seconds!r}")
-        return self._place().after(seconds, partial(turn, *args, **kwargs) if args or kwargs else turn, ())
+        return turn_after(
+            self._place(), seconds, partial(turn, *args, **kwargs) if args or kwargs else turn, ()
+        )
 
     def stop(self, reason: ExitReason = NORMAL) -> None:
         """End with that reason, `normal` if none is given, once what waits and runs has been handled.
@@ -246,7 +250,7 @@ class Acting:
         process.
         """
         place = self._place()
-        place.link_to(neighbour_of(place, ref))
+        link_agents(place, neighbour_of(place, ref))
 
     def unlink(self, ref: Ref[Any]) -> None:
         """Take a link away; nothing if there is none, or no such agent any more.
@@ -258,7 +262,7 @@ class Acting:
             other = neighbour_of(place, ref)
         except (NotFound, AgentUnavailable):  # the agent is gone
             return
-        place.unlink_from(other)
+        unlink_agents(place, other)
 
     def monitor(self, ref: Ref[Any], turn: Callable[[Down], None], /) -> Monitor:
         """Have a turn run with a `Down` for every incarnation of another agent that ends.
@@ -271,7 +275,7 @@ class Acting:
         if iscoroutinefunction(turn):
             raise TypeError(f"monitor() takes a def, as it becomes a turn, not {turn!r}")
         place = self._place()
-        return place.monitor(neighbour_of(place, ref), turn)
+        return monitor_agent(place, neighbour_of(place, ref), turn)
 
     # ---- having behaviours
 
@@ -291,7 +295,7 @@ class Acting:
         check_behaviour(behaviour, type(self).__name__, contract.behaviours)
         if behaviour != self._behaviour:
             self._behaviour = behaviour
-            slot.behaviour_changed()
+            behaviour_changed(slot)
 
     def state_timeout(
         self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
@@ -299,7 +303,7 @@ class Acting:
         """Have a turn run `seconds` from now unless the behaviour changes before; one at a time."""
         if not seconds >= 0:
             raise ValueError(f"state_timeout() needs a number of seconds of at least 0, not {seconds!r}")
-        return self._place().state_timeout(seconds, partial(turn, *args, **kwargs))
+        return state_timeout(self._place(), seconds, partial(turn, *args, **kwargs))
 
     def stash(self) -> NoReturn:
         """Put the message in hand aside and end this turn here; it keeps its seat and its asker waits on.
@@ -307,12 +311,12 @@ class Acting:
         It comes again after `unstash_all` or the next change of behaviour. In an `async def` action only
         before its first wait. Raises RuntimeError where there is no message to put aside.
         """
-        self._place().check_stash()
+        check_stash(self._place())
         raise Stashed
 
     def unstash_all(self) -> None:
         """Take what was stashed or postponed next, in order, before all that came later."""
-        self._place().unstash()
+        unstash(self._place())
 
     @property
     def nursery(self) -> AgentNursery:

@@ -34,7 +34,7 @@ from ._runtime import RUNTIME
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ._slot_mailbox import SlotMailbox
+    from ._slot import Slot
 
 THREADS: Final = 16
 """Threads that the agents of one node may use at a time, unless `open_node(threads=...)` says otherwise."""
@@ -96,7 +96,7 @@ def _limiter(name: str, number: int | None, usual: int) -> trio.CapacityLimiter:
     return trio.CapacityLimiter(number)
 
 
-def outside_of(slot: SlotMailbox, verb: str) -> Outside:
+def outside_of(slot: Slot, verb: str) -> Outside:
     """Return the node's threads and processes to a run that asks for them.
 
     Raises RuntimeError in a `def` turn, which cannot await them, and ForbiddenCall on virtual time.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -19,24 +18,18 @@ from trio.lowlevel import (
 
 from lmos_actors.errors import ActionCancelled, DeadlineExceeded
 
-from ._gates import GONE
 from ._invocation import CURRENT
 from ._mailbox import DONE, RUNNING, WORKED_ON, Envelope
-from ._observers import MONITORS, Feed
+from ._observers import Feed
 from ._operation import STREAM, named
 from ._parking import park_among
 from ._receiving import Receiving
 from ._ref import STREAM_CREDIT, CallStatus
 from ._runtime import awaited
-from ._slot import Slot
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-
     from lmos_actors._core import Timer
 
-    from ._monitor import Down
-    from ._observers import Sink
     from ._operation import Operation
 
 
@@ -48,7 +41,7 @@ class LocalCall(Envelope):
         "stood_in_line",
     )  # fmt: skip
 
-    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
+    def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
         self._done = False
         self.stood_in_line = False
@@ -157,7 +150,7 @@ class LocalStream(Receiving, LocalCall):
 
     __slots__ = ("_items", "_receiver", "_room", "consumer")
 
-    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], sender: Slot | None) -> None:
+    def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
         self._items: deque[Any] = deque()
         self._receiver: trio.lowlevel.Task | None = None
@@ -208,86 +201,3 @@ class LocalStream(Receiving, LocalCall):
         item = self._items.popleft()
         self._wake("_room")
         return item
-
-
-class LocalLink(Slot):
-    """The slot, with the verbs that need more than a mailbox: the near end of every near ref."""
-
-    __slots__ = ()
-
-    @property
-    def identity(self) -> tuple[object, int]:
-        """The identity by which two refs are equal."""
-        return self.rt, self.number
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def begin(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[LocalCall]:
-        """Invoke and hold on to the call."""
-        async with self._open(LocalCall, key, args, kwargs, seconds) as call:
-            yield call
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[LocalStream]:
-        """Invoke and receive many outputs."""
-        async with self._open(LocalStream, key, args, kwargs, seconds) as call:
-            yield call
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def _open(
-        self,
-        kind: type[Any],
-        key: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        seconds: float | None,
-    ) -> AsyncGenerator[Any]:
-        op = self.operation(key)
-        args = self.bound(op, args, kwargs)
-        await checkpoint_if_cancelled()
-        call = kind(self, op, args, self.sender())
-        self.post(call)
-        try:
-            if seconds is not None:
-                call.expire_in(seconds)
-            yield call
-        finally:
-            call.leave()
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
-        """Observe a property or subscribe to events until the block is left."""
-        feed: Feed[Any] = Feed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
-        place = key[1:]
-        try:
-            await self.ask(key, (feed,), {})
-            yield feed
-        finally:
-            self._unlisten(place, feed)
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def watch(self) -> AsyncGenerator[Feed[Down]]:
-        """Monitor until the block is left."""
-        await checkpoint()
-        feed: Feed[Down] = Feed(self.rt.timers)
-        if self.state == GONE:
-            raise self.closed_error()
-        self.sinks().add(MONITORS, feed)
-        try:
-            yield feed
-        finally:
-            self._unlisten(MONITORS, feed)
-
-    def _unlisten(self, key: str, sink: Sink) -> None:
-        extra = self.extra
-        if extra is not None and extra.sinks is not None:
-            extra.sinks.remove(key, sink)
-        sink.close()

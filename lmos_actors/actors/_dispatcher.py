@@ -45,7 +45,8 @@ from ._mailbox import DONE, QUEUED, Envelope, InternalTurn, SelfEnvelope, SelfMe
 from ._operation import GATED
 from ._reports import EARLIER
 from ._runtime import BUDGET
-from ._slot_state import NO_MAIL
+from ._slot import NO_MAIL
+from ._stash import stash_turn
 from .values import conceal
 
 LIVELOCK_AFTER = 2_000  # passes with turns left after which the guard checks whether time goes on
@@ -56,7 +57,7 @@ LONGEST_WAIT: Final = 0.05
 if TYPE_CHECKING:
     from ._operation import Operation
     from ._runtime import Runtime
-    from ._slot_mailbox import SlotMailbox
+    from ._slot import Slot
 
 
 @enable_ki_protection
@@ -84,11 +85,11 @@ async def dispatch(rt: Runtime) -> None:
             rt.wake_watchdog()
         turns.budget = BUDGET
         while ready and turns.budget > 0:
-            slot = ready.popleft()
+            slot: Slot = ready.popleft()
             if slot.gate == BUSY:
                 run_batch(rt, slot, slot.take_batch())
             elif slot.gate == WORKED:
-                run_batch(rt, slot, slot.take_finished_work())
+                run_batch(rt, slot, slot.ensure_pacing().take_finished_work())
         if ready:
             livelock.passes += 1
             if livelock.passes < LIVELOCK_AFTER:
@@ -97,7 +98,7 @@ async def dispatch(rt: Runtime) -> None:
                 await livelock.check(rt, abort)
 
 
-def may_run_now(slot: SlotMailbox, op: Operation) -> bool:
+def may_run_now(slot: Slot, op: Operation) -> bool:
     """Return whether a turn may run in the step of a caller that is in no turn.
 
     The agent must be idle, and nothing may record messages or spans.
@@ -108,7 +109,7 @@ def may_run_now(slot: SlotMailbox, op: Operation) -> bool:
     return not slot.gate or slot.leave_tally()
 
 
-def run_now(slot: SlotMailbox, envelope: Envelope) -> None:
+def run_now(slot: Slot, envelope: Envelope) -> None:
     """Run a turn in the caller's step; see `may_run_now`. It never blocks or raises."""
     rt = slot.rt
     if rt.wake_watchdog is not None:
@@ -157,7 +158,7 @@ class _LivelockGuard:
             await wait_task_rescheduled(abort)
 
 
-def run_batch(rt: Runtime, slot: SlotMailbox, batch: list[Any]) -> None:
+def run_batch(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
     """Run a batch of an agent's turns.
 
     The hot path, and longer than a function here should be: parting it would cost a call a batch.
@@ -207,7 +208,7 @@ def run_batch(rt: Runtime, slot: SlotMailbox, batch: list[Any]) -> None:
         slot.gate = IDLE
 
 
-def _leave(rt: Runtime, slot: SlotMailbox, batch: list[Any], done: int) -> None:
+def _leave(rt: Runtime, slot: Slot, batch: list[Any], done: int) -> None:
     """Put back what was not taken, and go on as the agent stands now."""
     turns = rt.turns
     left = turns.leave
@@ -235,7 +236,7 @@ def _leave(rt: Runtime, slot: SlotMailbox, batch: list[Any], done: int) -> None:
         slot.after_turn()
 
 
-def _take(slot: SlotMailbox, item: Any, run: Any) -> None:
+def _take(slot: Slot, item: Any, run: Any) -> None:
     """Carry out one item that is no plain tell."""
     if isinstance(item, InternalTurn):
         fn, args = item.take()
@@ -276,7 +277,7 @@ def _take(slot: SlotMailbox, item: Any, run: Any) -> None:
     envelope.answer(value)
 
 
-def _carry_out(slot: SlotMailbox, envelope: Envelope, run: Any) -> Any:
+def _carry_out(slot: Slot, envelope: Envelope, run: Any) -> Any:
     """Run a turn that has a trace: in its span, where spans are recorded."""
     edge = slot.rt.edge
     if edge is None:
@@ -288,14 +289,14 @@ def _carry_out(slot: SlotMailbox, envelope: Envelope, run: Any) -> Any:
         run(edge.leave, token)
 
 
-def _note_delivered(slot: SlotMailbox, envelope: Envelope) -> None:
+def _note_delivered(slot: Slot, envelope: Envelope) -> None:
     """Record that the turn of a message begins: `Runtime.note`, written out for the commonest record."""
     instrument = slot.rt.instrument
     if instrument is not None and envelope.trace is not None:
         instrument.record("delivered", slot.path, {"id": envelope.trace[0], "affordance": envelope.op.name})
 
 
-def _note_answered(slot: SlotMailbox, envelope: Envelope, value: Any) -> None:
+def _note_answered(slot: Slot, envelope: Envelope, value: Any) -> None:
     """Record that the turn of a message has returned `value`."""
     instrument, op = slot.rt.instrument, envelope.op
     if instrument is not None and envelope.trace is not None:
@@ -315,7 +316,7 @@ def _refuse_coroutine(given: Any, fn: Any) -> None:
         )
 
 
-def _take_own(slot: SlotMailbox, item: SelfMessage, run: Any) -> None:
+def _take_own(slot: Slot, item: SelfMessage, run: Any) -> None:
     """Carry out a message of the agent to itself."""
     op, args, sender = item
     if op.kind and not slot.enabled(op):
@@ -330,7 +331,7 @@ def _take_own(slot: SlotMailbox, item: SelfMessage, run: Any) -> None:
     slot.handled += 1
 
 
-def _begin(slot: SlotMailbox, envelope: Envelope) -> None:
+def _begin(slot: Slot, envelope: Envelope) -> None:
     """Hand a run over; the turns after it wait for its first step."""
     slot.begin_run(envelope, hold=True)
     if slot.gate != BUSY:
@@ -351,7 +352,7 @@ def _fired(item: InternalTurn, exc: BaseException) -> InternalTurn:
     return fired
 
 
-def _failed(rt: Runtime, slot: SlotMailbox, exc: BaseException, batch: list[Any], done: int) -> None:
+def _failed(rt: Runtime, slot: Slot, exc: BaseException, batch: list[Any], done: int) -> None:
     """A turn raised: answer its asker; end the agent unless it is a declared failure.
 
     A foreign exception never reaches the asker as itself: near and far askers see the same `AgentDied`.
@@ -359,7 +360,7 @@ def _failed(rt: Runtime, slot: SlotMailbox, exc: BaseException, batch: list[Any]
     item = batch[done - 1]
     if isinstance(exc, Stashed):
         rt.turns.budget -= done
-        slot.stash_turn(item)
+        stash_turn(slot, item)
         _leave(rt, slot, batch, done)
         return
     failure: Exception | None = declared_failure(exc)

@@ -5,17 +5,20 @@ Nothing of this costs anything where nobody looks: `Runtime.edge` is None then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-from ._trace_context import current_mark, outgoing_trace
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ._mailbox import Envelope, Mark
     from ._operation import Operation
-    from ._runtime import Runtime
-    from ._trace_context import TraceMembers
+
+
+class TraceMembers(TypedDict, total=False):
+    """The members of an LMOS message that carry a trace; empty where there is none."""
+
+    traceparent: str
+    tracestate: str
 
 
 class Watch(Protocol):
@@ -84,35 +87,3 @@ class Edge(Protocol):
     def leave(self, token: Any, /) -> None:
         """Undo `enter`."""
         ...
-
-
-class _Unseen:
-    """A request that goes out and that nobody looks at."""
-
-    __slots__ = ("trace",)
-
-    def __init__(self, trace: TraceMembers) -> None:
-        self.trace = trace
-
-    def ended(self, error: BaseException | None, /) -> None:
-        pass
-
-    def __enter__(self) -> TraceMembers:
-        return self.trace
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-def handed_mark(rt: Runtime) -> Mark | None:
-    """Return the mark of a message that the code that runs now sends near, where spans are recorded."""
-    mark = current_mark(rt)
-    return mark if rt.edge is None else rt.edge.mark(mark)
-
-
-def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:
-    """Look at a request that the code that runs now sends: to be called once for each.
-
-    `path` is the agent it goes to, `way` how: `lmos` or `http`.
-    """
-    return _Unseen(outgoing_trace(rt)) if rt.edge is None else rt.edge.goes(op, path, way)

@@ -25,7 +25,7 @@ from ._observers import Backlog, Gap, event_key
 from ._ref import Ref
 from ._registry import LookupLink, check_home, near_link
 from ._retrying import Retrying
-from ._slot_state import NO_TABLE
+from ._slot import NO_TABLE
 from ._topics import Topic
 from ._trace_context import current_mark
 from .values import Discreet
@@ -33,10 +33,10 @@ from .values import Discreet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._calls import LocalLink
     from ._mailbox import Mark
     from ._population import AgentQuery
     from ._runtime import Runtime
+    from ._slot import Slot
 
 FOLLOW_SIZE: Final = 64
 NOTHING: Final[Any] = ()
@@ -47,7 +47,7 @@ class Following(InternalTurn):
 
     __slots__ = ("_after", "_before", "_buffer", "_follower", "_key", "_size", "_source", "missed")
 
-    def __init__(self, follower: LocalLink, turn: Callable[[Any], None], size: int) -> None:
+    def __init__(self, follower: Slot, turn: Callable[[Any], None], size: int) -> None:
         super().__init__(turn)
         self._follower = follower
         self._size = size
@@ -161,7 +161,7 @@ class Watchful(Following):
     __slots__ = ("_on_gap",)
 
     def __init__(
-        self, follower: LocalLink, turn: Callable[[Any], None], size: int, on_gap: Callable[[Gap], None]
+        self, follower: Slot, turn: Callable[[Any], None], size: int, on_gap: Callable[[Gap], None]
     ) -> None:
         super().__init__(follower, turn, size)
         self._on_gap = on_gap
@@ -232,7 +232,7 @@ class Absent:
         if not waiting:
             del self._by_finder[wanted]
 
-    def appeared(self, slot: LocalLink | None) -> None:
+    def appeared(self, slot: Slot | None) -> None:
         """Bind those who wait for such an agent, or, told of none, for whatever can be found by now."""
         for wanted in tuple(self._by_finder):
             if slot is None or _is_wanted(slot, wanted):
@@ -248,7 +248,7 @@ class Absent:
 
 @enable_ki_protection
 def follow(
-    follower: LocalLink,
+    follower: Slot,
     source: Any,
     rest: tuple[Any, ...],
     size: int,
@@ -318,7 +318,7 @@ def _check_event(cls: Any, handle: EventHandle[Any, Any]) -> None:
         raise NotFound("event", handle.name, where=cls.__name__, known=contract.events)
 
 
-def _is_wanted(slot: LocalLink, wanted: AgentQuery) -> bool:
+def _is_wanted(slot: Slot, wanted: AgentQuery) -> bool:
     cls, name = wanted.cls, wanted.name
     return (cls is None or isinstance(slot.agent, cls)) and (
         name is None or slot.label == name or ("/" in name and slot.path == name)

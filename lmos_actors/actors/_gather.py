@@ -18,10 +18,10 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from ._calls import LocalLink
 from ._mailbox import DONE, Ask, Stashed
 from ._operation import named
 from ._registry import LookupLink
+from ._slot import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
@@ -58,7 +58,7 @@ class _Part(Ask):
     __slots__ = ("_gathering", "_place")
 
     def __init__(
-        self, slot: LocalLink, op: Operation, args: tuple[Any, ...], gathering: _Gathering, place: int
+        self, slot: Slot, op: Operation, args: tuple[Any, ...], gathering: _Gathering, place: int
     ) -> None:
         super().__init__(slot, op, args, slot.sender(), current_task())
         self._gathering = gathering
@@ -120,7 +120,7 @@ class _Gathering:
             slot: Any = ref._link  # pyright: ignore[reportPrivateUsage] # for a thousand refs, a call each
             if isinstance(slot, LookupLink):
                 slot = slot.resolve()
-            if not isinstance(slot, LocalLink):
+            if not isinstance(slot, Slot):
                 far.append(place)
                 continue
             if op is None or slot.table.get(key) is not op or not shared:

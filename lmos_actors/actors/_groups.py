@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from ._affordances import Action, Turn
-    from ._calls import LocalLink
     from ._operation import Operation
     from ._runtime import Runtime
+    from ._slot import Slot
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -61,17 +61,17 @@ class Roll:
     def __init__(self, rt: Runtime, name: str) -> None:
         self._rt = rt
         self._name = name
-        self.members: dict[LocalLink, int] = {}
+        self.members: dict[Slot, int] = {}
         self._feeds: dict[Feed[Any], type] = {}
 
-    def add(self, slot: LocalLink) -> None:
+    def add(self, slot: Slot) -> None:
         """Let an agent join, perhaps once more."""
         times = self.members.get(slot, 0)
         self.members[slot] = times + 1
         if not times:
             self._tell(Joined, slot)
 
-    def remove(self, slot: LocalLink) -> bool:
+    def remove(self, slot: Slot) -> bool:
         """Undo one joining; return whether it was the last."""
         self.members[slot] -= 1
         if self.members[slot]:
@@ -79,13 +79,13 @@ class Roll:
         self.lose(slot)
         return True
 
-    def lose(self, slot: LocalLink) -> None:
+    def lose(self, slot: Slot) -> None:
         """An agent is a member no more."""
         del self.members[slot]
         self._tell(Left, slot)
         self._tidy()
 
-    def _tell(self, kind: type[Any], slot: LocalLink) -> None:
+    def _tell(self, kind: type[Any], slot: Slot) -> None:
         for feed, cls in tuple(self._feeds.items()):
             if isinstance(slot.agent, cls):
                 feed.push(kind(self._name, Ref(slot)))
@@ -137,7 +137,7 @@ class Group(Generic[A]):
         """Return refs to the members, each once, in the order of joining."""
         return [Ref(slot) for slot in self._slots()]
 
-    def _slots(self) -> list[LocalLink]:
+    def _slots(self) -> list[Slot]:
         roll: Roll | None = self._rt.groups.get(self.name)
         cls = self._cls
         return [slot for slot in roll.members if isinstance(slot.agent, cls)] if roll is not None else []
@@ -221,7 +221,7 @@ def _bound(
     return bound
 
 
-def _give(slot: LocalLink, op: Operation, args: tuple[Any, ...], sender: Any) -> bool:
+def _give(slot: Slot, op: Operation, args: tuple[Any, ...], sender: Any) -> bool:
     """Post a one-way message without waiting; return whether the mailbox has kept it. Raises AgentError."""
     if not op.kind and slot.accepted - slot.begun < slot.size:
         slot.seat(op, args, sender)
@@ -240,7 +240,7 @@ def _check_name(name: object) -> None:
 
 
 @enable_ki_protection
-def join(slot: LocalLink, name: str) -> None:
+def join(slot: Slot, name: str) -> None:
     """Let an agent join; of no effect once it is being stopped."""
     _check_name(name)
     if slot.state >= DRAINING:
@@ -254,7 +254,7 @@ def join(slot: LocalLink, name: str) -> None:
 
 
 @enable_ki_protection
-def leave(slot: LocalLink, name: str) -> bool:
+def leave(slot: Slot, name: str) -> bool:
     """Undo one joining of an agent; return whether it was a member."""
     _check_name(name)
     roll: Roll | None = slot.rt.groups.get(name)

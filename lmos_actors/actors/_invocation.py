@@ -13,7 +13,7 @@ What this file keeps true:
    sender must not overtake.
 3. A run is settled once: by its value, its failure, a cancel, or the agent's death. What the handler does
    afterwards has no effect on the answer; but its end is waited for before the next incarnation starts.
-4. An exception that is no `ActionFailed` ends the agent (`SlotLifecycle.die`), settled or not.
+4. An exception that is no `ActionFailed` ends the agent (`Slot.die`), settled or not.
 5. A cancellation that no scope around the run has asked for (`_split`, `_stray`) is an error of the handler:
    passed on, it would end the runner task, and with it the supervisor.
 """
@@ -36,7 +36,6 @@ from .values import conceal
 if TYPE_CHECKING:
     from ._mailbox import Mark, Request
     from ._observers import Feed
-    from ._slot_mailbox import SlotMailbox
 
 G = TypeVar("G")
 G_contra = TypeVar("G_contra", contravariant=True)
@@ -74,7 +73,7 @@ class Run:
         "settled", "slot",
     )  # fmt: skip
 
-    def __init__(self, slot: SlotMailbox, envelope: Envelope) -> None:
+    def __init__(self, slot: Any, envelope: Envelope) -> None:
         self.slot = slot
         self.agent = slot.agent
         self.op: Operation = envelope.op
@@ -218,7 +217,7 @@ class OwnTask:
 
     __slots__ = ("envelope", "op", "request", "slot")
 
-    def __init__(self, slot: SlotMailbox, mark: Mark | None = None, request: Request | None = None) -> None:
+    def __init__(self, slot: Any, mark: Mark | None = None, request: Request | None = None) -> None:
         self.slot = slot
         self.op = OWN_TASK
         self.request = request

@@ -15,7 +15,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
@@ -33,9 +33,26 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from ._monitor import ExitReason
-    from ._slot_lifecycle import SlotLifecycle
+    from ._runtime import Owner, Runtime
 
 CLOSED_TEXT: Final = "the agent is ending: its nursery takes no more tasks"
+
+
+class LivingSlot(Protocol):
+    """The slot of an agent with a lifespan or a nursery; see `Slot`, which stands above this file."""
+
+    rt: Runtime
+    owner: Owner
+    spec: Any
+    agent: Any
+    state: int
+
+    @property
+    def path(self) -> str: ...
+    def context(self) -> Context: ...
+    def ensure_extra(self) -> Any: ...
+    def die(self, reason: ExitReason) -> None: ...
+    def lifespan_ended(self) -> None: ...
 
 
 class LifespanTask:
@@ -46,7 +63,7 @@ class LifespanTask:
         "_opened", "_parked", "_reason", "_slot", "_task", "_waiter", "ended", "nursery", "scope",
     )  # fmt: skip
 
-    def __init__(self, slot: SlotLifecycle) -> None:
+    def __init__(self, slot: LivingSlot) -> None:
         self._slot = slot
         self._task: trio.lowlevel.Task | None = None
         self._opened = trio.Event()
@@ -295,7 +312,7 @@ def is_cancel(exc: BaseException) -> bool:
     return _without_cancelled(exc) is None
 
 
-def own_task(slot: SlotLifecycle) -> OwnTask:
+def own_task(slot: LivingSlot) -> OwnTask:
     """Make what stands for a task of an agent that the code that runs now starts."""
     run = CURRENT.get()
     request = None
@@ -313,7 +330,7 @@ class AgentNursery:
 
     __slots__ = ("_slot",)
 
-    def __init__(self, slot: SlotLifecycle) -> None:
+    def __init__(self, slot: LivingSlot) -> None:
         self._slot = slot
 
     def _holder(self) -> LifespanTask:
@@ -323,7 +340,8 @@ class AgentNursery:
                 raise RuntimeError(CLOSED_TEXT)
             extra.lifespan_task = LifespanTask(self._slot)
             extra.lifespan_task.begin()
-        return extra.lifespan_task
+        task: LifespanTask = extra.lifespan_task
+        return task
 
     def start_soon(
         self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str | None = None

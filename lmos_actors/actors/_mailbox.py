@@ -2,7 +2,7 @@
 
 A one-way message in its usual form is a plain tuple `(operation, arguments, sender)`: it takes a hundred
 bytes and a tenth of a microsecond less than an object. Everything that somebody waits for is an `Envelope`,
-which gets exactly one final answer. The queue itself is a list in the slot (`_slot_state.py`); this file says
+which gets exactly one final answer. The queue itself is a list in the slot (`_slot.py`); this file says
 what may be in it.
 
 The phases of an envelope:
@@ -11,7 +11,7 @@ The phases of an envelope:
 
 PARKED: not accepted yet, its sender waits for a seat. QUEUED and PENDING (in line for its action's
 concurrency) hold a seat, as does STASHED: postponed or stashed until it is QUEUED again. WORKED_ON: its agent
-has a service time and works on it, see `_slot_pacing.py`. Any of them may go straight to DONE.
+has a service time and works on it, see `_pacing.py`. Any of them may go straight to DONE.
 
 One bound holds for everything that has not begun: queued, in the batch in hand, in line for a run, stashed.
 An envelope gives up its seat when its turn or its run begins. Two kinds of messages have bounds of their own:
@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Timer
 
-    from ._invocation import Run
     from ._operation import Operation
-    from ._slot_mailbox import SlotMailbox
 
 WhenFull = Literal["wait", "reject", "drop_oldest", "drop_newest"]
 WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
@@ -164,7 +162,9 @@ def trace_text(mark: Mark | None) -> str | None:
 class Envelope:
     """One request, and where its one final answer goes.
 
-    `answer` and `fail` are called by the slot, at most once between them, and never block.
+    `answer` and `fail` are called by the slot, at most once between them, and never block. `slot` is the
+    `Slot` it is for, `sender` that of the agent that sent it, None outside any; `run` its `Run` once that has
+    begun. Those classes stand above this file, so they have no types here.
     """
 
     __slots__ = ("args", "op", "phase", "run", "sender", "slot", "trace")
@@ -178,15 +178,13 @@ class Envelope:
     parks: ClassVar[bool] = True
     """Under `wait` it waits for a seat in a full mailbox; what does not is refused."""
 
-    def __init__(
-        self, slot: SlotMailbox, op: Operation, args: tuple[Any, ...], sender: SlotMailbox | None
-    ) -> None:
+    def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         self.slot = slot
         self.op = op
         self.args = args
         self.sender = sender
         self.phase = NEW
-        self.run: Run | None = None
+        self.run: Any = None
         self.trace: Mark | None = None
 
     def admitted(self) -> None:
@@ -196,7 +194,7 @@ class Envelope:
         """Its run has to wait for its action's concurrency: it is pending."""
 
     def began(self) -> None:
-        """Its run begins, or the work on it (`_slot_pacing.py`); not called for turns."""
+        """Its run begins, or the work on it (`_pacing.py`); not called for turns."""
 
     def on_seat_regained(self) -> None:
         """Its run has put it aside: it has a seat as before."""
@@ -328,9 +326,7 @@ class Tell(Envelope):
 
     __slots__ = ("lost", "task")
 
-    def __init__(
-        self, slot: SlotMailbox, op: Operation, args: tuple[Any, ...], sender: SlotMailbox | None
-    ) -> None:
+    def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         self.slot = slot
         self.op = op
         self.args = args
@@ -378,11 +374,9 @@ class OutgoingTell(Tell):
 
     __slots__ = ("holds",)
 
-    def __init__(
-        self, slot: SlotMailbox, op: Operation, args: tuple[Any, ...], sender: SlotMailbox | None
-    ) -> None:
+    def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
-        self.holds: SlotMailbox | None = None
+        self.holds: Any = None
 
     def admitted(self) -> None:
         holds, self.holds = self.holds, None
@@ -400,10 +394,10 @@ class Ask(Envelope):
 
     def __init__(
         self,
-        slot: SlotMailbox,
+        slot: Any,
         op: Operation,
         args: tuple[Any, ...],
-        sender: SlotMailbox | None,
+        sender: Any,
         task: trio.lowlevel.Task | None,
     ) -> None:
         self.slot = slot

@@ -19,10 +19,10 @@ from ._parking import park_among
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ._calls import LocalLink
     from ._observers import Sink
     from ._operation import Operation
     from ._runtime import Runtime, Turns
+    from ._slot import Slot
 
 
 class Placed(Protocol):
@@ -75,7 +75,7 @@ class PoolSinks(Sinks):
             for member in self._members.everybody():
                 member.sinks().remove(key, spout)
 
-    def join(self, member: LocalLink) -> None:
+    def join(self, member: Slot) -> None:
         """Let everybody hear a new member."""
         for (key, _), spout in self._spouts.items():
             member.sinks().add(key, spout)
@@ -102,9 +102,9 @@ class Members:
         self.placed = placed
         rt.slots_made += 1
         self.identity: tuple[object, int] = (rt, rt.slots_made)
-        self.members: list[LocalLink] = []
+        self.members: list[Slot] = []
         self.gone = False
-        self._leaving: list[LocalLink] = []
+        self._leaving: list[Slot] = []
         self._departed: Counter[str] = Counter()
         self._refused = 0  # by the pool itself: they reached no member
         self._sinks = PoolSinks(self)
@@ -116,11 +116,11 @@ class Members:
 
     # ---- who belongs to it, as its supervisor says
 
-    def everybody(self) -> list[LocalLink]:
+    def everybody(self) -> list[Slot]:
         """Return the members and those who still handle what they had when they were removed."""
         return [*self.members, *self._leaving]
 
-    def seat(self, members: Iterable[LocalLink]) -> None:
+    def seat(self, members: Iterable[Slot]) -> None:
         """Let these be the members, and nobody else."""
         wanted, present = list(members), self.everybody()
         for former in present:
@@ -133,19 +133,19 @@ class Members:
                 self._sinks.join(member)
             self.members.append(member)
 
-    def join(self, members: Iterable[LocalLink]) -> None:
+    def join(self, members: Iterable[Slot]) -> None:
         """Let these be members too, after all others."""
         for member in members:
             self._sinks.join(member)
             self.members.append(member)
 
-    def leave(self, count: int) -> list[LocalLink]:
+    def leave(self, count: int) -> list[Slot]:
         """Choose none of the last `count` members from now on, and return them, the last one first."""
         leaving = [self.members.pop() for _ in range(count)]
         self._leaving.extend(leaving)
         return leaving
 
-    def departed(self, former: LocalLink) -> None:
+    def departed(self, former: Slot) -> None:
         """Keep the counts of one who has ended and whose slot is emptied for good."""
         if former in self._leaving:
             self._leaving.remove(former)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from ._affordances import Action, Assignment, StreamAction, Turn
+    from ._link import Link
     from ._mailbox import AgentStatistics, MailboxStatistics
     from ._monitor import Down
     from ._observers import Feed, Gap, Occurrence
-    from ._runtime import Runtime, Turns
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -74,47 +74,6 @@ class CallStatus:
     status: Status
     cancelled: bool = False
     reason: str | None = None
-
-
-class Link(Protocol):
-    """How requests of a ref travel. Keys are those of `_contract.py`; values are checked on the way.
-
-    `unready` says why the agent takes no messages now, for those who wait in `wait_running`, and is empty
-    where it is known to take some. It never raises.
-    """
-
-    @property
-    def rt(self) -> Runtime: ...
-    @property
-    def turns(self) -> Turns: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def identity(self) -> tuple[object, int]: ...
-    def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Coroutine[Any, Any, Any]: ...
-    def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
-    ) -> Coroutine[Any, Any, Any]: ...
-    def tell(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Coroutine[Any, Any, None]: ...
-    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None: ...
-    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None: ...
-    def begin(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AbstractAsyncContextManager[Any]: ...
-    def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AbstractAsyncContextManager[Any]: ...
-    def listen(
-        self, key: str, *, conflate: bool, gaps: bool, size: int
-    ) -> AbstractAsyncContextManager[Feed[Any]]: ...
-    def watch(self) -> AbstractAsyncContextManager[Feed[Down]]: ...
-    def link(self) -> AbstractAsyncContextManager[None]: ...
-    async def wait_running(self) -> None: ...
-    def unready(self) -> str: ...
-    def statistics(self) -> AgentStatistics: ...
-    def mailbox_statistics(self) -> MailboxStatistics: ...
 
 
 class Ref(Generic[A_co]):

@@ -19,7 +19,6 @@ from ._retrying import Retrying
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping
 
-    from ._calls import LocalLink
     from ._contract import Contract
     from ._mailbox import AgentStatistics, MailboxStatistics
     from ._monitor import Down
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from ._ref import Ref
     from ._router import PoolLink
     from ._runtime import Runtime, Turns
+    from ._slot import Slot
 
 
 class LookupLink:
@@ -42,7 +42,7 @@ class LookupLink:
         self.rt = rt
         self.wanted = wanted
         """What is looked for."""
-        self._found: LocalLink | PoolLink | None = None
+        self._found: Slot | PoolLink | None = None
         self._beyond: Any = None
         self._seen = -1
 
@@ -53,7 +53,7 @@ class LookupLink:
             raise self._missing()
         return found
 
-    def near(self) -> LocalLink | PoolLink | None:
+    def near(self) -> Slot | PoolLink | None:
         """Return the slot, or the pool, if there is one by now."""
         if self._found is None:
             self._found = near_link(self.rt, self.wanted)
@@ -202,7 +202,7 @@ def link_to(rt: Runtime, wanted: AgentQuery, spread: Spread | None, key: str | N
     return rt.spread(wanted, spread, key)
 
 
-def near_link(rt: Runtime, wanted: AgentQuery) -> LocalLink | PoolLink | None:
+def near_link(rt: Runtime, wanted: AgentQuery) -> Slot | PoolLink | None:
     """Return the first started agent, or pool, of a node that is wanted, None if there is none."""
     resolver = rt.resolver
     if resolver is None:
@@ -210,7 +210,7 @@ def near_link(rt: Runtime, wanted: AgentQuery) -> LocalLink | PoolLink | None:
     if wanted.is_place:
         return resolver.at(wanted.name or "")  # type: ignore[no-any-return]
     if wanted.is_plain:
-        found: LocalLink | PoolLink | None = resolver.resolve(wanted.cls, wanted.name)
+        found: Slot | PoolLink | None = resolver.resolve(wanted.cls, wanted.name)
         return found
     return next(near_links(rt, wanted), None)
 
@@ -249,7 +249,7 @@ def check_home(rt: Runtime, link: Any) -> None:
         raise NotAllowed(f"{link.path!r} is an agent of a node in another thread: use its node.portal()")
 
 
-def neighbour_of(slot: LocalLink, ref: Ref[Any]) -> LocalLink:
+def neighbour_of(slot: Slot, ref: Ref[Any]) -> Slot:
     """As `slot_of`, for an agent of the same thread. Raises NotAllowed for another's."""
     found = slot_of(ref)
     check_home(slot.rt, found)
@@ -270,7 +270,7 @@ def at_hand(link: Any) -> Any:
     return (link.near() or link) if isinstance(link, LookupLink) else link
 
 
-def slot_of(ref: Ref[Any]) -> LocalLink:
+def slot_of(ref: Ref[Any]) -> Slot:
     """Return the slot that a near ref points to. Raises NotFound when it leads nowhere yet.
 
     Raises NotAllowed for a pool, which has many.
@@ -280,5 +280,5 @@ def slot_of(ref: Ref[Any]) -> LocalLink:
     found: Any = link.resolve() if isinstance(link, LookupLink) else link
     if isinstance(found, Members):
         raise NotAllowed(f"{found.path!r} is a pool, this takes one agent: use the refs of pool.members")
-    settled: LocalLink = found.settled() if hasattr(found, "settled") else found
+    settled: Slot = found.settled() if hasattr(found, "settled") else found
     return settled

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._edge import Watch
     from ._mailbox import Request
     from ._operation import Operation
-    from ._slot_mailbox import SlotMailbox
+    from ._slot import Slot
 
 
 Peer: TypeAlias = "tuple[Hashable, Hashable]"
@@ -186,7 +186,7 @@ class Seats:
     __slots__ = ("counted",)
 
     def __init__(self) -> None:
-        self.counted: dict[SlotMailbox, _SlotSeats] = {}
+        self.counted: dict[Slot, _SlotSeats] = {}
         """The agents whose seats are counted."""
 
     def take(self, far: Far, peer: Peer) -> None:
@@ -203,17 +203,17 @@ class Seats:
             there.let_go()
             del self.counted[far.slot]
 
-    def taken(self, slot: SlotMailbox, peer: Peer) -> int:
+    def taken(self, slot: Slot, peer: Peer) -> int:
         """Return how many seats of an agent a peer has."""
         return (self.counted.get(slot) or _seats_of(slot)).taken(peer)
 
-    def share(self, slot: SlotMailbox, peer: Peer) -> int | None:
+    def share(self, slot: Slot, peer: Peer) -> int | None:
         """Return how many seats a peer has, None where nobody else has any."""
         there = self.counted.get(slot) or _seats_of(slot)
         mine = there.taken(peer)
         return None if there.count == mine else mine
 
-    def make_room(self, slot: SlotMailbox, peer: Peer) -> None:
+    def make_room(self, slot: Slot, peer: Peer) -> None:
         """Free a seat of a full mailbox for a peer, if somebody has more seats than it."""
         there = self.counted.get(slot)
         if there is None:
@@ -227,7 +227,7 @@ class Seats:
             slot.displace(loser, MailboxFull(slot.path, slot.mailbox.size, there.taken(loser.peer)))
 
 
-def _seats_of(slot: SlotMailbox) -> _SlotSeats:
+def _seats_of(slot: Slot) -> _SlotSeats:
     """Return the seats of the requests from afar that wait for an agent now."""
     there = _SlotSeats()
     extra = slot.extra
@@ -257,9 +257,7 @@ class Far(Ask):
 
     parks = False
 
-    def __init__(
-        self, slot: SlotMailbox, op: Operation, args: tuple[Any, ...], asker: Asker, asked: Any
-    ) -> None:
+    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], asker: Asker, asked: Any) -> None:
         # as `Ask.__init__`, without the call
         self.slot = slot
         self.op = op
@@ -406,9 +404,7 @@ class OneWay(Far):
 
     parks = True
 
-    def __init__(
-        self, slot: SlotMailbox, op: Operation, args: tuple[Any, ...], teller: Teller, asked: Any
-    ) -> None:
+    def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], teller: Teller, asked: Any) -> None:
         super().__init__(slot, op, args, teller, asked)
         self.teller = teller
         self.peer = teller.peer

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import RandomStream
 
+    from ._link import Link
     from ._mailbox import AgentStatistics, MailboxStatistics
     from ._monitor import Down
     from ._observers import Feed
-    from ._ref import Link
     from ._runtime import Runtime, Turns
 
 FIRST: Final = 0.1

@@ -25,12 +25,11 @@ from ._operation import ASKING, MISSING, named
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
-    from ._calls import LocalLink
     from ._members import Placed
     from ._monitor import Down
     from ._operation import Parameter
     from ._runtime import Runtime
-    from ._slot_mailbox import SlotMailbox
+    from ._slot import Slot
 
 By: TypeAlias = Literal["round_robin", "least_loaded", "key"]
 BY: Final[tuple[str, ...]] = get_args(By)
@@ -64,7 +63,7 @@ def place_of(key: object, size: int) -> int:
     return place
 
 
-def load_of(member: LocalLink) -> int:
+def load_of(member: Slot) -> int:
     """Count what waits and runs at an agent: in its mailbox, in front of it, in its turn and its runs."""
     load = member.accepted - member.begun
     extra = member.extra
@@ -83,7 +82,7 @@ class PoolLink(Members):
         self._next = 0
         self._key = key
         self._places: dict[str, tuple[int, Parameter]] = {}
-        picks: dict[By, Callable[[str, tuple[Any, ...], Mapping[str, Any]], LocalLink]] = {
+        picks: dict[By, Callable[[str, tuple[Any, ...], Mapping[str, Any]], Slot]] = {
             "round_robin": self._in_turn,
             "least_loaded": self._least_loaded,
             "key": self._by_key,
@@ -93,7 +92,7 @@ class PoolLink(Members):
 
     # ---- choosing
 
-    def _in_turn(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> LocalLink:
+    def _in_turn(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Slot:
         """Return the next member that runs."""
         if key[0] in _PROPERTIES:
             raise self._no_property()
@@ -106,7 +105,7 @@ class PoolLink(Members):
         self._next = place + 1
         return member if member.state == RUNNING else self._next_running(place)
 
-    def _next_running(self, place: int) -> LocalLink:
+    def _next_running(self, place: int) -> Slot:
         members = self.members
         for step in range(1, len(members)):
             there = (place + step) % len(members)
@@ -115,7 +114,7 @@ class PoolLink(Members):
                 return members[there]
         raise self.nobody()
 
-    def _least_loaded(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> LocalLink:
+    def _least_loaded(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Slot:
         """Return the running member that has the least to do; of several the next in turn."""
         if key[0] in _PROPERTIES:
             raise self._no_property()
@@ -134,7 +133,7 @@ class PoolLink(Members):
         self._next = chosen + 1
         return members[chosen]
 
-    def _by_key(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> LocalLink:
+    def _by_key(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Slot:
         """Return the member to which the key belongs, whether it runs or not."""
         if key[0] in _PROPERTIES:
             raise self._no_property()
@@ -171,11 +170,11 @@ class PoolLink(Members):
             f"{self.path!r} is a pool: each of its members has its own properties, see pool.members"
         )
 
-    def choose(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> LocalLink:
+    def choose(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Slot:
         """Return the member that is to have a message. Raises AgentUnavailable, NotAllowed, NotFound."""
         return self._pick(key, args, kwargs)
 
-    def replaces(self, member: SlotMailbox) -> bool:
+    def replaces(self, member: Slot) -> bool:
         """Return whether another member may take what this one has not begun and does not take any more."""
         return member.state != RUNNING and not self._sticky
 

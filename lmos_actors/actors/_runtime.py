@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from ._monitor import ExitReason
     from ._observers import Feed
     from ._population import RemoteLookup, Resolver, Spreading
-    from ._slot_mailbox import SlotMailbox
     from ._unsent import Outbox
 
 BUDGET: Final = 256  # messages between two checkpoints
@@ -197,7 +196,7 @@ class Turns:
     __slots__ = ("budget", "current", "leave", "slot")
 
     def __init__(self) -> None:
-        self.slot: SlotMailbox | None = None
+        self.slot: Any = None  # the `Slot`, a class that stands above this file
         self.current: Any = None
         self.leave = False
         self.budget = BUDGET
@@ -313,7 +312,7 @@ class Runtime:
         self.instrument = instrument
         self.real = real
         self.turns = Turns()
-        self.ready: deque[SlotMailbox] = deque()
+        self.ready: deque[Any] = deque()  # slots with mail
         self.dispatcher: trio.lowlevel.Task | None = None
         self.deadlines = Deadlines(timers)
         self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS)
@@ -374,9 +373,7 @@ class Runtime:
                 self.token.run_sync_soon(self.schedule, slot)
                 raise RuntimeError("a ref works in its node's thread, others use node.portal()") from None
 
-    def dead_letter(
-        self, reason: str, slot: SlotMailbox, sender: SlotMailbox | None, affordance: str, message: object
-    ) -> None:
+    def dead_letter(self, reason: str, slot: Any, sender: Any, affordance: str, message: object) -> None:
         """Record a message that no agent handled and whose sender gets no error. Never blocks."""
         text = describe(shown_message(slot, affordance, message))
         record = DeadLetter(
@@ -405,7 +402,7 @@ class Runtime:
             members = {"id": number, "affordance": envelope.op.name, **fields}
             self.instrument.record(kind, envelope.slot.path, members)
 
-    def record(self, kind: Any, slot: SlotMailbox, **fields: object) -> None:
+    def record(self, kind: Any, slot: Any, **fields: object) -> None:
         """Record an event of a slot with the instrument, if there is one."""
         if self.instrument is not None:
             self.instrument.record(kind, slot.path, fields)

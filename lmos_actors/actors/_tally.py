@@ -7,7 +7,7 @@ costs what has happened since the last reading, not what there is.
 
 Counting must cost nothing where messages are sent and handled. An agent in the totals therefore has a gate
 of its own, `TALLIED`, where it would have `IDLE`. Any gate but `IDLE` closes the short paths, and the long
-path takes the agent out of the totals (`SlotState.leave_tally`) before anything in its accounts changes.
+path takes the agent out of the totals (`Slot.leave_tally`) before anything in its accounts changes.
 Then its gate is `IDLE`, and the next message costs what it always did. Only `accepted` may have been raised
 before that; nothing waits for an agent at rest, so the totals use `begun` in its place.
 """

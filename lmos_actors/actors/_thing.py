@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from ._calls import LocalCall, LocalLink, LocalStream
+    from ._calls import LocalCall, LocalStream
     from ._observers import Feed
     from ._ref import Ref
+    from ._slot import Slot
 
 
 class Thing:
@@ -36,10 +37,10 @@ class Thing:
 
     def __init__(self, ref: Ref[Any]) -> None:
         found = found_link(ref._link)  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
-        self.link: LocalLink | PoolLink = found if isinstance(found, PoolLink) else slot_of(ref)
+        self.link: Slot | PoolLink = found if isinstance(found, PoolLink) else slot_of(ref)
 
     @property
-    def slot(self) -> LocalLink:
+    def slot(self) -> Slot:
         """The slot of the agent; of a pool that of a member, which all have the same operations."""
         link = self.link
         if not isinstance(link, PoolLink):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 import trio
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from ._edge import Going, TraceMembers
     from ._mailbox import Envelope, Mark
     from ._runtime import Runtime
 
@@ -50,13 +51,6 @@ _PLAIN: Final = "/ :;()[]{}!*+@#$&'~|?<>^`\\\""
 _HALF: Final = 1 << 63
 _WORD: Final = (1 << 64) - 1
 _CONTEXTS: Final = trio.lowlevel.RunVar("lmos_actors_trace_contexts", 0)
-
-
-class TraceMembers(TypedDict, total=False):
-    """The members of an LMOS message that carry a trace; empty where there is none."""
-
-    traceparent: str
-    tracestate: str
 
 
 class TraceContext:
@@ -357,3 +351,35 @@ def _read_state(state: str | None) -> tuple[str, str | None]:
     mine = [member for member in members if member.startswith(f"{MEMBER}=")]
     sender = unquote(mine[0].partition("=")[2], errors="replace") if mine else None
     return ",".join(others), sender or None
+
+
+class _Unseen:
+    """A request that goes out and that nobody looks at."""
+
+    __slots__ = ("trace",)
+
+    def __init__(self, trace: TraceMembers) -> None:
+        self.trace = trace
+
+    def ended(self, error: BaseException | None, /) -> None:
+        pass
+
+    def __enter__(self) -> TraceMembers:
+        return self.trace
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def handed_mark(rt: Runtime) -> Mark | None:
+    """Return the mark of a message that the code that runs now sends near, where spans are recorded."""
+    mark = current_mark(rt)
+    return mark if rt.edge is None else rt.edge.mark(mark)
+
+
+def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:
+    """Look at a request that the code that runs now sends: to be called once for each.
+
+    `path` is the agent it goes to, `way` how: `lmos` or `http`.
+    """
+    return _Unseen(outgoing_trace(rt)) if rt.edge is None else rt.edge.goes(op, path, way)

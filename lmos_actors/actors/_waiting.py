@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ._parking import ReadyWait
     from ._runtime import Runtime
-    from ._slot_mailbox import SlotMailbox
+    from ._slot import Slot
     from ._unsent import Outbox
 
 WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency", "ready", "credit", "room"]
@@ -140,7 +140,7 @@ def _title(cycle: tuple[Waiting, ...]) -> str:
     return "deadlock: " + " -> ".join([*names, cycle[0].waiter or USER])
 
 
-def waiting_graph(slots: Iterable[SlotMailbox], rt: Runtime | None = None) -> WaitingGraph:
+def waiting_graph(slots: Iterable[Slot], rt: Runtime | None = None) -> WaitingGraph:
     """Build the graph of the agents of those slots as they stand now. Never waits.
 
     With their runtime, it has the waits for agents to be ready, and those to send to agents of other nodes.
@@ -172,7 +172,7 @@ class _Search:
 
     # ---- finding
 
-    def look_at(self, slot: SlotMailbox) -> None:
+    def look_at(self, slot: Slot) -> None:
         """Take in what waits for one agent."""
         path = slot.path
         for envelope in _open_envelopes(slot):
@@ -221,7 +221,7 @@ class _Search:
     def _link_all(self, node: Node, others: Iterable[Node]) -> None:
         self._links.setdefault(node, []).extend((other, None) for other in others)
 
-    def _take(self, slot: SlotMailbox, path: str, envelope: Envelope) -> None:
+    def _take(self, slot: Slot, path: str, envelope: Envelope) -> None:
         kind, node = _awaited(slot, envelope)
         name = envelope.op.name
         if isinstance(envelope, OutgoingTell) and envelope.holds is not None:
@@ -234,7 +234,7 @@ class _Search:
             target = consumer.slot.path if consumer is not None else None
             self._add(slot, envelope.run, consumer, Waiting(path, target, "seat", name, name))
 
-    def _add(self, slot: SlotMailbox, waiter: Node, node: Node, edge: Waiting) -> None:
+    def _add(self, slot: Slot, waiter: Node, node: Node, edge: Waiting) -> None:
         self._links.setdefault(waiter, []).append((node, len(self._found)))
         self._found.append((slot.number, edge))
 
@@ -278,7 +278,7 @@ class _Search:
         }
 
 
-def _open_envelopes(slot: SlotMailbox) -> Iterator[Envelope]:
+def _open_envelopes(slot: Slot) -> Iterator[Envelope]:
     """Return what somebody may wait for, from the nearest to its answer to the farthest; some may be done."""
     extra = slot.extra
     if extra is not None:
@@ -294,7 +294,7 @@ def _open_envelopes(slot: SlotMailbox) -> Iterator[Envelope]:
         yield from extra.parked or ()
 
 
-def _awaited(slot: SlotMailbox, envelope: Envelope) -> tuple[WaitingKind, Node]:
+def _awaited(slot: Slot, envelope: Envelope) -> tuple[WaitingKind, Node]:
     """Return what has to happen next to an envelope, and what that depends on."""
     phase = envelope.phase
     if phase == PARKED:

@@ -18,7 +18,7 @@ from ._found import NotSought, Rejected, query_of, taken
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
 
-    from lmos_actors.actors import AgentQuery, Link, LocalLink, Runtime
+    from lmos_actors.actors import AgentQuery, Link, Runtime, Slot
     from lmos_actors.bindings import Peers
     from lmos_actors.protocol.td import Description
 
@@ -155,7 +155,7 @@ class Replica:
             self._link.release()
 
 
-def _members(link: Any) -> Sequence[LocalLink]:
+def _members(link: Any) -> Sequence[Slot]:
     return link.members if isinstance(link, PoolLink) else (link,)
 
 

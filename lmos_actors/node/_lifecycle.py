@@ -16,7 +16,7 @@ import trio
 
 from lmos_actors._collector import collector
 from lmos_actors._core import Entropy, Environment, ShieldedNursery, TaskTimers, current_environment
-from lmos_actors.actors import LocalLink, Outside, Runtime, TracedLink, Watchdog, dispatch
+from lmos_actors.actors import Outside, Runtime, Slot, TracedSlot, Watchdog, dispatch
 from lmos_actors.errors import raise_together
 from lmos_actors.observe import diagnostics_for
 from lmos_actors.supervision import AgentSupervisor, Supervisor, SupervisorSpec, Tree
@@ -187,6 +187,6 @@ def _runtime(
     rt.staging = environment.staging
     rt.fatal = lifecycle.fatal
     rt.outside = outside
-    rt.link = LocalLink if rt.instrument is None else TracedLink
+    rt.link = Slot if rt.instrument is None else TracedSlot
     _run_turns(rt, services)
     return rt

@@ -17,7 +17,7 @@ from lmos_actors.supervision import agent_class, agents_of
 from ._request_counts import OTHER
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import LocalLink, Totals
+    from lmos_actors.actors import Slot, Totals
     from lmos_actors.supervision import Supervisor
 
 BATCH: Final = 500
@@ -46,7 +46,7 @@ class ClassCount:
     running: int = 0
     statuses: dict[str, int] = attrs.field(factory=dict[str, int])
 
-    def add_done(self, slot: LocalLink) -> None:
+    def add_done(self, slot: Slot) -> None:
         """Add the totals of one agent."""
         extra = slot.extra
         self.handled += slot.handled + slot.inline
@@ -64,7 +64,7 @@ class ClassCount:
             setattr(self, total, getattr(self, total) + getattr(sums, total))
         self.statuses["running"] = self.statuses.get("running", 0) + sums.agents
 
-    def add(self, slot: LocalLink) -> None:
+    def add(self, slot: Slot) -> None:
         """Add one agent that exists now."""
         self.add_done(slot)
         status: str = slot.status
@@ -102,7 +102,7 @@ class AgentCensus:
         self._gone: dict[str, ClassCount] = {}
         self._reported: dict[str, ClassCount] = {}
 
-    def gone(self, slot: LocalLink) -> None:
+    def gone(self, slot: Slot) -> None:
         """Keep the totals of a slot that is empty for good."""
         self._of(self._gone, class_name(slot)).add_done(slot)
 
@@ -147,7 +147,7 @@ class AgentCensus:
                 setattr(reported, total, reached)
 
 
-def class_name(slot: LocalLink) -> str:
+def class_name(slot: Slot) -> str:
     """Return the name of the class of the agents at a place, also while none of them runs."""
     agent: Any = slot.agent
     if agent is not None:

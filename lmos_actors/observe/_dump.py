@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
-    from lmos_actors.actors import LocalLink, Runtime
+    from lmos_actors.actors import Runtime, Slot
 
 
 CALLS: Final = 20  # innermost calls that are shown of one stack
@@ -157,7 +157,7 @@ def _children(supervisor: Supervisor, indent: str) -> Iterator[str]:
         yield f"{indent}... and {counts}"
 
 
-def _guarded(slot: LocalLink, indent: str) -> Iterator[str]:
+def _guarded(slot: Slot, indent: str) -> Iterator[str]:
     try:
         yield indent + _agent(slot)
         yield from (f"{indent}  {line}" for line in _doing(slot))
@@ -165,7 +165,7 @@ def _guarded(slot: LocalLink, indent: str) -> Iterator[str]:
         yield indent + _unreadable("an agent", exc)
 
 
-def _at_rest(slot: LocalLink) -> bool:
+def _at_rest(slot: Slot) -> bool:
     """Return whether nothing waits, runs or is held back, and nothing has gone wrong."""
     extra = slot.extra
     if slot.queue or slot.status != "running" or slot.incarnation > 1:
@@ -176,7 +176,7 @@ def _at_rest(slot: LocalLink) -> bool:
     )  # fmt: skip
 
 
-def _class_name(slot: LocalLink) -> str:
+def _class_name(slot: Slot) -> str:
     agent: Any = slot.agent
     if agent is not None:
         return str(type(agent).__name__)
@@ -184,7 +184,7 @@ def _class_name(slot: LocalLink) -> str:
     return cls.__name__ if cls is not None else "agent"
 
 
-def _agent(slot: LocalLink) -> str:
+def _agent(slot: Slot) -> str:
     mailbox = slot.mailbox_statistics()
     words = [f"{slot.label} ({_class_name(slot)}), {slot.status} #{slot.incarnation}"]
     words.append(f"mailbox {mailbox.depth}/{mailbox.size}")
@@ -203,14 +203,14 @@ def _agent(slot: LocalLink) -> str:
     return ", ".join(words)
 
 
-def _next_timer(slot: LocalLink) -> list[str]:
+def _next_timer(slot: Slot) -> list[str]:
     timers = slot.extra.timers if slot.extra is not None else None
     if not timers or slot.rt.thread != threading.get_ident() or not trio.lowlevel.in_trio_run():
         return []  # the clock of another run counts from elsewhere
     return [f"the next in {min(timer.when for timer in timers) - trio.current_time():g} s"]
 
 
-def _doing(slot: LocalLink) -> Iterator[str]:
+def _doing(slot: Slot) -> Iterator[str]:
     """Yield the accounts of one agent, and the stacks of its runs and tasks."""
     numbers = slot.statistics()
     doors = ("handled", "cancelled", "dropped", "dead_lettered", "waiting", "running")
@@ -234,7 +234,7 @@ def _doing(slot: LocalLink) -> Iterator[str]:
         yield from _holding(extra.lifespan_task, slot)
 
 
-def _holding(lifespan_task: Any, slot: LocalLink) -> Iterator[str]:
+def _holding(lifespan_task: Any, slot: Slot) -> Iterator[str]:
     if slot.status != "running":
         yield "lifespan"
         yield from _indented(task_stack, lifespan_task.task)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from lmos_actors.actors import PropagatingLink, incoming_trace, outgoing_trace, put_in_span, recorded_trace
+from lmos_actors.actors import PropagatingSlot, incoming_trace, outgoing_trace, put_in_span, recorded_trace
 from lmos_actors.errors import ActionCancelled
 
 from ._metrics import Metrics
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-    from lmos_actors.actors import Envelope, Far, LocalLink, Mark, Operation, Runtime, TraceMembers
+    from lmos_actors.actors import Envelope, Far, Mark, Operation, Runtime, Slot, TraceMembers
     from lmos_actors.supervision import Supervisor
 
     from ._metrics import MetricsOptions, Traffic
@@ -81,7 +81,7 @@ class NodeEdge:
         if self._spans is not None:
             self._spans.leave(token)
 
-    def gone(self, slot: LocalLink, /) -> None:
+    def gone(self, slot: Slot, /) -> None:
         """See `Edge`."""
         if self._metrics is not None:
             self._metrics.census.gone(slot)
@@ -110,7 +110,7 @@ def watch_edge(
 
         spans = Spans(rt, provider_of(tracing), failed)
         if rt.instrument is None:  # which hands traces on as well
-            rt.link = PropagatingLink
+            rt.link = PropagatingSlot
     if metrics is not None or spans is not None:
         rt.edge = NodeEdge(rt, metrics, spans)
     return metrics

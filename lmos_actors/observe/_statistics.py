@@ -10,7 +10,7 @@ from lmos_actors.actors import Totals
 
 if TYPE_CHECKING:
     from lmos_actors._core import BudgetStatistics
-    from lmos_actors.actors import LocalLink, Runtime
+    from lmos_actors.actors import Runtime, Slot
 
 
 @attrs.frozen
@@ -41,7 +41,7 @@ def statistics_of(rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
     No other task runs meanwhile, and there may be very many agents; see `actors/_tally.py`.
     """
     tally = rt.tally
-    others: list[LocalLink] = tally.settle(len(tally.untallied))
+    others: list[Slot] = tally.settle(len(tally.untallied))
     waiting = running = 0
     visited = Totals()
     for slot in others:

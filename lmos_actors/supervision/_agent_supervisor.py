@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from lmos_actors._core import Timer
-    from lmos_actors.actors import LocalLink, Ref
+    from lmos_actors.actors import Ref, Slot
 
 A = TypeVar("A")
 
@@ -37,7 +37,7 @@ class AgentSupervisor(Supervisor):
 
     starts_are_cancellable: ClassVar[bool] = True
 
-    def __init__(self, slot: LocalLink, /) -> None:
+    def __init__(self, slot: Slot, /) -> None:
         super().__init__(slot.rt, _spec_of(slot), None)
         self._slot = slot
         owner = self.above = cast("Supervisor", slot.owner)
@@ -147,7 +147,7 @@ class AgentSupervisor(Supervisor):
         self._slot.children_ended(reason, raised)
 
 
-def _spec_of(slot: LocalLink) -> SupervisorSpec:
+def _spec_of(slot: Slot) -> SupervisorSpec:
     agent = slot.agent
     if not agent.__contract__.has_children:
         return BY_DEFAULT
@@ -157,7 +157,7 @@ def _spec_of(slot: LocalLink) -> SupervisorSpec:
     return spec
 
 
-def children_of(slot: LocalLink) -> AgentSupervisor | None:
+def children_of(slot: Slot) -> AgentSupervisor | None:
     """Return the supervisor of an agent's children, None if it has none."""
     extra = slot.extra
     return None if extra is None else cast("AgentSupervisor | None", extra.child_supervisor)

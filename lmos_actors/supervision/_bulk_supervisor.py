@@ -21,7 +21,7 @@ from ._supervisor import Supervisor
 from ._supervisor_loop import SupervisorLoop
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import LocalLink, Runtime
+    from lmos_actors.actors import Runtime, Slot
 
     from ._supervisor_loop import Child
 
@@ -70,7 +70,7 @@ class BulkSupervisor(Supervisor):
         super().__init__(rt, bulk_spec, parent)
         self.bulk_spec = bulk_spec
         mailbox = mailbox_of(bulk_spec.member)
-        self.members: tuple[LocalLink, ...] = tuple(
+        self.members: tuple[Slot, ...] = tuple(
             self._new_slot(bulk_spec.member, str(number), mailbox) for number in range(bulk_spec.count)
         )
         """The slots, by number, whatever has become of their agents."""
@@ -104,7 +104,7 @@ class BulkSupervisor(Supervisor):
                     return
             first = last
 
-    async def _start_member(self, member: LocalLink) -> bool:
+    async def _start_member(self, member: Slot) -> bool:
         """Start one whose time has come; return whether to go on. A start that fails ends the node."""
         if member.status != "stopped" or member.incarnation:
             return True  # somebody has started it before its time

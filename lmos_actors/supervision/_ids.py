@@ -11,7 +11,7 @@ from ._spec import ChildSpec, SupervisorSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lmos_actors.actors import LocalLink
+    from lmos_actors.actors import Slot
 
     from ._spec import Spec
 
@@ -36,9 +36,9 @@ class Ids:
     __slots__ = ("_slots",)
 
     def __init__(self) -> None:
-        self._slots: dict[str, LocalLink] = {}
+        self._slots: dict[str, Slot] = {}
 
-    def get(self, id: str) -> LocalLink | None:
+    def get(self, id: str) -> Slot | None:
         """Return the slot of the agent with that id, None if there is none."""
         return self._slots.get(id)
 
@@ -49,12 +49,12 @@ class Ids:
             if held is not None and held.owner is not owner:
                 raise IdTaken(held.spec.id, held.path)
 
-    def take(self, slot: LocalLink) -> None:
+    def take(self, slot: Slot) -> None:
         """Have the agent be found by its id from now on, if it has one; `check` comes before."""
         if slot.spec.id is not None:
             self._slots[slot.spec.id] = slot
 
-    def free(self, slot: LocalLink) -> None:
+    def free(self, slot: Slot) -> None:
         """Let others have the agent's id: its child spec is gone."""
         if self._slots.get(slot.spec.id) is slot:
             del self._slots[slot.spec.id]

@@ -23,7 +23,7 @@ from ._supervisor_loop import SupervisorLoop
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from lmos_actors.actors import LocalLink, Runtime
+    from lmos_actors.actors import Runtime, Slot
 
     from ._spec import ChildSpec, Spec
 
@@ -38,7 +38,7 @@ class PoolSupervisor(Supervisor):
         self.made_from = self.pool_spec = pool
         self.link = PoolLink(rt, self, pool.by, pool.key)
         self._resizing = trio.Lock()
-        self._leaving: dict[LocalLink, trio.Event] = {}
+        self._leaving: dict[Slot, trio.Event] = {}
 
     @property
     def ref(self) -> PoolRef[Any]:
@@ -47,7 +47,7 @@ class PoolSupervisor(Supervisor):
 
     def _reset(self) -> None:
         super()._reset()
-        self.link.seat(cast("tuple[LocalLink, ...]", self.children))
+        self.link.seat(cast("tuple[Slot, ...]", self.children))
 
     def remove(self) -> None:
         """Empty all slots for good, and end what listens to the pool."""
@@ -74,11 +74,11 @@ class PoolSupervisor(Supervisor):
             raise ValueError(f"a pool needs a whole number of members, at least 1, not {size!r}")
         async with self._resizing:
             await self._all_left()  # of a resize that nobody waits for any more
-            leaving: list[LocalLink] = await self.request(partial(self._have, size))
+            leaving: list[Slot] = await self.request(partial(self._have, size))
             await self._all_left()
             self._raise_from(leaving)
 
-    async def _have(self, size: int) -> list[LocalLink]:
+    async def _have(self, size: int) -> list[Slot]:
         """Grow or shrink to a size, once it is this request's turn; return who leaves."""
         missing = size - len(self.link.members)
         if missing > 0:
@@ -99,7 +99,7 @@ class PoolSupervisor(Supervisor):
         self._keep_size()
 
     @enable_ki_protection
-    def _shrink(self, count: int) -> list[LocalLink]:
+    def _shrink(self, count: int) -> list[Slot]:
         nursery = self._nursery
         if nursery is None:
             raise WrongState(self.path, "not running", "nobody can leave it")
@@ -115,7 +115,7 @@ class PoolSupervisor(Supervisor):
         return leaving
 
     @enable_ki_protection
-    async def _see_off(self, child: LocalLink) -> None:
+    async def _see_off(self, child: Slot) -> None:
         """Wait until a removed member has ended, and forget it."""
         left = self._leaving[child]
         try:
@@ -125,7 +125,7 @@ class PoolSupervisor(Supervisor):
             self._leaving.pop(child, None)
             left.set()
 
-    def _part(self, child: LocalLink) -> None:
+    def _part(self, child: Slot) -> None:
         self._plan.stopped(child)
         self._plan.remove(child)
         self.link.departed(child)
@@ -139,7 +139,7 @@ class PoolSupervisor(Supervisor):
         while self._leaving:
             await next(iter(self._leaving.values())).wait()
 
-    def _raise_from(self, leaving: list[LocalLink]) -> None:
+    def _raise_from(self, leaving: list[Slot]) -> None:
         raised = [(child, self._raised.pop(child)) for child in leaving if child in self._raised]
         if raised:
             child, error = raised[0]

@@ -14,7 +14,7 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.actors import SHUTDOWN, LocalLink, Ref, awaited
+from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited
 from lmos_actors.errors import ConfigError, NameTaken, NotFound, StartFailed, StopFailed, WrongState
 
 from ._children import ChildInfo, mailbox_of, needs_waiting
@@ -177,7 +177,7 @@ class Supervisor(SupervisorLoop):
     @enable_ki_protection
     async def _many_now(self, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
         await checkpoint_if_cancelled()
-        children: list[LocalLink] = []
+        children: list[Slot] = []
         mailbox = mailbox_of(spec)
         add, started, rt = self._plan.add, self._plan.started, self.rt
         try:
@@ -196,7 +196,7 @@ class Supervisor(SupervisorLoop):
         self._announce(children)
         return [Ref(child) for child in children]
 
-    def _undo_many(self, children: list[LocalLink]) -> None:
+    def _undo_many(self, children: list[Slot]) -> None:
         for child in reversed(children):
             child.status = "stopping"
             child.stop(SHUTDOWN, "brutal")
@@ -206,7 +206,7 @@ class Supervisor(SupervisorLoop):
             child.remove()
 
     async def _many(self, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
-        children: list[LocalLink] = []
+        children: list[Slot] = []
         try:
             for ordinal in range(first, first + count):
                 child = self._new_slot(spec, ordinal, mailbox_of(spec))
@@ -217,7 +217,7 @@ class Supervisor(SupervisorLoop):
             raise
         return [Ref(child) for child in children]
 
-    async def _take_back(self, children: list[LocalLink]) -> None:
+    async def _take_back(self, children: list[Slot]) -> None:
         with trio.CancelScope(shield=True):
             for started in reversed(children):
                 await self._stop_one(started)
@@ -239,14 +239,14 @@ class Supervisor(SupervisorLoop):
             partial(self._add_waiting, spec, numbered), cancellable=self.starts_are_cancellable
         )
 
-    def _begin(self, child: LocalLink) -> None:
+    def _begin(self, child: Slot) -> None:
         """Start a child whose start needs no waiting. Raises StartFailed: `_undo_start` is next."""
         child.start_now()
         self._plan.add(child)
         self._plan.started(child)
         self._announce((child,))
 
-    async def _undo_start(self, child: LocalLink) -> None:
+    async def _undo_start(self, child: Slot) -> None:
         self._failed_starts += 1
         with trio.CancelScope(shield=True):
             await child.wait_down()  # `started()` may have begun tasks
@@ -299,8 +299,8 @@ class Supervisor(SupervisorLoop):
             found = None if self.rt.resolver is None else self.rt.resolver.at(path)
             if found is None:
                 raise ConfigError(f"there is no agent {path!r} in this node", reference.place)
-            placed = found if isinstance(found, LocalLink) else found.placed
-            made_from = placed.spec if isinstance(placed, LocalLink) else placed.made_from
+            placed = found if isinstance(found, Slot) else found.placed
+            made_from = placed.spec if isinstance(placed, Slot) else placed.made_from
             reference.check_class(class_of(made_from.factory))
 
     def terminate_child(self, name: str) -> Coroutine[Any, Any, None]:
@@ -318,7 +318,7 @@ class Supervisor(SupervisorLoop):
         await self._checkpoint_if_due()
         if self.idle:
             child = self._child(name)
-            if isinstance(child, LocalLink) and child.at_rest:
+            if isinstance(child, Slot) and child.at_rest:
                 await self._stop_one(child)
                 return
         await self.request(partial(self._terminate, name))
@@ -387,7 +387,7 @@ class Supervisor(SupervisorLoop):
     def child(self, name: str) -> Ref[Any]:
         """Return a ref to a child agent or pool. Raises NotFound."""
         child = self._child(name)
-        ref = Ref[Any](child) if isinstance(child, LocalLink) else child.ref
+        ref = Ref[Any](child) if isinstance(child, Slot) else child.ref
         if ref is None:
             raise NotFound("agent", name, where=self.path)
         return ref
@@ -402,7 +402,7 @@ class Supervisor(SupervisorLoop):
     def pool(self, name: str) -> PoolRef[Any]:
         """Return the ref of a pool among the children. Raises NotFound."""
         child = self._child(name)
-        ref = None if isinstance(child, LocalLink) else child.ref
+        ref = None if isinstance(child, Slot) else child.ref
         if ref is None:
             raise NotFound("pool", name, where=self.path)
         return ref

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import trio
 from trio.lowlevel import checkpoint, enable_ki_protection, reschedule
 
-from lmos_actors.actors import NORMAL, SHUTDOWN, AgentQuery, ExitReason, LocalLink, LookupLink, Ref, Runners
+from lmos_actors.actors import NORMAL, SHUTDOWN, AgentQuery, ExitReason, LookupLink, Ref, Runners, Slot
 from lmos_actors.errors import ConfigError, IdTaken, RestartIntensityExceeded, StartFailed
 
 from ._children import Names, mailbox_of
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ._spec import Spec
     from ._supervisor import Supervisor
 
-Child: TypeAlias = "LocalLink | Supervisor"
+Child: TypeAlias = "Slot | Supervisor"
 
 BUDGET = 64  # messages between checkpoints
 
@@ -241,7 +241,7 @@ class SupervisorLoop:
     async def _start_one(self, child: Child) -> None:
         child.status = "starting"
         try:
-            if isinstance(child, LocalLink):
+            if isinstance(child, Slot):
                 made = child.start_at_once()
                 if made is not None:
                     await child.start(made)
@@ -249,7 +249,7 @@ class SupervisorLoop:
                 await child.start()
         except BaseException:
             with trio.CancelScope(shield=True):
-                await (child.wait_down() if isinstance(child, LocalLink) else child.stop())
+                await (child.wait_down() if isinstance(child, Slot) else child.stop())
             child.status = "stopped"
             raise
         self._plan.started(child)
@@ -260,7 +260,7 @@ class SupervisorLoop:
         self.rt.population.changed(children)
         if self.rt.absent is not None:
             for child in children:
-                self.rt.absent.appeared(child if isinstance(child, LocalLink) else None)
+                self.rt.absent.appeared(child if isinstance(child, Slot) else None)
         waiting = self.rt.appeared
         if waiting:
             self.rt.appeared = []
@@ -358,7 +358,7 @@ class SupervisorLoop:
             self._reason = SHUTDOWN
         self._work.cancel("the supervisor was killed")
         for child in tuple(self._plan.children):
-            if isinstance(child, LocalLink):
+            if isinstance(child, Slot):
                 child.stop(SHUTDOWN, "brutal")
             else:
                 child.kill()
@@ -380,7 +380,7 @@ class SupervisorLoop:
     async def _stop_one(self, child: Child) -> None:
         child.status = "stopping"
         shutdown = "brutal" if self._brutal else child.spec.shutdown
-        if not isinstance(child, LocalLink):
+        if not isinstance(child, Slot):
             await child.stop(SHUTDOWN, shutdown)
         elif not child.stop(SHUTDOWN, shutdown):
             await child.wait_down()
@@ -409,8 +409,8 @@ class SupervisorLoop:
         self.ids.take(slot)
         return slot
 
-    def _new_slot(self, spec: ChildSpec[Any], name: str | int, mailbox: MailboxOptions) -> LocalLink:
-        slot: LocalLink = self.rt.link(self.rt, self, spec, name, mailbox)
+    def _new_slot(self, spec: ChildSpec[Any], name: str | int, mailbox: MailboxOptions) -> Slot:
+        slot: Slot = self.rt.link(self.rt, self, spec, name, mailbox)
         self.rt.tally.untallied.append(slot)
         return slot
 
@@ -428,7 +428,7 @@ class SupervisorLoop:
     def _remove_all(self, children: Iterable[Child]) -> None:
         for child in children:
             child.remove()
-            if isinstance(child, LocalLink):
+            if isinstance(child, Slot):
                 self.ids.free(child)
             self.rt.population.changed((child,))
 
@@ -439,4 +439,4 @@ class SupervisorLoop:
 
 
 def _made_from(child: Child) -> Spec:
-    return child.spec if isinstance(child, LocalLink) else child.made_from
+    return child.spec if isinstance(child, Slot) else child.made_from

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.actors import LocalLink
+from lmos_actors.actors import Slot
 
 from ._agent_supervisor import children_of
 from ._children import agent_class
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Agent, PoolLink
 
 
-def agents_of(supervisor: Supervisor) -> Iterator[LocalLink]:
+def agents_of(supervisor: Supervisor) -> Iterator[Slot]:
     """Return the slots of all agents below, in start order, whatever their status."""
     for _, child in _below(supervisor):
-        if isinstance(child, LocalLink):
+        if isinstance(child, Slot):
             yield child
 
 
@@ -33,7 +33,7 @@ def supervisors_of(supervisor: Supervisor) -> Iterator[Supervisor]:
             yield below
 
 
-def _below(supervisor: Supervisor) -> Iterator[tuple[int, LocalLink | Supervisor]]:
+def _below(supervisor: Supervisor) -> Iterator[tuple[int, Slot | Supervisor]]:
     """Return all children below with their level, 1 and up, in start order. A tree may be of any depth."""
     levels = [iter(supervisor.children)]
     while levels:
@@ -47,7 +47,7 @@ def _below(supervisor: Supervisor) -> Iterator[tuple[int, LocalLink | Supervisor
             levels.append(iter(branch.children))
 
 
-def _branch(child: LocalLink | Supervisor) -> Supervisor | None:
+def _branch(child: Slot | Supervisor) -> Supervisor | None:
     """Return the supervisor that a child is, or that an agent has for its children."""
     return child if isinstance(child, Supervisor) else children_of(child)
 
@@ -57,7 +57,7 @@ def draw(supervisor: Supervisor) -> list[str]:
     lines = [f"{supervisor.label} {_limits(supervisor)}"]
     for level, child in _below(supervisor):
         words = ["  " * level + child.label]
-        if isinstance(child, LocalLink):
+        if isinstance(child, Slot):
             words.append(f"{child.status} #{child.incarnation}")
         branch = _branch(child)
         if branch is not None:
@@ -80,17 +80,17 @@ class Tree:
     def __init__(self, root: Supervisor) -> None:
         self._root = root
 
-    def at(self, path: str) -> LocalLink | PoolLink | None:
+    def at(self, path: str) -> Slot | PoolLink | None:
         """Return what is at that place in the tree, in time that grows with the depth alone."""
         return _by_path(self._root, None, path)
 
-    def links(self) -> Iterator[LocalLink | PoolLink]:
+    def links(self) -> Iterator[Slot | PoolLink]:
         """Return the links to all agents and pools, in start order."""
         return map(_link, _addressable(self._root))
 
     def every(
         self, cls: type | None, name: str | None
-    ) -> Iterator[tuple[LocalLink | PoolLink, type[Agent] | None]]:
+    ) -> Iterator[tuple[Slot | PoolLink, type[Agent] | None]]:
         """Return all agents and pools of that class and name; see `Resolver`."""
         for child in _addressable(self._root):
             if is_member(child):
@@ -98,7 +98,7 @@ class Tree:
             if (name is None or name in (child.label, child.path)) and _is_a(child, cls):
                 yield _link(child), _class_of(child)
 
-    def resolve(self, cls: type | None, name: str | None) -> LocalLink | PoolLink | None:
+    def resolve(self, cls: type | None, name: str | None) -> Slot | PoolLink | None:
         """Return the link to an agent or a pool; see `Resolver`."""
         if name is not None:
             found = _by_path(self._root, cls, name)
@@ -112,16 +112,16 @@ class Tree:
 
 def is_member(link: Any) -> bool:
     """Return whether this is a member of a pool, which is reached by the pool."""
-    return isinstance(link, LocalLink) and isinstance(link.owner, PoolSupervisor)
+    return isinstance(link, Slot) and isinstance(link.owner, PoolSupervisor)
 
 
-def _addressable(supervisor: Supervisor) -> Iterator[LocalLink | PoolSupervisor]:
+def _addressable(supervisor: Supervisor) -> Iterator[Slot | PoolSupervisor]:
     for _, child in _below(supervisor):
-        if isinstance(child, LocalLink | PoolSupervisor):
+        if isinstance(child, Slot | PoolSupervisor):
             yield child
 
 
-def _by_path(root: Supervisor, cls: type | None, path: str) -> LocalLink | PoolLink | None:
+def _by_path(root: Supervisor, cls: type | None, path: str) -> Slot | PoolLink | None:
     *above, name = path.split("/")
     here = root
     for step in above:
@@ -131,16 +131,16 @@ def _by_path(root: Supervisor, cls: type | None, path: str) -> LocalLink | PoolL
             return None
         here = below
     found = here.named(name)
-    if not isinstance(found, LocalLink | PoolSupervisor) or not _is_a(found, cls):
+    if not isinstance(found, Slot | PoolSupervisor) or not _is_a(found, cls):
         return None
     return _link(found)
 
 
-def _link(child: LocalLink | PoolSupervisor) -> LocalLink | PoolLink:
-    return child if isinstance(child, LocalLink) else child.link
+def _link(child: Slot | PoolSupervisor) -> Slot | PoolLink:
+    return child if isinstance(child, Slot) else child.link
 
 
-def _is_a(child: LocalLink | PoolSupervisor, cls: type | None) -> bool:
+def _is_a(child: Slot | PoolSupervisor, cls: type | None) -> bool:
     if cls is None:
         return True
     try:
@@ -151,7 +151,7 @@ def _is_a(child: LocalLink | PoolSupervisor, cls: type | None) -> bool:
         raise TypeError(f"find takes an agent class, then perhaps a name, not {cls!r}") from None
 
 
-def _is_of(child: LocalLink | PoolSupervisor, cls: type) -> bool:
+def _is_of(child: Slot | PoolSupervisor, cls: type) -> bool:
     slot = _some_slot(child)
     if slot is not None and slot.agent is not None:
         return isinstance(slot.agent, cls)
@@ -159,15 +159,15 @@ def _is_of(child: LocalLink | PoolSupervisor, cls: type) -> bool:
     return made is not None and issubclass(made, cls)
 
 
-def _some_slot(child: LocalLink | PoolSupervisor) -> LocalLink | None:
-    return child if isinstance(child, LocalLink) else next(iter(child.link.members), None)
+def _some_slot(child: Slot | PoolSupervisor) -> Slot | None:
+    return child if isinstance(child, Slot) else next(iter(child.link.members), None)
 
 
-def _made_by(child: LocalLink | PoolSupervisor) -> type[Agent] | None:
-    return agent_class(child.spec if isinstance(child, LocalLink) else child.pool_spec.member(1))
+def _made_by(child: Slot | PoolSupervisor) -> type[Agent] | None:
+    return agent_class(child.spec if isinstance(child, Slot) else child.pool_spec.member(1))
 
 
-def _class_of(child: LocalLink | PoolSupervisor) -> type[Agent] | None:
+def _class_of(child: Slot | PoolSupervisor) -> type[Agent] | None:
     slot = _some_slot(child)
     agent: Agent | None = None if slot is None else slot.agent
     return type(agent) if agent is not None else _made_by(child)

@@ -110,9 +110,8 @@ def add_up(*refs: Ref[Any]) -> bool:
 
 
 def tie_in_a_row(refs: list[Ref[Any]], *, ring: bool) -> None:
-    slots = [slot_of(ref) for ref in refs]
-    for first, second in zip(slots, [*slots[1:], *slots[:ring]], strict=False):
-        first.link_to(second)
+    for first, second in zip(refs, [*refs[1:], *refs[:ring]], strict=False):
+        agent_of(first).link(second)
 
 
 def alive(refs: dict[str, Ref[Any]]) -> str:

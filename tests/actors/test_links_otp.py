@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors import NORMAL, Down, ExitReason
-from lmos_actors.actors import _links
-from lmos_actors.actors._links import SlotLinks, TaskLink
+from lmos_actors.actors import Monitor, Slot, _agent_verbs
+from lmos_actors.actors._task_links import TaskLink
 from tests.actors.otp_links.programs import (
     CORNERS,
     REASONS,
@@ -137,23 +137,23 @@ def one_monitor_each(self: Any, other: Any, turn: Any) -> Any:
     return monitor
 
 
-SIGNAL, LINK, END_LINKS = SlotLinks.exit_signal, SlotLinks.link_to, SlotLinks.end_links
-PUSH, MONITOR = _links.Monitor.push, SlotLinks.monitor
+SIGNAL, LINK, END_LINKS = Slot.exit_signal, _agent_verbs.link_agents, Slot.end_links
+PUSH, MONITOR = Monitor.push, _agent_verbs.monitor_agent
 
-BROKEN: list[tuple[type, str, Callable[..., Any]]] = [
-    (SlotLinks, "exit_signal", signal_on_normal),
-    (SlotLinks, "exit_signal", no_signal_on_shutdown),
-    (SlotLinks, "exit_signal", normal_is_not_trapped),
-    (SlotLinks, "exit_signal", traps_are_not_asked),
-    (SlotLinks, "exit_signal", another_reason),
-    (SlotLinks, "link_to", one_way),
-    (SlotLinks, "link_to", linked_to_the_dead),
-    (SlotLinks, "unlink_from", unlinked_one_way),
-    (SlotLinks, "end_links", only_the_next),
-    (SlotLinks, "monitor", one_monitor_each),
+BROKEN: list[tuple[object, str, Callable[..., Any]]] = [
+    (Slot, "exit_signal", signal_on_normal),
+    (Slot, "exit_signal", no_signal_on_shutdown),
+    (Slot, "exit_signal", normal_is_not_trapped),
+    (Slot, "exit_signal", traps_are_not_asked),
+    (Slot, "exit_signal", another_reason),
+    (_agent_verbs, "link_agents", one_way),
+    (_agent_verbs, "link_agents", linked_to_the_dead),
+    (_agent_verbs, "unlink_agents", unlinked_one_way),
+    (Slot, "end_links", only_the_next),
+    (_agent_verbs, "monitor_agent", one_monitor_each),
     (TaskLink, "left", silent_task),
-    (_links.Monitor, "push", silent_monitor),
-    (_links.Monitor, "cancel", still_watching),
+    (Monitor, "push", silent_monitor),
+    (Monitor, "cancel", still_watching),
 ]
 
 
@@ -161,7 +161,11 @@ BROKEN: list[tuple[type, str, Callable[..., Any]]] = [
     ("owner", "name", "wrong"), BROKEN, ids=lambda value: getattr(value, "__name__", value)
 )
 def test_a_broken_rule_is_noticed(
-    table: list[Recorded], monkeypatch: pytest.MonkeyPatch, owner: type, name: str, wrong: Callable[..., Any]
+    table: list[Recorded],
+    monkeypatch: pytest.MonkeyPatch,
+    owner: object,
+    name: str,
+    wrong: Callable[..., Any],
 ) -> None:
     monkeypatch.setattr(owner, name, wrong)
     assert next(differing(table), "")

@@ -22,7 +22,7 @@ from lmos_actors import (
     action,
     simulate,
 )
-from lmos_actors.actors import LocalLink, slot_of
+from lmos_actors.actors import Slot, slot_of
 from lmos_actors.testing import open_test_node, settle
 from tests.actors.peers import LOST, Peer, Trapper, add_up, agent_of, tie_in_a_row
 from tests.matrix import examples
@@ -168,7 +168,7 @@ events = st.lists(
 @settings(max_examples=examples(60))
 def test_a_tree_with_links_across_it_always_ends(branches, events, after) -> None:
     story: list[tuple[str, str]] = []
-    slots: list[LocalLink] = []
+    slots: list[Slot] = []
     simulate(partial(live, story, slots, tree_of(story, branches), sorted(events), after))
     names = {name for name, _ in story}
     for name in sorted(names):
@@ -200,7 +200,7 @@ def tree_of(story: Any, branches: Any) -> SupervisorSpec:
     return SupervisorSpec("root", supervisors, max_restarts=20)
 
 
-async def live(story: Any, slots: list[LocalLink], tree: SupervisorSpec, events: Any, after: float) -> None:
+async def live(story: Any, slots: list[Slot], tree: SupervisorSpec, events: Any, after: float) -> None:
     try:
         async with open_test_node(tree) as node:
             slots += [slot_of(ref) for ref in node.agents()]

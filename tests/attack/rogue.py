@@ -18,7 +18,7 @@ from lmos_actors import (
     invoke_all,
     open_node,
 )
-from lmos_actors.actors import LocalLink, TracedLink, hold, release, set_service_time, slot_of
+from lmos_actors.actors import Slot, TracedSlot, hold, release, set_service_time, slot_of
 from lmos_actors.simulation import VirtualClock
 from tests.attack.agents import COUNT, KINDS, Bug, Rogue, Slow
 
@@ -54,7 +54,7 @@ class Stage:
         self.asked = 0
         self.rt: Any = None
         self.outcomes: Counter[str] = Counter()
-        self.slots: list[LocalLink] = []
+        self.slots: list[Slot] = []
         self.agents: list[weakref.ref[Any]] = []
         self.crew: Any = None
 
@@ -99,7 +99,7 @@ class Stage:
         rt = node._rt
         self.rt = rt
         stage = self
-        base = TracedLink if rt.instrument is not None else LocalLink
+        base = TracedSlot if rt.instrument is not None else Slot
 
         class Spied(base):  # type: ignore[misc, valid-type]
             __slots__ = ()

@@ -31,7 +31,7 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors.actors import LocalLink, hold, release, set_service_time, slot_of
+from lmos_actors.actors import Slot, hold, release, set_service_time, slot_of
 from lmos_actors.supervision import agents_of, supervisors_of
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import BudgetStatistics, ConnectionOptions, MemoryNetwork
@@ -362,7 +362,7 @@ def test_the_count_keeps_no_agent_that_is_gone() -> None:
                     await node.root.terminate_child(path)
             gc.collect()
             rt = slot_of(staying).rt
-            slots = [each for each in gc.get_objects() if isinstance(each, LocalLink) and each.rt is rt]
+            slots = [each for each in gc.get_objects() if isinstance(each, Slot) and each.rt is rt]
             assert len(slots) <= 3
             assert node.statistics().agents == 1
 

@@ -26,7 +26,7 @@ from lmos_actors import (
     WrongState,
     action,
 )
-from lmos_actors.actors import LocalLink
+from lmos_actors.actors import Slot
 from lmos_actors.testing import open_test_node
 from tests.matrix import examples
 
@@ -533,7 +533,7 @@ def test_lives_of_an_agent_leave_no_task_and_no_slot():
             assert tasks == [tasks[0]] * 4
             gc.collect()
             assert [kid() for kid in kids] == [None] * 8
-            slots = [each for each in gc.get_objects() if isinstance(each, LocalLink) and each.rt is rt]
+            slots = [each for each in gc.get_objects() if isinstance(each, Slot) and each.rt is rt]
             assert [slot.path for slot in slots] == ["boss"]
 
     run(main)

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import attrs
 
-from lmos_actors.actors import LocalLink
+from lmos_actors.actors import Slot
 from lmos_actors.supervision import PoolSupervisor, Tree, agent_class
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Exposed:
 
     name: str
     thing_id: str
-    link: LocalLink | PoolLink
+    link: Slot | PoolLink
     cls: type[Agent]
     """Its class; it is known also while no agent runs there."""
 
@@ -66,7 +66,7 @@ class Exposure:
         self.bases: tuple[str, ...] = tuple(base.rstrip("/") for base in bases)
         self._root = root
         self._tree = Tree(root)
-        self._found: dict[str, LocalLink | PoolLink] = {}
+        self._found: dict[str, Slot | PoolLink] = {}
         self._room = FEW  # for so many more, until it is looked which of them are gone
 
     # ---- as a list
@@ -88,15 +88,15 @@ class Exposure:
         link = self.at(name)
         return None if link is None else self._exposed(link)
 
-    def _exposed(self, link: LocalLink | PoolLink) -> Exposed | None:
+    def _exposed(self, link: Slot | PoolLink) -> Exposed | None:
         cls = class_at(link)
         if cls is None:  # a factory that does not tell, and no agent yet
             return None
         name = public_name(link.path)
         return Exposed(name, self._id_of(link, name), link, cls)
 
-    def _id_of(self, link: LocalLink | PoolLink, name: str) -> str:
-        own: str | None = link.spec.id if isinstance(link, LocalLink) else None
+    def _id_of(self, link: Slot | PoolLink, name: str) -> str:
+        own: str | None = link.spec.id if isinstance(link, Slot) else None
         return own or self.address(name)
 
     def address(self, name: str) -> str:
@@ -108,7 +108,7 @@ class Exposure:
         """Return the public name of the pool that a name is, or would be, that of a member of, else None."""
         above = name.rpartition(".")[0]
         link = self.at(above) if above else None
-        return None if link is None or isinstance(link, LocalLink) else public_name(link.path)
+        return None if link is None or isinstance(link, Slot) else public_name(link.path)
 
     # ---- by what a consumer says
 
@@ -123,7 +123,7 @@ class Exposure:
         exposed = self.named(name)
         return name if exposed is None else exposed.thing_id
 
-    def find(self, thing_id: str) -> LocalLink | PoolLink | None:
+    def find(self, thing_id: str) -> Slot | PoolLink | None:
         """Return what a consumer names: by id, an address that ends in `/agents/NAME`, name, or path.
 
         Takes constant time: what has been found is remembered until it is gone for good.
@@ -138,7 +138,7 @@ class Exposure:
             self._keep(thing_id, found)
         return found
 
-    def _keep(self, thing_id: str, found: LocalLink | PoolLink) -> None:
+    def _keep(self, thing_id: str, found: Slot | PoolLink) -> None:
         """Remember what was found. Agents come and go, each under a name of its own: nobody asks for those
         that are gone again, so all are looked through whenever as many have been added as were left then.
         """
@@ -150,11 +150,11 @@ class Exposure:
         if len(self._found) > KEPT:
             del self._found[next(iter(self._found))]
 
-    def at(self, name: str) -> LocalLink | PoolLink | None:
+    def at(self, name: str) -> Slot | PoolLink | None:
         """Return what has that public name, or that path; None if nothing has."""
         return self._tree.at(name) or self._tree.at(name.replace(".", "/"))
 
-    def _look(self, thing_id: str) -> LocalLink | PoolLink | None:
+    def _look(self, thing_id: str) -> Slot | PoolLink | None:
         if len(thing_id) > LONGEST:
             return None
         owner = self._root.ids.get(thing_id)
@@ -178,7 +178,7 @@ def _named(thing_id: str) -> str | None:
 
 def class_at(link: Any) -> type[Agent] | None:
     """Return the class of the agents at a place in the tree, None where nothing tells."""
-    if isinstance(link, LocalLink):
+    if isinstance(link, Slot):
         agent: Agent | None = link.agent
         return type(agent) if agent is not None else agent_class(link.spec)
     if link.members:

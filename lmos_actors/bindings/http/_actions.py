@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from lmos_actors._core import weight
-from lmos_actors.actors import MISSING, STREAM, LocalLink
+from lmos_actors.actors import MISSING, STREAM, Slot
 from lmos_actors.errors import InvalidInput, NotAllowed
 
 from ..exposure._exposure import class_at, public_name
@@ -73,7 +73,7 @@ async def _input(request: WebRequest, op: Operation) -> Any:
 def _post(ask: AgentRequest, request: WebRequest, link: AgentOrPool, op: Operation, data: Any) -> None:
     """Put it into the mailbox: with good input in few steps, else the long way, which says what is wrong."""
     remaining = request.remaining()
-    if isinstance(link, LocalLink):
+    if isinstance(link, Slot):
         args = op.taken(data)
         if args is None:
             args = _bound(op, data)
@@ -99,7 +99,7 @@ def _bound(op: Operation, data: Any) -> tuple[Any, ...] | None:
     return None
 
 
-def _spread(one: LocalLink, op: Operation, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _spread(one: Slot, op: Operation, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if not op.whole:
         return one.spread(op, None if data is MISSING else data, tolerant=True)
     return (() if data is MISSING else (data,)), {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
-from lmos_actors.actors import Far, LocalLink, PoolLink, Seats
+from lmos_actors.actors import Far, PoolLink, Seats, Slot
 from lmos_actors.errors import ActionCancelled, AgentError, AgentUnavailable, DeadlineExceeded
 
 from ..exposure._meter import came, ended, left
@@ -105,7 +105,7 @@ class AgentRequest:
         Raises MailboxFull, AgentUnavailable, NotFound, NotAllowed, InvalidInput, DeadlineExceeded.
         """
         key, args, kwargs = requested
-        if isinstance(link, LocalLink):
+        if isinstance(link, Slot):
             self.send_operation(link, link.operation(key), args, kwargs, remaining)
         else:
             self._send_to_one(link, requested, remaining, None)
@@ -126,7 +126,7 @@ class AgentRequest:
 
     def send_operation(
         self,
-        slot: LocalLink,
+        slot: Slot,
         op: Operation,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
@@ -136,9 +136,7 @@ class AgentRequest:
         _check_time(slot, remaining)
         self._post(Far(slot, op, slot.bound(op, args, kwargs), self, self), remaining)
 
-    def send_good(
-        self, link: LocalLink, op: Operation, args: tuple[Any, ...], remaining: float | None
-    ) -> None:
+    def send_good(self, link: Slot, op: Operation, args: tuple[Any, ...], remaining: float | None) -> None:
         """Post an operation whose arguments have been checked. Raises as `send`."""
         _check_time(link, remaining)
         self._post(Far(link, op, args, self, self), remaining)
@@ -287,6 +285,6 @@ class AgentRequest:
         return found
 
 
-def _check_time(slot: LocalLink, remaining: float | None) -> None:
+def _check_time(slot: Slot, remaining: float | None) -> None:
     if remaining is not None and not remaining > 0:
         raise DeadlineExceeded(slot.path, max(remaining, 0.0))

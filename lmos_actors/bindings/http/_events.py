@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lmos_actors.actors import ALL_EVENTS, LocalLink, event_key
+from lmos_actors.actors import ALL_EVENTS, Slot, event_key
 
 from ..lmos._server_requests import operation_named, representative
 from ._accept import check_taken
@@ -39,7 +39,7 @@ async def _send_events(
     if request.method == "HEAD":
         return Answer(200, b"", ((b"content-type", kind.encode()), VARY))
     with tracker.listening(link) as listening:
-        if isinstance(link, LocalLink):
+        if isinstance(link, Slot):
             await tracker.outcome(request, link, f"+{place}", listening.sink(place))
         else:
             listening.join(place)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
-from lmos_actors.actors import TURN, LocalLink, Operation, PoolLink, property_key
+from lmos_actors.actors import TURN, Operation, PoolLink, Slot, property_key
 from lmos_actors.errors import InvalidInput, NotAllowed
 
 from ..exposure._exposure import class_at, public_name
@@ -97,7 +97,7 @@ async def _written(
         return
     if request.admission is not None:  # what it asks is also what the value is
         request.admission.check(public_name(link.path), "read", trio.current_time())
-    slot = link if isinstance(link, LocalLink) else link.choose(key, (new,), {})
+    slot = link if isinstance(link, Slot) else link.choose(key, (new,), {})
     conditional = _on_condition(request, slot.operation(key), slot.operation(reads), to_json)
     ask = tracker.ask(request)
     ask.send_operation(slot, conditional, (new,), {}, request.remaining())
@@ -162,7 +162,7 @@ async def _observe_all(tracker: HttpRequestTracker, request: WebRequest, link: A
     return None
 
 
-def _observable(link: LocalLink) -> list[str]:
+def _observable(link: Slot) -> list[str]:
     return [name for name, made in _properties(link).items() if made.observable and not made.write_only]
 
 

@@ -23,7 +23,7 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import SMALL
-from lmos_actors.actors import Far, LocalLink, OneWay, PoolLink
+from lmos_actors.actors import Far, OneWay, PoolLink, Slot
 from lmos_actors.errors import (
     AgentError,
     AgentUnavailable,
@@ -310,7 +310,7 @@ class ServerConnection:
         before: Far | None = None,
     ) -> None:
         key, args, kwargs = requested
-        slot = link if isinstance(link, LocalLink) else link.choose(key, args, kwargs)
+        slot = link if isinstance(link, Slot) else link.choose(key, args, kwargs)
         op = slot.operation(key)
         args, one_way = slot.bound(op, args, kwargs), asked.tell is not None
         far = OneWay(slot, op, args, self._tells, asked) if one_way else Far(slot, op, args, self, asked)
@@ -485,7 +485,7 @@ class ServerConnection:
 
     def _listen(self, asked: lmos.IncomingRequest, link: AgentOrPool, key: str) -> None:
         listener = self._listeners.make(asked, link, key, self._context.exited)
-        if key == EXITED or not isinstance(link, LocalLink):
+        if key == EXITED or not isinstance(link, Slot):
             self._listeners.accept(asked, listener)
         else:
             self._post(Far(link, link.operation(key), (listener,), self, asked))

@@ -20,9 +20,9 @@ from lmos_actors.actors import (
     MONITORS,
     Backlog,
     Gap,
-    LocalLink,
     Occurrence,
     PoolLink,
+    Slot,
     emitted_trace,
 )
 from lmos_actors.errors import NotFound
@@ -283,7 +283,7 @@ class Listeners:
 
     # ---- coming and leaving
 
-    def make(self, asked: lmos.IncomingRequest, link: LocalLink | PoolLink, key: str, tell: Tell) -> Listener:
+    def make(self, asked: lmos.IncomingRequest, link: Slot | PoolLink, key: str, tell: Tell) -> Listener:
         """Make the listener that a request asks for."""
         if key == EXITED:
             return Watcher(self, link.sinks(), MONITORS, link.path, tell)

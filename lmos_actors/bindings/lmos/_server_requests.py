@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from msgspec import UNSET
 
-from lmos_actors.actors import ALL_EVENTS, LocalLink, PoolLink, event_key, property_key
+from lmos_actors.actors import ALL_EVENTS, PoolLink, Slot, event_key, property_key
 from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 
 from ..exposure._exposure import EXITED
@@ -23,7 +23,7 @@ WRITE_MANY: Final = "="
 OBSERVES: Final = "+?"
 SUBSCRIBES: Final = "+!"
 
-AgentOrPool: TypeAlias = LocalLink | PoolLink
+AgentOrPool: TypeAlias = Slot | PoolLink
 RequestedOperation: TypeAlias = "tuple[str, tuple[Any, ...], Mapping[str, Any]]"
 """The key of an operation, and its arguments as plain data."""
 
@@ -50,9 +50,9 @@ def requested_operation(asked: lmos.IncomingRequest, link: AgentOrPool) -> Reque
     return _WISHES[asked.verb.word](asked, link)
 
 
-def representative(link: AgentOrPool) -> LocalLink:
+def representative(link: AgentOrPool) -> Slot:
     """Return an agent whose operations are those of all members. Raises AgentUnavailable, NotFound."""
-    one = link if isinstance(link, LocalLink) else next(iter(link.members), None)
+    one = link if isinstance(link, Slot) else next(iter(link.members), None)
     if one is None and isinstance(link, PoolLink):
         raise link.nobody()
     if one is None or not one.table:
@@ -69,7 +69,7 @@ def operation_named(link: AgentOrPool, kind: str, key: str, name: str) -> Operat
     return op
 
 
-def _refuse(one: LocalLink, kind: str, name: str) -> NoReturn:
+def _refuse(one: Slot, kind: str, name: str) -> NoReturn:
     """Raise NotFound for an affordance that does not exist, NotAllowed for one of another kind."""
     if one.gone:
         raise one.closed_error()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lmos_actors._core import Entropy, Instrument, RandomStream
-    from lmos_actors.actors import LocalLink, Ref
+    from lmos_actors.actors import Ref, Slot
 
 INJECTED: Final = "__lmos_injected__"
 """Attribute that marks exceptions of faults."""
@@ -62,10 +62,10 @@ class _InjectedFault:
 
     id: str
     kind: str
-    slots: tuple[LocalLink, ...]
+    slots: tuple[Slot, ...]
     begin: float
     end: float | None = None
-    left: dict[LocalLink, None] = attrs.Factory(dict["LocalLink", None])
+    left: dict[Slot, None] = attrs.Factory(dict["Slot", None])
 
 
 class Faults:
@@ -82,7 +82,7 @@ class Faults:
         self._in_force: dict[_InjectedFault, None] = {}
         self._down: dict[str, list[_InjectedFault]] = {}  # by the paths of the crashed
         self._ends: dict[str, trio.Event] = {}
-        self._paces: dict[LocalLink, tuple[float, list[float]]] = {}
+        self._paces: dict[Slot, tuple[float, list[float]]] = {}
         self._streams: dict[str, RandomStream] = {}
 
     # ---- striking
@@ -102,7 +102,7 @@ class Faults:
             for owner in owners:
                 await owner.settled()
 
-    def strike(self, fault: Crash | Slow | Pause, id: str) -> tuple[LocalLink, ...]:
+    def strike(self, fault: Crash | Slow | Pause, id: str) -> tuple[Slot, ...]:
         """Inject a fault now and return the affected slots. Raises FaultFailed before any change."""
         refs = self._choose(fault, id)
         if isinstance(fault, Crash):
@@ -167,7 +167,7 @@ class Faults:
             setattr(error, INJECTED, True)
             slot.die(ExitReason("error", error=error))
 
-    def _schedule_comeback(self, comeback: Comeback, id: str, ref: Ref[Any], slot: LocalLink) -> None:
+    def _schedule_comeback(self, comeback: Comeback, id: str, ref: Ref[Any], slot: Slot) -> None:
         """Postpone the restart of an agent to the time that the file gives."""
         owner: Any = slot.owner
         owner.postpone_restart(slot.label, draw(comeback.after, self._stream(f"fault {id} {slot.path}")))
@@ -232,7 +232,7 @@ class Faults:
 
     # ---- what is in force
 
-    def _heal(self, injected: _InjectedFault, slots: Sequence[LocalLink]) -> None:
+    def _heal(self, injected: _InjectedFault, slots: Sequence[Slot]) -> None:
         for slot in slots:
             injected.left.pop(slot, None)
         if not injected.left:

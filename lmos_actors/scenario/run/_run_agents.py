@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors.actors import LocalLink, Ref, Thing, slot_of
+from lmos_actors.actors import Ref, Slot, Thing, slot_of
 from lmos_actors.supervision import BulkSupervisor, Supervisor, agents_of, children_of, supervisors_of
 
 from ..model import EVERYBODY, Simulation
@@ -51,7 +51,7 @@ class RunAgents:
         self._remote_refs: dict[str, Ref[Any]] = {}
         self._things: dict[str, Thing | ConsumedThing] = {}
         self._remotes: dict[str, ConsumedThing] = {}
-        self._slots: dict[str, tuple[LocalLink, ...]] = {}
+        self._slots: dict[str, tuple[Slot, ...]] = {}
         known = dict.fromkeys((*paths, *cell.remotes), 1)
         self.given: Mapping[str, Any] = _GivenRefs(self, known | self._counts)
         """Values of `$(agents.NAME)`: a ref, or the refs of a population."""
@@ -135,18 +135,18 @@ class RunAgents:
 
     # ---- slots
 
-    def slot(self, target: str) -> LocalLink:
+    def slot(self, target: str) -> Slot:
         """Return the slot of one agent."""
         return slot_of(self.ref(target))
 
-    def slots(self, of: str) -> tuple[LocalLink, ...]:
+    def slots(self, of: str) -> tuple[Slot, ...]:
         """Return the slots of an agent, a population, a pool, of what is below a supervisor, or all (`*`)."""
         found = self._slots.get(of)
         if found is None:
             found = self._slots[of] = self._find_slots(of)
         return found
 
-    def _find_slots(self, of: str) -> tuple[LocalLink, ...]:
+    def _find_slots(self, of: str) -> tuple[Slot, ...]:
         if of == EVERYBODY:  # of the file: what agents start themselves belongs to them
             own = dict.fromkeys(self._paths.values())
             return tuple(
@@ -188,7 +188,7 @@ class RunAgents:
         # what a member starts is below it, and no member
         return (path, population) if population in self._counts and number and "/" not in number else ()
 
-    def _members_of_pool(self, pool: str) -> tuple[LocalLink, ...]:
+    def _members_of_pool(self, pool: str) -> tuple[Slot, ...]:
         found = next((each for each in supervisors_of(self._node.root) if each.path == pool), None)
         return () if found is None else tuple(agents_of(found))
 
@@ -254,7 +254,7 @@ class _TreeDrawing:
             else:
                 self._agent(child, indent)
 
-    def _agent(self, child: LocalLink, indent: str) -> None:
+    def _agent(self, child: Slot, indent: str) -> None:
         numbers = child.statistics()
         seats = f"{numbers.waiting}/{child.mailbox.size}"
         counts = (str(numbers.handled), str(numbers.restarts))

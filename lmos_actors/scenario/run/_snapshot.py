@@ -17,7 +17,7 @@ from lmos_actors.supervision import agents_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lmos_actors.actors import LocalLink
+    from lmos_actors.actors import Slot
     from lmos_actors.supervision import Supervisor
 
 MESSAGES: Final = 5
@@ -64,7 +64,7 @@ def take_snapshot(
     return Snapshot(at=at, n=n, tree=tuple(tree), agents=agents, recent=tuple(recent[-RECENT:]))
 
 
-def agent_snapshot(slot: LocalLink) -> AgentSnapshot:
+def agent_snapshot(slot: Slot) -> AgentSnapshot:
     """Return a snapshot of one agent."""
     agent: Any = slot.agent
     mailbox = slot.mailbox_statistics()

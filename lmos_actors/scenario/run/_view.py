@@ -12,7 +12,7 @@ from ..model import EVERYBODY
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lmos_actors.actors import LocalLink
+    from lmos_actors.actors import Slot
 
     from ..formulas import AgentState
     from ._run import Run
@@ -31,7 +31,7 @@ class RunView:
         """Return the virtual time, in seconds since the run began."""
         return self._run.now()
 
-    def agent(self, path: str) -> tuple[LocalLink | None, tuple[str, ...]] | None:
+    def agent(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
         """Return the slot at a path, None before its first start, and the names it goes by.
 
         None for a path that the file does not know.
@@ -46,7 +46,7 @@ class RunView:
         except LmosActorsError:  # its first start is under way
             return None, names
 
-    def slots(self, of: str) -> Sequence[LocalLink]:
+    def slots(self, of: str) -> Sequence[Slot]:
         """Return the slots that there are."""
         return self._run.agents.slots(of)
 

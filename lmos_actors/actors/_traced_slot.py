@@ -1,4 +1,4 @@
-"""A slot whose messages are recorded: used instead of `LocalLink` where a node has an instrument.
+"""A slot whose messages are recorded: used instead of `Slot` where a node has an instrument.
 
 Nothing of this costs anything where nobody looks. Here no turn runs in the asker's step and no message
 is a bare tuple, so every message has a number, the number of the message it all began with (its trace),
@@ -13,10 +13,10 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
 from lmos_actors.errors import AgentError
 
-from ._calls import LocalLink
 from ._gates import BUSY
 from ._mailbox import QUEUED, Ask, SelfMessage, Tell
 from ._operation import ASKING, CHECKED, named
+from ._slot import Slot
 from ._trace_context import current_mark, next_mark
 from .values import conceal_all
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _UNSHOWN = ("observe", "subscribe", "subscribe to all")
 
 
-class TracedLink(LocalLink):
+class TracedSlot(Slot):
     """A slot that tells the node's instrument of every message."""
 
     __slots__ = ("path",)
@@ -47,7 +47,7 @@ class TracedLink(LocalLink):
     @named(ASKING)
     @enable_ki_protection
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """As `LocalLink.ask`, always through the mailbox."""
+        """As `Slot.ask`, always through the mailbox."""
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
@@ -58,7 +58,7 @@ class TracedLink(LocalLink):
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
     ) -> Any:
-        """As `LocalLink.ask_within`, always through the mailbox."""
+        """As `Slot.ask_within`, always through the mailbox."""
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
@@ -66,18 +66,18 @@ class TracedLink(LocalLink):
 
     @enable_ki_protection
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """As `LocalLink.tell_nowait`."""
+        """As `Slot.tell_nowait`."""
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         self.post_or_block(op, args, self.sender())
 
     def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
-        """As `LocalLink.seat`, with a number, a trace and a record."""
+        """As `Slot.seat`, with a number, a trace and a record."""
         self.post(Tell(self, op, args, sender))
 
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """As `LocalLink.send_from`."""
+        """As `Slot.send_from`."""
         op = self.table.get(key)
         if op is None:
             self.send_to_nobody(sender, key, args)
@@ -101,13 +101,13 @@ class TracedLink(LocalLink):
             self.rt.schedule(self)
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
-        """As `LocalLink.own`, in the trace of what runs now."""
+        """As `Slot.own`, in the trace of what runs now."""
         made = TracedSelfMessage((op, args, self))
         made.trace = current_mark(self.rt)
         return made
 
     def post(self, envelope: Envelope) -> None:
-        """As `LocalLink.post`, with a number, a trace and a record."""
+        """As `Slot.post`, with a number, a trace and a record."""
         self._note_sent(envelope)
         try:
             super().post(envelope)
@@ -140,7 +140,7 @@ class TracedLink(LocalLink):
             rt.instrument.record("sent", self.path, fields)
 
     def note_event(self, name: str, data: Any) -> None:
-        """As `LocalLink.note_event`, with the trace of the message on behalf of which it is emitted."""
+        """As `Slot.note_event`, with the trace of the message on behalf of which it is emitted."""
         mark = current_mark(self.rt)
         if mark is None or not mark[1]:
             super().note_event(name, data)

@@ -1,6 +1,6 @@
 """A slot whose messages hand on the trace that they were sent in: used where a node records spans.
 
-Where nothing is traced, as in what agents do of their own accord, it is a `LocalLink` and a look at whether
+Where nothing is traced, as in what agents do of their own accord, it is a `Slot` and a look at whether
 something is.
 """
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
-from ._calls import LocalLink
-from ._edge import handed_mark
 from ._gates import BUSY
 from ._mailbox import QUEUED, Ask, Tell
 from ._operation import ASKING, CHECKED, named
-from ._traced_link import TracedSelfMessage
+from ._slot import Slot
+from ._trace_context import handed_mark
+from ._traced_slot import TracedSelfMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._operation import Operation
 
 
-class PropagatingLink(LocalLink):
+class PropagatingSlot(Slot):
     """A slot that knows in whose trace each of its messages was sent."""
 
     __slots__ = ()
@@ -34,7 +34,7 @@ class PropagatingLink(LocalLink):
     @named(ASKING)
     @enable_ki_protection
     async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """As `LocalLink.ask`; through the mailbox where there is a trace to hand on."""
+        """As `Slot.ask`; through the mailbox where there is a trace to hand on."""
         if handed_mark(self.rt) is None:
             return await super().ask(key, args, kwargs)
         op = self.operation(key)
@@ -47,7 +47,7 @@ class PropagatingLink(LocalLink):
     async def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
     ) -> Any:
-        """As `LocalLink.ask_within`; through the mailbox where there is a trace to hand on."""
+        """As `Slot.ask_within`; through the mailbox where there is a trace to hand on."""
         if handed_mark(self.rt) is None:
             return await super().ask_within(key, args, kwargs, seconds)
         op = self.operation(key)
@@ -57,7 +57,7 @@ class PropagatingLink(LocalLink):
 
     @enable_ki_protection
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """As `LocalLink.tell_nowait`."""
+        """As `Slot.tell_nowait`."""
         if handed_mark(self.rt) is None:
             super().tell_nowait(key, args, kwargs)
             return
@@ -65,7 +65,7 @@ class PropagatingLink(LocalLink):
         self.post_or_block(op, self.bound(op, args, kwargs), self.sender())
 
     def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
-        """As `LocalLink.seat`."""
+        """As `Slot.seat`."""
         if handed_mark(self.rt) is None:
             super().seat(op, args, sender)
         else:
@@ -73,7 +73,7 @@ class PropagatingLink(LocalLink):
 
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """As `LocalLink.send_from`."""
+        """As `Slot.send_from`."""
         op, mark = self.table.get(key), handed_mark(self.rt)
         if mark is None or op is None:
             super().send_from(sender, key, args, kwargs)
@@ -95,7 +95,7 @@ class PropagatingLink(LocalLink):
             self.rt.schedule(self)
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
-        """As `LocalLink.own`, in the trace of what runs now."""
+        """As `Slot.own`, in the trace of what runs now."""
         mark = handed_mark(self.rt)
         if mark is None:
             return super().own(op, args)
@@ -104,7 +104,7 @@ class PropagatingLink(LocalLink):
         return made
 
     def post(self, envelope: Envelope) -> None:
-        """As `LocalLink.post`, in the trace of what runs now."""
+        """As `Slot.post`, in the trace of what runs now."""
         if envelope.trace is None:
             envelope.trace = handed_mark(self.rt)
         super().post(envelope)
