@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, ChildSpec, MailboxOptions, Ref, action
-from lmos_actors.actors import slot_of
+from lmos_actors.actors import set_service_time, slot_of
 from lmos_actors.testing import open_test_node, settle
 from tests.bindings.server_connections import Line, Serving, accounts, serving
 
@@ -230,7 +230,7 @@ async def test_peers_go_round_among_the_thousand_that_wait_longest(virtual_clock
 async def test_an_agent_that_takes_time_takes_turns_as_well(virtual_clock: Any) -> None:
     async with open_test_node() as node, serving(node) as there:
         book = await agent_of(node)
-        slot_of(book).set_service_time(1.0)
+        set_service_time(book, 1.0)
         for letter, count, line in zip("abc", (4, 2, 1), await connect(there, 3), strict=True):
             ask(line, *named(letter, count))
         await trio.sleep(20)
