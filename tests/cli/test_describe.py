@@ -266,7 +266,7 @@ def test_the_samples_that_are_broken(call: Callable[..., Ran], name: str) -> Non
         ('{"title": "\\ud800"}', 2, "half of a surrogate pair"),
         ('{"title": 1e999}', 2, "is not a finite number"),
         ("[" * 100, 2, "nested more than 64 deep"),
-        ("[]", 1, "a description is an object, this is an array"),
+        ("[]", 1, "a description must be an object, this is an array"),
         ("7", 1, "it.json:1:1: error"),
         ('{"title": 7}', 1, "it.json:1:11: error: /title"),
         ('{"properties": {"a": 1}}', 1, "it.json:1:22: error: /properties/a"),
@@ -415,7 +415,7 @@ def test_findings_and_differences_as_data(
     (finding,) = found.pop("findings")
     assert finding == {
         "path": "/id",
-        "message": 'id "bare" is no URI',
+        "message": 'id "bare" is not a URI',
         "severity": "warning",
         "fix": finding["fix"],
         "line": 11,
@@ -441,7 +441,7 @@ def test_members_that_kotlin_wot_cannot_read_are_reported(
     file = written(project, served)
     ran = call(file, "--for", "kotlin-wot")
     line, *_, summary = ran.out.splitlines()
-    assert "unreadable: /actions/add/x:own: kotlin-wot knows no member 'x:own' of an action" in line
+    assert "/actions/add/x:own: kotlin-wot does not support the member 'x:own' of an action" in line
     assert summary.endswith("ok; kotlin-wot: stopped by 1 thing")
     assert (ran.code, ran.err) == (1, "")
     (found,) = json.loads(call(file, "--for", "kotlin-wot", "--json").out)["unreadable"]
@@ -525,7 +525,7 @@ def test_any_value_at_any_place_is_an_answer(
         (["leaving:A"], 3, "SystemExit: 3"),
         (["unwritten.py:A"], 3, "at unwritten.py:1: SyntaxError"),
         (["clerks:Clerk", "--id", "bare"], 2, '--id: "bare" is no URI'),
-        (["clerks:Clerk", "--base", "here"], 2, "--base: 'here' is no base"),
+        (["clerks:Clerk", "--base", "here"], 2, "--base: 'here' is not a base URL"),
         (["clerks:Clerk", "--base", "ftp://x"], 2, "--base"),
         (["good.json", "--base", "ws://x"], 2, "--base: goes with a class"),
         (["good.json", "--name", "x"], 2, "--name: goes with a class"),

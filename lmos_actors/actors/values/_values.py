@@ -54,7 +54,7 @@ class Shape(Generic[T]):
         Defaults that are secret, or hold secrets, are not in it.
         """
         if self._schema is None:
-            self._schema = schema_of(self.type, untold=_is_secret)
+            self._schema = schema_of(self.type, hide_default=_is_secret)
         return self._schema
 
     def __repr__(self) -> str:

@@ -1,8 +1,9 @@
-"""Thing, Agent and Tool Descriptions: values, checks, forms, differences; data schemas of Python types."""
+"""Thing, Agent and Tool Descriptions: model, checks, forms, comparison; data schemas of Python types."""
 
 from ._check import check as check
 from ._compare import differences as differences
-from ._fitting import Difference as Difference, Weight as Weight
+from ._compatibility import Difference as Difference, Weight as Weight
+from ._findings import Finding as Finding, Severity as Severity
 from ._forms import (
     ACTION_OPS as ACTION_OPS,
     EVENT_OPS as EVENT_OPS,
@@ -66,4 +67,3 @@ from ._schema import (
     type_tree as type_tree,
 )
 from ._uris import expand as expand, is_uri as is_uri, resolve as resolve, variables_of as variables_of
-from ._wording import Finding as Finding, Severity as Severity

@@ -1,4 +1,17 @@
-"""A description held against the JSON schema of TD 1.1 and against what no schema can say."""
+"""Checks of a description: the JSON schema of TD 1.1, then rules that no schema can express.
+
+What it keeps true:
+
+- **It never raises, and always ends.** A description may come from anywhere. The number of findings is
+  bounded (`MAX_FINDINGS`), and so is the number of security schemes: the validator tries every alternative
+  for each.
+- **One mistake, one finding.** Schema errors of alternatives are reduced to the plausible one
+  (`_findings.faults`), equal findings are merged, and the error of `load` is added only where no schema
+  error at or near that place explains it.
+- **Lenient by default, as consumers are.** Deviations that consumers of this package accept are warnings;
+  `strict` makes them errors. `tolerated` on a finding records which ones.
+- **A stable order**: severity, then place, so that two runs can be compared.
+"""
 
 from __future__ import annotations
 
@@ -10,83 +23,85 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import msgspec
 
-from ._meaning import findings_of_meaning
+from ._findings import Finding, faults, finding_of
 from ._model import Description, dump, read
 from ._reading import DescriptionError, Place, plain_data
+from ._semantics import semantic_findings
 from ._vocabulary import as_object
-from ._wording import Finding, faults, finding_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from jsonschema_rs import Draft7Validator
 
-MOST: Final = 1000  # findings, and security schemes: the validator tries every kind for each
+MAX_FINDINGS: Final = 1000  # also the limit of security schemes
 SCHEMA_FILE: Final = "td-json-schema-validation.json"
 
 
 def check(
     description: Description | str | bytes | Mapping[str, Any], *, strict: bool = False
 ) -> tuple[Finding, ...]:
-    """Return everything that is wrong with a description, errors first, each in the order of the places.
+    """Return the findings about a description, errors first, then by place. Raises nothing.
 
-    The description is one that was loaded, a JSON text or plain data. First it is held against the JSON
-    schema of TD 1.1 (W3C, 12 March 2025), then against what the schema cannot say: names that nothing
-    defines, operations that contradict their property, hrefs that lead nowhere, data schemas that no value
-    fits, the vocabulary of LMOS. What consumers of this package take as it is gives warnings: no security,
-    no `@context` or another, `Agent` without its prefix, an `id` that is no URI, members that are null. With
-    `strict` these are errors. What cannot be read at all is one error. After 1,000 findings an error says
-    that there are more. It raises nothing.
+    The description is a loaded one, a JSON text or plain data. It is checked against the JSON schema of TD
+    1.1 (W3C, 12 March 2025), then against rules beyond it: undefined names, operations that contradict their
+    property, relative hrefs without a base, data schemas that no value fits, the vocabulary of LMOS.
+    Deviations that consumers of this package accept are warnings: no security, a missing or other
+    `@context`, `Agent` without its prefix, an `id` that is not a URI, members that are null. `strict` makes
+    them errors. An unreadable description gives one error. After 1,000 findings an error says that there are
+    more.
     """
     try:
         data = plain_data(dump(description) if isinstance(description, Description) else description)
     except DescriptionError as exc:
-        return (Finding(exc.place, exc.message, "mend this first: the rest cannot be read"),)
-    found = list(islice(_findings(data), MOST + 1))
-    if len(found) > MOST:
-        found[MOST] = Finding((), f"more than {MOST} findings", "mend these first: the rest is not told")
-    graded = [_graded(finding, strict) for finding in found]
+        return (Finding(exc.place, exc.message, "correct this first: the rest cannot be read"),)
+    found = list(islice(_all_findings(data), MAX_FINDINGS + 1))
+    if len(found) > MAX_FINDINGS:
+        found[MAX_FINDINGS] = Finding(
+            (), f"more than {MAX_FINDINGS} findings", "correct these first: the rest is not shown"
+        )
+    graded = [_with_severity(finding, strict) for finding in found]
     unique = {(finding.place, finding.message): finding for finding in graded}
-    return tuple(sorted(unique.values(), key=_order))
+    return tuple(sorted(unique.values(), key=_sort_key))
 
 
-def _graded(finding: Finding, strict: bool) -> Finding:
+def _with_severity(finding: Finding, strict: bool) -> Finding:
     if finding.tolerated and not strict:
         return attrs.evolve(finding, severity="warning")
     return finding
 
 
-def _order(finding: Finding) -> tuple[Any, ...]:
-    """Sort by severity, then by place, numbers as numbers."""
+def _sort_key(finding: Finding) -> tuple[Any, ...]:
+    """Return the sort key: severity, then place, with indices as numbers."""
     parts = tuple(
         (isinstance(part, str), part if isinstance(part, int) else 0, str(part)) for part in finding.place
     )
     return finding.severity, parts, finding.message
 
 
-def _findings(data: dict[str, Any]) -> Iterator[Finding]:
-    if len(as_object(data.get("securityDefinitions"))) > MOST:
-        fix = "leave some out: the rest is not looked at"
-        yield Finding(("securityDefinitions",), f"more than {MOST} security definitions", fix)
+def _all_findings(data: dict[str, Any]) -> Iterator[Finding]:
+    if len(as_object(data.get("securityDefinitions"))) > MAX_FINDINGS:
+        fix = "leave some out: the description is not checked further"
+        yield Finding(("securityDefinitions",), f"more than {MAX_FINDINGS} security definitions", fix)
         return
-    wrong = [finding_of(fault) for fault in faults(_validator().iter_errors(data))]
-    yield from wrong
-    yield from findings_of_meaning(data)
-    yield from _unreadable(data, [finding.place for finding in wrong if not finding.tolerated])
+    violations = [finding_of(fault) for fault in faults(_validator().iter_errors(data))]
+    yield from violations
+    yield from semantic_findings(data)
+    yield from _load_error(data, [finding.place for finding in violations if not finding.tolerated])
 
 
-def _unreadable(data: dict[str, Any], told: list[Place]) -> Iterator[Finding]:
-    """Return what stops `load`, unless an error above it, at it or right in it has been told."""
+def _load_error(data: dict[str, Any], reported: list[Place]) -> Iterator[Finding]:
+    """Yield the error of `load`, unless an error above its place, at it or directly in it is reported."""
     try:
         read(data)
     except DescriptionError as exc:
-        if not any(exc.place[: len(place)] == place or exc.place == place[:-1] for place in told):
-            yield Finding(exc.place, exc.message, "mend it: a description with this cannot be read")
+        if not any(exc.place[: len(place)] == place or exc.place == place[:-1] for place in reported):
+            yield Finding(exc.place, exc.message, "correct it: a description with this cannot be read")
 
 
 @cache
 def _validator() -> Draft7Validator:
-    """Compile the schema once, when it is first asked for: most programs never check."""
+    """Return the compiled schema; compiled on first use, as most programs never check."""
     from jsonschema_rs import Draft7Validator
 
     schema = msgspec.json.decode(Path(__file__).with_name(SCHEMA_FILE).read_bytes())

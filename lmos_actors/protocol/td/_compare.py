@@ -1,15 +1,25 @@
-"""What differs between a description and the class that a consumer of it was written for.
+"""Comparison of a description with the class that a consumer was written for.
 
-The rule (contract versions): what the description adds costs nobody anything unless it must be given; what it
-lacks, takes less of, or answers more loosely than the class says can make a consumer fail. Where and how the
-thing is served, that is forms, base and security, is no part of the contract and not compared.
+What it keeps true:
+
+- **A difference breaks exactly if a consumer of the class can fail.** Additions are harmless unless they
+  must be sent. What is missing, accepts fewer inputs or returns more kinds of values than the class says
+  breaks. Which of the two applies depends on the direction of the value (`_compatibility.Flow`): an input
+  that becomes optional is harmless, an output that becomes optional is not.
+- **`safe` and `idempotent` are promises**: retries rely on them, so losing one breaks, gaining one does not.
+- **Only the contract counts.** Forms, base and security say where a thing is served, and are not compared.
+- **Extensions count wherever they stand.** `lmosx:progress` and `lmosx:streams` may be members of the thing
+  or of the action (kotlin-wot refuses unknown members of actions), so both places are read.
+
+The order of the differences follows the class, so that the output for one class is stable.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ._fitting import RECEIVED, SENT, Difference, Flow, schema_differences, texts_differ
+from ._compatibility import RECEIVED, SENT, Difference, Flow, schema_differences, texts_differ
+from ._findings import shown
 from ._model import (
     ActionAffordance,
     Description,
@@ -19,7 +29,6 @@ from ._model import (
     Streams,
 )
 from ._reading import Place, is_object, write
-from ._wording import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,11 +42,11 @@ _KINDS: Final = {"properties": "a property", "actions": "an action", "events": "
 
 
 def differences(offered: Description, expected: Description) -> tuple[Difference, ...]:
-    """Name every difference between a description from elsewhere and the one of a class.
+    """Return the differences between a description (`offered`) and that of a class (`expected`).
 
-    In the order of the class's affordances: those that are missing or of another kind, their data schemas and
-    flags, then affordances that the class does not have, then titles, descriptions and metadata. A difference
-    says whether it breaks a consumer that was written for the class.
+    In the order of the class's affordances: missing ones and those of another kind, their data schemas and
+    flags; then affordances that the class lacks, then titles, descriptions and metadata. `breaks` of a
+    difference says whether a consumer of the class can fail.
     """
     found: list[Difference] = []
     for kind in _KINDS:
@@ -71,8 +80,8 @@ def _affordance(offered: Description, expected: Description, kind: str, name: st
     theirs, noun = affordances_of(offered, kind).get(name), _KINDS[kind]
     if theirs is None:
         other = _kind_of(offered, name)
-        said = "missing" if other is None else _KINDS[other]
-        message = f"{name!r} is {said}, in the class it is {noun}"
+        state = "missing" if other is None else _KINDS[other]
+        message = f"{name!r} is {state}, in the class it is {noun}"
         yield Difference((other or kind, name), message, other and _KINDS[other], noun, "breaks")
         return
     place = (kind, name)
@@ -109,12 +118,12 @@ def _property(theirs: PropertyAffordance, ours: PropertyAffordance, place: Place
 
 def _flag(word: str, here: bool, there: bool, breaks: bool, place: Place) -> Iterator[Difference]:
     if here != there:
-        said = f"is {'' if here else 'not '}{word}, in the class it is{'' if there else ' not'}"
-        yield Difference((*place, word), said, here, there, "breaks" if breaks else "differs")
+        state = f"is {'' if here else 'not '}{word}, in the class it is{'' if there else ' not'}"
+        yield Difference((*place, word), state, here, there, "breaks" if breaks else "differs")
 
 
 def _action(theirs: ActionAffordance, ours: ActionAffordance, place: Place) -> Iterator[Difference]:
-    """`safe` and `idempotent` are promises, by which a call may be repeated: to lose one breaks."""
+    """Compare two actions. Without `synchronous` on one side nothing is known, so nothing differs."""
     yield from _flag("safe", bool(theirs.safe), bool(ours.safe), bool(ours.safe), place)
     yield from _flag(
         "idempotent", bool(theirs.idempotent), bool(ours.idempotent), bool(ours.idempotent), place
@@ -126,19 +135,22 @@ def _action(theirs: ActionAffordance, ours: ActionAffordance, place: Place) -> I
 
 
 def _extensions(offered: Description, expected: Description, name: str) -> Iterator[Difference]:
-    """Compare what our own members say of an action, wherever each of the two says it."""
+    """Compare progress and streams of an action, at the thing or at the action."""
     theirs, ours = offered.progress_of(name), expected.progress_of(name)
     place = _place_of(offered, "lmosx:progress", name)
     if theirs is not None and ours is not None:
         yield from schema_differences(theirs, ours, place, RECEIVED)
     elif theirs != ours:
-        yield Difference(place, _only(ours, "progress"), theirs, ours)
-    given, wanted = offered.streams_of(name) or Streams(), expected.streams_of(name) or Streams()
-    yield from _streams(given, wanted, _place_of(offered, "lmosx:streams", name))
+        yield Difference(place, _one_sided(ours, "progress"), theirs, ours)
+    offered_streams, expected_streams = (
+        offered.streams_of(name) or Streams(),
+        expected.streams_of(name) or Streams(),
+    )
+    yield from _streams(offered_streams, expected_streams, _place_of(offered, "lmosx:streams", name))
 
 
 def _place_of(offered: Description, member: str, action: str) -> Place:
-    """Return where a description has a member of ours for an action: at the action, if only there."""
+    """Return the place of an extension member for an action: at the action if it is only there."""
     own = (offered.actions or {})[action]
     at_thing, at_action = (
         (offered.progress, own.progress) if member == "lmosx:progress" else (offered.streams, own.streams)
@@ -155,31 +167,37 @@ def _event(theirs: EventAffordance, ours: EventAffordance, place: Place) -> Iter
     yield from _optional(theirs.cancellation, ours.cancellation, (*place, "cancellation"), SENT)
 
 
-def _only(ours: object, what: str) -> str:
-    return f"says nothing of {what}, the class does" if ours is not None else f"has {what}, the class none"
+def _one_sided(ours: object, what: str) -> str:
+    return f"lacks {what}, the class has it" if ours is not None else f"has {what}, the class has none"
 
 
 def _optional(theirs: Schema | None, ours: Schema | None, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare two schemas either of which may be absent, which means that there is no such value."""
+    """Compare two schemas of which either may be absent, as there is no such value."""
     if theirs is not None and ours is not None:
         yield from schema_differences(theirs, ours, place, flow)
     elif theirs is not None:
-        breaks = flow.sent and _must_be_given(theirs)
-        yield Difference(place, _only(ours, str(place[-1])), theirs, None, "breaks" if breaks else "differs")
+        breaks = flow.sent and _is_mandatory(theirs)
+        yield Difference(
+            place, _one_sided(ours, str(place[-1])), theirs, None, "breaks" if breaks else "differs"
+        )
     elif ours is not None:
-        breaks = flow.received or _must_be_given(ours)
-        yield Difference(place, _only(ours, str(place[-1])), None, ours, "breaks" if breaks else "differs")
+        breaks = flow.received or _is_mandatory(ours)
+        yield Difference(
+            place, _one_sided(ours, str(place[-1])), None, ours, "breaks" if breaks else "differs"
+        )
 
 
-def _must_be_given(schema: Schema) -> bool:
-    """Whether nothing at all is no value of it: it is no object, or one with a required member."""
+def _is_mandatory(schema: Schema) -> bool:
+    """Return whether a value must be sent: only an object without required members may be left out."""
     return schema.get("type") != "object" or bool(schema.get("required"))
 
 
 def _streams(theirs: Streams, ours: Streams, place: Place) -> Iterator[Difference]:
-    given, wanted = theirs.input or {}, ours.input or {}
-    for name in dict.fromkeys((*wanted, *given)):
-        yield from _stream(given.get(name), wanted.get(name), (*place, "input", name), SENT)
+    offered_streams, expected_streams = theirs.input or {}, ours.input or {}
+    for name in dict.fromkeys((*expected_streams, *offered_streams)):
+        yield from _stream(
+            offered_streams.get(name), expected_streams.get(name), (*place, "input", name), SENT
+        )
     yield from _stream(theirs.output, ours.output, (*place, "output"), RECEIVED)
 
 
@@ -187,7 +205,7 @@ def _stream(theirs: Stream | None, ours: Stream | None, place: Place, flow: Flow
     """A stream that one side does not know breaks: nobody would read it, or feed it."""
     if theirs is None or ours is None:
         if theirs is not ours:
-            yield Difference(place, _only(ours, "such a stream"), write(theirs), write(ours), "breaks")
+            yield Difference(place, _one_sided(ours, "such a stream"), write(theirs), write(ours), "breaks")
         return
     if theirs.content_type != ours.content_type:
         message = f"carries {theirs.content_type}, in the class {ours.content_type}"
@@ -218,10 +236,10 @@ def _thing(offered: Description, expected: Description) -> Iterator[Difference]:
 
 
 def _metadata(theirs: Any, ours: Any, place: Place) -> Iterator[Difference]:
-    """Compare an open vocabulary, member by member."""
+    """Compare metadata, an open vocabulary, member by member."""
     if is_object(theirs) and is_object(ours):
         for name in dict.fromkeys((*ours, *theirs)):
             yield from _metadata(theirs.get(name), ours.get(name), (*place, name))
     elif theirs != ours:
-        here, there = ("not said" if each is None else shown(each) for each in (theirs, ours))
+        here, there = ("absent" if each is None else shown(each) for each in (theirs, ours))
         yield Difference(place, f"is {here}, in the class {there}", theirs, ours, "wording")

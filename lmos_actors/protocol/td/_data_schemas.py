@@ -1,11 +1,11 @@
-"""Data schemas that no value can fit, or that do not say what they seem to say."""
+"""Checks of data schemas: contradictions that no value fits, and words without effect."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
+from ._findings import Finding, Severity, near, shown
 from ._reading import Place, is_array, is_object, kind_of
-from ._wording import Finding, Severity, near, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,26 +23,30 @@ _WORDS: Final = {
     "maxItems": ("array",), "uniqueItems": ("array",), "properties": ("object",), "required": ("object",),
     "additionalProperties": ("object",), "propertyNames": ("object",),
 }  # fmt: skip
-_FITTING: Final[tuple[tuple[str, Severity], ...]] = (("const", "error"), ("default", "warning"))
+_CHECKED_VALUES: Final[tuple[tuple[str, Severity], ...]] = (("const", "error"), ("default", "warning"))
 _MISSING: Final = object()
 
 
 def check_schema(value: object, place: Place) -> Iterator[Finding]:
-    """Return what is wrong with a data schema and with those inside it. What is no object is passed over."""
+    """Yield the findings about a data schema and those nested in it; anything but an object is skipped.
+
+    `properties`, `items`, `oneOf` and `additionalProperties` nest. The depth is bounded by the reader
+    (`_reading.MAX_DEPTH`), so the recursion is.
+    """
     if not is_object(value):
         return
     yield from _bounds(value, place)
     yield from _values(value, place)
     yield from _required(value, place)
-    yield from _idle(value, place)
+    yield from _irrelevant_words(value, place)
     if value.get("readOnly") is True and value.get("writeOnly") is True:
         yield Finding((*place, "writeOnly"), "readOnly and writeOnly at once", "leave one out")
-    for where, inner in _inside(value, place):
+    for where, inner in _subschemas(value, place):
         yield from check_schema(inner, where)
 
 
-def _inside(schema: dict[str, Any], place: Place) -> Iterator[tuple[Place, Any]]:
-    """Return the schemas that stand directly in a schema."""
+def _subschemas(schema: dict[str, Any], place: Place) -> Iterator[tuple[Place, Any]]:
+    """Yield the schemas directly inside a schema."""
     properties = schema.get("properties")
     if is_object(properties):
         yield from (((*place, "properties", name), each) for name, each in properties.items())
@@ -72,16 +76,17 @@ def _bounds(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
 
 
 def _values(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
-    """The values that a schema lists should fit its own type, and the default should be one of them.
+    """Check that listed values fit the type, and that `const` and `default` fit the type and `enum`.
 
-    TD 1.1 says "should" of a default, and of the others nothing; no value is a `const` of another type.
+    A `const` of another type is an error, as no value fits. TD 1.1 only says "should" of a default, and
+    nothing of `enum`, so those are warnings.
     """
     kind, listed = schema.get("type"), schema.get("enum")
     for number, value in enumerate(listed if is_array(listed) else []):
         if not _fits(value, kind):
             where, message = (*place, "enum", number), f"{shown(value)} is not of type {kind}"
             yield Finding(where, message, "leave it out, or change the type", "warning")
-    for word, severity in _FITTING:
+    for word, severity in _CHECKED_VALUES:
         value = schema.get(word, _MISSING)
         if value is _MISSING:
             continue
@@ -96,12 +101,12 @@ def _values(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two values are the same in JSON, where true is not 1."""
+    """Return whether two values are equal in JSON, where true is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _fits(value: object, kind: object) -> bool:
-    """Whether a value is of a type; any value is of a type that is none."""
+    """Return whether a value is of a type; an unknown type fits every value."""
     if kind == "integer":
         return _is_number(value) and value == value // 1
     checks = {
@@ -129,15 +134,15 @@ def _required(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
             yield Finding((*place, "required", number), message, fix, "warning")
 
 
-def _idle(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
-    """Warn of limits that mean nothing for the type."""
+def _irrelevant_words(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
+    """Warn of limits that have no effect on values of the type."""
     kind = schema.get("type")
     if not isinstance(kind, str):
         return
     for word in schema:
         kinds = _WORDS.get(word)
         if kinds is not None and kind not in kinds:
-            message = f"{word} says nothing about type {kind}"
+            message = f"{word} has no effect on type {kind}"
             yield Finding(
                 (*place, word), message, f"use type {' or '.join(kinds)}, or leave it out", "warning"
             )

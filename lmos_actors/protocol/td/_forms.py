@@ -1,7 +1,7 @@
-"""Forms: what they mean with every default filled in, which one to take, and those that a node adds.
+"""Forms: their defaults, the choice of one for an operation, and the forms that a node adds.
 
-Defaults are those of TD 1.1, 5.4: the operations of a form that names none, and `application/json`. What a
-node adds is one form for LMOS over a WebSocket and affordance, as kotlin-wot does, and forms for HTTP.
+Defaults follow TD 1.1, 5.4: operations by kind of affordance, and `application/json`. For each affordance a
+node adds one form for LMOS over a WebSocket, as kotlin-wot does, and forms for HTTP.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ THING_OPS: Final = (
 PREFERENCE: Final = (
     SUBPROTOCOL, "wss", "ws", "https", "http", "https+sse", "http+sse", "https+longpoll", "http+longpoll",
 )  # fmt: skip
-"""Ways to carry an operation out, best first: a subprotocol, a scheme alone, or scheme+subprotocol."""
+"""Transports of an operation, best first: a subprotocol, a scheme alone, or scheme+subprotocol."""
 
 _METHODS: Final = {
     "writeproperty": "PUT",
@@ -70,7 +70,7 @@ def _accesses(affordance: PropertyAffordance) -> Iterator[str]:
 
 
 def effective_forms(description: Description, affordance: AnyAffordance | None = None) -> tuple[Form, ...]:
-    """Return the forms of an affordance, or of the whole thing, with nothing left unsaid.
+    """Return the forms of an affordance, or of the whole thing, with all defaults filled in.
 
     `href` is resolved against `base`, `op` is a tuple, `content_type` and `security` are filled in. A
     template is still one: see `expand`. An `href` without `base` stays relative.
@@ -90,10 +90,11 @@ def effective_forms(description: Description, affordance: AnyAffordance | None =
 
 
 def choose(forms: Iterable[Form], op: str, preference: Sequence[str] = PREFERENCE) -> Form | None:
-    """Return the form by which to carry out an operation, None if no form does in a way that is asked for.
+    """Return the form to use for an operation, None if none has a transport of `preference`.
 
-    The first entry of `preference` that any form serves decides, then the order of the forms. A form with a
-    subprotocol is never taken for its scheme alone. Return it what `effective_forms` returns.
+    `forms` are those of `effective_forms`. The first entry of `preference` that any form serves decides,
+    then the order of the forms. A form with a subprotocol is never chosen for its scheme alone: the messages
+    on it would be unknown.
     """
     able = [form for form in forms if op in form.ops]
     for way in preference:
@@ -104,7 +105,7 @@ def choose(forms: Iterable[Form], op: str, preference: Sequence[str] = PREFERENC
 
 
 def _ways(form: Form) -> tuple[str, ...]:
-    """The entries of a preference that a form answers to."""
+    """Return the entries of a preference that a form matches."""
     scheme = scheme_of(form.href)
     if not form.subprotocol:
         return (scheme,)
@@ -124,12 +125,12 @@ def method_of(form: Form, op: str) -> str:
 
 
 def with_forms(description: Description, agent: str, bases: Iterable[str]) -> Description:
-    """Return the description with the forms of an agent that nodes at these addresses serve, and no others.
+    """Return the description with the forms of an agent served at these base URLs, replacing any others.
 
-    A base is `ws://host:port` or the same with `wss`, `http` or `https`: one port has both. Each affordance
-    gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then forms to
-    `<base>/agents/<agent>/...`; the thing gets those for all its properties, actions and events. An action
-    with streams is answered by events (SSE). Raises DescriptionError for a base that is none.
+    A base is `ws://host:port` or the same with `wss`, `http` or `https`; one port serves both protocols.
+    Each affordance gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then
+    forms to `<base>/agents/<agent>/...`; the thing gets those for all its properties, actions and events.
+    The form of an action with streams uses server-sent events. Raises DescriptionError for an invalid base.
     """
     ports = [_port(base) for base in bases]
     properties, actions, events = description.properties, description.actions, description.events
@@ -144,11 +145,11 @@ def with_forms(description: Description, agent: str, bases: Iterable[str]) -> De
 
 
 def _port(base: str) -> tuple[str, str]:
-    """Give the addresses for LMOS and for HTTP that a base stands for, both without a slash at the end."""
+    """Return the URLs for LMOS and for HTTP of a base, both without a final slash."""
     scheme = scheme_of(base)
     _, _, place = base.partition("://")
     if scheme not in _PORTS or not place.strip("/"):
-        raise DescriptionError(f"{base!r} is no base: it should be like ws://127.0.0.1:8080")
+        raise DescriptionError(f"{base!r} is not a base URL: write it like ws://127.0.0.1:8080")
     ws, http = _PORTS[scheme]
     return f"{ws}://{place.rstrip('/')}", f"{http}://{place.rstrip('/')}"
 
@@ -166,7 +167,7 @@ def _with(
 def _of_affordance(
     affordance: AnyAffordance, port: tuple[str, str], agent: str, name: str, *, is_stream: bool
 ) -> Iterator[Form]:
-    """LMOS first; for HTTP apart what is asked once and what is listened to."""
+    """Yield the forms of an affordance: LMOS first, then HTTP, with requests and subscriptions apart."""
     ws, http = port
     ops = served_ops(affordance)
     yield lmos_form(ws, ops)
@@ -183,7 +184,7 @@ def _of_affordance(
         yield Form(href=href, op=("invokeaction",), content_type=JSON, subprotocol="sse")
     else:
         yield Form(href=href, op=("invokeaction",), content_type=JSON)
-        if not affordance.synchronous:  # what is done in one step is never under way
+        if not affordance.synchronous:  # a synchronous action has no run to query or cancel
             yield _by_method(href, "queryaction", "GET")
             yield _by_method(href, "cancelaction", "DELETE")
 
@@ -204,7 +205,7 @@ def _kind(affordance: AnyAffordance) -> str:
 
 
 def served_ops(affordance: AnyAffordance) -> tuple[str, ...]:
-    """Give the operations that a node serves for an affordance over LMOS."""
+    """Return the operations that a node serves for an affordance over LMOS."""
     if isinstance(affordance, ActionAffordance):
         return ACTION_OPS
     heard = PROPERTY_OPS[2:] if isinstance(affordance, PropertyAffordance) and affordance.observable else ()
@@ -212,7 +213,7 @@ def served_ops(affordance: AnyAffordance) -> tuple[str, ...]:
 
 
 def lmos_form(base: str, ops: Iterable[str]) -> Form:
-    """Give the form of a node's LMOS socket, `<base>/ws`; `op` is an array, as kotlin-wot writes it."""
+    """Return the form of a node's LMOS socket, `<base>/ws`; `op` is an array, as kotlin-wot writes it."""
     return Form(href=f"{base.rstrip('/')}/ws", op=tuple(ops), content_type=JSON, subprotocol=SUBPROTOCOL)
 
 
@@ -236,7 +237,7 @@ def _of_thing(description: Description, port: tuple[str, str], agent: str) -> It
 
 
 def _thing_ops(description: Description) -> Iterator[str]:
-    """What can be done to all properties or all events at once, by messages that LMOS or kotlin-wot has."""
+    """Yield the operations on all properties or events at once that LMOS or kotlin-wot has messages for."""
     properties = (description.properties or {}).values()
     if any(not each.write_only for each in properties):
         yield from ("readallproperties", "readmultipleproperties")

@@ -1,20 +1,20 @@
-"""What of a description kotlin-wot cannot read.
+"""Checks whether kotlin-wot can read a description.
 
-kotlin-wot maps descriptions to fixed classes and refuses the whole description for one member it does not
-expect. The rules were found by giving its reader (May 2025) descriptions that differ in one member each: it
-ignores unknown members of things, properties, events, forms and data schemas, and refuses those of actions,
-links and `version`; a property needs `type`; whole numbers in data schemas have 32 bits; several members have
-to be arrays though TD 1.1 allows a text. A data schema without `type` inside another one counts as a string.
+kotlin-wot maps descriptions to fixed classes and refuses the whole description for one unexpected member.
+The rules were found by feeding its reader (May 2025) descriptions that differ in one member each: it ignores
+unknown members of things, properties, events, forms and data schemas, and refuses those of actions, links
+and `version`; a property needs `type`; integers in data schemas have 32 bits; several members must be arrays
+though TD 1.1 allows a text. A nested data schema without `type` counts as a string.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ._findings import Finding, shown
 from ._model import Description, dump
 from ._reading import DescriptionError, Place, is_array, is_object, kind_of, plain_data
 from ._vocabulary import as_array, as_object
-from ._wording import Finding, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +40,7 @@ SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "psk": ("identity",),
     "public": ("identity",),
 }
-"""The schemes of security, and the members that each of them needs."""
+"""Security schemes that kotlin-wot supports, and the members that each of them needs."""
 OPERATIONS: Final = frozenset(
     {
         "readproperty", "writeproperty", "observeproperty", "unobserveproperty", "readallproperties",
@@ -49,8 +49,8 @@ OPERATIONS: Final = frozenset(
         "unsubscribeallevents", "invokeaction", "queryaction", "cancelaction", "queryallactions",
     }
 )  # fmt: skip
-LEAST: Final = -(2**31)
-MOST: Final = 2**31 - 1
+MIN_INT: Final = -(2**31)
+MAX_INT: Final = 2**31 - 1
 
 _NEVER_NULL: Final = (
     "id", "properties", "actions", "events", "forms", "security", "securityDefinitions", "links",
@@ -68,7 +68,7 @@ _SIZES: Final[Mapping[str, tuple[str, ...]]] = {
     "string": ("minLength", "maxLength"),
     "array": ("minItems", "maxItems"),
 }
-_GIVEN: Final[Mapping[str, tuple[type, ...]]] = {
+_ACCEPTED: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str, bool, int, float),
     "integer": (int, float),
     "number": (int, float),
@@ -76,19 +76,19 @@ _GIVEN: Final[Mapping[str, tuple[type, ...]]] = {
     "array": (list,),
     "object": (dict,),
 }
-"""Which values of `const` and `default` its reader takes for a type."""
+"""Values of `const` and `default` that its reader accepts for a type."""
 
 
 def check_for_kotlin_wot(description: Description | str | bytes | Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Return what of a description kotlin-wot cannot read, in the order of its members; it raises nothing.
+    """Return what kotlin-wot cannot read of a description, in the order of its members. Raises nothing.
 
-    The description is one that was loaded, a JSON text or plain data. One finding is enough for kotlin-wot to
-    refuse all of it. What nobody can read is for `check` to say.
+    The description is a loaded one, a JSON text or plain data. A single finding makes kotlin-wot refuse all
+    of it. Use `check` for mistakes that concern every reader.
     """
     try:
         data = plain_data(dump(description) if isinstance(description, Description) else description)
     except DescriptionError as exc:
-        return (Finding(exc.place, exc.message, "mend this first: the rest cannot be read"),)
+        return (Finding(exc.place, exc.message, "correct this first: the rest cannot be read"),)
     return tuple(_thing(data))
 
 
@@ -97,33 +97,35 @@ def _thing(data: dict[str, Any]) -> Iterator[Finding]:
         if name in data and data[name] is None:
             yield Finding((name,), f"{name} is null", "leave it out")
     if is_object(version := data.get("version")):
-        yield from _known(version, VERSION_MEMBERS, ("version",), "version")
-        yield from _needed(version, ("instance",), ("version",))
+        yield from _unknown_members(version, VERSION_MEMBERS, ("version",), "version")
+        yield from _missing_members(version, ("instance",), ("version",))
     for number, link in enumerate(as_array(data.get("links"))):
         yield from _link(as_object(link), ("links", number))
     for name, scheme in as_object(data.get("securityDefinitions")).items():
         yield from _scheme(as_object(scheme), ("securityDefinitions", name))
-    yield from _named(data, "schemaDefinitions", (), _schema)
-    yield from _named(data, "uriVariables", (), _schema)
+    yield from _each_member(data, "schemaDefinitions", (), _schema)
+    yield from _each_member(data, "uriVariables", (), _schema)
     yield from _forms(data, ())
-    yield from _named(data, "properties", (), _property)
-    yield from _named(data, "actions", (), _action)
-    yield from _named(data, "events", (), _event)
+    yield from _each_member(data, "properties", (), _property)
+    yield from _each_member(data, "actions", (), _action)
+    yield from _each_member(data, "events", (), _event)
 
 
-def _named(data: dict[str, Any], member: str, place: Place, check: Check) -> Iterator[Finding]:
+def _each_member(data: dict[str, Any], member: str, place: Place, check: Check) -> Iterator[Finding]:
     for name, each in as_object(data.get(member)).items():
         yield from check(each, (*place, member, name))
 
 
-def _known(data: dict[str, Any], known: tuple[str, ...], place: Place, what: str) -> Iterator[Finding]:
+def _unknown_members(
+    data: dict[str, Any], known: tuple[str, ...], place: Place, what: str
+) -> Iterator[Finding]:
     for name in data:
         if name not in known:
-            fix = "say it elsewhere: members that kotlin-wot does not know may stand at the thing"
-            yield Finding((*place, name), f"kotlin-wot knows no member {name!r} of {what}", fix)
+            fix = "move it to the thing, where kotlin-wot ignores unknown members"
+            yield Finding((*place, name), f"kotlin-wot does not support the member {name!r} of {what}", fix)
 
 
-def _needed(data: dict[str, Any], needed: tuple[str, ...], place: Place) -> Iterator[Finding]:
+def _missing_members(data: dict[str, Any], needed: tuple[str, ...], place: Place) -> Iterator[Finding]:
     for name in needed:
         if data.get(name) is None:
             yield Finding(place, f"kotlin-wot needs the member {name!r}", f'add "{name}"')
@@ -138,8 +140,8 @@ def _arrays(data: dict[str, Any], names: tuple[str, ...], place: Place) -> Itera
 
 
 def _link(data: dict[str, Any], place: Place) -> Iterator[Finding]:
-    yield from _known(data, LINK_MEMBERS, place, "a link")
-    yield from _needed(data, ("href",), place)
+    yield from _unknown_members(data, LINK_MEMBERS, place, "a link")
+    yield from _missing_members(data, ("href",), place)
     yield from _arrays(data, ("hreflang",), place)
 
 
@@ -147,9 +149,11 @@ def _scheme(data: dict[str, Any], place: Place) -> Iterator[Finding]:
     scheme = data.get("scheme")
     if not isinstance(scheme, str) or scheme not in SCHEMES:
         fix = f"serve it to kotlin-wot with one of {', '.join(SCHEMES)}"
-        yield Finding((*place, "scheme"), f"kotlin-wot knows no security scheme {shown(scheme)}", fix)
+        yield Finding(
+            (*place, "scheme"), f"kotlin-wot does not support the security scheme {shown(scheme)}", fix
+        )
         return
-    yield from _needed(data, SCHEMES[scheme], place)
+    yield from _missing_members(data, SCHEMES[scheme], place)
     yield from _arrays(data, ("scopes",), place)
 
 
@@ -172,7 +176,7 @@ def _property(value: Any, place: Place) -> Iterator[Finding]:
 
 def _action(value: Any, place: Place) -> Iterator[Finding]:
     data = as_object(value)
-    yield from _known(data, ACTION_MEMBERS, place, "an action")
+    yield from _unknown_members(data, ACTION_MEMBERS, place, "an action")
     for name in ("input", "output"):
         yield from _schema(data.get(name), (*place, name))
     yield from _interaction(data, place)
@@ -188,20 +192,22 @@ def _event(value: Any, place: Place) -> Iterator[Finding]:
 def _interaction(data: dict[str, Any], place: Place) -> Iterator[Finding]:
     if "forms" in data and data["forms"] is None:
         yield Finding((*place, "forms"), "forms is null", "leave it out")
-    yield from _named(data, "uriVariables", place, _schema)
+    yield from _each_member(data, "uriVariables", place, _schema)
     yield from _forms(data, place)
 
 
 def _forms(data: dict[str, Any], place: Place) -> Iterator[Finding]:
     for number, each in enumerate(as_array(data.get("forms"))):
         form, where = as_object(each), (*place, "forms", number)
-        yield from _needed(form, ("href",), where)
+        yield from _missing_members(form, ("href",), where)
         yield from _arrays(form, ("security", "scopes", "additionalResponses"), where)
         ops = form.get("op")
         for index, op in enumerate(ops if is_array(ops) else [ops] if isinstance(ops, str) else ()):
             if op not in OPERATIONS:
                 at = (*where, "op", index) if is_array(ops) else (*where, "op")
-                yield Finding(at, f"kotlin-wot knows no operation {shown(op)}", "leave it out of this form")
+                yield Finding(
+                    at, f"kotlin-wot does not support the operation {shown(op)}", "leave it out of this form"
+                )
         for name, value in form.items():
             if value is None and ":" in name:
                 yield Finding((*where, name), f"{name} is null", "leave it out")
@@ -229,24 +235,24 @@ def _schema(value: Any, place: Place) -> Iterator[Finding]:
         yield from _schema(value.get("items"), (*place, "items"))
     if kind == "object":
         yield from _arrays(value, ("required",), place)
-        yield from _named(value, "properties", place, _schema)
+        yield from _each_member(value, "properties", place, _schema)
 
 
 def _numbers(schema: dict[str, Any], kind: str, place: Place) -> Iterator[Finding]:
     for word in _SIZES.get(kind, ()):
         number = schema.get(word)
-        if isinstance(number, int | float) and not LEAST <= number <= MOST:
-            fix = f"stay between {LEAST} and {MOST}, or leave it out"
+        if isinstance(number, int | float) and not MIN_INT <= number <= MAX_INT:
+            fix = f"stay between {MIN_INT} and {MAX_INT}, or leave it out"
             yield Finding((*place, word), f"{word} {shown(number)} has more than 32 bits", fix)
 
 
 def _values(schema: dict[str, Any], kind: str, place: Place) -> Iterator[Finding]:
-    taken = _GIVEN.get(kind)
+    taken = _ACCEPTED.get(kind)
     for word in ("const", "default"):
         value = schema.get(word)
         if value is not None and taken is not None and not isinstance(value, taken):
-            said = "" if "type" in schema else ", which a schema without a type is to it"
-            message = f"{word} must be {_KINDS[kind]} for kotlin-wot{said}, is {kind_of(value)}"
+            reason = "" if "type" in schema else ", its type for a schema without one"
+            message = f"{word} must be {_KINDS[kind]} for kotlin-wot{reason}, is {kind_of(value)}"
             yield Finding((*place, word), message, "add the type of the value, or leave it out")
 
 

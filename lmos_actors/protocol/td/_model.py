@@ -1,8 +1,8 @@
 """Thing, Agent and Tool Descriptions as values (TD 1.1; LMOS Agent Description Format).
 
-Reading is lenient: what TD 1.1 demands beyond the shape of the members, such as security, is for `check` to
-say. Every class keeps the members it has no field for in `extra`, so that `dump(load(data)) == data`.
-A field that is None is a member that is absent; where TD 1.1 gives a default, a property of the class does.
+Reading is lenient: `check` reports what TD 1.1 demands beyond the types of members, such as security. Every
+class keeps the members without a field in `extra`, so that `dump(load(data)) == data`. None stands for an
+absent member; where TD 1.1 defines a default, the class has a property with it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ AGENT_TYPES: Final = (AGENT_TYPE, "Agent")
 TOOL_TYPES: Final = (TOOL_TYPE, "Tool")
 
 OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "exited", "retries", "tells")
-"""The features that `lmosx:offers` can name."""
+"""Features that `lmosx:offers` can name."""
 
 SCHEMA_WORDS: Final = frozenset(
     {
@@ -57,13 +57,13 @@ SCHEMA_WORDS: Final = frozenset(
         "additionalProperties", "propertyNames", "minProperties", "maxProperties", "examples",
     }
 )  # fmt: skip
-"""What of a property affordance is its data schema. Titles, descriptions and `readOnly` belong to both."""
+"""Members of a property affordance that form its data schema; titles and `readOnly` belong to both."""
 
 
 def default_context() -> list[Any]:
     """Return the `@context` of our descriptions: TD 1.0 and 1.1, the prefixes of LMOS and of our extensions.
 
-    1.0 stands first, as TD 1.1 asks of descriptions that consumers of 1.0 may read; node-wot is one of them.
+    1.0 comes first, as TD 1.1 demands of descriptions for consumers of 1.0; node-wot is one of them.
     """
     prefixes = {LMOS_PREFIX: LMOS_CONTEXT_URI, EXTENSIONS_PREFIX: EXTENSIONS_URI}
     return [OLD_TD_CONTEXT_URI, TD_CONTEXT_URI, prefixes]
@@ -74,16 +74,17 @@ def _none() -> dict[str, Any]:
 
 
 def as_texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return a member that is a text or an array of such as a tuple, an absent one as an empty one."""
+    """Return a member that is a text or an array of texts as a tuple; empty for an absent one."""
     return (value,) if isinstance(value, str) else value or ()
 
 
 @attrs.frozen(kw_only=True)
 class Form:
-    """How to carry out operations (TD 1.1, 5.3.4.2): `href` is as written, relative or a template or both.
+    """Form: how operations are performed (TD 1.1, 5.3.4.2); `href` as written, possibly relative or a
+    template.
 
-    `op` and `security` are as written, a text or several; `ops` gives the operations as a tuple, empty where
-    the form says none and the defaults of its affordance hold.
+    `op` and `security` are as written, a text or several; `ops` returns the operations as a tuple, empty
+    where the form names none and the defaults of its affordance apply.
     """
 
     href: str = attrs.field(metadata=member("href", text))
@@ -97,13 +98,13 @@ class Form:
 
     @property
     def ops(self) -> tuple[str, ...]:
-        """The operations that the form itself names."""
+        """Operations that the form itself names."""
         return as_texts(self.op)
 
 
 @attrs.frozen(kw_only=True)
 class Link:
-    """A link to something about the thing (TD 1.1, 5.3.4.1)."""
+    """Link to a resource about the thing (TD 1.1, 5.3.4.1)."""
 
     rel: str | None = attrs.field(default=None, metadata=member("rel", text))
     href: str = attrs.field(metadata=member("href", text))
@@ -114,7 +115,7 @@ class Link:
 
 @attrs.frozen(kw_only=True)
 class SecurityScheme:
-    """One entry of `securityDefinitions` (TD 1.1, 5.3.3); `location` is its member `in`."""
+    """Entry of `securityDefinitions` (TD 1.1, 5.3.3); `location` is its member `in`."""
 
     scheme: str = attrs.field(metadata=member("scheme", text))
     location: str | None = attrs.field(default=None, metadata=member("in", text))
@@ -125,7 +126,7 @@ class SecurityScheme:
 
 @attrs.frozen(kw_only=True)
 class Stream:
-    """What flows in one stream: its media type, and the data schema of an item where it is JSON."""
+    """Stream of an action: its media type, and the data schema of an item if that is JSON."""
 
     content_type: str = attrs.field(metadata=member("contentType", text))
     schema: Schema | None = attrs.field(default=None, metadata=member("schema", members))
@@ -134,7 +135,7 @@ class Stream:
 
 @attrs.frozen(kw_only=True)
 class Streams:
-    """Streams of an action in `lmosx:streams`: those coming in, by parameter name, and the one going out."""
+    """Streams of an action in `lmosx:streams`: inputs by parameter name, and the output."""
 
     input: dict[str, Stream] | None = attrs.field(
         default=None, metadata=member("input", map_of(struct(Stream)))
@@ -145,7 +146,7 @@ class Streams:
 
 @attrs.frozen(kw_only=True)
 class Affordance:
-    """What all three kinds of interaction affordance have (TD 1.1, 5.3.1.2)."""
+    """Members common to all kinds of interaction affordances (TD 1.1, 5.3.1.2)."""
 
     title: str | None = attrs.field(default=None, metadata=member("title", text))
     titles: dict[str, str] | None = attrs.field(default=None, metadata=member("titles", map_of(text)))
@@ -161,9 +162,9 @@ class Affordance:
 
 @attrs.frozen(kw_only=True)
 class PropertyAffordance(Affordance):
-    """State that can be read, written or observed; `schema` is the data schema of its value.
+    """Property: state that can be read, written or observed; `schema` is the data schema of its value.
 
-    The member `type` that the schema calls for is in `schema`; the field `type` is `@type`.
+    The JSON member `type` is in `schema`; the field `type` is `@type`.
     """
 
     schema: Schema = attrs.field(factory=_none, metadata={"flat": True})
@@ -178,11 +179,11 @@ class PropertyAffordance(Affordance):
 
 @attrs.frozen(kw_only=True)
 class ActionAffordance(Affordance):
-    """A function of the thing. Absent, `safe` and `idempotent` mean false; `synchronous` means not known.
+    """Action: a function of the thing. Absent `safe` and `idempotent` mean false; `synchronous`, unknown.
 
-    `progress` and `streams` are what the action itself says; `Description.progress_of` and `streams_of` look
-    at the thing's members too, where this package writes them: there are readers that refuse an action with a
-    member they do not know.
+    `progress` and `streams` are the action's own members. `Description.progress_of` and `streams_of` also
+    read those of the thing, where this package writes them, as kotlin-wot refuses actions with unknown
+    members.
     """
 
     input: Schema | None = attrs.field(default=None, metadata=member("input", members))
@@ -204,7 +205,7 @@ class ActionAffordance(Affordance):
 
 @attrs.frozen(kw_only=True)
 class EventAffordance(Affordance):
-    """A source of events, with the data schemas of what is subscribed with, delivered and answered."""
+    """Event source, with the data schemas of subscriptions, events, responses and cancellations."""
 
     subscription: Schema | None = attrs.field(default=None, metadata=member("subscription", members))
     data: Schema | None = attrs.field(default=None, metadata=member("data", members))
@@ -218,7 +219,7 @@ class EventAffordance(Affordance):
 
 @attrs.frozen(kw_only=True)
 class Vendor:
-    """Who provides the agent: `lmos:vendor` of `lmos:metadata`."""
+    """Provider of the agent: `lmos:vendor` in `lmos:metadata`."""
 
     name: str | None = attrs.field(default=None, metadata=member("lmos:name", text))
     url: str | None = attrs.field(default=None, metadata=member("lmos:url", text))
@@ -227,7 +228,7 @@ class Vendor:
 
 @attrs.frozen(kw_only=True)
 class ModelInfo:
-    """The model that an agent uses: `lmos:model` of `lmos:metadata`."""
+    """Language model of the agent: `lmos:model` in `lmos:metadata`."""
 
     name: str | None = attrs.field(default=None, metadata=member("lmos:name", text))
     provider: str | None = attrs.field(default=None, metadata=member("lmos:provider", text))
@@ -236,7 +237,7 @@ class ModelInfo:
 
 @attrs.frozen(kw_only=True)
 class Metadata:
-    """Member `lmos:metadata`: an open vocabulary, of which vendor and model have names here."""
+    """Member `lmos:metadata`, an open vocabulary; vendor and model have fields of their own."""
 
     vendor: Vendor | None = attrs.field(
         default=None, metadata=member("lmos:vendor", struct(Vendor), lax=True)
@@ -248,7 +249,7 @@ class Metadata:
 
 
 def _property(value: Any, place: Place) -> PropertyAffordance:
-    """Read a property affordance: what is of the data schema stands apart."""
+    """Return a property affordance, with the members of its data schema in `schema`."""
     data = members(value, place)
     schema = {word: each for word, each in data.items() if word in SCHEMA_WORDS}
     rest = {word: each for word, each in data.items() if word not in SCHEMA_WORDS}
@@ -257,10 +258,10 @@ def _property(value: Any, place: Place) -> PropertyAffordance:
 
 @attrs.frozen(kw_only=True)
 class Description:
-    """A Thing Description; an Agent or Tool Description where `@type` says so.
+    """Thing Description; an Agent or Tool Description if `@type` names one.
 
-    `context` is as written. Made with none it is `default_context()`; read from data that has none, None.
-    The values inside are not to be changed: use `attrs.evolve`.
+    `context` is as written: `default_context()` by default, None if read from data without one. Treat the
+    values inside as immutable; use `attrs.evolve`.
     """
 
     context: Any = attrs.field(factory=default_context, metadata=member("@context", anything))
@@ -331,47 +332,46 @@ class Description:
         return any(word in TOOL_TYPES for word in as_texts(self.type))
 
     def has_offer(self, feature: str) -> bool:
-        """Whether `lmosx:offers` names a feature of `OFFERS`."""
+        """Return whether `lmosx:offers` names a feature of `OFFERS`."""
         return feature in (self.offers or ())
 
     def progress_of(self, action: str) -> Schema | None:
-        """Return the data schema of an action's progress, as the thing says it or else the action itself."""
-        own = (self.actions or {}).get(action)
-        said = (self.progress or {}).get(action)
-        return said if said is not None or own is None else own.progress
+        """Return the data schema of an action's progress, from the thing or else from the action."""
+        at_action = (self.actions or {}).get(action)
+        at_thing = (self.progress or {}).get(action)
+        return at_thing if at_thing is not None or at_action is None else at_action.progress
 
     def streams_of(self, action: str) -> Streams | None:
-        """Return the streams of an action, as the thing says them or else the action itself."""
-        own = (self.actions or {}).get(action)
-        said = (self.streams or {}).get(action)
-        return said if said is not None or own is None else own.streams
+        """Return the streams of an action, from the thing or else from the action."""
+        at_action = (self.actions or {}).get(action)
+        at_thing = (self.streams or {}).get(action)
+        return at_thing if at_thing is not None or at_action is None else at_action.streams
 
 
 def load(data: str | bytes | Mapping[str, Any], *, max_bytes: int = MAX_BYTES) -> Description:
-    """Read a description from a JSON text or from plain data, which is copied.
+    """Return the description in a JSON text or in plain data, which is copied.
 
-    Lenient: security may be missing, `op` may be a text or an array, `href` relative, `id` any text, and
-    members that are null count as absent. Raises DescriptionError, with the place, for what is no
-    description: a text that is not JSON or longer than `max_bytes` bytes, data nested deeper than 64 or of
-    more than 100,000 values, numbers of more than 1,000 digits or not finite, members of TD 1.1 of the
-    wrong kind.
+    Lenient: security may be missing, `op` may be a text or an array, `href` relative, `id` any text; null
+    members count as absent. Raises DescriptionError, with the place, for a text that is not JSON or longer
+    than `max_bytes` bytes, data nested deeper than 64 or of more than 100,000 values, numbers that are not
+    finite or have more than 1,000 digits, and members of TD 1.1 of the wrong type.
     """
     return read(plain_data(data, max_bytes))
 
 
 def read(plain: dict[str, Any]) -> Description:
-    """Read what `plain_data` gave; parts of it are kept. Raises DescriptionError."""
+    """Return the description in the result of `plain_data`; it keeps parts. Raises DescriptionError."""
     found = read_struct(Description, plain, ())
     return found if plain.get("@context") is not None else attrs.evolve(found, context=None)
 
 
 def dump(description: Description) -> dict[str, Any]:
-    """Return a description as plain data of its own: members in the order of the fields, then the others."""
+    """Return a description as new plain data: members in the order of the fields, then the others."""
     found: dict[str, Any] = write(description)
     return found
 
 
 def dump_text(description: Description, *, indent: int | None = 2) -> str:
-    """Return a description as JSON text, always the same for the same one; on one line with `indent=None`."""
+    """Return a description as JSON text, equal for equal descriptions; on one line with `indent=None`."""
     encoded = msgspec.json.encode(dump(description))
     return (encoded if indent is None else msgspec.json.format(encoded, indent=indent)).decode()

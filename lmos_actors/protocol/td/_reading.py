@@ -1,7 +1,11 @@
-"""Plain data into typed values and back: limits, places, and what is said when something does not fit.
+"""Conversion of plain data to typed values and back, with limits and error places.
 
-A field of a class says in its metadata which member it is (`member`), and what reads it. What a class has no
-field for goes into its `extra` and comes out again unchanged, so that writing what was read loses nothing.
+A field of an attrs class names in its metadata the member it holds (`member`) and the reader of its value.
+Members without a field go into `extra` and are written again unchanged, so that reading and writing loses
+nothing. msgspec's own structs were not used: they drop unknown members, and their errors name Python types.
+
+The data may come from anywhere, so it is first copied within limits of depth, count and digits
+(`plain_data`). All later code may recurse over it.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ _KINDS: Final[dict[type, str]] = {
 
 
 class DescriptionError(ConfigError, ValueError):
-    """A description cannot be read; `place` is where, keys and indices, `path` the same as a JSON pointer."""
+    """Unreadable description; `place` holds keys and indices, `path` the same as a JSON pointer."""
 
     def __init__(self, message: str, place: Place = ()) -> None:
         self.place = place
@@ -52,37 +56,37 @@ def pointer(place: Place) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return what a value is, as in `a text`."""
+    """Return the kind of a value with an article, as in `a text`."""
     return _KINDS.get(type(value), f"of type {type(value).__name__}")
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether plain data is an object."""
+    """Return whether plain data is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Whether plain data is an array."""
+    """Return whether plain data is an array."""
     return isinstance(value, list)
 
 
-# --- from text or data of whatever origin to plain data within limits
+# --- from text or data to plain data within limits
 
 
 def plain_data(data: str | bytes | Mapping[str, Any], max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """Return the object that a text holds, or a copy of one, within the limits. Raises DescriptionError."""
+    """Return the object in a JSON text, or a copy of an object, within limits. Raises DescriptionError."""
     value: object = _parsed(data, max_bytes) if isinstance(data, str | bytes) else data
     found = _Copy().copy(value, ())
     if not is_object(found):
-        raise DescriptionError(f"a description is an object, this is {kind_of(found)}")
+        raise DescriptionError(f"a description must be an object, this is {kind_of(found)}")
     return found
 
 
 def _parsed(text: str | bytes, max_bytes: int) -> object:
-    raw = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")  # which JSON is not
+    raw = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")  # the decoder refuses them
     if len(raw) > max_bytes:
         raise DescriptionError(f"longer than {max_bytes} bytes")
-    raw = raw.removeprefix(BOM_UTF8)  # RFC 8259, 8.1: may be ignored
+    raw = raw.removeprefix(BOM_UTF8)  # RFC 8259, 8.1 allows readers to ignore it
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as exc:
@@ -94,7 +98,7 @@ def _parsed(text: str | bytes, max_bytes: int) -> object:
 
 
 def _with_line(message: str, raw: bytes) -> str:
-    """Say line and column where the codec says the byte."""
+    """Return a codec's message with line and column in place of the byte offset."""
     what, found, byte = message.rpartition(" (byte ")
     if not found:
         return f"not JSON: {message}"
@@ -104,7 +108,7 @@ def _with_line(message: str, raw: bytes) -> str:
 
 
 class _Copy:
-    """One walk through data: copied, with every limit kept."""
+    """Copy of data in one walk, which counts values against the limit."""
 
     __slots__ = ("left",)
 
@@ -158,30 +162,30 @@ def _key(key: object, place: Place) -> str:
     return _text(key, place)
 
 
-# --- readers of members: plain data to what a field holds
+# --- readers of members: from plain data to the value of a field
 
 
-def fail(value: object, wanted: str, place: Place) -> DescriptionError:
-    """Make the error for a value of the wrong kind."""
-    return DescriptionError(f"must be {wanted}, is {kind_of(value)}", place)
+def fail(value: object, expected: str, place: Place) -> DescriptionError:
+    """Return the error for a value of the wrong kind."""
+    return DescriptionError(f"must be {expected}, is {kind_of(value)}", place)
 
 
 def text(value: Any, place: Place) -> str:
-    """Read a text."""
+    """Return a text. Raises DescriptionError for anything else."""
     if not isinstance(value, str):
         raise fail(value, "a text", place)
     return value
 
 
 def flag(value: Any, place: Place) -> bool:
-    """Read a boolean."""
+    """Return a boolean. Raises DescriptionError for anything else."""
     if not isinstance(value, bool):
         raise fail(value, "true or false", place)
     return value
 
 
 def texts(value: Any, place: Place) -> str | tuple[str, ...]:
-    """Read a text, or an array of such."""
+    """Return a text, or an array of texts as a tuple. Raises DescriptionError for anything else."""
     if isinstance(value, str):
         return value
     if not is_array(value):
@@ -190,26 +194,26 @@ def texts(value: Any, place: Place) -> str | tuple[str, ...]:
 
 
 def text_list(value: Any, place: Place) -> tuple[str, ...]:
-    """Read an array of texts."""
+    """Return an array of texts as a tuple. Raises DescriptionError for anything else."""
     if not is_array(value):
         raise fail(value, "an array of texts", place)
     return tuple(text(each, (*place, number)) for number, each in enumerate(value))
 
 
 def anything(value: Any, _place: Place) -> Any:
-    """Take what is there."""
+    """Return any value as it is."""
     return value
 
 
 def members(value: Any, place: Place) -> dict[str, Any]:
-    """Read an object whose members are anything."""
+    """Return an object with any members. Raises DescriptionError for anything else."""
     if not is_object(value):
         raise fail(value, "an object", place)
     return value
 
 
 def map_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], dict[str, T]]:
-    """Make the reader of an object whose members are all of one kind."""
+    """Return a reader of objects whose members are all of one kind."""
 
     def read(value: Any, place: Place) -> dict[str, T]:
         return {name: reader(each, (*place, name)) for name, each in members(value, place).items()}
@@ -218,7 +222,7 @@ def map_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], dict[str
 
 
 def list_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], tuple[T, ...]]:
-    """Make the reader of an array whose items are all of one kind."""
+    """Return a reader of arrays whose items are all of one kind."""
 
     def read(value: Any, place: Place) -> tuple[T, ...]:
         if not is_array(value):
@@ -229,7 +233,7 @@ def list_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], tuple[T
 
 
 def member(name: str, reader: Reader, *, lax: bool = False) -> dict[str, Any]:
-    """Return a field's metadata. With `lax` a value that does not fit stays in `extra` and is no error."""
+    """Return a field's metadata. With `lax` a value that does not fit stays in `extra` without an error."""
     return {"member": name, "reader": reader, "lax": lax}
 
 
@@ -237,7 +241,7 @@ def member(name: str, reader: Reader, *, lax: bool = False) -> dict[str, Any]:
 
 
 def struct(cls: type[T]) -> Callable[[Any, Place], T]:
-    """Make the reader of an object that becomes an instance of an attrs class."""
+    """Return a reader that turns an object into an instance of an attrs class."""
 
     def read(value: Any, place: Place) -> T:
         return read_struct(cls, members(value, place), place)
@@ -246,19 +250,22 @@ def struct(cls: type[T]) -> Callable[[Any, Place], T]:
 
 
 def read_struct(cls: type[T], data: Mapping[str, Any], place: Place) -> T:
-    """Make an instance of a class out of members; those it has no field for go into `extra`."""
+    """Return an instance of a class made from members. Raises DescriptionError.
+
+    Members without a field go into `extra`.
+    """
     left = dict(data)
     found = {
         field.name: _field(field.metadata, left, place)
         for field in attrs.fields(cast("Any", cls))
-        if _is_given(field.metadata, left, place)
+        if _is_present(field.metadata, left, place)
     }
     _require(cls, found, place)
     return cast("Callable[..., T]", cls)(**found, extra=left)
 
 
-def _is_given(how: Mapping[str, Any], data: Mapping[str, Any], place: Place) -> bool:
-    """Whether the member is there for the field; null counts as absent, and stays in `extra`."""
+def _is_present(how: Mapping[str, Any], data: Mapping[str, Any], place: Place) -> bool:
+    """Return whether the field's member is present; null counts as absent, and stays in `extra`."""
     if "member" not in how or data.get(how["member"]) is None:
         return False
     return not how["lax"] or _fits(how, data, place)
@@ -284,19 +291,19 @@ def _require(cls: type, found: Mapping[str, Any], place: Place) -> None:
 
 
 def write(value: Any) -> Any:
-    """Return plain data for what the readers made: fields in their order, then what is in `extra`."""
+    """Return the plain data of values that readers made: fields in their order, then `extra`."""
     if isinstance(value, dict):
         return {key: write(each) for key, each in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):
         return [write(each) for each in cast("list[Any]", value)]
-    return _written(value) if attrs.has(_class(value)) else value
+    return _fields_as_data(value) if attrs.has(_class(value)) else value
 
 
 def _class(value: object) -> type[Any]:
     return type(value)
 
 
-def _written(value: Any) -> dict[str, Any]:
+def _fields_as_data(value: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in attrs.fields(_class(value)):
         content = getattr(value, field.name)

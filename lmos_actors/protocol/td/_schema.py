@@ -1,8 +1,19 @@
-"""Python types as TD data schemas (Thing Description 1.1, section 5.3.2).
+"""Data schemas of Python types (Thing Description 1.1, section 5.3.2), from msgspec's view of a type.
 
-Everything is inlined: no `$ref`, no `anyOf`, alternatives are a `oneOf`. A recursive type therefore has no
-schema. What TD has no word for is said in JSON Schema's: `additionalProperties`, `propertyNames`,
-`uniqueItems`. The members of a schema stand in a fixed order.
+What it keeps true:
+
+- **The schema accepts what msgspec decodes, and no less.** Everything starts from
+  `msgspec.inspect.type_info`, so the schema and the decoder cannot disagree about a type.
+- **Everything is inlined.** TD data schemas have neither `$ref` nor `anyOf`; alternatives are a `oneOf`. So
+  a recursive type has no schema, and is refused when the class is made (`_objections`).
+- **Alternatives exclude one another**, as `oneOf` demands that exactly one fits: `int | float` becomes a
+  number, `Literal["a"] | str` a string (`_union`).
+- **Integers beyond 2^53 are marked.** Many JSON readers store numbers as doubles; a description that does
+  not bound an integer says that it is sent exactly.
+- **Stable output.** Members have a fixed order, as schemas are compared and printed.
+
+Words that TD lacks are taken from JSON Schema: `additionalProperties`, `propertyNames`, `uniqueItems`.
+`msgspec.json.schema` does not serve: it writes `$ref` for every class and `anyOf` for every union.
 """
 
 from __future__ import annotations
@@ -22,35 +33,35 @@ if TYPE_CHECKING:
 
 Schema: TypeAlias = dict[str, Any]
 ObjectType: TypeAlias = types.StructType | types.DataclassType | types.TypedDictType | types.NamedTupleType
-Untold: TypeAlias = "Callable[[Any, str, Any], bool]"
+HideDefault: TypeAlias = "Callable[[Any, str, Any], bool]"
 ArrayType: TypeAlias = types.ListType | types.SetType | types.FrozenSetType | types.VarTupleType
 
-EXACT = 2**53  # integers up to here survive a peer that reads every number as a double
+EXACT = 2**53  # the largest range of integers that doubles represent exactly
 WORDS: dict[type, str] = {str: "string", int: "integer", type(None): "null"}
 UNBOUNDED = "Sent as it is, also beyond 2^53."
 
 
 class SchemaError(ConfigError, TypeError):
-    """A type that cannot cross between agents, and why. Raised when a class is made, never for a value."""
+    """Type without a data schema, with the reason. Raised when a class is made, never for a value."""
 
 
-def schema_of(tp: Any, *, untold: Untold | None = None) -> Schema:
-    """Return the TD data schema of a type, as a fresh dict. Raises SchemaError where there is none.
+def schema_of(tp: Any, *, hide_default: HideDefault | None = None) -> Schema:
+    """Return the TD data schema of a type, as a new dict. Raises SchemaError for a type without one.
 
-    `untold(cls, field, default)` says of which fields the default is left out; they stay optional.
+    `hide_default(cls, field, default)` returns whether a field's default is left out; it stays optional.
     """
     tree = type_tree(tp)
-    return _schema(tree if untold is None else _hushed(tree, untold))
+    return _schema(tree if hide_default is None else _without_hidden_defaults(tree, hide_default))
 
 
 def type_tree(tp: Any) -> types.Type:
-    """Return msgspec's view of a type once it is known to have a schema. Raises SchemaError otherwise."""
+    """Return msgspec's view of a type. Raises SchemaError for a type without a data schema."""
     try:
-        msgspec.json.Decoder(tp)  # knows more refusals than `type_info`, such as ambiguous unions
+        msgspec.json.Decoder(tp)  # refuses more than `type_info` does, such as ambiguous unions
         tree = types.type_info(tp)
     except (TypeError, NameError, AttributeError) as exc:
         raise SchemaError(f"{type_name(tp)}: {exc}") from exc
-    for reason in _refusals(tree, ()):
+    for reason in _objections(tree, ()):
         raise SchemaError(f"{type_name(tp)}: {reason}")
     return tree
 
@@ -62,14 +73,14 @@ def type_name(tp: Any) -> str:
 
 
 def is_any(tree: types.Type) -> bool:
-    """Whether every plain value fits: `Any`, `object`, and unions with either."""
+    """Return whether every plain value fits: `Any`, `object`, and unions with either."""
     if isinstance(tree, types.UnionType):
         return any(is_any(member) for member in tree.types)
     return isinstance(tree, types.AnyType) or (isinstance(tree, types.CustomType) and tree.cls is object)
 
 
 def bare(tree: types.Type) -> types.Type:
-    """Return the type itself, without what `Meta` says about it."""
+    """Return the type itself, without its `Meta`."""
     return tree.type if isinstance(tree, types.Metadata) else tree
 
 
@@ -89,17 +100,19 @@ def _parts(tree: types.Type) -> Iterator[types.Type]:
         yield from (field.type for field in tree.fields)
 
 
-def _hushed(part: Any, untold: Untold, cls: Any = None) -> Any:
-    """Take the defaults that are not to be told out of a tree, or out of a part of one."""
+def _without_hidden_defaults(part: Any, hide_default: HideDefault, cls: Any = None) -> Any:
+    """Return a tree, or part of one, without the defaults that `hide_default` selects."""
     if isinstance(part, tuple):
-        return tuple(_hushed(item, untold, cls) for item in cast("Any", part))
+        return tuple(_without_hidden_defaults(item, hide_default, cls) for item in cast("Any", part))
     if not isinstance(part, types.Type | types.Field):
         return part
     inner = {name: getattr(part, name) for name in part.__struct_fields__}
     of = inner.get("cls", cls)
-    if isinstance(part, types.Field) and untold(cls, part.name, part.default):
+    if isinstance(part, types.Field) and hide_default(cls, part.name, part.default):
         inner |= {"default": msgspec.NODEFAULT, "default_factory": msgspec.NODEFAULT}
-    return type(part)(**{name: _hushed(value, untold, of) for name, value in inner.items()})
+    return type(part)(
+        **{name: _without_hidden_defaults(value, hide_default, of) for name, value in inner.items()}
+    )
 
 
 def _is_array(tree: types.Type) -> TypeGuard[ArrayType]:
@@ -111,20 +124,20 @@ def _is_object(tree: types.Type) -> TypeGuard[ObjectType]:
     return isinstance(tree, kinds)
 
 
-def _refusals(tree: types.Type, inside: tuple[types.Type, ...]) -> Iterator[str]:
+def _objections(tree: types.Type, inside: tuple[types.Type, ...]) -> Iterator[str]:
     if any(outer is tree for outer in inside):
         name = type_name(getattr(tree, "cls", tree))
         yield f"{name} contains itself; a recursive type has no schema without references"
         return
-    yield from _own_refusals(tree)
+    yield from _own_objections(tree)
     for part in _parts(tree):
-        yield from _refusals(part, (*inside, tree))
+        yield from _objections(part, (*inside, tree))
 
 
-def _own_refusals(tree: types.Type) -> Iterator[str]:
+def _own_objections(tree: types.Type) -> Iterator[str]:
     if isinstance(tree, types.CustomType) and tree.cls is not object:
-        way_out = getattr(tree.cls, "_not_data", "use a msgspec Struct, a dataclass or an attrs class")
-        yield f"{type_name(tree.cls)} is not plain data; {way_out}"
+        hint = getattr(tree.cls, "_not_data", "use a msgspec Struct, a dataclass or an attrs class")
+        yield f"{type_name(tree.cls)} is not plain data; {hint}"
     elif isinstance(tree, types.RawType | types.ExtType | types.MemoryViewType):
         yield f"{type(tree).__name__.removesuffix('Type')} is not plain data; use bytes"
     elif isinstance(tree, types.DictType) and not _is_key(tree.key_type):
@@ -134,7 +147,7 @@ def _own_refusals(tree: types.Type) -> Iterator[str]:
     elif isinstance(tree, types.DataclassType):
         for name in (field.name for field in tree.fields if field.name.startswith("_")):
             yield f"field {name} of {type_name(tree.cls)} is private and would not be sent"
-    elif isinstance(tree, types.Metadata) and {"$ref", "anyOf"} & set(_said(tree)):
+    elif isinstance(tree, types.Metadata) and {"$ref", "anyOf"} & set(_extra_members(tree)):
         yield "a TD data schema has neither $ref nor anyOf"
 
 
@@ -147,11 +160,11 @@ def _is_key(tree: types.Type) -> bool:
 
 def _is_hashable(tree: types.Type) -> bool:
     mutable = types.ListType | types.SetType | types.DictType | types.TypedDictType | types.ByteArrayType
-    return not isinstance(bare(tree), mutable) and all(_is_hashable(part) for part in _elements(tree))
+    return not isinstance(bare(tree), mutable) and all(_is_hashable(part) for part in _hashed_parts(tree))
 
 
-def _elements(tree: types.Type) -> Iterator[types.Type]:
-    """Parts on which the hash depends for certain; that of an object is its class's own business."""
+def _hashed_parts(tree: types.Type) -> Iterator[types.Type]:
+    """Yield the parts on which the hash certainly depends; a class may define its own."""
     if not _is_object(bare(tree)):
         yield from _parts(tree)
 
@@ -166,13 +179,13 @@ def _schema(tree: types.Type) -> Schema:
 
 
 def _described(tree: types.Metadata) -> Schema:
-    schema = {**_schema(tree.type), **_said(tree)}
+    schema = {**_schema(tree.type), **_extra_members(tree)}
     first: Schema = {word: schema[word] for word in ("title", "description") if word in schema}
     return {**first, **schema}
 
 
-def _said(tree: types.Metadata) -> Schema:
-    """Return what `Meta` says beside limits: title, description, examples, the user's own members."""
+def _extra_members(tree: types.Metadata) -> Schema:
+    """Return the members of `Meta` besides limits: title, description, examples, the user's own."""
     return cast("Any", tree).extra_json_schema or {}
 
 
@@ -194,8 +207,8 @@ def _integer(tree: types.IntType) -> Schema:
     low = tree.ge if tree.ge is not None else tree.gt
     high = tree.le if tree.le is not None else tree.lt
     bounded = low is not None and high is not None and low >= -EXACT and high <= EXACT
-    said: Schema = {} if bounded else {"description": UNBOUNDED}
-    return {**said, "type": "integer", **_range(tree)}
+    note: Schema = {} if bounded else {"description": UNBOUNDED}
+    return {**note, "type": "integer", **_range(tree)}
 
 
 def _number(tree: types.FloatType) -> Schema:
@@ -227,8 +240,11 @@ def _plain(name: str) -> Callable[[Any], Schema]:
 def _enum(tree: types.EnumType) -> Schema:
     members: type[Enum] = tree.cls
     if issubclass(members, Flag):
-        return {**_about(members), "type": "integer"}  # combinations of members are values too
-    return {**_about(members), **_choice([member.value for member in members])}
+        return {
+            **_title_and_description(members),
+            "type": "integer",
+        }  # combinations of members are values too
+    return {**_title_and_description(members), **_choice([member.value for member in members])}
 
 
 def _choice(values: list[Any]) -> Schema:
@@ -257,10 +273,10 @@ def _tuple(tree: types.TupleType) -> Schema:
 
 
 def _positions(items: list[Schema], required: int, *, more: bool = False) -> Schema:
-    """Describe what stands at each place; where that is the same at all of them, one schema says so."""
+    """Return the schema of an array by position; equal items become one schema, which more readers accept."""
     most: Schema = {} if more else {"maxItems": len(items)}
-    said: Any = items[0] if not more and items and all(each == items[0] for each in items) else items
-    return {"type": "array", **({"items": said} if said else {}), "minItems": required, **most}
+    note: Any = items[0] if not more and items and all(each == items[0] for each in items) else items
+    return {"type": "array", **({"items": note} if note else {}), "minItems": required, **most}
 
 
 def _map(tree: types.DictType) -> Schema:
@@ -276,7 +292,7 @@ def _map(tree: types.DictType) -> Schema:
 
 
 def _key_names(key: types.Type, schema: Schema) -> Schema:
-    """Return which member names are keys: a number stands there as its decimal text."""
+    """Return the schema of member names; integer keys are written as decimal text."""
     if "enum" in schema:
         return {"enum": [str(value) for value in schema["enum"]]}
     if isinstance(key, types.StrType):
@@ -285,26 +301,26 @@ def _key_names(key: types.Type, schema: Schema) -> Schema:
 
 
 def _union(tree: types.UnionType) -> Schema:
-    """Alternatives that exclude one another, as `oneOf` demands: what a wider one covers is left out."""
+    """Return alternatives that exclude one another, as `oneOf` demands; covered ones are left out."""
     members = [_schema(member) for member in tree.types]
     wide = {member["type"] for member in members if "enum" not in member and "type" in member}
     if "number" in wide:
         wide.add("integer")
         members = [member for member in members if "enum" in member or member.get("type") != "integer"]
-    kept = [part for member in members for part in _uncovered(member, wide)]
+    kept = [part for member in members for part in _not_covered(member, wide)]
     return kept[0] if len(kept) == 1 else {**_common_type(kept), "oneOf": kept}
 
 
 def _common_type(members: list[Schema]) -> Schema:
-    """Return the type that all alternatives have, if there is one: some readers want it beside `oneOf`."""
+    """Return the common type of all alternatives, if any: kotlin-wot needs it next to `oneOf`."""
     types = sorted({member.get("type", "") for member in members})
     if types == ["integer", "number"]:
         return {"type": "number"}
     return {"type": types[0]} if len(types) == 1 and types[0] else {}
 
 
-def _uncovered(member: Schema, wide: set[str]) -> Iterator[Schema]:
-    """Leave out the listed values that a wider alternative takes as well."""
+def _not_covered(member: Schema, wide: set[str]) -> Iterator[Schema]:
+    """Yield an alternative without the enumerated values that a wider alternative covers."""
     listed = member.get("enum", [])
     left = [value for value in listed if WORDS[type(value)] not in wide]
     if left == listed:
@@ -313,11 +329,13 @@ def _uncovered(member: Schema, wide: set[str]) -> Iterator[Schema]:
         yield _choice(left)
 
 
-def _about(cls: Any) -> Schema:
-    """Title and description from the name and the docstring a person wrote."""
+def _title_and_description(cls: Any) -> Schema:
+    """Return title and description: the class's name, and its docstring if it was written by hand."""
     own: type = get_origin(cls) or cls
     doc = str(vars(own).get("__doc__") or "")
-    if not doc or doc.startswith(f"{own.__name__}("):  # none, or what dataclass and NamedTuple make up
+    if not doc or doc.startswith(
+        f"{own.__name__}("
+    ):  # none, or the one that dataclass and NamedTuple generate
         return {"title": own.__name__}
     return {"title": own.__name__, "description": inspect.cleandoc(doc)}
 
@@ -328,13 +346,13 @@ def _field(field: types.Field) -> Schema:
         return {**schema, "default": {} if field.default_factory is dict else []}
     try:
         default = msgspec.to_builtins(field.default, order="deterministic")
-    except TypeError:  # there is none, or none that is plain data
+    except TypeError:  # no default, or one that is not plain data
         return schema
     return {**schema, "default": default} if _is_json(default) else schema
 
 
 def _is_json(value: Any) -> bool:
-    """Whether plain data can be written as JSON, which has neither infinity nor NaN."""
+    """Return whether plain data has a JSON form; infinity and NaN have none."""
     if isinstance(value, dict):
         return all(_is_json(part) for part in cast("dict[str, Any]", value).values())
     if isinstance(value, list | tuple):
@@ -354,7 +372,7 @@ def _object(tree: ObjectType) -> Schema:
     properties = {**tag, **{field.encode_name: _field(field) for field in tree.fields}}
     required = [*tag, *(field.encode_name for field in tree.fields if field.required)]
     return {
-        **_about(tree.cls),
+        **_title_and_description(tree.cls),
         "type": "object",
         "properties": properties,
         **({"required": required} if required else {}),
@@ -363,12 +381,12 @@ def _object(tree: ObjectType) -> Schema:
 
 
 def _row(tree: ObjectType) -> Schema:
-    """An object whose fields are sent by position."""
+    """Return the schema of an object whose fields are sent as an array."""
     tag = list(_tag(tree).values())
     named = [{"title": field.encode_name, **_field(field)} for field in tree.fields]
     more = isinstance(tree, types.StructType) and not tree.forbid_unknown_fields
     required = len(tag) + sum(field.required for field in tree.fields)
-    return {**_about(tree.cls), **_positions([*tag, *named], required, more=more)}
+    return {**_title_and_description(tree.cls), **_positions([*tag, *named], required, more=more)}
 
 
 _WRITERS: dict[type[types.Type], Callable[[Any], Schema]] = {

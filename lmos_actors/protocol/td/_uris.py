@@ -1,6 +1,8 @@
-"""References resolved against a base (RFC 3986, 5) and templates filled in (RFC 6570, to level 3).
+"""URI references resolved against a base (RFC 3986, 5), and URI templates expanded (RFC 6570, level 3).
 
-Nothing here knows a scheme: `coap:` resolves as `http:` does.
+Independent of schemes: `coap:` resolves as `http:` does, unlike in `urllib.parse.urljoin`. Braces of a
+template are kept whole while a reference is split, as an expression may hold any delimiter (`{?a,b}`,
+`{#x}`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 _PARTS: Final = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
-_ODD: Final = re.compile(r"[\s\x00-\x1f<>\"\\^`|]")
+_FORBIDDEN: Final = re.compile(r"[\s\x00-\x1f<>\"\\^`|]")
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _VARIABLE: Final = re.compile(r"((?:[A-Za-z0-9_.]|%[0-9A-Fa-f]{2})+)(?::([1-9][0-9]{0,3})|\*)?\Z")
 _RESERVED: Final = ":/?#[]@!$&'()*+,;="
@@ -37,43 +39,43 @@ class _Uri(NamedTuple):
 
 
 def _split(text: str) -> _Uri:
-    """Take a reference apart; braces stay whole, as a template may hold any delimiter."""
+    """Return the parts of a reference; expressions in braces are kept whole."""
     if "{" not in text:
         return _parts(text)
-    kept = (found.group() for found in _EXPRESSION.finditer(text))
-    parts = (_with_expressions(part, kept) for part in _parts(_EXPRESSION.sub("{}", text)))
+    expressions = (found.group() for found in _EXPRESSION.finditer(text))
+    parts = (_with_expressions(part, expressions) for part in _parts(_EXPRESSION.sub("{}", text)))
     scheme, authority, path, query, fragment = parts
     return _Uri(scheme, authority, path or "", query, fragment)
 
 
 def _parts(text: str) -> _Uri:
     found = _PARTS.fullmatch(text)
-    assert found is not None  # it takes every text
+    assert found is not None  # the pattern matches every text (RFC 3986, appendix B)
     return _Uri(*found.groups())
 
 
-def _with_expressions(part: str | None, kept: Iterator[str]) -> str | None:
-    return part if part is None else re.sub(r"\{\}", lambda _: next(kept), part)
+def _with_expressions(part: str | None, expressions: Iterator[str]) -> str | None:
+    return part if part is None else re.sub(r"\{\}", lambda _: next(expressions), part)
 
 
 def scheme_of(uri: str) -> str:
-    """Return the scheme in small letters, "" for a relative reference."""
+    """Return the scheme in lower case, "" for a relative reference."""
     scheme = _split(uri).scheme
     return scheme.lower() if scheme and _SCHEME.match(scheme) else ""
 
 
 def is_uri(text: str) -> bool:
-    """Whether a text can be a URI: a scheme, something after it, no blanks and nothing a URI cannot hold."""
-    return bool(scheme_of(text)) and not text.endswith(":") and not _ODD.search(text)
+    """Return whether a text can be a URI: a scheme, something after it, no character that URIs forbid."""
+    return bool(scheme_of(text)) and not text.endswith(":") and not _FORBIDDEN.search(text)
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text can be a URI, a relative reference, or a template of either."""
-    return not _ODD.search(text)
+    """Return whether a text can be a URI, a relative reference, or a template of either."""
+    return not _FORBIDDEN.search(text)
 
 
 def resolve(base: str | None, href: str) -> str:
-    """Return `href` as it is reached from `base` (RFC 3986, 5.2.2); as written when there is no base."""
+    """Return `href` resolved against `base` (RFC 3986, 5.2.2); unchanged without a base."""
     if not base or scheme_of(href):
         return href
     root, ref = _split(base), _split(href)
@@ -93,17 +95,17 @@ def _merged(base: _Uri, path: str) -> str:
 
 
 def _without_dots(path: str) -> str:
-    """Carry out `.` and `..` (RFC 3986, 5.2.4)."""
-    kept: list[str] = []
+    """Return a path without the segments `.` and `..` (RFC 3986, 5.2.4)."""
+    expressions: list[str] = []
     segments = path.split("/")
     for segment in segments:
-        if segment == ".." and len(kept) > 1:
-            kept.pop()
+        if segment == ".." and len(expressions) > 1:
+            expressions.pop()
         elif segment not in (".", ".."):
-            kept.append(segment)
+            expressions.append(segment)
     if segments[-1] in (".", ".."):
-        kept.append("")
-    return "/".join(kept)
+        expressions.append("")
+    return "/".join(expressions)
 
 
 # --- templates
@@ -131,11 +133,11 @@ _OPERATORS: Final = {
 
 class _Expression(NamedTuple):
     operator: _Operator
-    variables: tuple[tuple[str, int | None], ...]  # name, and the number of characters taken of it
+    variables: tuple[tuple[str, int | None], ...]  # name, and the length of its prefix (RFC 6570, 2.4.1)
 
 
 def _expression(text: str) -> _Expression:
-    """Read what stands between braces. Raises DescriptionError."""
+    """Return the parsed text between braces. Raises DescriptionError."""
     sign = text[:1] if text[:1] in _OPERATORS else ""
     found = [_VARIABLE.match(each) for each in text.removeprefix(sign).split(",")]
     names = tuple((each[1], int(each[2]) if each[2] else None) for each in found if each)
@@ -145,18 +147,18 @@ def _expression(text: str) -> _Expression:
 
 
 def variables_of(template: str) -> tuple[str, ...]:
-    """Return the names that a template uses, each once, in order. Raises DescriptionError when malformed."""
+    """Return the names of a template's variables, each once, in order. Raises DescriptionError."""
     if re.search(r"[{}]", _EXPRESSION.sub("", template)):
-        raise DescriptionError(f"{template!r} has a brace without its other")
+        raise DescriptionError(f"{template!r} has an unmatched brace")
     found = [_expression(each.group(1)) for each in _EXPRESSION.finditer(template)]
     return tuple(dict.fromkeys(name for each in found for name, _ in each.variables))
 
 
 def expand(template: str, values: Mapping[str, str | float | bool]) -> str:
-    """Fill in a URI template; variables without a value are left out.
+    """Return an expanded URI template; variables without a value are left out.
 
-    Values are texts, numbers or booleans, the latter written as in JSON. Text outside of braces stays as it
-    is. Raises DescriptionError when the template is malformed or a text is no Unicode.
+    Values are texts, numbers or booleans, written as in JSON. Text outside of braces is unchanged. Raises
+    DescriptionError for a malformed template or a text that is not valid Unicode.
     """
     variables_of(template)
     return _EXPRESSION.sub(lambda found: _expanded(_expression(found.group(1)), values), template)

@@ -1,9 +1,13 @@
-"""The vocabulary of LMOS in a description that is plain data, of whatever shape."""
+"""Vocabulary of LMOS in descriptions: checks of `@context`, `@type`, metadata and extension members.
+
+They take plain data of any shape; members of the wrong type are skipped here, the schema check reports them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ._findings import Finding, near, shown
 from ._model import (
     AGENT_TYPES,
     EXTENSIONS_PREFIX,
@@ -16,7 +20,6 @@ from ._model import (
 )
 from ._reading import Place, is_array, is_object, kind_of
 from ._uris import is_uri
-from ._wording import Finding, near, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +31,7 @@ _PARTS: Final = (("lmos:vendor", ("lmos:name", "lmos:url")), ("lmos:model", ("lm
 
 
 def affordances(data: dict[str, Any]) -> Iterator[tuple[str, Place, dict[str, Any]]]:
-    """Return every affordance that is an object, with its kind and its place."""
+    """Yield every affordance that is an object, with its kind and its place."""
     for kind in AFFORDANCES:
         for name, each in as_object(data.get(kind)).items():
             if is_object(each):
@@ -44,7 +47,7 @@ def as_array(value: object) -> list[Any]:
 
 
 def texts_of(value: object) -> list[str]:
-    """Return the texts of a member that is one or several."""
+    """Return the texts of a member that is a text or an array."""
     return [each for each in (as_array(value) or [value]) if isinstance(each, str)]
 
 
@@ -52,7 +55,7 @@ def has_any(value: object, wanted: tuple[str, ...]) -> bool:
     return any(each in wanted for each in texts_of(value))
 
 
-# --- what is said in the words of LMOS
+# --- checks
 
 
 def check_vocabulary(data: dict[str, Any]) -> Iterator[Finding]:
@@ -64,13 +67,13 @@ def check_vocabulary(data: dict[str, Any]) -> Iterator[Finding]:
     for prefix, uri in ((LMOS_PREFIX, LMOS_CONTEXT_URI), (EXTENSIONS_PREFIX, EXTENSIONS_URI)):
         used = _use_of(data, prefix)
         if used is not None and prefixes.get(prefix) != uri:
-            message = f"{prefix}: is used, and @context does not say that it stands for {uri}"
+            message = f"{prefix}: is used, and @context does not define it as {uri}"
             yield Finding(used, message, f'add {{"{prefix}": "{uri}"}} to @context', tolerated=True)
     yield from _type(data, LMOS_CONTEXT_URI in contexts, LMOS_PREFIX in prefixes)
 
 
 def _use_of(data: dict[str, Any], prefix: str) -> Place | None:
-    """Return where a prefix is used first."""
+    """Return the first place that uses a prefix, None without one."""
     start = f"{prefix}:"
     if any(each.startswith(start) for each in texts_of(data.get("@type"))):
         return ("@type",)
@@ -79,23 +82,23 @@ def _use_of(data: dict[str, Any], prefix: str) -> Place | None:
 
 
 def _type(data: dict[str, Any], is_plain: bool, is_prefixed: bool) -> Iterator[Finding]:
-    """Tell agents and tools from what is neither. Words are compared, not expanded as JSON-LD would."""
+    """Check `@type`. Words are compared as written, not expanded as JSON-LD would."""
     place = ("@type",)
     types = texts_of(data.get("@type"))
     bare = [each for each in types if each in ("Agent", "Tool")]
     if bare and not is_plain:
-        message = f"@type {bare[0]!r} is a word of LMOS, and @context does not name its vocabulary"
+        message = f"@type {bare[0]!r} is a term of LMOS, and @context does not name its vocabulary"
         yield Finding(place, message, f'write "{LMOS_PREFIX}:{bare[0]}"', tolerated=True)
     is_agent, is_tool = has_any(types, AGENT_TYPES), has_any(types, TOOL_TYPES)
     if is_agent and is_tool:
-        yield Finding(place, "@type says agent and tool", "leave one out", "warning")
+        yield Finding(place, "@type names an agent and a tool", "leave one out", "warning")
     if (is_plain or is_prefixed) and not is_agent and not is_tool:
-        message = "@context names LMOS, and @type says neither agent nor tool"
+        message = "@context names LMOS, and @type names neither an agent nor a tool"
         yield Finding(place, message, 'write "lmos:Agent" or "lmos:Tool"', "warning")
 
 
 def check_metadata(data: dict[str, Any]) -> Iterator[Finding]:
-    """Check the open vocabulary of `lmos:metadata` as far as it has names, and our own members."""
+    """Check the defined members of `lmos:metadata`, an open vocabulary, and our extension members."""
     yield from _of_kind(data, (), _METADATA, dict)
     metadata = as_object(data.get(_METADATA))
     for name in metadata:
@@ -108,8 +111,8 @@ def check_metadata(data: dict[str, Any]) -> Iterator[Finding]:
             yield from _of_kind(as_object(metadata.get(name)), (_METADATA, name), text, str)
     url = as_object(metadata.get("lmos:vendor")).get("lmos:url")
     if isinstance(url, str) and not is_uri(url):
-        fix = 'write it whole, as in "https://example.com"'
-        yield Finding((_METADATA, "lmos:vendor", "lmos:url"), f"{url!r} is no URL", fix, "warning")
+        fix = 'write an absolute one, as in "https://example.com"'
+        yield Finding((_METADATA, "lmos:vendor", "lmos:url"), f"{url!r} is not a URL", fix, "warning")
     yield from _of_kind(data, (), f"{EXTENSIONS_PREFIX}:capabilities", list)
     yield from _offers(data)
 
@@ -128,5 +131,5 @@ def _offers(data: dict[str, Any]) -> Iterator[Finding]:
     for number, each in enumerate(as_array(data.get(name))):
         if each not in OFFERS:
             hint = near(each, OFFERS) if isinstance(each, str) else ""
-            message = f"no feature {shown(each)}{hint}"
+            message = f"unknown feature {shown(each)}{hint}"
             yield Finding((name, number), message, f"use {', '.join(OFFERS)}", "warning")

@@ -58,7 +58,7 @@ SPOILT: list[tuple[str, Any, str, str, str, str]] = [
     ("securityDefinitions", {}, "=", "error", "securityDefinitions is empty", "nosec"),
     (
         "securityDefinitions/basic/scheme", "basik", "/securityDefinitions/basic", "error",
-        "no security scheme \"basik\", did you mean 'basic'?", "nosec, auto, combo",
+        "unknown security scheme \"basik\", did you mean 'basic'?", "nosec, auto, combo",
     ),
     ("securityDefinitions/basic/scheme", ..., "/securityDefinitions/basic", "error", "scheme", "nosec"),
     ("securityDefinitions/basic/in", "head", "=", "error", 'cannot be "head"', "cookie"),
@@ -70,8 +70,8 @@ SPOILT: list[tuple[str, Any, str, str, str, str]] = [
      "does not begin with that of TD 1.1", "write"),
     ("@context/1", {"lmos": 5, "lmosx": "urn:lmos-actors:v1#"}, "/@context", "tolerated", "neither", "write"),
     ("@type", "tm:ThingModel", "=", "error", "a Thing Model", "leave tm:ThingModel out"),
-    ("id", "clerk", "=", "tolerated", 'id "clerk" is no URI', "urn:uuid"),
-    ("created", "yesterday", "=", "error", "no date and time", "RFC 3339"),
+    ("id", "clerk", "=", "tolerated", 'id "clerk" is not a URI', "urn:uuid"),
+    ("created", "yesterday", "=", "error", "not a date and time", "RFC 3339"),
     ("version", {}, "=", "error", "instance is missing", '"1.0.0"'),
     ("properties", [], "=", "error", "properties must be an object, is an array", "an object"),
     ("properties/mood/forms", ..., "/properties/mood", "error", "forms is missing", '"href"'),
@@ -79,7 +79,8 @@ SPOILT: list[tuple[str, Any, str, str, str, str]] = [
     (f"{FORM}/href", ..., f"/{FORM}", "error", "href is missing", "the address"),
     (
         f"{FORM}/op", ["readproperty", "observeproprty"], f"/{FORM}/op/1", "error",
-        "\"observeproprty\" is no operation of a property, did you mean 'observeproperty'?", "writeproperty",
+        "\"observeproprty\" is not an operation of a property, did you mean 'observeproperty'?",
+        "writeproperty",
     ),
     ("actions/find/forms/0/op", "readproperty", "=", "error", "of an action", "invokeaction"),
     ("events/closed/forms/0/op/0", "invokeaction", "=", "error", "of an event", "subscr"),
@@ -114,10 +115,10 @@ SPOILT: list[tuple[str, Any, str, str, str, str]] = [
     ("properties/mood/readonly", True, "=", "warning", "'readOnly'", "correct"),
     (f"{FORM}/contenttype", "x", "=", "warning", "'contentType'", "correct"),
     # forms
-    (f"{FORM}/href", "wss://clerk.example/a b", "=", "error", "no URI", "percent-encode"),
+    (f"{FORM}/href", "wss://clerk.example/a b", "=", "error", "not a URI", "percent-encode"),
     ("base", ..., "/properties/load/forms/0/href", "error",
      '"load" is relative, and there is no base', '"base"'),
-    ("base", "clerk", "=", "error", "no absolute URI", "https://"),
+    ("base", "clerk", "=", "error", "not an absolute URI", "https://"),
     ("actions/find/forms/0/href", "find{?limt}", "=", "error", "mean 'limit'?", "uriVar"),
     ("actions/find/forms/0/href", "find{?limit", "=", "error", "brace", "RFC 6570"),
     ("actions/find/forms/0/href", "find{?li mit}", "=", "error", "expression", "RFC 6570"),
@@ -139,7 +140,7 @@ SPOILT: list[tuple[str, Any, str, str, str, str]] = [
     ("properties/load/forms/0/op", "writeproperty", "=", "error", "that is readOnly", "out"),
     ("properties/mood/writeOnly", True, f"/{FORM}/op/0", "error", "that is writeOnly", "leave"),
     ("properties/mood/observable", False, f"/{FORM}/op/1", "warning",
-     "does not say that it is obs", '"observable"'),
+     "a property that is not observable", '"observable"'),
     (f"{FORM}/op", ["readproperty"], "/properties/mood/observable", "warning",
      "no form observes it", "observeprop"),
     ("properties/load/writeOnly", True, "=", "error", "at once", "leave one out"),
@@ -159,7 +160,7 @@ SPOILT: list[tuple[str, Any, str, str, str, str]] = [
     ("properties/mood/default", "worse", "=", "warning", "is not in enum", "add it there"),
     ("properties/mood/default", True, "=", "warning", "not of type string", "change"),
     ("actions/find/input/items/const", 1.5, "=", "error", "not of type", "change"),
-    ("properties/mood/minimum", 1, "=", "warning", "nothing about type string", "number"),
+    ("properties/mood/minimum", 1, "=", "warning", "no effect on type string", "number"),
     ("events/closed/data", {"type": "array", "items": [{"minimum": 2, "maximum": 1}]},
      "/events/closed/data/items/0/maximum", "error", "no value fits", "change"),
     ("actions/find/output/oneOf/0", {"minLength": 2, "maxLength": 1},
@@ -169,15 +170,15 @@ SPOILT: list[tuple[str, Any, str, str, str, str]] = [
     ("@context/1", {"lmosx": "urn:lmos-actors:v1#"}, "/@type", "tolerated", "lmos: is used", "to @context"),
     ("@context/1/lmos", "urn:other", "/@type", "tolerated", "lmos: is used", "to @context"),
     ("@context/1/lmosx", ..., "/lmosx:offers", "tolerated", "lmosx: is used", "urn:lmos-actors:v1#"),
-    ("@type", "Agent", "=", "tolerated", "'Agent' is a word of LMOS", '"lmos:Agent"'),
-    ("@type", "Thing", "=", "warning", "neither agent nor tool", "lmos:Tool"),
-    ("@type", ["lmos:Agent", "lmos:Tool"], "=", "warning", "agent and tool", "leave one out"),
+    ("@type", "Agent", "=", "tolerated", "'Agent' is a term of LMOS", '"lmos:Agent"'),
+    ("@type", "Thing", "=", "warning", "neither an agent nor a tool", "lmos:Tool"),
+    ("@type", ["lmos:Agent", "lmos:Tool"], "=", "warning", "an agent and a tool", "leave one out"),
     ("@type", "lmos:Tool", "/actions/find/lmosx:streams", "warning", "a tool has no streams", "agent"),
     ("lmos:metadata", "x", "=", "tolerated", "must be an object, is a text", "ignored"),
     ("lmos:metadata/vendor", {}, "=", "warning", "no prefix", '"lmos:vendor"'),
     ("lmos:metadata/lmos:vendor", "x", "=", "tolerated", "must be an object", "write"),
     ("lmos:metadata/lmos:model/lmos:name", 5, "=", "tolerated", "a text", "wri"),
-    ("lmos:metadata/lmos:vendor/lmos:url", "x", "=", "warning", "no URL", "https"),
+    ("lmos:metadata/lmos:vendor/lmos:url", "x", "=", "warning", "not a URL", "https"),
     ("lmosx:offers", ["stream"], "/lmosx:offers/0", "warning", "did you mean 'streams'?", "acks, gaps"),
     ("lmosx:offers", "acks", "=", "tolerated", "must be an array", "ignored"),
     ("actions/find/lmosx:streams", {"output": {}}, "/actions/find/lmosx:streams/output", "error",
@@ -324,7 +325,7 @@ def test_lists_of_names_are_shortened() -> None:
 )
 def test_one_that_was_made_and_not_read_is_checked_as_well(made: td.Description) -> None:
     (found,) = td.check(made)
-    assert (found.severity, found.fix) == ("error", "mend this first: the rest cannot be read")
+    assert (found.severity, found.fix) == ("error", "correct this first: the rest cannot be read")
 
 
 @pytest.mark.parametrize("base", [5, "clerk"])

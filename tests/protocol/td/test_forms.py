@@ -238,5 +238,5 @@ def test_a_description_with_the_forms_of_a_node_is_good() -> None:
 
 @pytest.mark.parametrize("base", ["h:80", "coap://h", "ws:/h", "ws://", "ws:///", ""])
 def test_a_base_that_is_none_is_refused(base: str) -> None:
-    with pytest.raises(td.DescriptionError, match="is no base"):
+    with pytest.raises(td.DescriptionError, match="is not a base URL"):
         td.with_forms(load(), "a", [base])

@@ -1,8 +1,19 @@
-"""Whether values of one data schema are values of another, and where not.
+"""Compatibility of two data schemas: whether values of one are values of the other, and where not.
 
-`offered` is the schema of whoever answers, `expected` the one that the consumer was written for. What the
-consumer sends must fit the offered one, so that one must not be narrower; what it receives must fit the
-expected one, so the offered one must not be wider.
+`offered` is the schema of the serving side, `expected` the one that the consumer was written for. A value
+that the consumer sends must fit the offered schema, so that one must not be narrower; a value that it
+receives must fit the expected schema, so the offered one must not be wider. `Flow` holds the directions of a
+value; a property that is read and written has both.
+
+Containment of JSON schemas is undecidable in general words (`pattern`) and costly with alternatives. So:
+
+- Words with an order (limits, enumerations, required members, types) are compared by that order.
+- Words without one (`pattern`, `format`, `multipleOf`, ...) count as narrower *and* wider when they differ.
+  That errs on the side of `breaks`; a warning too many is better than a consumer that fails.
+- Alternatives (`oneOf`) are compared each with each, with the limits beside `oneOf` merged into every one.
+  Two alternatives that only together cover a third are not recognised; descriptions of this package have
+  none.
+- A `unit` that changes breaks in either direction: the number still fits, and means something else.
 """
 
 from __future__ import annotations
@@ -12,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
+from ._findings import shown
 from ._reading import Place, is_array, is_object, pointer
-from ._wording import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,12 +59,12 @@ _ELSEWHERE: Final = (*WORDING, *_LIMITS, "oneOf")
 
 @attrs.frozen
 class Difference:
-    """Where a description differs from what a consumer was written for.
+    """Difference between a description and the class that a consumer was written for.
 
-    `place` is where, as keys and indices of the description, or of the other where the description lacks it;
-    `path` is the same as a JSON pointer. `offered` and `expected` are both sides as plain data, None for what
-    is absent. `weight` says what it means: `breaks` a consumer of the class, `differs` without breaking one,
-    or is of `wording` only: titles, descriptions, metadata.
+    `place` are keys and indices in the description, or in the class's where the description lacks the part;
+    `path` is the same as a JSON pointer. `offered` and `expected` are both sides as plain data, None for an
+    absent part. `weight` is the effect: `breaks` a consumer of the class, `differs` without breaking one, or
+    concerns `wording` only (titles, descriptions, metadata).
     """
 
     place: Place
@@ -77,13 +88,13 @@ class Difference:
 
 
 class Flow(NamedTuple):
-    """Which way values go, seen by the consumer."""
+    """Directions of a value, seen from the consumer."""
 
     sent: bool
     received: bool
 
     def weight(self, *, narrower: bool, wider: bool) -> Weight:
-        """Return what follows where the offered schema is narrower or wider than the expected one."""
+        """Return the effect of an offered schema that is narrower or wider than the expected one."""
         return "breaks" if (narrower and self.sent) or (wider and self.received) else "differs"
 
 
@@ -92,7 +103,7 @@ RECEIVED: Final = Flow(False, True)
 
 
 def schema_differences(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Return every difference of two data schemas, nested ones included, in the order of their words."""
+    """Yield the differences of two data schemas, nested ones included, in the order of their words."""
     if offered == expected:
         return
     if is_array(offered.get("oneOf")) or is_array(expected.get("oneOf")):
@@ -105,7 +116,7 @@ def schema_differences(offered: Schema, expected: Schema, place: Place, flow: Fl
     narrower, wider = not _covers(*kinds), not _covers(kinds.expected, kinds.offered)
     if narrower or wider:
         yield _types_differ(kinds, place, narrower=narrower, wider=wider, flow=flow)
-    for part in _PARTS:
+    for part in _COMPARISONS:
         yield from part(offered, expected, place, flow)
 
 
@@ -118,7 +129,7 @@ class _Sides(NamedTuple):
 
 
 def _types(schema: Schema) -> list[str]:
-    """Return the types of a schema's values, empty for any."""
+    """Return the types of a schema's values; empty for any type."""
     if isinstance(kind := schema.get("type"), str):
         return [kind]
     values = _listed(schema)
@@ -130,7 +141,7 @@ def _type_of(value: object) -> str:
 
 
 def _covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
-    """Whether all values of some types are of others; an integer is a number, and none stands for any."""
+    """Return whether `wide` types include all `narrow` ones. Integers are numbers; empty means any type."""
     if not wide or not narrow:
         return not wide
     return all(each in wide or (each == "integer" and "number" in wide) for each in narrow)
@@ -155,30 +166,32 @@ def _one(types: Sequence[str]) -> object:
 
 
 def _alternatives(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """What is sent needs an alternative that takes it; what is received, one of the class."""
+    """Compare alternatives: a sent one must fit one of theirs, a received one must fit one of the class."""
     both = is_array(offered.get("oneOf")) and is_array(expected.get("oneOf"))
     beside = tuple(word for word in _LIMITS if word != "unit" or not both)
-    theirs, ours = _each(offered, beside), _each(expected, beside)
+    theirs, ours = _alternatives_of(offered, beside), _alternatives_of(expected, beside)
     lost = [one for one in ours if flow.sent and not any(_fit(other, one, SENT) for other in theirs)]
     new = [one for one in theirs if flow.received and not any(_fit(one, other, RECEIVED) for other in ours)]
     where = (*place, "oneOf")
     for one in lost:
-        yield Difference(where, f"does not take {shown(one)}", None, one, "breaks")
+        yield Difference(where, f"does not accept {shown(one)}", None, one, "breaks")
     for one in new:
-        yield Difference(where, f"may be {shown(one)}, which the class does not know", one, None, "breaks")
+        yield Difference(where, f"may be {shown(one)}, which the class does not have", one, None, "breaks")
     if not lost and not new and not _same_set(theirs, ours):
-        in_words = _same_set([_wordless(each) for each in theirs], [_wordless(each) for each in ours])
+        in_words = _same_set(
+            [_without_texts(each) for each in theirs], [_without_texts(each) for each in ours]
+        )
         message = (
             "words its alternatives otherwise" if in_words else "has other alternatives, all of which fit"
         )
         yield Difference(where, message, theirs, ours, "wording" if in_words else "differs")
     if both:
         yield from _units(offered, expected, place)
-    yield from _rest(offered, expected, place, flow)
+    yield from _other_words(offered, expected, place, flow)
 
 
-def _each(schema: Schema, words: Sequence[str]) -> list[Schema]:
-    """Return the alternatives, each with the limits that stand beside them."""
+def _alternatives_of(schema: Schema, words: Sequence[str]) -> list[Schema]:
+    """Return the alternatives, each merged with the limits beside `oneOf`."""
     alternatives = schema.get("oneOf")
     if not is_array(alternatives):
         return [schema]
@@ -190,16 +203,16 @@ def _same_set(some: list[Any], others: list[Any]) -> bool:
     return all(each in others for each in some) and all(each in some for each in others)
 
 
-def _wordless(value: Any) -> Any:
+def _without_texts(value: Any) -> Any:
     """Return a schema, or several, without titles and descriptions."""
     if not is_object(value):
-        return [_wordless(each) for each in value] if is_array(value) else value
+        return [_without_texts(each) for each in value] if is_array(value) else value
     found = {word: each for word, each in value.items() if word not in WORDING}
     for word in ("oneOf", "items", "additionalProperties"):
         if word in found:
-            found[word] = _wordless(found[word])
+            found[word] = _without_texts(found[word])
     if is_object(properties := found.get("properties")):
-        found["properties"] = {name: _wordless(each) for name, each in properties.items()}
+        found["properties"] = {name: _without_texts(each) for name, each in properties.items()}
     return found
 
 
@@ -254,7 +267,7 @@ def _ranges(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iter
 
 
 class _Limit(NamedTuple):
-    """The tightest limit that a schema sets on one side; greater is tighter, and none is the least."""
+    """Tightest limit of a schema on one side; a greater one is tighter, no limit is the least."""
 
     tight: float
     exclusive: bool
@@ -272,12 +285,12 @@ def _limit(schema: Schema, words: Sequence[str], sign: int) -> _Limit:
 
 
 def _narrowings(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Words of which nobody can say by looking which of two is narrower."""
+    """Compare words without an order: of two patterns neither is known to be narrower."""
     for word in _NARROWING:
         theirs, ours = offered.get(word), expected.get(word)
         if theirs != ours:
             weight = flow.weight(narrower=bool(theirs), wider=bool(ours))
-            yield Difference((*place, word), _two(word, theirs, ours), theirs, ours, weight)
+            yield Difference((*place, word), _contrast(word, theirs, ours), theirs, ours, weight)
     yield from _units(offered, expected, place)
 
 
@@ -285,10 +298,10 @@ def _units(offered: Schema, expected: Schema, place: Place) -> Iterator[Differen
     unit, other = offered.get("unit"), expected.get("unit")
     if unit != other:
         meaning: Weight = "breaks" if unit and other else "differs"
-        yield Difference((*place, "unit"), _two("unit", unit, other), unit, other, meaning)
+        yield Difference((*place, "unit"), _contrast("unit", unit, other), unit, other, meaning)
 
 
-def _two(word: str, theirs: object, ours: object) -> str:
+def _contrast(word: str, theirs: object, ours: object) -> str:
     offered, expected = ("no " + word if each is None else f"{word} {shown(each)}" for each in (theirs, ours))
     return f"has {offered}, the class {expected}"
 
@@ -297,28 +310,33 @@ def _two(word: str, theirs: object, ours: object) -> str:
 
 
 def _members(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    theirs, ours = _named(offered), _named(expected)
+    theirs, ours = _members_of(offered), _members_of(expected)
     if ours and not theirs and offered.get("additionalProperties") is not False:
         weight = flow.weight(narrower=False, wider=bool(_required(expected)))
-        yield Difference((*place, "properties"), "says nothing of its members", None, ours, weight)
+        yield Difference((*place, "properties"), "names no members", None, ours, weight)
         return
-    given, wanted = dict.fromkeys(_required(offered)), dict.fromkeys(_required(expected))
+    offered_required, expected_required = (
+        dict.fromkeys(_required(offered)),
+        dict.fromkeys(_required(expected)),
+    )
     for name in dict.fromkeys((*ours, *theirs)):
         where = (*place, "properties", name)
-        here, there = name in given, name in wanted
+        here, there = name in offered_required, name in expected_required
         if name not in theirs:
             is_closed = offered.get("additionalProperties") is False
-            yield _lacking(where, ours[name], there, is_closed, flow)
+            yield _missing_member(where, ours[name], there, is_closed, flow)
         elif name not in ours:
-            yield _added(where, theirs[name], here, expected.get("additionalProperties") is False, flow)
+            yield _extra_member(
+                where, theirs[name], here, expected.get("additionalProperties") is False, flow
+            )
         else:
             yield from schema_differences(_object(theirs[name]), _object(ours[name]), where, flow)
             if here != there:
-                yield _needed(place, name, here, flow)
+                yield _required_differs(place, name, here, flow)
 
 
-def _named(schema: Schema) -> dict[str, Any]:
-    """Return the members that a schema names, those that it only requires as anything."""
+def _members_of(schema: Schema) -> dict[str, Any]:
+    """Return the members that a schema names; one that is only required may be of any type."""
     properties = _object(schema.get("properties"))
     return {**properties, **{name: {} for name in _required(schema) if name not in properties}}
 
@@ -332,31 +350,31 @@ def _required(schema: Schema) -> list[str]:
     return [name for name in names if isinstance(name, str)] if is_array(names) else []
 
 
-def _lacking(place: Place, ours: Schema, needed: bool, is_closed: bool, flow: Flow) -> Difference:
-    """A member of the class that is not there: lost when sent, awaited when received."""
+def _missing_member(place: Place, ours: Schema, needed: bool, is_closed: bool, flow: Flow) -> Difference:
+    """Return the difference for a member that only the class has: dropped if sent, missing if received."""
     breaks = (needed and (flow.sent or flow.received)) or (is_closed and flow.sent)
-    said = "the class requires it" if needed else "the class has it"
-    return Difference(place, f"is missing, {said}", None, ours, "breaks" if breaks else "differs")
+    text = "the class requires it" if needed else "the class has it"
+    return Difference(place, f"is missing, {text}", None, ours, "breaks" if breaks else "differs")
 
 
-def _added(place: Place, theirs: Schema, needed: bool, is_closed: bool, flow: Flow) -> Difference:
-    """A member that the class does not have: it matters if it must be given, or if the class is closed."""
+def _extra_member(place: Place, theirs: Schema, needed: bool, is_closed: bool, flow: Flow) -> Difference:
+    """Return the difference for a member only they have: breaks if required, or if the class is closed."""
     breaks = (needed and flow.sent) or (is_closed and flow.received)
     if flow.sent:
-        said = "and is required" if needed else "and need not be given"
+        text = "and is required" if needed else "and is optional"
     else:
-        said = "which takes no other members" if is_closed else "which can pass it over"
-    return Difference(place, f"is not in the class, {said}", theirs, None, "breaks" if breaks else "differs")
+        text = "which accepts no other members" if is_closed else "which ignores it"
+    return Difference(place, f"is not in the class, {text}", theirs, None, "breaks" if breaks else "differs")
 
 
-def _needed(place: Place, name: str, here: bool, flow: Flow) -> Difference:
+def _required_differs(place: Place, name: str, here: bool, flow: Flow) -> Difference:
     weight = flow.weight(narrower=here, wider=not here)
-    said = "required, in the class it is not" if here else "not required, in the class it is"
-    return Difference((*place, "required"), f"{name!r} is {said}", here, not here, weight)
+    text = "required, in the class it is not" if here else "not required, in the class it is"
+    return Difference((*place, "required"), f"{name!r} is {text}", here, not here, weight)
 
 
 def _inner(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Items, and members beside those with a name."""
+    """Compare items, and members without a name of their own."""
     for word in ("items", "additionalProperties"):
         theirs, ours = offered.get(word), expected.get(word)
         if theirs == ours:
@@ -368,32 +386,32 @@ def _inner(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Itera
             for number, (one, other) in enumerate(zip(theirs, ours, strict=True)):
                 yield from schema_differences(_object(one), _object(other), (*where, number), flow)
         else:
-            weight = flow.weight(narrower=_says(theirs), wider=_says(ours))
-            yield Difference(where, _two(word, theirs, ours), theirs, ours, weight)
+            weight = flow.weight(narrower=_is_limited(theirs), wider=_is_limited(ours))
+            yield Difference(where, _contrast(word, theirs, ours), theirs, ours, weight)
 
 
-def _says(value: object) -> bool:
-    """Whether items or further members are limited otherwise than by none at all, which breaks nobody."""
+def _is_limited(value: object) -> bool:
+    """Return whether `items` or `additionalProperties` limits anything."""
     return is_array(value) or bool(_object(value))
 
 
-def _rest(offered: Schema, expected: Schema, place: Place, _flow: Flow) -> Iterator[Difference]:
-    """Words that limit nothing, then texts."""
+def _other_words(offered: Schema, expected: Schema, place: Place, _flow: Flow) -> Iterator[Difference]:
+    """Compare words that limit nothing, then texts."""
     for word in dict.fromkeys((*expected, *offered)):
         theirs, ours = offered.get(word), expected.get(word)
         if word not in _ELSEWHERE and theirs != ours:
-            yield Difference((*place, word), _two(word, theirs, ours), theirs, ours)
+            yield Difference((*place, word), _contrast(word, theirs, ours), theirs, ours)
     yield from texts_differ(offered, expected, place)
 
 
 def texts_differ(offered: Schema, expected: Schema, place: Place) -> Iterator[Difference]:
-    """Return the differences of title, description and the like, none of which breaks anybody."""
+    """Yield the differences of titles, descriptions and examples, which never break a consumer."""
     for word in WORDING:
         theirs, ours = offered.get(word), expected.get(word)
         if theirs != ours:
-            yield Difference((*place, word), _two(word, theirs, ours), theirs, ours, "wording")
+            yield Difference((*place, word), _contrast(word, theirs, ours), theirs, ours, "wording")
 
 
-_PARTS: Final[tuple[Callable[[Schema, Schema, Place, Flow], Iterator[Difference]], ...]] = (
-    _values, _ranges, _narrowings, _members, _inner, _rest,
+_COMPARISONS: Final[tuple[Callable[[Schema, Schema, Place, Flow], Iterator[Difference]], ...]] = (
+    _values, _ranges, _narrowings, _members, _inner, _other_words,
 )  # fmt: skip

@@ -1,6 +1,7 @@
-"""What the JSON schema of TD 1.1 cannot see: names that nothing defines, members that contradict each other.
+"""Semantic checks of descriptions, which the JSON schema of TD 1.1 cannot express.
 
-Everything here takes plain data of any shape. What is of the wrong kind is passed over: the schema says so.
+Undefined names, contradicting members, hrefs and templates that cannot be used. All checks take plain data
+of any shape; members of the wrong type are skipped, as the schema check reports them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import attrs
 
 from ._data_schemas import check_schema
+from ._findings import Finding, near, shown, some_of
 from ._model import (
     EXTENSIONS_PREFIX,
     SCHEMA_WORDS,
@@ -25,7 +27,6 @@ from ._model import (
 from ._reading import DescriptionError, Place, is_array, is_object, kind_of, struct
 from ._uris import is_reference, is_uri, resolve, scheme_of, variables_of
 from ._vocabulary import affordances, as_array, as_object, check_metadata, check_vocabulary, has_any, texts_of
-from ._wording import Finding, near, shown, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ _SCHEMAS: Final = {
     "actions": ("input", "output", _PROGRESS),
     "events": ("subscription", "data", "dataResponse", "cancellation"),
 }
-_CARRIERS: Final = {
+_TRANSPORTS: Final = {
     "lmosprotocol": ("ws", "wss", "http", "https"),
     "webthingprotocol": ("ws", "wss"),
     "sse": ("http", "https"),
@@ -47,8 +48,8 @@ _CARRIERS: Final = {
 }
 
 
-class _Whole(NamedTuple):
-    """The description at hand, with what several checks ask of it."""
+class _Context(NamedTuple):
+    """Description under check, with facts that several checks need."""
 
     data: dict[str, Any]
     base: str | None
@@ -56,28 +57,30 @@ class _Whole(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A form, with what its affordance, or the whole thing, declares."""
+    """Form with the URI variables that its affordance and the thing declare."""
 
     data: dict[str, Any]
     place: Place
     variables: dict[str, Any]
 
 
-def findings_of_meaning(data: dict[str, Any]) -> Iterator[Finding]:
-    """Return what is wrong with a description beyond its shape, in no particular order."""
+def semantic_findings(data: dict[str, Any]) -> Iterator[Finding]:
+    """Yield the findings about a description beyond its schema, in no particular order."""
     base = data.get("base")
-    given = base if base is None or isinstance(base, str) else ""  # some base, and none to resolve against
-    whole = _Whole(data, given, has_any(data.get("@type"), TOOL_TYPES))
+    base_text = (
+        base if base is None or isinstance(base, str) else ""
+    )  # not a text: there is a base, but none to resolve against
+    context = _Context(data, base_text, has_any(data.get("@type"), TOOL_TYPES))
     yield from check_vocabulary(data)
-    yield from _misspelt(data, (), _members(Description))
+    yield from _misspelt_members(data, (), _members(Description))
     yield from check_metadata(data)
-    yield from _base(whole)
+    yield from _base(context)
     yield from _security(data)
     yield from _schemas(data)
-    yield from _extensions(whole)
-    yield from _forms(whole, data, (), {})
+    yield from _extensions(context)
+    yield from _forms(context, data, (), {})
     for kind, place, affordance in affordances(data):
-        yield from _affordance(whole, kind, place, affordance)
+        yield from _affordance(context, kind, place, affordance)
 
 
 @cache
@@ -87,8 +90,8 @@ def _members(cls: type) -> list[str]:
     return [*known, *(sorted(SCHEMA_WORDS) if cls is PropertyAffordance else ())]
 
 
-def _misspelt(data: dict[str, Any], place: Place, known: list[str]) -> Iterator[Finding]:
-    """Warn of members without a prefix that nobody knows and that are very like one that somebody does."""
+def _misspelt_members(data: dict[str, Any], place: Place, known: list[str]) -> Iterator[Finding]:
+    """Warn of unknown members without a prefix that resemble a known one."""
     for name in data:
         hint = "" if name in known or ":" in name or name.startswith("@") else near(name, known)
         if hint:
@@ -100,10 +103,10 @@ def _misspelt(data: dict[str, Any], place: Place, known: list[str]) -> Iterator[
 
 
 def _security(data: dict[str, Any]) -> Iterator[Finding]:
-    """Every name of a security scheme must be defined, and a combination not hold itself."""
+    """Check that every named security scheme is defined, and that no combination contains itself."""
     defined = as_object(data.get("securityDefinitions"))
     if not defined:
-        return  # the schema says so
+        return  # the schema check reports it
     places: list[tuple[Place, Any]] = [(("security",), data.get("security"))]
     for place, form in _all_forms(data):
         places.append(((*place, "security"), form.get("security")))
@@ -111,17 +114,17 @@ def _security(data: dict[str, Any]) -> Iterator[Finding]:
         for word in ("oneOf", "allOf"):
             places.append((("securityDefinitions", name, word), as_object(scheme).get(word)))
     for place, value in places:
-        yield from _undefined(place, value, defined)
+        yield from _undefined_schemes(place, value, defined)
 
 
-def _undefined(place: Place, value: object, defined: dict[str, Any]) -> Iterator[Finding]:
+def _undefined_schemes(place: Place, value: object, defined: dict[str, Any]) -> Iterator[Finding]:
     for number, name in enumerate(texts_of(value)):
         where = (*place, number) if is_array(value) else place
         if name not in defined:
             fix = f"define it there, or use {some_of(defined)}"
             yield Finding(where, f"securityDefinitions has no {name!r}{near(name, defined)}", fix)
         elif place[:2] == ("securityDefinitions", name):
-            yield Finding(where, f"{name!r} combines itself", "name another in its place")
+            yield Finding(where, f"{name!r} combines itself", "name another scheme")
 
 
 def _all_forms(data: dict[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -135,27 +138,27 @@ def _all_forms(data: dict[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
 # --- affordances and their forms
 
 
-def _affordance(whole: _Whole, kind: str, place: Place, data: dict[str, Any]) -> Iterator[Finding]:
-    yield from _misspelt(data, place, _members(_KINDS[kind]))
+def _affordance(context: _Context, kind: str, place: Place, data: dict[str, Any]) -> Iterator[Finding]:
+    yield from _misspelt_members(data, place, _members(_KINDS[kind]))
     yield from _variables(data, place)
-    yield from _forms(whole, data, place, as_object(data.get("uriVariables")))
+    yield from _forms(context, data, place, as_object(data.get("uriVariables")))
     for member in _SCHEMAS[kind]:
         yield from check_schema(data.get(member), (*place, member))
     if kind == "properties":
         yield from check_schema(data, place)
         yield from _access(data, place)
     if kind == "actions" and _STREAMS in data:
-        yield from _streams(whole, data[_STREAMS], (*place, _STREAMS))
+        yield from _streams(context, data[_STREAMS], (*place, _STREAMS))
 
 
-def _extensions(whole: _Whole) -> Iterator[Finding]:
-    """Check the members of ours that say something of actions by their names."""
-    actions = as_object(whole.data.get("actions"))
+def _extensions(context: _Context) -> Iterator[Finding]:
+    """Check the extension members of the thing that refer to actions by name."""
+    actions = as_object(context.data.get("actions"))
     for member in (_PROGRESS, _STREAMS):
-        value = whole.data.get(member)
+        value = context.data.get(member)
         if value is not None and not is_object(value):
             message = f"{member} must be an object, is {kind_of(value)}"
-            yield Finding((member,), message, "write a member for each action it is about", tolerated=True)
+            yield Finding((member,), message, "write one member for each action", tolerated=True)
         for name, each in as_object(value).items():
             if name not in actions:
                 fix = "correct it, or leave it out"
@@ -163,13 +166,13 @@ def _extensions(whole: _Whole) -> Iterator[Finding]:
                     (member, name), f"there is no action {name!r}{near(name, actions)}", fix, "warning"
                 )
             if member == _STREAMS:
-                yield from _streams(whole, each, (member, name))
+                yield from _streams(context, each, (member, name))
             else:
                 yield from check_schema(each, (member, name))
 
 
-def _streams(whole: _Whole, value: object, place: Place) -> Iterator[Finding]:
-    if whole.is_tool:
+def _streams(context: _Context, value: object, place: Place) -> Iterator[Finding]:
+    if context.is_tool:
         yield Finding(place, "a tool has no streams", "make it an agent, or leave them out", "warning")
     try:
         struct(Streams)(value, place)
@@ -184,7 +187,7 @@ def _streams(whole: _Whole, value: object, place: Place) -> Iterator[Finding]:
 
 
 def _access(data: dict[str, Any], place: Place) -> Iterator[Finding]:
-    """Hold what the forms of a property do against what the property says can be done."""
+    """Check the operations in a property's forms against its flags."""
     read_only, write_only = data.get("readOnly") is True, data.get("writeOnly") is True
     ops = [(where, op) for where, op in _ops(data, place) if isinstance(op, str)]
     for where, op in ops:
@@ -193,11 +196,11 @@ def _access(data: dict[str, Any], place: Place) -> Iterator[Finding]:
         if op == "readproperty" and write_only:
             yield Finding(where, "a form reads a property that is writeOnly", "leave the operation out")
         if op == "observeproperty" and data.get("observable") is not True:
-            message = "a form observes a property that does not say that it is observable"
+            message = "a form observes a property that is not observable"
             yield Finding(where, message, 'add "observable": true, or leave the operation out', "warning")
     observed = any(op == "observeproperty" for _, op in ops)
     if data.get("observable") is True and as_array(data.get("forms")) and not observed:
-        message = "the property says that it is observable, and no form observes it"
+        message = "the property is observable, and no form observes it"
         yield Finding((*place, "observable"), message, 'add the operation "observeproperty"', "warning")
 
 
@@ -208,32 +211,36 @@ def _ops(data: dict[str, Any], place: Place) -> Iterator[tuple[Place, Any]]:
         yield from (((*where, i), each) for i, each in enumerate(op)) if is_array(op) else [(where, op)]
 
 
-def _forms(whole: _Whole, data: dict[str, Any], place: Place, variables: dict[str, Any]) -> Iterator[Finding]:
-    declared = {**as_object(whole.data.get("uriVariables")), **variables}
+def _forms(
+    context: _Context, data: dict[str, Any], place: Place, variables: dict[str, Any]
+) -> Iterator[Finding]:
+    declared = {**as_object(context.data.get("uriVariables")), **variables}
     seen: dict[tuple[Any, ...], int] = {}
     used: dict[str, None] = {}
     for number, each in enumerate(as_array(data.get("forms"))):
         form = _Form(as_object(each), (*place, "forms", number), declared)
-        yield from _misspelt(form.data, form.place, [*_members(Form), "additionalResponses", "contentCoding"])
-        yield from _responses(whole, form)
-        yield from _twice(whole, form, seen, number)
+        yield from _misspelt_members(
+            form.data, form.place, [*_members(Form), "additionalResponses", "contentCoding"]
+        )
+        yield from _responses(context, form)
+        yield from _duplicates(context, form, seen, number)
         if isinstance(href := form.data.get("href"), str):
-            used |= dict.fromkeys(_used(href))
-            yield from _href(whole, form, href)
+            used |= dict.fromkeys(_variables_in(href))
+            yield from _href(context, form, href)
     for name in variables:
         if name not in used:
             message, fix = f"no href uses the variable {name!r}", f"add {{?{name}}} to one, or leave it out"
             yield Finding((*place, "uriVariables", name), message, fix, "warning")
 
 
-def _used(href: str) -> tuple[str, ...]:
+def _variables_in(href: str) -> tuple[str, ...]:
     try:
         return variables_of(href)
     except DescriptionError:
         return ()
 
 
-def _href(whole: _Whole, form: _Form, href: str) -> Iterator[Finding]:
+def _href(context: _Context, form: _Form, href: str) -> Iterator[Finding]:
     place = (*form.place, "href")
     try:
         for name in variables_of(href):
@@ -244,30 +251,30 @@ def _href(whole: _Whole, form: _Form, href: str) -> Iterator[Finding]:
         yield Finding(place, exc.message, "write it as in RFC 6570, such as /items/{id}{?unit}")
         return
     if not is_reference(href):
-        yield Finding(place, f"{shown(href)} is no URI", "percent-encode what a URI cannot hold")
-    elif whole.base is not None and not is_uri(whole.base):
-        return  # the base is said to be none
-    elif not scheme_of(target := resolve(whole.base, href)):
-        fix = 'write it whole, or add "base": "https://..."'
+        yield Finding(place, f"{shown(href)} is not a URI", "percent-encode the characters that URIs forbid")
+    elif context.base is not None and not is_uri(context.base):
+        return  # `_base` reports it
+    elif not scheme_of(target := resolve(context.base, href)):
+        fix = 'write an absolute URI, or add "base": "https://..."'
         yield Finding(place, f"{shown(href)} is relative, and there is no base", fix)
     else:
-        yield from _carrier(form, scheme_of(target))
+        yield from _transport(form, scheme_of(target))
 
 
-def _carrier(form: _Form, scheme: str) -> Iterator[Finding]:
-    """Warn of a subprotocol on a scheme that does not carry it, and of a WebSocket without any."""
+def _transport(form: _Form, scheme: str) -> Iterator[Finding]:
+    """Warn of a subprotocol on a scheme that cannot carry it, and of a WebSocket without one."""
     name = form.data.get("subprotocol")
-    if isinstance(name, str) and name in _CARRIERS and scheme not in _CARRIERS[name]:
-        fix = f"use {' or '.join(_CARRIERS[name])}, or another subprotocol"
+    if isinstance(name, str) and name in _TRANSPORTS and scheme not in _TRANSPORTS[name]:
+        fix = f"use {' or '.join(_TRANSPORTS[name])}, or another subprotocol"
         message = f"the subprotocol {name!r} does not go over {scheme}:"
         yield Finding((*form.place, "subprotocol"), message, fix, "warning")
     elif name is None and scheme in ("ws", "wss"):
-        message = "a WebSocket without a subprotocol: nobody can know which messages to send"
+        message = "a WebSocket without a subprotocol: the messages on it are undefined"
         yield Finding(form.place, message, 'add "subprotocol": "lmosprotocol"', "warning")
 
 
-def _responses(whole: _Whole, form: _Form) -> Iterator[Finding]:
-    defined = as_object(whole.data.get("schemaDefinitions"))
+def _responses(context: _Context, form: _Form) -> Iterator[Finding]:
+    defined = as_object(context.data.get("schemaDefinitions"))
     for number, each in enumerate(as_array(form.data.get("additionalResponses"))):
         name = as_object(each).get("schema")
         if isinstance(name, str) and name not in defined:
@@ -275,8 +282,10 @@ def _responses(whole: _Whole, form: _Form) -> Iterator[Finding]:
             yield Finding(place, f"schemaDefinitions has no {name!r}{near(name, defined)}", "define it there")
 
 
-def _twice(whole: _Whole, form: _Form, seen: dict[tuple[Any, ...], int], number: int) -> Iterator[Finding]:
-    """Warn of an operation that two forms carry out in the same way."""
+def _duplicates(
+    context: _Context, form: _Form, seen: dict[tuple[Any, ...], int], number: int
+) -> Iterator[Finding]:
+    """Warn of two forms with the same operation, href and protocol."""
     href = form.data.get("href")
     if not isinstance(href, str):
         return
@@ -284,7 +293,7 @@ def _twice(whole: _Whole, form: _Form, seen: dict[tuple[Any, ...], int], number:
         _hashed(form.data.get(word)) for word in ("subprotocol", "contentType", "htv:methodName", "security")
     ]
     for op in texts_of(form.data.get("op")) or [""]:
-        first = seen.setdefault((resolve(whole.base, href), op, *rest), number)
+        first = seen.setdefault((resolve(context.base, href), op, *rest), number)
         if first != number:
             message = f"the same as form {first}{f' for {op}' if op else ''}"
             yield Finding(form.place, message, "leave one out", "warning")
@@ -310,7 +319,7 @@ def _schemas(data: dict[str, Any]) -> Iterator[Finding]:
         yield from check_schema(schema, ("schemaDefinitions", name))
 
 
-def _base(whole: _Whole) -> Iterator[Finding]:
-    if isinstance(whole.data.get("base"), str) and not is_uri(whole.base or ""):
-        fix = 'write it whole, as in "https://example.com/"'
-        yield Finding(("base",), f"base {shown(whole.base)} is no absolute URI", fix)
+def _base(context: _Context) -> Iterator[Finding]:
+    if isinstance(context.data.get("base"), str) and not is_uri(context.base or ""):
+        fix = 'write an absolute URI, as in "https://example.com/"'
+        yield Finding(("base",), f"base {shown(context.base)} is not an absolute URI", fix)

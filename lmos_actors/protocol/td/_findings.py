@@ -1,7 +1,7 @@
-"""What a JSON schema finds wrong, said so that a person knows where, what, and how to mend it.
+"""Findings: places, messages and fixes, and their derivation from the errors of a JSON schema validator.
 
-A validator complains about every alternative that does not fit. Of those the one is told that was most likely
-meant: the alternative of the right kind, with the fewest faults.
+A validator reports every alternative that does not fit. One of them is chosen, the one that was most likely
+meant: not excluded by its type (or by the `scheme` of a security definition), and with the fewest faults.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["error", "warning"]
 
-LONGEST: Final = 60  # characters of a value that are shown
-SOME: Final = 12  # words listed in one sentence
-NEAR_OF: Final = 100  # known words looked at: a description may be somebody's attack
+MAX_SHOWN: Final = 60  # characters of a value in a message
+MAX_LISTED: Final = 12  # words listed in one sentence
+MAX_COMPARED: Final = 100  # words compared for a hint: a hostile description may define thousands
 _KINDS: Final = {
     "string": "a text", "object": "an object", "array": "an array", "boolean": "true or false",
     "number": "a number", "integer": "a whole number", "null": "null",
@@ -50,11 +50,11 @@ SCHEMES: Final = ("nosec", "auto", "combo", "basic", "digest", "apikey", "bearer
 
 @attrs.frozen
 class Finding:
-    """Something about a description that is wrong, or that somebody may not have meant.
+    """Mistake in a description, or something that was probably not meant.
 
-    `place` is where, as keys and indices, `path` the same as a JSON pointer. `message` says what, `fix` how
-    to mend it. `severity` is `error` or `warning`. `tolerated` findings are what consumers of this package
-    take as it is, though TD 1.1 or LMOS demands otherwise: errors when strict, warnings when lenient.
+    `place` holds keys and indices, `path` the same as a JSON pointer. `message` names the mistake, `fix` its
+    correction. `severity` is `error` or `warning`. `tolerated` findings are deviations from TD 1.1 or LMOS
+    that consumers of this package accept: errors in strict checks, warnings else.
     """
 
     place: Place
@@ -73,28 +73,28 @@ class Finding:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """Return ", did you mean ..." when a known word is very like this one, else nothing."""
-    found = nearest(word, islice(known, NEAR_OF))
+    """Return ", did you mean ..." if a known word is similar, else an empty text."""
+    found = nearest(word, islice(known, MAX_COMPARED))
     return f", did you mean {found!r}?" if found else ""
 
 
 def some_of(known: Iterable[str]) -> str:
-    """Return the first words of several, for a sentence that ends."""
-    first = list(islice(known, SOME + 1))
-    return ", ".join(first[:SOME]) + (", ..." if len(first) > SOME else "")
+    """Return the first words of a list, with "..." for the rest."""
+    first = list(islice(known, MAX_LISTED + 1))
+    return ", ".join(first[:MAX_LISTED]) + (", ..." if len(first) > MAX_LISTED else "")
 
 
 def shown(value: object) -> str:
     """Return a value as JSON, shortened."""
     text = msgspec.json.encode(value).decode()
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 # --- from the validator's errors to the faults that matter
 
 
 class SchemaFault(Protocol):
-    """What is needed of a validator's error; `context` is there where alternatives were tried."""
+    """Error of the validator, as far as it is used; `kind.context` holds the errors of alternatives."""
 
     @property
     def kind(self) -> Any: ...
@@ -105,7 +105,7 @@ class SchemaFault(Protocol):
 
 
 class Fault(NamedTuple):
-    """One leaf of the validator's complaints."""
+    """Leaf of the validator's tree of errors."""
 
     word: str  # the keyword of JSON Schema
     detail: dict[str, Any]
@@ -114,52 +114,52 @@ class Fault(NamedTuple):
 
 
 def faults(errors: Iterable[SchemaFault]) -> Iterator[Fault]:
-    """Return the faults that are worth telling, one for each place and missing member."""
+    """Yield the relevant faults, one for each place and missing member."""
     seen: dict[tuple[Place, Any], None] = {}
     for error in errors:
-        for fault in _leaves(error):
+        for fault in _relevant_faults(error):
             key = (fault.place, fault.detail.get("property"))
             if key not in seen:
                 seen[key] = None
                 yield fault
 
 
-def _leaves(error: SchemaFault) -> list[Fault]:
+def _relevant_faults(error: SchemaFault) -> list[Fault]:
     place = tuple(error.instance_path)
     context = cast("list[list[SchemaFault]]", getattr(error.kind, "context", []))
     own = Fault(error.kind.name, error.kind.as_dict(), place, error.instance)
     if not context or place == ("@context",):
         return [own]
-    tried = [[fault for each in branch for fault in _leaves(each)] for branch in context]
-    meant = [branch for branch in tried if not any(_rules_out(fault, place) for fault in branch)]
-    if meant:
-        return min(meant, key=len)
+    tried = [[fault for each in branch for fault in _relevant_faults(each)] for branch in context]
+    plausible = [branch for branch in tried if not any(_excludes(fault, place) for fault in branch)]
+    if plausible:
+        return min(plausible, key=len)
     return [own._replace(word="alternatives", detail={"tried": [branch[0] for branch in tried]})]
 
 
-def _rules_out(fault: Fault, place: Place) -> bool:
-    """Whether the alternative was certainly not meant: another kind of value, or another security scheme."""
+def _excludes(fault: Fault, place: Place) -> bool:
+    """Return whether a fault excludes its alternative: another type, or another security scheme."""
     if fault.place == place:
         return fault.word in ("type", "alternatives")
     is_scheme = fault.place == (*place, "scheme") and "securityDefinitions" in place
     return is_scheme and fault.word in ("enum", "pattern")
 
 
-# --- from faults to sentences
+# --- from faults to messages
 
 
 def finding_of(fault: Fault) -> Finding:
-    """Say a fault as a person would."""
+    """Return the finding for a fault."""
     if fault.place == ("@context",) or fault.detail.get("property") == "@context":
         return _context(fault)
     if fault.value is None and fault.word in ("type", "alternatives", "enum"):
         return _null(fault)
-    message, fix = _SAYINGS.get(fault.word, _other)(fault)
+    message, fix = _FORMATTERS.get(fault.word, _generic)(fault)
     return Finding(fault.place, message, fix, tolerated=_is_tolerated(fault))
 
 
 def _null(fault: Fault) -> Finding:
-    """A member that is null counts as absent, but where nothing can be read without it."""
+    """Return the finding for a null member: tolerated as absent, except where reading needs it."""
     fix = f"write {_sample(fault.place)}" if _is_required(fault.place) else "leave it out"
     is_entry = isinstance(fault.place[-1], int) or (len(fault.place) == 2 and fault.place[0] in _MAPS)
     tolerated = not is_entry and fault.place[-1] not in ("href", "scheme")
@@ -167,7 +167,7 @@ def _null(fault: Fault) -> Finding:
 
 
 def _is_required(place: Place) -> bool:
-    """Whether TD 1.1 demands the member at a place, so that leaving it out is no way to mend it."""
+    """Return whether TD 1.1 requires the member at a place, so that it cannot be left out."""
     *above, last = place
     if last in ("title", "security", "securityDefinitions"):
         return not above
@@ -179,7 +179,7 @@ def _is_required(place: Place) -> bool:
 
 
 def _sample(place: Place) -> str:
-    """Return what could stand at a place."""
+    """Return a sample of a valid member at a place."""
     last = str(place[-1])
     if last == "op":
         return f'"op": "{_OPS.get(str(place[0]), "readallproperties")}", or another operation'
@@ -215,7 +215,7 @@ def _missing(fault: Fault) -> tuple[str, str]:
     if name == "security" and is_object(fault.value):
         defined = fault.value.get("securityDefinitions")
         first = next(iter(defined), "nosec_sc") if is_object(defined) else "nosec_sc"
-        return "security is missing", f'add "security": {shown(first)}, a name out of securityDefinitions'
+        return "security is missing", f'add "security": {shown(first)}, a name in securityDefinitions'
     if name == "op":
         return "op is missing", f"add {_sample((*fault.place, name))}"
     if name == "oneOf" and "securityDefinitions" in fault.place:
@@ -224,15 +224,15 @@ def _missing(fault: Fault) -> tuple[str, str]:
 
 
 def _type(fault: Fault) -> tuple[str, str]:
-    wanted = " or ".join(_KINDS[each] for each in fault.detail["types"])
-    return _wrong_kind(fault, wanted)
+    expected = " or ".join(_KINDS[each] for each in fault.detail["types"])
+    return _wrong_kind(fault, expected)
 
 
-def _wrong_kind(fault: Fault, wanted: str) -> tuple[str, str]:
-    message = f"{_name(fault)} must be {wanted}, is {kind_of(fault.value)}"
+def _wrong_kind(fault: Fault, expected: str) -> tuple[str, str]:
+    message = f"{_name(fault)} must be {expected}, is {kind_of(fault.value)}"
     if fault.place[-1:] == ("type",):
         return message, 'write one of the seven types; for alternatives use "oneOf"'
-    return message, f"write {wanted} instead of {shown(fault.value)}"
+    return message, f"write {expected} instead of {shown(fault.value)}"
 
 
 def _alternatives(fault: Fault) -> tuple[str, str]:
@@ -240,10 +240,13 @@ def _alternatives(fault: Fault) -> tuple[str, str]:
     if "securityDefinitions" in fault.place and is_object(fault.value):
         scheme = fault.value.get("scheme")
         hint = near(scheme, SCHEMES) if isinstance(scheme, str) else ""
-        return f"no security scheme {shown(scheme)}{hint}", f"use one of {', '.join(SCHEMES)}, or prefix:name"
+        return (
+            f"unknown security scheme {shown(scheme)}{hint}",
+            f"use one of {', '.join(SCHEMES)}, or prefix:name",
+        )
     types = [each for fault in tried if fault.word == "type" for each in fault.detail["types"]]
-    wanted = " or ".join(_KINDS[each] for each in dict.fromkeys(types))
-    return _wrong_kind(fault, wanted) if wanted else _other(fault)
+    expected = " or ".join(_KINDS[each] for each in dict.fromkeys(types))
+    return _wrong_kind(fault, expected) if expected else _generic(fault)
 
 
 def _enum(fault: Fault) -> tuple[str, str]:
@@ -252,7 +255,7 @@ def _enum(fault: Fault) -> tuple[str, str]:
     hint = near(fault.value, words) if isinstance(fault.value, str) else ""
     fix = f"use {', '.join(shown(each) for each in options)}"
     if "op" in fault.place[-2:]:
-        return f"{shown(fault.value)} is no operation of {_subject(fault.place)}{hint}", fix
+        return f"{shown(fault.value)} is not an operation of {_subject(fault.place)}{hint}", fix
     return f"{_name(fault)} cannot be {shown(fault.value)}{hint}", fix
 
 
@@ -270,15 +273,15 @@ def _too_few(fault: Fault) -> tuple[str, str]:
 
 def _bound(fault: Fault) -> tuple[str, str]:
     above = "more than" if fault.word == "exclusiveMinimum" else "at least"
-    wanted = f"{above} {fault.detail['limit']}"
-    return f"{_name(fault)} must be {wanted}, is {shown(fault.value)}", f"write {wanted}"
+    expected = f"{above} {fault.detail['limit']}"
+    return f"{_name(fault)} must be {expected}, is {shown(fault.value)}", f"write {expected}"
 
 
 def _format(fault: Fault) -> tuple[str, str]:
     if fault.detail["format"] == "uri":
-        return f"{_name(fault)} {shown(fault.value)} is no URI", 'write one, as in "urn:uuid:..."'
-    wanted = 'a date and time of RFC 3339, as in "2026-11-20T12:00:00Z"'
-    return f"{_name(fault)} {shown(fault.value)} is no date and time", f"write {wanted}"
+        return f"{_name(fault)} {shown(fault.value)} is not a URI", 'write one, as in "urn:uuid:..."'
+    expected = 'a date and time of RFC 3339, as in "2026-11-20T12:00:00Z"'
+    return f"{_name(fault)} {shown(fault.value)} is not a date and time", f"write {expected}"
 
 
 def _pattern(fault: Fault) -> tuple[str, str]:
@@ -304,16 +307,16 @@ def _unique(fault: Fault) -> tuple[str, str]:
 
 
 def _const(fault: Fault) -> tuple[str, str]:
-    wanted = shown(fault.detail.get("expected_value"))
-    return f"{_name(fault)} must be {wanted}, is {shown(fault.value)}", f"write {wanted}"
+    expected = shown(fault.detail.get("expected_value"))
+    return f"{_name(fault)} must be {expected}, is {shown(fault.value)}", f"write {expected}"
 
 
-def _other(fault: Fault) -> tuple[str, str]:
+def _generic(fault: Fault) -> tuple[str, str]:
     words = re.sub(r"([A-Z])", r" \1", fault.word).lower()
-    return f"{_name(fault)} is not as TD 1.1 has it: {words}", f"look at {shown(fault.value)}"
+    return f"{_name(fault)} violates the schema of TD 1.1: {words}", f"check {shown(fault.value)}"
 
 
-_SAYINGS: Final = {
+_FORMATTERS: Final = {
     "required": _missing,
     "type": _type,
     "alternatives": _alternatives,
