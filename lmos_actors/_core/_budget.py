@@ -66,7 +66,7 @@ def weight(text: str | bytes) -> int:
 
 @attrs.frozen
 class BudgetStatistics:
-    """A snapshot: the `bytes` that all peers hold, the `limit`, and how many peers were evicted (`gave_way`).
+    """A snapshot: the `bytes` that all peers hold, the `limit`, and how many gave way to it (`gave_way`).
 
     `granted` bytes are taken, but not held yet: by one-way messages that may still come.
     """
@@ -87,6 +87,7 @@ class Budget:
         "_gave_way",
         "_granted",
         "_grants",
+        "_is_evicting",
         "_now",
         "_taken",
         "limit",
@@ -102,6 +103,7 @@ class Budget:
         self._accounts: dict[Account, None] = {}  # those that hold something
         self._grants: dict[Account, None] = {}  # those with a grant; the one asked longest ago is first
         self._asked_at = -inf
+        self._is_evicting = False  # `give_way` may charge others for what it has shared with them
 
     def open(self, give_way: Callable[[], object]) -> Account:
         """Return a new, empty account.
@@ -124,8 +126,13 @@ class Budget:
         elif account not in self._accounts:
             account.since = self._now()
             self._accounts[account] = None
-        while self._taken > self.limit and self._accounts:
-            self._evict_greediest()
+        if self._taken > self.limit and not self._is_evicting:
+            self._is_evicting = True
+            try:
+                while self._taken > self.limit and self._accounts:
+                    self._evict_greediest()
+            finally:
+                self._is_evicting = False
 
     def may_grant(self, account: Account, size: int) -> bool:
         """Return whether an account may be granted `size` instead of its grant; if not, ask others."""

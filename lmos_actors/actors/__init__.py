@@ -56,6 +56,7 @@ from ._observers import (
     FEED_SIZE as FEED_SIZE,
     MONITORS as MONITORS,
     Backlog as Backlog,
+    BacklogHolder as BacklogHolder,
     Feed as Feed,
     FeedStatistics as FeedStatistics,
     Gap as Gap,

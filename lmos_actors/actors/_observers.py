@@ -53,17 +53,30 @@ class Occurrence:
     data: Any
 
 
+class BacklogHolder(Protocol):
+    """The owner of the memory that the values of a backlog take; not called for gaps."""
+
+    def hold(self, value: Any) -> None:
+        """Count a value that waits from now on; may make the backlog drop everything."""
+        ...
+
+    def release(self, value: Any) -> None:
+        """Count a value as no longer held: it was taken, replaced or dropped."""
+        ...
+
+
 class Backlog:
     """The values that wait for a slow receiver that sees gaps: at most `size` values, and what was dropped.
 
     In order: the values that are promised, a gap for those that were dropped since, and the newest. Of size 1
-    it keeps two, the promised one and the newest.
+    it keeps two, the promised one and the newest. Its `holder` is called last, when all else is consistent.
     """
 
-    __slots__ = ("_dropped", "_newest", "_promised", "_size")
+    __slots__ = ("_dropped", "_holder", "_newest", "_promised", "_size")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, holder: BacklogHolder | None = None) -> None:
         self._size = size
+        self._holder = holder
         self._promised: Any = _NOTHING  # a deque takes 700 bytes: it is made when it is needed
         self._dropped: int | None = None
         """The number of values that the coming gap stands for, None without such a gap."""
@@ -75,6 +88,7 @@ class Backlog:
     def append(self, value: Any) -> int:
         """Add a value, or a `Gap`; return how many values had to be dropped for it."""
         newest, missed = self._newest, 0
+        oldest: Any = None
         if newest and len(self._promised) + len(newest) >= self._size:
             oldest = newest.popleft()
             missed = 0 if type(oldest) is Gap else 1
@@ -83,34 +97,58 @@ class Backlog:
         elif newest is _NOTHING:
             newest = self._newest = deque[Any]()
         newest.append(value)
+        if self._holder is not None:
+            if missed:
+                self._holder.release(oldest)
+            if type(value) is not Gap:
+                self._holder.hold(value)
         return missed
 
     def replace_latest(self, value: Any) -> bool:
         """Let a value take the place of the latest, if that waits and is no gap."""
         for waiting in (self._newest, self._promised):
             if waiting:
-                if type(waiting[-1]) is Gap:
+                before = waiting[-1]
+                if type(before) is Gap:
                     return False
                 waiting[-1] = value
+                if self._holder is not None:
+                    self._holder.release(before)
+                    self._holder.hold(value)
                 return True
         return False
 
     def popleft(self) -> Any:
         """Take the oldest. Raises IndexError where nothing waits."""
-        if self._promised:
-            return self._promised.popleft()
         dropped = self._dropped
-        if dropped is None:
-            return self._newest.popleft()
+        if self._promised or dropped is None:
+            value = (self._promised or self._newest).popleft()
+            if self._holder is not None and type(value) is not Gap:
+                self._holder.release(value)
+            return value
         self._dropped = None
         self._promised, self._newest = self._newest, _NOTHING
         if len(self._promised) >= max(2, self._size):  # else there were no room for what is newer
             self._newest = deque((self._promised.pop(),))
         return Gap(SLOW, dropped or None)
 
+    def drop_all(self) -> int:
+        """Drop all values, with one gap in their place; return how many were dropped."""
+        waiting = (*self._promised, *self._newest)
+        self._promised = self._newest = _NOTHING
+        if not waiting:
+            return 0
+        values = [each for each in waiting if type(each) is not Gap]
+        known = sum(each.missed or 0 for each in waiting if type(each) is Gap)
+        self._dropped = (self._dropped or 0) + known + len(values)
+        if self._holder is not None:
+            for value in values:
+                self._holder.release(value)
+        return len(values)
+
     def clear(self) -> None:
         """Forget everything."""
-        self._promised = self._newest = _NOTHING
+        self.drop_all()
         self._dropped = None
 
 
@@ -150,11 +188,12 @@ class Feed(Generic[T_co]):
         size: int = FEED_SIZE,
         conflate: bool = False,
         gaps: bool = False,
+        holder: BacklogHolder | None = None,
     ) -> None:
         if size < 1:
             raise ValueError(f"a feed needs a size of at least 1, not {size!r}")
         self._timers = timers
-        self._buffer: deque[Any] | Backlog = Backlog(size) if gaps else deque()
+        self._buffer: deque[Any] | Backlog = Backlog(size, holder) if gaps else deque()
         self._size = size
         self._conflate = conflate
         self._closed = False
@@ -190,6 +229,11 @@ class Feed(Generic[T_co]):
         if type(self._buffer) is Backlog and not self._closed:
             self.missed += self._buffer.append(Gap(reason, missed))
             self._wake()
+
+    def drop_waiting(self) -> None:
+        """Drop all values that wait in a feed with gaps; one gap takes their place. The runtime's side."""
+        if type(self._buffer) is Backlog:
+            self.missed += self._buffer.drop_all()
 
     def close(self) -> None:
         """Let the receiver end once it has taken what is here; the runtime's side."""

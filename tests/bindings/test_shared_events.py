@@ -22,7 +22,7 @@ from lmos_actors import (
     open_node,
     prop,
 )
-from lmos_actors.bindings.exposure import _values
+from lmos_actors.bindings.exposure import _shared_values
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.bindings.server_connections import Line, serving
 from tests.bindings.web import Web
@@ -63,13 +63,13 @@ class Station(Agent):
 def writings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What has been written as JSON for those who listen."""
     found: list[Any] = []
-    written = _values.written
+    written = _shared_values.written
 
     def count(value: Any) -> bytes:
         found.append(value)
         return written(value)
 
-    monkeypatch.setattr(_values, "written", count)
+    monkeypatch.setattr(_shared_values, "written", count)
     return found
 
 

@@ -1,7 +1,8 @@
 """Listening over HTTP: server-sent events, and long polls.
 
 Listeners never hold an agent back: each has a feed, which keeps the latest reading alone, or drops its
-oldest event, with a gap in its place. A client that does not read is ended by the front door.
+oldest event, with a gap in its place. What waits in feeds is charged to the budget of all peers, see
+`_shared_values.py`. A client that does not read is ended by the front door.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Runtime, Sink, Sinks
 
-    from ..exposure._values import SharedValues
+    from ..exposure._shared_values import SharedValues
     from ._requests import WebRequest
 
 HEARTBEAT: Final = 15.0
@@ -79,7 +80,8 @@ class Listening:
     """One listener: its feed and the sinks that fill it. Call `leave` in any case."""
 
     def __init__(self, rt: Runtime, sinks: Sinks, sharing: SharedValues, *, conflate: bool) -> None:
-        self.feed: Feed[Any] = Feed(rt.timers, conflate=conflate, gaps=True)
+        self._memory = sharing.reader(self._drop)
+        self.feed: Feed[Any] = Feed(rt.timers, conflate=conflate, gaps=True, holder=self._memory)
         self.leaving = False
         self._sinks = sinks
         self._sharing = sharing
@@ -98,6 +100,10 @@ class Listening:
         """Receive nothing more."""
         for key, sink in self._joined.items():
             self._sinks.remove(key, sink)
+        self._memory.close()
+
+    def _drop(self) -> None:
+        self.feed.drop_waiting()
 
     def end(self) -> None:
         """End because the node drains: what has come is still sent."""

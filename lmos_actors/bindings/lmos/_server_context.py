@@ -21,7 +21,7 @@ from lmos_actors.protocol.lmos import IncomingRequest, InvokeAction
 from ..exposure._description_security import CRASHED, discreet
 from ..exposure._exposure import class_at
 from ..exposure._meter import left
-from ..exposure._values import SharedValues
+from ..exposure._shared_values import SharedValues
 from ._server_listeners import exited
 from ._server_tells import WaitingTells
 
@@ -71,7 +71,7 @@ class ServerContext:
         self.options = options
         self.budget = budget
         self.sends_crash_details = sends_crash_details
-        self.sharing = SharedValues()
+        self.sharing = SharedValues(budget)
         self.seats = Seats()
         self.generation = rt.entropy.new_id()
         self.draining = False

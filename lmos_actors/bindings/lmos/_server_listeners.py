@@ -4,7 +4,8 @@ room.
 Listeners never hold an agent back. Of a property only the latest reading waits, in the session's outbox. Of
 events each listener keeps a bounded backlog; past the bound the oldest is dropped, and the peer receives a
 gap. Beyond `CROWDED` frames to send, events wait at their listeners instead of in the outbox, and listeners
-send in turn, one each, so that a busy event cannot starve the others.
+send in turn, one each, so that a busy event cannot starve the others. What waits at listeners is charged to
+the budget of all peers, see `_shared_values.py`.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ from lmos_actors.actors import (
 from lmos_actors.errors import NotFound
 
 from ..exposure._exposure import EXITED
-from ..exposure._values import SharedValue, plain
+from ..exposure._shared_values import SharedValue
+from ..exposure._values import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors.actors import Down, Runtime, Sinks, TraceMembers
+    from lmos_actors.actors import BacklogHolder, Down, Runtime, Sinks, TraceMembers
     from lmos_actors.protocol import lmos
 
-    from ..exposure._values import SharedValues
+    from ..exposure._shared_values import SharedValues
 
 
 Tell: TypeAlias = "Callable[[Down], Any]"
@@ -52,6 +54,11 @@ class ListenerConnection(Protocol):
 
     def send_event(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
         """Send an event."""
+        ...
+
+    @property
+    def memory(self) -> BacklogHolder:
+        """The holder of the backlogs of all listeners."""
         ...
 
     def shared(self, value: Any) -> Any:
@@ -146,34 +153,38 @@ class Subscriber(Listener):
 
     def __init__(self, connection: ListenerConnection, sinks: Sinks, key: str, path: str) -> None:
         super().__init__(connection, sinks, key, path)
-        self._waiting = Backlog(FEED_SIZE)  # of gaps, and of values with their traces
+        self._waiting = Backlog(FEED_SIZE, connection.memory)  # of gaps, and of values with their traces
 
     def push(self, value: Any) -> None:
-        if self._sinks.hears(self._key) > 1:
-            value = self._with_others(value)
-        self._take((value, self._connection.trace()))
+        must_wait = self._must_wait()
+        if must_wait or self._sinks.hears(self._key) > 1:
+            value = self._shared_form(value)
+        self._take((value, self._connection.trace()), must_wait=must_wait)
 
-    def _with_others(self, value: Any) -> Any:
-        """Return the shared form of a value that several listeners receive."""
+    def _shared_form(self, value: Any) -> Any:
+        """Return the form of a value that several listeners receive, or that has to wait."""
         return self._connection.shared(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        self._take(Gap(reason, missed))
+        self._take(Gap(reason, missed), must_wait=self._must_wait())
 
     def close(self) -> None:
         while self.send_waiting():
             pass
         super().close()
 
-    def _take(self, news: Gap | tuple[Any, TraceMembers]) -> None:
+    def _must_wait(self) -> bool:
+        return bool(self._waiting) or self._connection.is_congested()
+
+    def _take(self, news: Gap | tuple[Any, TraceMembers], *, must_wait: bool) -> None:
         if self.listening is None:
             return
-        waiting = self._waiting
-        if not waiting and not self._connection.is_congested():
+        if not must_wait:
             self._send(news)
             return
-        waiting.append(news)
-        if len(waiting) == 1:
+        is_first = not self._waiting
+        self._waiting.append(news)
+        if is_first:
             self._connection.post_last(self)
 
     def send_waiting(self) -> bool:
@@ -181,6 +192,10 @@ class Subscriber(Listener):
         if self._waiting:
             self._send(self._waiting.popleft())
         return bool(self._waiting)
+
+    def drop_waiting(self) -> None:
+        """Drop what waits here, with a gap in its place."""
+        self._waiting.drop_all()
 
     def leave(self) -> None:
         """Receive nothing more."""
@@ -205,7 +220,7 @@ class SubscriberToAll(Subscriber):
 
     __slots__ = ()
 
-    def _with_others(self, value: Any) -> Any:
+    def _shared_form(self, value: Any) -> Any:
         return Occurrence(value.event, self._connection.shared(value.data))
 
     def _event_of(self, value: Any) -> tuple[str, Any]:
@@ -221,7 +236,7 @@ class Watcher(Subscriber):
         super().__init__(connection, sinks, key, path)
         self._tell = tell
 
-    def _with_others(self, value: Any) -> Any:
+    def _shared_form(self, value: Any) -> Any:
         return value
 
     def _event_of(self, value: Down) -> tuple[str, Any]:
@@ -273,6 +288,7 @@ class Listeners:
         failed: Callable[[BaseException], object],
         sharing: SharedValues,
     ) -> None:
+        self.memory = sharing.reader(self._drop)
         self._rt = rt
         self._sharing = sharing
         self._session = session
@@ -311,6 +327,12 @@ class Listeners:
             listener.leave()
         self._active.clear()
         self._backlog = None
+        self.memory.close()
+
+    def _drop(self) -> None:
+        for listener in self._active.values():
+            if isinstance(listener, Subscriber):
+                listener.drop_waiting()
 
     # ---- speaking
 

@@ -1,0 +1,208 @@
+"""Values for several listeners over connections: encoded once, and charged once while they wait.
+
+An event for many readers is encoded once, and its JSON is there once, however many readers it waits for. So
+it is charged once: to the account of one of its readers, and when that one has taken or dropped it, to the
+account of the next one. The sum is what is really held. Every reader is also charged for its own place in
+the queue.
+
+A reader whose account is evicted loses what waits for it and gets a gap in its place, as with a full backlog;
+its connection stays. That alone frees nothing that others wait for as well: one reader after the other would
+be evicted, each after a search through all accounts. So those readers drop their backlogs with it that share
+events with it and hold at least half as much: they are as slow. Readers that have just received an event, and
+will take it in their next step, hold less and lose nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from lmos_actors._core import SMALL
+from lmos_actors.actors import Occurrence
+from lmos_actors.protocol.lmos import written
+
+from ._values import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors._core import Account, Budget
+
+PLACE: Final = 256
+"""Bytes that an event takes in a queue beside its JSON, about."""
+
+
+class SharedValue:
+    """A value for several listeners over connections, encoded as JSON once, at its first use.
+
+    From then on only its JSON is kept, or the error that encoding it raised. `holders` are the readers for
+    which it waits, with the number of places, and `payer` is the one that is charged for it.
+    """
+
+    __slots__ = ("_error", "_json", "_value", "holders", "payer")
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._json: bytes | None = None
+        self._error: Exception | None = None
+        self.holders: dict[ReaderMemory, int] | None = None
+        self.payer: ReaderMemory | None = None
+
+    def json(self) -> bytes:
+        """Return it as JSON. Raises LocalProtocolError, or what `plain` does, for what JSON cannot say."""
+        if self._error is not None:
+            raise self._error
+        if self._json is None:
+            value, self._value = self._value, None
+            try:
+                self._json = written(plain(value))
+            except Exception as error:
+                self._error = error.with_traceback(None)
+                raise
+        return self._json
+
+    def size(self) -> int:
+        """Return the bytes of its JSON, 0 for what JSON cannot say."""
+        try:
+            return len(self.json())
+        except Exception:
+            return 0
+
+
+class SharedValues:
+    """The `SharedValue` of a value pushed to several listeners in one step; keeps the last one.
+
+    Those that wait for slow listeners are charged to `budget`.
+    """
+
+    __slots__ = ("_budget", "_last", "_value")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._value: Any = None
+        self._last = SharedValue(None)
+
+    def of(self, value: Any) -> SharedValue:
+        """Return the shared form of a value that does not change any more."""
+        if self._value is not value:
+            self._value, self._last = value, SharedValue(value)
+        return self._last
+
+    def reader(self, drop: Callable[[], object]) -> ReaderMemory:
+        """Return the memory of one more reader; `drop` makes its backlogs drop everything."""
+        return ReaderMemory(self._budget, drop)
+
+
+class ReaderMemory:
+    """What waits for one reader: a stream of server-sent events, or all subscriptions of a connection.
+
+    The `holder` of its backlogs. `drop` makes all of them drop everything. Call `close` at the end.
+    """
+
+    __slots__ = ("_account", "_budget", "_charged", "_lost", "_near", "_owed", "drop", "held")
+
+    def __init__(self, budget: Budget, drop: Callable[[], object]) -> None:
+        self._budget = budget
+        self.drop = drop
+        """Drop what waits, with a gap in its place."""
+        self._account: Account | None = None  # opened when it is needed
+        self._owed = self._charged = 0
+        self._near = range(SMALL)  # to what is charged: more or less is not worth counting
+        self._lost: dict[SharedValue, None] | None = None  # what is dropped, while others drop it as well
+        self.held = 0
+        """Bytes that wait for it, shared or not."""
+
+    def hold(self, value: Any) -> None:
+        """Count a value that waits for this reader from now on."""
+        event = _shared(value)
+        if event is None:
+            self._owe(PLACE)
+            return
+        size = event.size()
+        self.held += size
+        holders = event.holders
+        if holders is None:
+            holders = event.holders = {}
+        holders[self] = holders.get(self, 0) + 1
+        if event.payer is None:
+            event.payer = self
+            self._owe(PLACE + size)
+        else:
+            self._owe(PLACE)
+
+    def release(self, value: Any) -> None:
+        """Count a value as no longer waiting for this reader; the next one pays for it."""
+        event = _shared(value)
+        if event is None or event.holders is None:
+            self._owe(-PLACE)
+            return
+        size, holders = event.size(), event.holders
+        self.held -= size
+        left = holders.pop(self) - 1
+        if left:
+            holders[self] = left
+        elif self._lost is not None:
+            self._lost[event] = None
+        if left or event.payer is not self:
+            self._owe(-PLACE)
+            return
+        event.payer = None
+        self._owe(-PLACE - size)
+        if self._lost is None:
+            _pass_on(event)
+
+    def close(self) -> None:
+        """Drop everything; nothing waits for this reader any more."""
+        self.drop()
+        self.drop = bool  # no reference cycle through its owner
+        if self._account is not None:
+            self._account.close()
+
+    def adopt(self, event: SharedValue) -> None:
+        """Pay for an event from now on that another reader has paid for."""
+        event.payer = self
+        self._owe(event.size())
+
+    def _owe(self, size: int) -> None:
+        owed = self._owed = self._owed + size
+        if owed in self._near:
+            return
+        account = self._account
+        if account is None:
+            account = self._account = self._budget.open(self._give_way)
+        owed = owed if owed >= SMALL else 0
+        more, self._charged = owed - self._charged, owed
+        self._near = range(max(SMALL, owed - SMALL + 1), owed + SMALL) if owed else range(SMALL)
+        (account.charge if more > 0 else account.release)(abs(more))
+
+    def _give_way(self) -> None:
+        """Put a gap in the place of all that waits, for this reader and for those that are as slow."""
+        most, lost = self.held, dict[SharedValue, None]()
+        self._lost = lost
+        self.drop()
+        self._lost = self._account = None  # what comes next is charged to a new account
+        self._charged, self._near = 0, range(SMALL)
+        others = {reader: None for event in lost for reader in event.holders or ()}
+        slow: list[ReaderMemory] = [reader for reader in others if 2 * reader.held >= most]
+        for reader in slow:
+            reader._lost = lost
+        for reader in slow:
+            reader.drop()
+        for reader in slow:
+            reader._lost = None
+        for event in lost:
+            if event.payer is None:
+                _pass_on(event)
+
+
+def _shared(value: Any) -> SharedValue | None:
+    """Return the shared value in what waits: alone, with its event's name, or in a pair with its trace."""
+    found: Any = cast("tuple[Any, Any]", value)[0] if isinstance(value, tuple) else value
+    if type(found) is Occurrence:
+        found = found.data
+    return found if type(found) is SharedValue else None
+
+
+def _pass_on(event: SharedValue) -> None:
+    for reader in event.holders or ():
+        reader.adopt(event)
+        return
