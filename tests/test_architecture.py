@@ -73,8 +73,6 @@ NAMED_UPWARDS: frozenset[tuple[str, str]] = frozenset(
         ("lmos_actors.bindings.lmos._peer_requests", "lmos_actors.bindings.lmos._peer_things"),
         ("lmos_actors.bindings.lmos._peer_listening", "lmos_actors.bindings.lmos._peer_things"),
         ("lmos_actors.bindings.lmos._peer_things", "lmos_actors.bindings.lmos._peer"),
-        ("lmos_actors.supervision._supervisor_loop", "lmos_actors.supervision._supervisor"),
-        ("lmos_actors.supervision._supervisor", "lmos_actors.supervision._pool"),
     }
 )
 

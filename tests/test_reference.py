@@ -79,20 +79,7 @@ FOR_THE_RUNTIME = {
     "Monitor": {"begin", "push", "take", "gap", "close"},
     "Pool": {"unnamed", "tree"},
     "Property": {"attribute", "handle", "hidden", "take", "wire_name"},
-    "Supervisor": {
-        "exited",
-        "named",
-        "ref",
-        "child_path",
-        "start",
-        "start_task",
-        "main",
-        "stop",
-        "kill",
-        "request",
-        "idle",
-        "settled",
-    },
+    "Supervisor": {"loop", "rt", "idle", "is_root", "numbered", "settled", "spec", "stop", "kill"},
 }
 """Members without an underscore that other parts of the package call, and nobody else does."""
 

@@ -357,21 +357,28 @@ class Acting:
         Cancelled: the start is undone.
         """
         made = partial(factory, *args, **kwargs) if args or kwargs else factory
-        return self._household("start").start_class(made)
+        return self._own_supervisor("start").start_class(made)
 
     def start_child(self, spec: Startable[A], /) -> Coroutine[Any, Any, Ref[A]]:
         """Start a child as a ChildSpec says. Raises NameTaken, ConfigError, and what `start` raises."""
-        return self._household("start_child").start_child(spec)
+        started: Coroutine[Any, Any, Ref[A]] = self._own_supervisor("start_child").supervisor.start_child(
+            spec
+        )
+        return started
 
     def start_supervisor(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
         """Start the Supervisor of a SupervisorSpec, and return it. Raises what `start_child` does."""
-        return self._household("start_supervisor").start_supervisor(spec)
+        started: Coroutine[Any, Any, Any] = self._own_supervisor(
+            "start_supervisor"
+        ).supervisor.start_supervisor(spec)
+        return started
 
     def start_pool(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
         """Start a Pool of children, and return its PoolRef. Raises what `start_child` does."""
-        return self._household("start_pool").start_pool(spec)
+        own = self._own_supervisor("start_pool")
+        return own.supervisor.start_pool(spec)  # type: ignore[no-any-return]
 
-    def _household(self, verb: str) -> AgentSupervisor:
+    def _own_supervisor(self, verb: str) -> AgentSupervisor:
         slot = self._place()
         if slot.turns.slot is not None:
             raise slot.turns.misuse(verb, of="self.")
@@ -380,7 +387,7 @@ class Acting:
     @property
     def children(self) -> Any:
         """The Supervisor of this agent's children. Raises WrongState when the agent is ending."""
-        return self._place().child_supervisor()
+        return self._place().child_supervisor().supervisor
 
     # ---- time, chance, ids, log: the only sources an agent needs, so that a simulation can replay them
 

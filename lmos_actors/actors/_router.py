@@ -1,7 +1,7 @@
 """One address for several agents of a class: who of them gets a message, and what all of them count together.
 
 A message is handed on to one member as its sender sent it: nothing waits here and no task stands between.
-What a member is, and how many there are, is decided above (`supervision/_pool.py`).
+What a member is, and how many there are, is decided above (`supervision/_members.py`).
 """
 
 from __future__ import annotations

@@ -119,20 +119,11 @@ class Staging(Protocol):
 class AgentSupervisor(Protocol):
     """The supervisor under one incarnation of an agent, which ends with it; filled in by supervision."""
 
+    supervisor: Any
+    """The `Supervisor` that users get."""
+
     async def start_class(self, factory: Callable[[], Any]) -> Any:
         """Start an agent named after its class, and return a ref to it."""
-        ...
-
-    async def start_child(self, spec: Any) -> Any:
-        """Start an agent as its spec says, and return a ref to it."""
-        ...
-
-    async def start_supervisor(self, spec: Any) -> Any:
-        """Start a supervisor with its children, and return it."""
-        ...
-
-    async def start_pool(self, spec: Any) -> Any:
-        """Start a pool with its members, and return its ref."""
         ...
 
     async def ready(self) -> None:
@@ -336,7 +327,7 @@ class Runtime:
         self.groups: dict[str, Any] = {}  # those with members or watchers, see `_groups.py`
         self.absent: Any = None  # followings of agents that have not appeared, see `_follow.py`
         self.signals: deque[tuple[Any, Any]] = deque()  # exit signals on their way, see `_links.py`
-        self.being_killed: list[Any] = []  # supervisors to kill, see `_supervisor_loop.py`
+        self.being_killed: list[Any] = []  # supervisors to kill, see `supervision/_loop.py`
         self.thread = threading.get_ident()
         self.token: Any = None  # of the trio run, once the dispatcher runs
         self.ended = False

@@ -19,7 +19,14 @@ from lmos_actors._core import Entropy, Environment, ShieldedNursery, TaskTimers,
 from lmos_actors.actors import Outside, Runtime, Slot, TracedSlot, Watchdog, dispatch
 from lmos_actors.errors import raise_together
 from lmos_actors.observe import diagnostics_for
-from lmos_actors.supervision import AgentSupervisor, Supervisor, SupervisorSpec, Tree
+from lmos_actors.supervision import (
+    AgentSupervisor,
+    Supervisor,
+    SupervisorLoop,
+    SupervisorSpec,
+    Tree,
+    members_of,
+)
 
 from ._discovery import Discovery, DiscoveryConfig
 from ._network import Connections
@@ -40,7 +47,7 @@ class NodeLifecycle:
         self.errors: list[BaseException] = []
         self.body = trio.CancelScope()
         self.left = False
-        self.root: Supervisor | None = None
+        self.root: SupervisorLoop | None = None
         self.connections: Connections | None = None
 
     def fatal(self, exc: BaseException) -> None:
@@ -70,7 +77,7 @@ class NodeLifecycle:
             self.body.cancel("the root supervisor has ended")
 
     @trio.lowlevel.enable_ki_protection
-    async def end(self, root: Supervisor, connections: Connections) -> None:
+    async def end(self, root: SupervisorLoop, connections: Connections) -> None:
         """End the stages from the inside out, each whatever became of the one before."""
         self.left = True
         connections.stop_accepting()
@@ -89,7 +96,7 @@ class NodeLifecycle:
 
 
 @trio.lowlevel.enable_ki_protection
-async def _stop(root: Supervisor) -> None:
+async def _stop(root: SupervisorLoop) -> None:
     with trio.CancelScope(shield=True):
         try:
             await root.stop()
@@ -131,21 +138,22 @@ async def open_stages(
             rt = _runtime(services, instrument, lifecycle, outside)
             connections = lifecycle.connections = Connections(rt, config, nursery)
             discovery = Discovery(rt, connections, discovery_config, listens=bool(config.listen))
-            root = lifecycle.root = _root(
+            loop = lifecycle.root = _root(
                 rt, discovery.with_hosted_directory(tree or SupervisorSpec("root")), lifecycle
             )
+            root = Supervisor(loop)
             connections.watch(root)
             with diagnostics_for(root, rt):
                 try:
                     await connections.listen(root)
                     discovery.enable_lookup()
-                    await root.begin(services.start_soon)
+                    await loop.begin(services.start_soon)
                     connections.start()
                     discovery.start()
                     with lifecycle.body:
                         yield NodeStages(rt, root, services, connections, discovery)
                 finally:
-                    await lifecycle.end(root, connections)
+                    await lifecycle.end(loop, connections)
         except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
             lifecycle.errors.append(exc)
         finally:
@@ -154,11 +162,11 @@ async def open_stages(
     raise_together(lifecycle.errors, "errors of one node")
 
 
-def _root(rt: Runtime, tree: SupervisorSpec, lifecycle: NodeLifecycle) -> Supervisor:
-    root = Supervisor(rt, tree, None)
+def _root(rt: Runtime, tree: SupervisorSpec, lifecycle: NodeLifecycle) -> SupervisorLoop:
+    root = SupervisorLoop(rt, tree, members_of)
     root.on_end = lifecycle.root_ended
     rt.tally.supervisors[root] = None
-    rt.resolver = Tree(root)
+    rt.resolver = Tree(Supervisor(root))
     rt.starter = AgentSupervisor
     return root
 

@@ -33,6 +33,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.observe import NodeStatistics, dump, graph_of, statistics_of
 from lmos_actors.portal import Portal, open_portal
 from lmos_actors.supervision import (
+    BulkSpec,
     ChildSpec,
     Pool,
     PoolRef,
@@ -105,7 +106,7 @@ class Node(DiscoveryMethods, ConsumeMethods):
         return await self._root.start_pool(spec)
 
     @awaited("node.")
-    async def start_supervisor(self, spec: SupervisorSpec) -> Supervisor:
+    async def start_supervisor(self, spec: SupervisorSpec | BulkSpec) -> Supervisor:
         """Start a supervisor and its children under the root. Raises NameTaken, StartFailed."""
         return await self._root.start_supervisor(spec)
 

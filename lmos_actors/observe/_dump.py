@@ -131,7 +131,7 @@ def _turn(rt: Runtime, frame: FrameType | None) -> Iterator[str]:
 
 
 def _branch(supervisor: Supervisor, indent: str) -> Iterator[str]:
-    status = "" if supervisor.parent is None else f" {supervisor.status} #{supervisor.incarnation},"
+    status = "" if supervisor.is_root else f" {supervisor.status} #{supervisor.incarnation},"
     count = len(supervisor.children)
     yield f"{indent}{supervisor.label} ({supervisor.spec.strategy}),{status} children: {count}"
     yield from _children(supervisor, indent + "  ")

@@ -1,11 +1,15 @@
 """Supervision: child specs, supervisor specs, and the supervisors that carry them out."""
 
 from ._agent_supervisor import AgentSupervisor as AgentSupervisor, children_of as children_of
-from ._bulk_supervisor import BulkSpec as BulkSpec, BulkSupervisor as BulkSupervisor
-from ._children import ChildInfo as ChildInfo, agent_class as agent_class
-from ._ids import RESERVED as RESERVED, check_top as check_top
+from ._children import (
+    RESERVED as RESERVED,
+    ChildInfo as ChildInfo,
+    agent_class as agent_class,
+    check_top as check_top,
+)
+from ._loop import SupervisorLoop as SupervisorLoop
+from ._members import members_of as members_of
 from ._plan import Counts as Counts
-from ._pool import PoolRef as PoolRef, PoolSupervisor as PoolSupervisor
 from ._siblings import (
     Pointer as Pointer,
     Sibling as Sibling,
@@ -17,6 +21,7 @@ from ._siblings import (
 from ._spec import (
     AutoShutdown as AutoShutdown,
     Backoff as Backoff,
+    BulkSpec as BulkSpec,
     ChildSpec as ChildSpec,
     Pool as Pool,
     Restart as Restart,
@@ -25,10 +30,16 @@ from ._spec import (
     SupervisorSpec as SupervisorSpec,
     check_portable as check_portable,
 )
-from ._supervisor import Supervisor as Supervisor, SupervisorStatistics as SupervisorStatistics
+from ._supervisor import (
+    PoolRef as PoolRef,
+    Supervisor as Supervisor,
+    SupervisorStatistics as SupervisorStatistics,
+    supervisor_of as supervisor_of,
+)
 from ._tree import (
     Tree as Tree,
     agents_of as agents_of,
+    class_at as class_at,
     draw as draw,
     is_member as is_member,
     supervisors_of as supervisors_of,

@@ -1,4 +1,9 @@
-"""The children of one supervisor as it knows them: by name, and by what their specs make."""
+"""Tables of a supervisor's children: names, numbers and ids; and facts about child specs.
+
+A supervisor may have children by the hundred thousand. A table by name would cost each of them an entry and a
+text, so children that `start_many` has started, or that were started without a name, stand in no table: their
+name is that of their spec and a number. The index of such names is built when one of them is looked up.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,23 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 import attrs
 
 from lmos_actors.actors import DEFAULT_MAILBOX
+from lmos_actors.errors import ConfigError, IdTaken
 
 from ._siblings import class_of
+from ._spec import ChildSpec, Pool
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import MailboxOptions, Status
+    from collections.abc import Iterable
 
-    from ._spec import ChildSpec
+    from lmos_actors.actors import MailboxOptions, Slot, Status
+
+    from ._spec import Spec
 
 C = TypeVar("C", bound="Labelled")
 
 
 class Labelled(Protocol):
-    """What the names of children need to know of one."""
+    """A child that has a name in its supervisor."""
 
     @property
     def label(self) -> str:
@@ -28,7 +37,7 @@ class Labelled(Protocol):
 
 
 DIGITS: Final = 16
-"""A number in a name has fewer than so many: nobody gets that far by counting."""
+"""The number in a name has fewer digits: no counter gets that far."""
 
 
 @attrs.frozen
@@ -43,18 +52,17 @@ class ChildInfo:
 
 
 class Names(Generic[C]):
-    """Who is called what, and which numbers are used up; numbers are kept over a supervisor's lives.
+    """The names of one supervisor's children and the numbers used up; these are kept over its incarnations.
 
-    Children that were started by the thousand, and those that nobody named, are not in the table: they are
-    known by the name of their spec and a number of their own. Only who looks for one makes an index.
+    Counted children (see the module docstring) are found by an index that is built at the first lookup.
     """
 
     __slots__ = ("_chosen", "_index", "_named", "_numbers")
 
     def __init__(self) -> None:
         self._named: dict[str, C] = {}
-        self._numbers: dict[str, int] = {}  # by base name: the last number given
-        self._chosen: dict[str, int] = {}  # by base name: the highest number in a name that a spec has given
+        self._numbers: dict[str, int] = {}  # by base name: the last number used
+        self._chosen: dict[str, int] = {}  # by base name: the highest number in a name chosen by a spec
         self._index: dict[str, C] | None = None
 
     def __iter__(self) -> Any:
@@ -75,28 +83,28 @@ class Names(Generic[C]):
 
     @staticmethod
     def _catch_up(index: dict[str, C], children: dict[C, None]) -> None:
-        """Index those who have come since the last time: they are the last."""
+        """Index the children added since the last time: they are the last."""
         for child in reversed(children):
             label = child.label
             if index.get(label) is child:
                 return
             index[label] = child
 
-    def give(self, name: str, child: C) -> None:
-        """Call a child so from now on."""
+    def add(self, name: str, child: C) -> None:
+        """Enter the name of a child."""
         self._named[name] = child
         base, number = _parted(name)
         if number:
             self._chosen[base] = max(self._chosen.get(base, 0), number)
 
     def forget(self, name: str, child: C) -> None:
-        """Free the name, if it is still that child's."""
+        """Remove the name if it is still that child's."""
         for names in (self._named, self._index):
             if names is not None and names.get(name) is child:
                 del names[name]
 
     def clear(self) -> None:
-        """Forget everybody; numbers stay used up."""
+        """Remove all names; numbers stay used up."""
         self._named.clear()
         self._index = None
 
@@ -120,7 +128,7 @@ class Names(Generic[C]):
         return number
 
     def reserve(self, base: str, count: int) -> int:
-        """Use up `count` numbers, and return the first: after all that children called `base-n` have had."""
+        """Use up `count` numbers above those of all children named `base-n`, and return the first."""
         taken = (number for head, number in map(_parted, self._named) if head == base)
         first = max(self._numbers.get(base, 0), *taken, 0) + 1
         self._numbers[base] = first + count - 1
@@ -161,3 +169,57 @@ def needs_waiting(spec: ChildSpec[Any]) -> bool:
 def _contract_of(spec: ChildSpec[Any]) -> Any:
     contract = getattr(spec.factory, "__contract__", None)
     return getattr(agent_class(spec), "__contract__", None) if contract is None else contract
+
+
+# ---- ids, and the names that children of the root may not have
+
+RESERVED: Final = (
+    ".well-known", "agents", "api", "arc", "events", "healthz", "metrics", "openapi.json", "readyz", "search",
+    "things", "ws",
+)  # fmt: skip
+"""Names that no agent or pool right below the root may have: a node serves something else at that address.
+
+They are reserved whether the node listens or not, so that a tree is valid everywhere. A supervisor may have
+such a name: it is not reached over the network, and the addresses of its children begin with its name.
+"""
+
+
+class Ids:
+    """The ids of the agents of one node, in all of its supervisors.
+
+    An agent has its id for as long as its slot is there: also while it is stopped or restarting.
+    """
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots: dict[str, Slot] = {}
+
+    def get(self, id: str) -> Slot | None:
+        """Return the slot of the agent with that id, None if there is none."""
+        return self._slots.get(id)
+
+    def check(self, specs: Iterable[Spec], owner: object) -> None:
+        """Raise IdTaken if an agent that is no child of `owner` has the id of one of these specs."""
+        for spec in specs:
+            held = self._slots.get(spec.id) if isinstance(spec, ChildSpec) and spec.id is not None else None
+            if held is not None and held.owner is not owner:
+                raise IdTaken(held.spec.id, held.path)
+
+    def take(self, slot: Slot) -> None:
+        """Enter the id of an agent, if it has one; `check` comes before."""
+        if slot.spec.id is not None:
+            self._slots[slot.spec.id] = slot
+
+    def free(self, slot: Slot) -> None:
+        """Remove the id of an agent whose child spec is gone."""
+        if self._slots.get(slot.spec.id) is slot:
+            del self._slots[slot.spec.id]
+
+
+def check_top(spec: Spec) -> None:
+    """Raise ConfigError if a child of the root may not be called as it is."""
+    if spec.name in RESERVED and isinstance(spec, ChildSpec | Pool):
+        raise ConfigError(
+            f"an agent cannot be called {spec.name!r}: the node serves something else at /{spec.name}"
+        )

@@ -11,7 +11,7 @@ import pickle
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
 
@@ -39,7 +39,7 @@ _AUTO_SHUTDOWNS: tuple[str, ...] = get_args(AutoShutdown)
 _SHUTDOWN_WORDS = ("brutal", "infinity")
 
 
-Spec: TypeAlias = "ChildSpec[Any] | SupervisorSpec | Pool[Any]"
+Spec: TypeAlias = "ChildSpec[Any] | SupervisorSpec | Pool[Any] | BulkSpec"
 
 
 def _to_tuple(children: Iterable[Spec]) -> tuple[Spec, ...]:
@@ -167,11 +167,63 @@ class SupervisorSpec:
         As in OTP a significant child needs a supervisor whose `auto_shutdown` is not `never`.
         """
         if type(child) is not ChildSpec:
-            _check_type(child, f"{self.name}.children", ChildSpec, SupervisorSpec, Pool)
+            _check_type(child, f"{self.name}.children", ChildSpec, SupervisorSpec, Pool, BulkSpec)
         if not isinstance(child, Pool) and child.significant and self.auto_shutdown == "never":
             raise ConfigError(
                 f"must not be never: {child.name!r} is significant", f"{self.name}.auto_shutdown"
             )
+
+
+@attrs.frozen(weakref_slot=False)
+class BulkSpec:
+    """Many agents of one spec, named `0`, `1`, … `count - 1`, below a one_for_one supervisor of their own.
+
+    Unlike children that `start_many` adds to a supervisor, these keep their number in every incarnation of
+    the supervisor, and all slots exist before the first agent starts, so that they can be passed to each
+    other. In the first incarnation agents are started evenly over `over` seconds, beginning when the
+    supervisor runs; with 0, and in later incarnations, all of them before it runs. The other fields are
+    those of `SupervisorSpec`. Raises ConfigError naming the field.
+    """
+
+    name: str
+    member: ChildSpec[Any] = attrs.field(kw_only=True)
+    count: int = attrs.field(kw_only=True)
+    over: float = attrs.field(default=0.0, kw_only=True)
+    max_restarts: int = attrs.field(default=3, kw_only=True)
+    max_seconds: float = attrs.field(default=5.0, kw_only=True)
+    auto_shutdown: AutoShutdown = attrs.field(default="never", kw_only=True)
+    restart: Restart = attrs.field(default="permanent", kw_only=True)
+    shutdown: Shutdown = attrs.field(default="infinity", kw_only=True)
+    significant: bool = attrs.field(default=False, kw_only=True)
+    backoff: Backoff | None = attrs.field(default=None, kw_only=True)
+    children: ClassVar[tuple[Spec, ...]] = ()
+    """No member has a name that a reference in the tree could be checked against."""
+    outward: ClassVar[tuple[Reference, ...]] = ()
+
+    def __attrs_post_init__(self) -> None:
+        tree = self.tree()  # which checks the fields that are a supervisor's
+        if not isinstance(self.member, ChildSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"must be a ChildSpec, not {self.member!r}", f"{self.name}.member")
+        tree.check_child(self.member)
+        if self.member.id is not None:
+            raise ConfigError("an id belongs to one agent, not to several", f"{self.member.name}.id")
+        if type(self.count) is not int or self.count < 0:
+            raise ConfigError(f"must be an int of at least 0, not {self.count!r}", f"{self.name}.count")
+        if not 0 <= self.over < math.inf:
+            raise ConfigError(f"must be finite and at least 0, not {self.over!r}", f"{self.name}.over")
+
+    def tree(self) -> SupervisorSpec:
+        """Return the spec of the supervisor, without its agents."""
+        return SupervisorSpec(
+            self.name,
+            max_restarts=self.max_restarts,
+            max_seconds=self.max_seconds,
+            auto_shutdown=self.auto_shutdown,
+            restart=self.restart,
+            shutdown=self.shutdown,
+            significant=self.significant,
+            backoff=self.backoff,
+        )
 
 
 @attrs.frozen(weakref_slot=False)

@@ -1,39 +1,40 @@
-"""The requests that a supervisor takes: starting, stopping and deleting children at run time; looking around.
+"""`Supervisor` and `PoolRef`, the faces of a supervisor in a running tree: requests, and looking around.
 
-A request that needs no waiting, made while the supervisor has nothing to do, is carried out in the
-asker's own step: starting an agent then costs no task switch. Any other goes through its inbox.
+A supervisor stands to its loop as a ref to its slot: it holds nothing else, and any number of them may lead
+to one loop. A request that needs no waiting, made while the loop has nothing to do, is carried out in the
+asker's own step: starting an agent then costs no task switch. Any other goes through the loop's inbox.
 """
 
 from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
 from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited
-from lmos_actors.errors import ConfigError, NameTaken, NotFound, StartFailed, StopFailed, WrongState
+from lmos_actors.errors import ConfigError, DeadlineExceeded, NotFound, StartFailed, StopFailed, WrongState
 
 from ._children import ChildInfo, mailbox_of, needs_waiting
-from ._ids import check_top
-from ._siblings import class_of, name_of
-from ._spec import ChildSpec, Pool, SupervisorSpec
-from ._supervisor_loop import BUDGET, SupervisorLoop
+from ._loop import BUDGET
+from ._members import BulkMembers, PoolMembers
+from ._siblings import name_of
+from ._spec import BulkSpec, ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from lmos_actors.actors import MailboxOptions, Runtime
+    from lmos_actors.actors import MailboxOptions, Runtime, Status
 
+    from ._loop import Child, SupervisorLoop
     from ._plan import Counts
-    from ._pool import PoolRef
     from ._spec import Spec
-    from ._supervisor_loop import Child
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 
 
 @attrs.frozen
@@ -48,54 +49,24 @@ class SupervisorStatistics:
     failed_starts: int
 
 
-class Supervisor(SupervisorLoop):
-    """A supervisor in a running tree, over all its incarnations."""
+class Supervisor:
+    """A supervisor in a running tree, over all its incarnations. Two that lead to the same one are equal."""
 
-    starts_are_cancellable: ClassVar[bool] = False
-    """Whether a start is undone whose asker is cancelled meanwhile."""
+    __slots__ = ("loop",)
 
-    def __init__(self, rt: Runtime, spec: SupervisorSpec, parent: SupervisorLoop | None) -> None:
-        super().__init__(rt, spec, parent)
-        self._at_once = 0
-        self._unnamed: dict[type, tuple[ChildSpec[Any], MailboxOptions]] = {}
+    def __init__(self, loop: SupervisorLoop) -> None:
+        self.loop = loop
 
-    # ---- requests
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Supervisor) and self.loop is other.loop
 
-    async def _checkpoint_if_due(self) -> None:
-        """Let others run every so often, as what is done in the asker's step would not."""
-        self._at_once = (self._at_once + 1) % BUDGET
-        if self._at_once:
-            await checkpoint_if_cancelled()
-        else:
-            await checkpoint()
+    def __hash__(self) -> int:
+        return hash(self.loop)
 
-    async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, cancellable: bool = False) -> Any:
-        """Have the supervisor's own task carry something out, after what it is about; see `Request`."""
-        await checkpoint_if_cancelled()
-        if not self._alive:
-            raise WrongState(self.path, "not running", "nothing can be asked of it")
-        return await self._inbox.ask(fn, cancellable=cancellable)
+    def __repr__(self) -> str:
+        return f"<Supervisor {self.path} {self.status} #{self.incarnation}>"
 
-    async def settled(self) -> None:
-        """Wait until every end of a child so far has been dealt with: restarts carried out or given up.
-
-        A restart that a back-off delays counts as dealt with. If this supervisor itself gives up, wait until
-        those above it have dealt with that.
-        """
-        ended, parent = self._ended, self.parent
-        try:
-            await self.request(_nothing)
-            while any(c.status == "restarting" and c not in self._delays for c in self.children):
-                await self.request(_nothing)
-        except WrongState:
-            await ended.wait()
-            if isinstance(parent, Supervisor):
-                await parent.settled()
-
-    @property
-    def idle(self) -> bool:
-        """It waits for something to do: what needs no waiting may be done in the asker's step."""
-        return self._inbox.idle and self._reason is None
+    # ---- starting children
 
     @awaited("supervisor.")
     async def start_child(self, spec: ChildSpec[A]) -> Ref[A]:
@@ -104,19 +75,18 @@ class Supervisor(SupervisorLoop):
         return Ref(await self._add(spec))
 
     @awaited("supervisor.")
-    async def start_supervisor(self, spec: SupervisorSpec) -> Supervisor:
+    async def start_supervisor(self, spec: SupervisorSpec | BulkSpec) -> Supervisor:
         """Start one more supervisor as a child. Raises NameTaken, StartFailed."""
-        _check_type(spec, SupervisorSpec)
-        child: Supervisor = await self._add(spec)
-        return child
+        _check_type(spec, SupervisorSpec, BulkSpec)
+        return Supervisor(await self._add(spec))
 
     @awaited("supervisor.")
     async def start_pool(self, spec: Pool[A]) -> PoolRef[A]:
         """Start a pool and its members as a child. Raises NameTaken (if it was named), StartFailed."""
         _check_type(spec, Pool)
-        child = await self._add(spec, numbered=spec.unnamed)
-        ref: PoolRef[A] = child.ref
-        return ref
+        loop: SupervisorLoop = await self._add(spec, numbered=spec.unnamed)
+        assert isinstance(loop.members, PoolMembers)
+        return PoolRef(loop.members)
 
     @enable_ki_protection
     async def start_named(self, factory: Callable[..., A], made: Callable[[], A]) -> Ref[A]:
@@ -124,221 +94,104 @@ class Supervisor(SupervisorLoop):
 
         `made` is the factory, or a partial of it.
         """
-        known = self._unnamed.get(factory) if isinstance(factory, type) else None
+        loop = self.loop
+        known = loop.specs_of_unnamed.get(factory) if isinstance(factory, type) else None
         if known is None:
-            return Ref(await self._add(self._spec_of_unnamed(factory, made), numbered=True))
+            loop.members.check_addition()
+            return Ref(await self._add(_spec_of_unnamed(loop, factory, made), numbered=True))
         # agents of a class may be started one by one by the thousand: this is `_add`, without what is known
         base, mailbox = known
         spec = base if made is factory else ChildSpec(base.name, made)
-        self._at_once = turn = (self._at_once + 1) % BUDGET
+        loop.at_once = turn = (loop.at_once + 1) % BUDGET
         if turn:
             await checkpoint_if_cancelled()
         else:
             await checkpoint()
-        number = self._names.next_number(spec.name) if self.idle else None
+        number = loop.names.next_number(spec.name) if loop.idle else None
         if number is None:
             return Ref(await self._add(spec, numbered=True))
         if spec.references:
-            self._check_references(spec)
-        child = self._new_slot(spec, number, mailbox)
+            loop.check_references(spec)
+        child = loop.new_slot(spec, number, mailbox)
         try:
-            self._begin(child)
+            _begin(loop, child)
         except StartFailed:
-            await self._undo_start(child)
+            await _undo_start(loop, child)
             raise
         return Ref(child)
-
-    def _spec_of_unnamed(self, factory: Callable[..., A], made: Callable[[], A]) -> ChildSpec[A]:
-        """Make the spec of an agent that nobody named; those of a class that starts quickly may share one."""
-        spec = ChildSpec(name_of(factory), made)
-        if isinstance(factory, type) and not needs_waiting(spec):
-            shared = spec if made is factory else ChildSpec(spec.name, factory)
-            self._unnamed[factory] = shared, mailbox_of(spec)
-        return spec
 
     @awaited("supervisor.")
     async def start_many(self, spec: ChildSpec[A], count: int) -> list[Ref[A]]:
         """Start `count` agents of one spec, named `name-1`, `name-2`, …; all or, on StartFailed, none."""
+        loop = self.loop
         _check_type(spec, ChildSpec)
         if count < 0:
             raise ValueError(f"start_many() needs a count of at least 0, not {count}")
-        self.spec.check_child(spec)
+        loop.spec.check_child(spec)
         if spec.id is not None:
             raise ConfigError("is one agent's alone, and start_many() starts several", f"{spec.name}.id")
-        self._check_references(spec)
-        first = self._names.reserve(spec.name, count)
-        if self.idle and not needs_waiting(spec):
-            return await self._many_now(spec, first, count)
-        refs: list[Ref[A]] = await self.request(
-            partial(self._many, spec, first, count), cancellable=self.starts_are_cancellable
-        )
+        loop.check_references(spec)
+        loop.members.check_addition()
+        first = loop.names.reserve(spec.name, count)
+        if loop.idle and not needs_waiting(spec):
+            return await _many_now(loop, spec, first, count)
+        refs: list[Ref[A]] = await loop.request(partial(_many, loop, spec, first, count), is_start=True)
         return refs
 
     @enable_ki_protection
-    async def _many_now(self, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
-        await checkpoint_if_cancelled()
-        children: list[Slot] = []
-        mailbox = mailbox_of(spec)
-        add, started, rt = self._plan.add, self._plan.started, self.rt
-        try:
-            for ordinal in range(first, first + count):
-                child = rt.link(rt, self, spec, ordinal, mailbox)
-                children.append(child)
-                child.start_now()
-                add(child)
-                started(child)
-        except StartFailed:
-            self._failed_starts += 1
-            rt.tally.untallied.extend(children)
-            self._undo_many(children)
-            raise
-        rt.tally.untallied.extend(children)
-        self._announce(children)
-        return [Ref(child) for child in children]
-
-    def _undo_many(self, children: list[Slot]) -> None:
-        for child in reversed(children):
-            child.status = "stopping"
-            child.stop(SHUTDOWN, "brutal")
-            self._plan.stopped(child)
-            self._plan.remove(child)
-            self._names.forget(child.label, child)
-            child.remove()
-
-    async def _many(self, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
-        children: list[Slot] = []
-        try:
-            for ordinal in range(first, first + count):
-                child = self._new_slot(spec, ordinal, mailbox_of(spec))
-                await self._start_new(child)
-                children.append(child)
-        except BaseException:
-            await self._take_back(children)
-            raise
-        return [Ref(child) for child in children]
-
-    async def _take_back(self, children: list[Slot]) -> None:
-        with trio.CancelScope(shield=True):
-            for started in reversed(children):
-                await self._stop_one(started)
-                self._plan.remove(started)
-                self._forget(started)
-
-    @enable_ki_protection
     async def _add(self, spec: Spec, *, numbered: bool = False) -> Any:
-        await self._checkpoint_if_due()
-        if self.idle and isinstance(spec, ChildSpec) and not needs_waiting(spec):
-            child = self._reserve_child(spec, numbered)
+        loop = self.loop
+        loop.members.check_addition()
+        await loop.checkpoint_if_due()
+        if loop.idle and isinstance(spec, ChildSpec) and not needs_waiting(spec):
+            child: Any = _reserved(loop, spec, numbered)
             try:
-                self._begin(child)
+                _begin(loop, child)
             except StartFailed:
-                await self._undo_start(child)
+                await _undo_start(loop, child)
                 raise
             return child
-        return await self.request(
-            partial(self._add_waiting, spec, numbered), cancellable=self.starts_are_cancellable
-        )
+        return await loop.request(partial(_add_waiting, loop, spec, numbered), is_start=True)
 
-    def _begin(self, child: Slot) -> None:
-        """Start a child whose start needs no waiting. Raises StartFailed: `_undo_start` is next."""
-        child.start_now()
-        self._plan.add(child)
-        self._plan.started(child)
-        self._announce((child,))
-
-    async def _undo_start(self, child: Slot) -> None:
-        self._failed_starts += 1
-        with trio.CancelScope(shield=True):
-            await child.wait_down()  # `started()` may have begun tasks
-        self._forget(child)
-
-    async def _add_waiting(self, spec: Spec, numbered: bool) -> Child:
-        child: Child = self._reserve_child(spec, numbered)
-        await self._start_new(child)
-        return child
-
-    async def _start_new(self, child: Child) -> None:
-        self._plan.add(child)
-        try:
-            await self._start_one(child)
-        except BaseException:
-            self._failed_starts += 1
-            self._plan.remove(child)
-            self._forget(child)
-            raise
-
-    def _reserve_child(self, spec: Spec, numbered: bool) -> Any:
-        self.spec.check_child(spec)
-        if not isinstance(spec, ChildSpec) or spec.references:
-            self._check_references(spec)
-        if numbered:  # not before it is its turn, as others in line take names too
-            if isinstance(spec, ChildSpec):
-                number = self._names.next_number(spec.name)
-                if number is not None:
-                    return self._new_slot(spec, number, mailbox_of(spec))
-            else:
-                spec = attrs.evolve(spec, name=self._names.first_free(spec.name))
-        name = spec.name
-        self.ids.check((spec,), None)
-        if self.above is None:
-            check_top(spec)
-        taken = self.named(name)
-        if self._plan.check_start(taken) != "ok":
-            raise NameTaken(name, self.path)
-        child = self._new_child(spec, name)
-        self._names.give(name, child)
-        return child
-
-    def _check_references(self, spec: Spec) -> None:
-        """Raise ConfigError unless what a new child refers to beside it is there, and of the right class."""
-        for reference in spec.outward if isinstance(spec, SupervisorSpec) else spec.references:
-            sibling = reference.sibling
-            if isinstance(spec, SupervisorSpec):
-                sibling = reference.from_above(spec.name).sibling
-            path = self.place_of(sibling)
-            found = None if self.rt.resolver is None else self.rt.resolver.at(path)
-            if found is None:
-                raise ConfigError(f"there is no agent {path!r} in this node", reference.place)
-            placed = found if isinstance(found, Slot) else found.placed
-            made_from = placed.spec if isinstance(placed, Slot) else placed.made_from
-            reference.check_class(class_of(made_from.factory))
+    # ---- stopping, restarting and deleting children
 
     def terminate_child(self, name: str) -> Coroutine[Any, Any, None]:
         """Stop a child and keep its spec, unless it is temporary.
 
         Raises NotFound; StopFailed when the child has stopped, but raised while it ended.
         """
-        turns = self.rt.turns  # as `awaited` does, at less cost: this is done by the thousand
+        turns = self.loop.rt.turns  # as `awaited` does, at less cost: this is done by the thousand
         if turns.slot is not None:
             raise turns.misuse("terminate_child", of="supervisor.")
         return self._terminate_child(name)
 
     @enable_ki_protection
     async def _terminate_child(self, name: str) -> None:
-        await self._checkpoint_if_due()
-        if self.idle:
+        loop = self.loop
+        await loop.checkpoint_if_due()
+        if loop.idle:
             child = self._child(name)
             if isinstance(child, Slot) and child.at_rest:
-                await self._stop_one(child)
+                await loop.stop_one(child)
                 return
-        await self.request(partial(self._terminate, name))
+        await loop.request(partial(self._terminate, name))
 
     async def _terminate(self, name: str) -> None:
         child = self._child(name)
-        await self._stop_one(child)
-        error = self._raised.pop(child, None)
+        await self.loop.stop_one(child)
+        error = self.loop.raised.pop(child, None)
         if error is not None:
             raise StopFailed(child.path) from error
 
     @awaited("supervisor.")
     async def restart_child(self, name: str) -> None:
         """Start a child that is stopped. Raises NotFound, WrongState, StartFailed (the spec is kept)."""
-        await self.request(partial(self._restart, name))
+        await self.loop.request(partial(self._restart, name))
 
     async def _restart(self, name: str) -> None:
         child = self._child(name)
-        self._check(child, self._plan.check_restart(child), "only a stopped child is restarted")
-        await self._start_one(child)
+        _check_verdict(child, self.loop.plan.check_restart(child), "only a stopped child is restarted")
+        await self.loop.start_one(child)
 
     def postpone_restart(self, name: str, seconds: float) -> None:
         """Have a child that ends next be restarted so many seconds later, if it is restarted then at all.
@@ -347,47 +200,58 @@ class Supervisor(SupervisorLoop):
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"must be a finite number of seconds of at least 0, not {seconds!r}")
-        self._plan.postpone(self._child(name), seconds)
+        self.loop.plan.postpone(self._child(name), seconds)
 
     @awaited("supervisor.")
     async def delete_child(self, name: str) -> None:
         """Forget the spec of a child that is stopped. Raises NotFound, WrongState."""
-        await self.request(partial(self._delete, name))
+        await self.loop.request(partial(self._delete, name))
 
     async def _delete(self, name: str) -> None:
         child = self._child(name)
-        self._check(child, self._plan.check_delete(child), "only a stopped child is deleted")
-        self._plan.remove(child)
-        self._forget(child)
-
-    @staticmethod
-    def _check(child: Child, verdict: str, needs: str) -> None:
-        if verdict != "ok":
-            raise WrongState(child.path, verdict, needs)
+        _check_verdict(child, self.loop.plan.check_delete(child), "only a stopped child is deleted")
+        self.loop.plan.remove(child)
+        self.loop.forget(child)
 
     # ---- looking
+
+    @property
+    def path(self) -> str:
+        """Its place in the tree; `root` for the root."""
+        return self.loop.path
+
+    @property
+    def label(self) -> str:
+        """Its name as a child."""
+        return self.loop.label
+
+    @property
+    def spec(self) -> SupervisorSpec:
+        """Its spec; that of a pool has the members that the pool has now."""
+        return self.loop.spec
+
+    @property
+    def status(self) -> Status:
+        """Its status as a child; the root is always `starting`."""
+        return self.loop.status
+
+    @property
+    def incarnation(self) -> int:
+        """The number of its incarnation, from 1; 0 before the first."""
+        return self.loop.incarnation
 
     def _child(self, name: str) -> Child:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] # a ref, as often as not
             raise TypeError(f"a supervisor knows its children by name, such as 'weather', not by {name!r}")
-        child = self.named(name)
+        child = self.loop.members.find(name)
         if child is None:
-            raise NotFound("child", name, where=self.path, known=self._names)
+            raise NotFound("child", name, where=self.path, known=self.loop.names)
         return child
-
-    def named(self, name: str) -> Child | None:
-        """Return the child of that name, None if there is none."""
-        return self._names.find(name, self._plan.children)
-
-    @property
-    def ref(self) -> PoolRef[Any] | None:
-        """What leads to its children as to one agent, if anything does."""
-        return None
 
     def child(self, name: str) -> Ref[Any]:
         """Return a ref to a child agent or pool. Raises NotFound."""
         child = self._child(name)
-        ref = Ref[Any](child) if isinstance(child, Slot) else child.ref
+        ref = Ref[Any](child) if isinstance(child, Slot) else _pool_ref(child)
         if ref is None:
             raise NotFound("agent", name, where=self.path)
         return ref
@@ -395,22 +259,23 @@ class Supervisor(SupervisorLoop):
     def supervisor(self, name: str) -> Supervisor:
         """Return a supervisor among the children. Raises NotFound."""
         child = self._child(name)
-        if not isinstance(child, Supervisor):
+        if isinstance(child, Slot):
             raise NotFound("supervisor", name, where=self.path)
-        return child
+        return Supervisor(child)
 
     def pool(self, name: str) -> PoolRef[Any]:
         """Return the ref of a pool among the children. Raises NotFound."""
-        child = self._child(name)
-        ref = None if isinstance(child, Slot) else child.ref
+        ref = _pool_ref(self._child(name))
         if ref is None:
             raise NotFound("pool", name, where=self.path)
         return ref
 
     @property
-    def children(self) -> tuple[Child, ...]:
+    def children(self) -> tuple[Slot | Supervisor, ...]:
         """All children in start order, whatever their status."""
-        return tuple(self._plan.children)
+        return tuple(
+            child if isinstance(child, Slot) else Supervisor(child) for child in self.loop.plan.children
+        )
 
     def which_children(self) -> list[ChildInfo]:
         """Return which children there are, in start order, and how each stands."""
@@ -418,30 +283,237 @@ class Supervisor(SupervisorLoop):
             ChildInfo(
                 name=child.label,
                 path=child.path,
-                kind="supervisor" if isinstance(child, Supervisor) else "agent",
+                kind="agent" if isinstance(child, Slot) else "supervisor",
                 status=status,
                 incarnation=child.incarnation,
             )
-            for child, status in self._plan.which()
+            for child, status in self.loop.plan.which()
         ]
 
     def count_children(self) -> Counts:
         """Count specs, children alive, supervisors and workers, as OTP does."""
-        return self._plan.count()
+        return self.loop.plan.count()
 
     def statistics(self) -> SupervisorStatistics:
         """Count children, restarts and failed starts."""
-        counts = self._plan.count()
-        return SupervisorStatistics(*counts, restarts=self._restarts, failed_starts=self._failed_starts)
+        loop = self.loop
+        return SupervisorStatistics(
+            *loop.plan.count(), restarts=loop.restarts, failed_starts=loop.failed_starts
+        )
+
+    # ---- for the runtime
+
+    @property
+    def rt(self) -> Runtime:
+        """The state that all agents of the node share."""
+        return self.loop.rt
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has nothing to do."""
+        return self.loop.idle
+
+    @property
+    def is_root(self) -> bool:
+        """Whether no supervisor and no agent is above it."""
+        return self.loop.above is None
+
+    @property
+    def numbered(self) -> tuple[Slot, ...] | None:
+        """The slots of the agents of a `BulkSpec`, by number; None for any other supervisor."""
+        members = self.loop.members
+        return members.slots if isinstance(members, BulkMembers) else None
+
+    async def settled(self) -> None:
+        """Wait until every end of a child so far has been dealt with: restarts carried out or given up.
+
+        A restart that a back-off delays counts as dealt with. If this supervisor itself gives up, wait until
+        those above it, or the agent whose children these are, have dealt with that.
+        """
+        loop = self.loop
+        ended = loop.ended
+        try:
+            await loop.request(_nothing)
+            while any(c.status == "restarting" and not loop.is_delayed(c) for c in loop.plan.children):
+                await loop.request(_nothing)
+        except WrongState:
+            await ended.wait()
+            if loop.parent is not None:
+                await Supervisor(loop.parent).settled()
+        if loop.agent is not None and loop.above is not None and not loop.alive:
+            if loop.agent.statistics().state == "ending":
+                await loop.agent.wait_down()
+            await Supervisor(loop.above).settled()
+
+    async def stop(self) -> None:
+        """Stop the children in reverse start order, then end."""
+        await self.loop.stop()
+
+    def kill(self) -> None:
+        """Stop everything below immediately, without draining."""
+        self.loop.kill()
 
 
-SupervisorLoop.kinds[SupervisorSpec] = Supervisor
+# ---- requests to start children, as the loop or the asker's step carries them out
+
+
+def _spec_of_unnamed(loop: SupervisorLoop, factory: Callable[..., A], made: Callable[[], A]) -> ChildSpec[A]:
+    """Make the spec of an agent without a name; agents of a class that starts quickly may share one."""
+    spec = ChildSpec(name_of(factory), made)
+    if isinstance(factory, type) and not needs_waiting(spec):
+        shared = spec if made is factory else ChildSpec(spec.name, factory)
+        loop.specs_of_unnamed[factory] = shared, mailbox_of(spec)
+    return spec
+
+
+def _reserved(loop: SupervisorLoop, spec: Any, numbered: bool) -> Child:
+    # a number is taken when the request is carried out, as those before it in line take numbers too
+    return loop.reserve_numbered(spec) if numbered else loop.reserve(spec)
+
+
+def _begin(loop: SupervisorLoop, child: Slot) -> None:
+    """Start a child whose start needs no waiting. Raises StartFailed: `_undo_start` is next."""
+    child.start_now()
+    loop.plan.add(child)
+    loop.plan.started(child)
+    loop.announce((child,))
+
+
+async def _undo_start(loop: SupervisorLoop, child: Slot) -> None:
+    loop.failed_starts += 1
+    with trio.CancelScope(shield=True):
+        await child.wait_down()  # `started()` may have begun tasks
+    loop.forget(child)
+
+
+async def _add_waiting(loop: SupervisorLoop, spec: Spec, numbered: bool) -> Child:
+    child = _reserved(loop, spec, numbered)
+    await loop.start_new(child)
+    return child
+
+
+@enable_ki_protection
+async def _many_now(loop: SupervisorLoop, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
+    await checkpoint_if_cancelled()
+    children: list[Slot] = []
+    mailbox: MailboxOptions = mailbox_of(spec)
+    add, started, rt = loop.plan.add, loop.plan.started, loop.rt
+    try:
+        for ordinal in range(first, first + count):
+            child = rt.link(rt, loop, spec, ordinal, mailbox)
+            children.append(child)
+            child.start_now()
+            add(child)
+            started(child)
+    except StartFailed:
+        loop.failed_starts += 1
+        rt.tally.untallied.extend(children)
+        _undo_many(loop, children)
+        raise
+    rt.tally.untallied.extend(children)
+    loop.announce(children)
+    return [Ref(child) for child in children]
+
+
+def _undo_many(loop: SupervisorLoop, children: list[Slot]) -> None:
+    for child in reversed(children):
+        child.status = "stopping"
+        child.stop(SHUTDOWN, "brutal")
+        loop.plan.stopped(child)
+        loop.plan.remove(child)
+        loop.names.forget(child.label, child)
+        child.remove()
+
+
+async def _many(loop: SupervisorLoop, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:
+    children: list[Slot] = []
+    try:
+        for ordinal in range(first, first + count):
+            child = loop.new_slot(spec, ordinal, mailbox_of(spec))
+            await loop.start_new(child)
+            children.append(child)
+    except BaseException:
+        await loop.take_back(children)
+        raise
+    return [Ref(child) for child in children]
 
 
 async def _nothing() -> None:
-    """Take a place in line: once it is done, so is what came before."""
+    """Do nothing: once this request is done, so is what was in the inbox before it."""
 
 
-def _check_type(spec: object, kind: type) -> None:
-    if not isinstance(spec, kind):
-        raise ConfigError(f"must be a {kind.__name__}, not {spec!r}", "spec")
+def _check_type(spec: object, *types: type) -> None:
+    if not isinstance(spec, types):
+        raise ConfigError(f"must be a {types[0].__name__}, not {spec!r}", "spec")
+
+
+def _check_verdict(child: Child, verdict: str, needs: str) -> None:
+    if verdict != "ok":
+        raise WrongState(child.path, verdict, needs)
+
+
+def _pool_ref(child: Child) -> PoolRef[Any] | None:
+    members = None if isinstance(child, Slot) else child.members
+    return PoolRef(members) if isinstance(members, PoolMembers) else None
+
+
+def supervisor_of(slot: Slot) -> Supervisor:
+    """Return the supervisor that has an agent as a child."""
+    owner: Any = slot.owner
+    return Supervisor(owner)
+
+
+# ---- pools
+
+
+class PoolRef(Ref[A_co]):
+    """The address of a pool: each message goes to one member, each statistic is the sum over all.
+
+    `subscribe` and `monitor` hear all members, also those who come later. Properties are those of each
+    member: `read`, `write` and `observe` raise NotAllowed. AgentUnavailable while no member runs, or, by
+    key, while the one that the message is for does not.
+    """
+
+    __slots__ = ("_pool",)
+
+    def __init__(self, pool: PoolMembers, seconds: float | None = None) -> None:
+        super().__init__(pool.link, seconds)
+        self._pool = pool
+
+    @property
+    def size(self) -> int:
+        """How many members messages are shared among, whether they run at present or not."""
+        return len(self._pool.link.members)
+
+    @property
+    def members(self) -> tuple[Ref[A_co], ...]:
+        """Refs to the members, by number."""
+        return tuple(Ref(member) for member in self._pool.link.members)
+
+    def within(self, seconds: float, /) -> PoolRef[A_co]:
+        """Return a view of the ref whose calls raise `DeadlineExceeded` after so many seconds."""
+        return PoolRef(self._pool, super().within(seconds)._seconds)
+
+    def resize(self, size: int) -> Coroutine[Any, Any, None]:
+        """Have `size` members from now on, at least 1; the pool keeps the size if it is restarted.
+
+        New ones get messages once all have started. Of those too many the last get none from the first
+        moment, handle what they have within their `shutdown`, and are gone; returns then. One resize is
+        carried out after another. Cancelling it gives up waiting, not what has begun.
+
+        Raises ValueError; StartFailed (the size is what it was); StopFailed when a member has left, but
+        raised while it ended; WrongState when the pool is not running; DeadlineExceeded on a ref made by
+        `within`, as if it were cancelled then.
+        """
+        turns = self._pool.link.turns
+        if turns.slot is not None:
+            raise turns.misuse("resize")
+        if self._seconds is None:
+            return self._pool.resize(size)
+        return self._resized_within(size, self._seconds)
+
+    async def _resized_within(self, size: int, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self._pool.resize(size)
+            return
+        raise DeadlineExceeded(self.path, seconds)

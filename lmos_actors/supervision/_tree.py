@@ -1,25 +1,32 @@
-"""A running tree as a whole: who is in it, who is found by class and name, and how it is drawn."""
+"""A running tree as a whole: its agents and supervisors, lookup by class, name or id, and drawing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lmos_actors.actors import Slot
+from lmos_actors.actors import PoolLink, Slot
 
 from ._agent_supervisor import children_of
 from ._children import agent_class
-from ._pool import PoolSupervisor
+from ._loop import SupervisorLoop
+from ._members import PoolMembers
+from ._spec import Pool
 from ._supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.actors import Agent, PoolLink
+    from lmos_actors.actors import Agent
+
+    from ._loop import Child
+
+Addressable: TypeAlias = "Slot | PoolLink"
+"""An agent or a pool, as it is reached by messages."""
 
 
 def agents_of(supervisor: Supervisor) -> Iterator[Slot]:
     """Return the slots of all agents below, in start order, whatever their status."""
-    for _, child in _below(supervisor):
+    for _, child in _below(supervisor.loop):
         if isinstance(child, Slot):
             yield child
 
@@ -27,50 +34,53 @@ def agents_of(supervisor: Supervisor) -> Iterator[Slot]:
 def supervisors_of(supervisor: Supervisor) -> Iterator[Supervisor]:
     """Return the supervisor and all supervisors below, those of agents' children too, in start order."""
     yield supervisor
-    for _, child in _below(supervisor):
-        below = _branch(child)
-        if below is not None:
-            yield below
+    for _, child in _below(supervisor.loop):
+        loop = _loop_of(child)
+        if loop is not None:
+            yield Supervisor(loop)
 
 
-def _below(supervisor: Supervisor) -> Iterator[tuple[int, Slot | Supervisor]]:
+def _below(loop: SupervisorLoop) -> Iterator[tuple[int, Child]]:
     """Return all children below with their level, 1 and up, in start order. A tree may be of any depth."""
-    levels = [iter(supervisor.children)]
+    levels = [iter(tuple(loop.plan.children))]
     while levels:
         child = next(levels[-1], None)
         if child is None:
             levels.pop()
             continue
         yield len(levels), child
-        branch = _branch(child)
-        if branch is not None:
-            levels.append(iter(branch.children))
+        below = _loop_of(child)
+        if below is not None:
+            levels.append(iter(tuple(below.plan.children)))
 
 
-def _branch(child: Slot | Supervisor) -> Supervisor | None:
+def _loop_of(child: Child) -> SupervisorLoop | None:
     """Return the supervisor that a child is, or that an agent has for its children."""
-    return child if isinstance(child, Supervisor) else children_of(child)
+    if isinstance(child, SupervisorLoop):
+        return child
+    children = children_of(child)
+    return None if children is None else children.loop
 
 
 def draw(supervisor: Supervisor) -> list[str]:
     """Draw the tree as lines of text, with the state of every child."""
-    lines = [f"{supervisor.label} {_limits(supervisor)}"]
-    for level, child in _below(supervisor):
+    lines = [f"{supervisor.label} {_limits(supervisor.loop)}"]
+    for level, child in _below(supervisor.loop):
         words = ["  " * level + child.label]
         if isinstance(child, Slot):
             words.append(f"{child.status} #{child.incarnation}")
-        branch = _branch(child)
-        if branch is not None:
-            words.append(_limits(branch))
+        loop = _loop_of(child)
+        if loop is not None:
+            words.append(_limits(loop))
         lines.append(" ".join(words))
     return lines
 
 
-def _limits(supervisor: Supervisor) -> str:
-    spec = supervisor.spec
+def _limits(loop: SupervisorLoop) -> str:
+    spec, pool = loop.spec, loop.made_from
     kind: str = spec.strategy
-    if isinstance(supervisor, PoolSupervisor):
-        kind = f"pool of {len(supervisor.link.members)}, {supervisor.pool_spec.by}"
+    if isinstance(pool, Pool):
+        kind = f"pool of {len(spec.children)}, {pool.by}"
     return f"({kind}, {spec.max_restarts} in {spec.max_seconds:g} s)"
 
 
@@ -78,96 +88,104 @@ class Tree:
     """Finds agents and pools in the tree of one node, in start order, pools before their members."""
 
     def __init__(self, root: Supervisor) -> None:
-        self._root = root
+        self._root = root.loop
 
-    def at(self, path: str) -> Slot | PoolLink | None:
+    def at(self, path: str) -> Addressable | None:
         """Return what is at that place in the tree, in time that grows with the depth alone."""
-        return _by_path(self._root, None, path)
+        return self._at(path, None)
 
-    def links(self) -> Iterator[Slot | PoolLink]:
+    def by_id(self, id: str) -> Slot | None:
+        """Return the agent with that id of its own, None if there is none."""
+        return self._root.ids.get(id)
+
+    def links(self) -> Iterator[Addressable]:
         """Return the links to all agents and pools, in start order."""
-        return map(_link, _addressable(self._root))
+        for _, child in _below(self._root):
+            link = _link(child)
+            if link is not None:
+                yield link
 
-    def every(
-        self, cls: type | None, name: str | None
-    ) -> Iterator[tuple[Slot | PoolLink, type[Agent] | None]]:
+    def every(self, cls: type | None, name: str | None) -> Iterator[tuple[Addressable, type[Agent] | None]]:
         """Return all agents and pools of that class and name; see `Resolver`."""
-        for child in _addressable(self._root):
-            if is_member(child):
+        for link in self.links():
+            if is_member(link):
                 continue
-            if (name is None or name in (child.label, child.path)) and _is_a(child, cls):
-                yield _link(child), _class_of(child)
+            if (name is None or name in (_label(link), link.path)) and _is_a(link, cls):
+                yield link, class_at(link)
 
-    def resolve(self, cls: type | None, name: str | None) -> Slot | PoolLink | None:
+    def resolve(self, cls: type | None, name: str | None) -> Addressable | None:
         """Return the link to an agent or a pool; see `Resolver`."""
         if name is not None:
-            found = _by_path(self._root, cls, name)
+            found = self._at(name, cls)
             if found is not None or "/" in name:
                 return found
-        for child in _addressable(self._root):
-            if (name is None or child.label == name) and _is_a(child, cls):
-                return _link(child)
+        for link in self.links():
+            if (name is None or _label(link) == name) and _is_a(link, cls):
+                return link
         return None
+
+    def _at(self, path: str, cls: type | None) -> Addressable | None:
+        *above, name = path.split("/")
+        here = self._root
+        for step in above:
+            child = here.members.find(step)
+            below = None if child is None else _loop_of(child)
+            if below is None:
+                return None
+            here = below
+        found = here.members.find(name)
+        link = None if found is None else _link(found)
+        return link if link is not None and _is_a(link, cls) else None
 
 
 def is_member(link: Any) -> bool:
     """Return whether this is a member of a pool, which is reached by the pool."""
-    return isinstance(link, Slot) and isinstance(link.owner, PoolSupervisor)
+    return isinstance(link, Slot) and isinstance(_owner(link).made_from, Pool)
 
 
-def _addressable(supervisor: Supervisor) -> Iterator[Slot | PoolSupervisor]:
-    for _, child in _below(supervisor):
-        if isinstance(child, Slot | PoolSupervisor):
-            yield child
+def _owner(slot: Slot) -> SupervisorLoop:
+    owner: Any = slot.owner
+    loop: SupervisorLoop = owner
+    return loop
 
 
-def _by_path(root: Supervisor, cls: type | None, path: str) -> Slot | PoolLink | None:
-    *above, name = path.split("/")
-    here = root
-    for step in above:
-        child = here.named(step)
-        below = None if child is None else _branch(child)
-        if below is None:
-            return None
-        here = below
-    found = here.named(name)
-    if not isinstance(found, Slot | PoolSupervisor) or not _is_a(found, cls):
-        return None
-    return _link(found)
+def _link(child: Child) -> Addressable | None:
+    """Return the link to a child that messages can reach, None for a supervisor."""
+    if isinstance(child, Slot):
+        return child
+    return child.members.link if isinstance(child.members, PoolMembers) else None
 
 
-def _link(child: Slot | PoolSupervisor) -> Slot | PoolLink:
-    return child if isinstance(child, Slot) else child.link
+def _label(link: Addressable) -> str:
+    return link.label if isinstance(link, Slot) else link.path.rpartition("/")[2]
 
 
-def _is_a(child: Slot | PoolSupervisor, cls: type | None) -> bool:
+def _is_a(link: Addressable, cls: type | None) -> bool:
     if cls is None:
         return True
     try:
-        return _is_of(child, cls)
+        slot = _some_slot(link)
+        if slot is not None and slot.agent is not None:
+            return isinstance(slot.agent, cls)
+        made = class_at(link)
+        return made is not None and issubclass(made, cls)
     except TypeError:
         if isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance] # the factory's own
             raise
         raise TypeError(f"find takes an agent class, then perhaps a name, not {cls!r}") from None
 
 
-def _is_of(child: Slot | PoolSupervisor, cls: type) -> bool:
-    slot = _some_slot(child)
-    if slot is not None and slot.agent is not None:
-        return isinstance(slot.agent, cls)
-    made = _made_by(child)
-    return made is not None and issubclass(made, cls)
+def _some_slot(link: Addressable) -> Slot | None:
+    return link if isinstance(link, Slot) else next(iter(link.members), None)
 
 
-def _some_slot(child: Slot | PoolSupervisor) -> Slot | None:
-    return child if isinstance(child, Slot) else next(iter(child.link.members), None)
-
-
-def _made_by(child: Slot | PoolSupervisor) -> type[Agent] | None:
-    return agent_class(child.spec if isinstance(child, Slot) else child.pool_spec.member(1))
-
-
-def _class_of(child: Slot | PoolSupervisor) -> type[Agent] | None:
-    slot = _some_slot(child)
-    agent: Agent | None = None if slot is None else slot.agent
-    return type(agent) if agent is not None else _made_by(child)
+def class_at(link: Any) -> type[Agent] | None:
+    """Return the class of the agents at a place in the tree, None where only a call would tell."""
+    if isinstance(link, Slot):
+        agent: Agent | None = link.agent
+        return type(agent) if agent is not None else agent_class(link.spec)
+    if link.members:
+        return class_at(link.members[0])
+    placed: SupervisorLoop = link.placed
+    pool = placed.made_from
+    return agent_class(pool.member(1)) if isinstance(pool, Pool) else None

@@ -490,7 +490,7 @@ async def check_alive(w: World, stage: Stage) -> None:
             assert not more.runs, (slot.path, "runs")
             assert not any(more.pending.values()), (slot.path, "pending")
             assert all(hasattr(link, "agent") for link in more.links or ()), (slot.path, "links of tasks")
-            assert more.child_supervisor is None or more.child_supervisor.idle
+            assert more.child_supervisor is None or more.child_supervisor.supervisor.idle
             keys = set(more.sinks.by_key) if more.sinks is not None else set()
             assert keys <= {"down", "!said"}, (slot.path, keys)
     assert node._rt.appeared == []

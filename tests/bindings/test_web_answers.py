@@ -12,7 +12,6 @@ from lmos_actors.actors import hold
 from lmos_actors.bindings.http import _runs as _web_runs
 from lmos_actors.observe import MetricsOptions
 from lmos_actors.observe._edge import NodeEdge
-from lmos_actors.supervision import PoolSupervisor
 from tests.bindings.web import Weather, World, run, served, world
 
 ALONE = MetricsOptions(registry=None)
@@ -71,14 +70,13 @@ def test_a_request_that_another_member_of_a_pool_takes_is_one(monkeypatch: pytes
     async def main() -> None:
         spec = SupervisorSpec("root", [Pool(Weather, 2, name="weather", shutdown=1.0)])
         async with world(spec=spec, metrics=ALONE) as there:
-            supervisor = there.node.root.named("weather")
-            assert isinstance(supervisor, PoolSupervisor)
-            hold(supervisor.ref.members[1])
+            pool = there.node.root.pool("weather")
+            hold(pool.members[1])
             webs = [await there.client() for _ in range(2)]
             for web in webs:
                 await web.send("POST", "actions/tell", b'{"city": "x"}')
             await wait_all_tasks_blocked()
-            await supervisor.ref.resize(1)
+            await pool.resize(1)
             assert [(await web.answer()).data for web in webs] == ["x 1", "x 1"]
             assert [each._ended for each in watched] == [True, True]
 

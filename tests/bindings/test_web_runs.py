@@ -11,7 +11,6 @@ from trio.testing import wait_all_tasks_blocked
 from lmos_actors import ChildSpec, Pool, SupervisorSpec
 from lmos_actors.actors import hold
 from lmos_actors.bindings.http import _runs as _web_runs
-from lmos_actors.supervision import PoolSupervisor
 from tests.bindings.web import Weather, World, run, served, world
 
 if TYPE_CHECKING:
@@ -427,9 +426,7 @@ def test_what_a_member_of_a_pool_has_not_begun_goes_to_another() -> None:
     async def main() -> None:
         spec = SupervisorSpec("root", [Pool(Weather, 2, name="weather", shutdown=1.0)])
         async with world(spec=spec) as there:
-            supervisor = there.node.root.named("weather")
-            assert isinstance(supervisor, PoolSupervisor)
-            pool = supervisor.ref
+            pool = there.node.root.pool("weather")
             hold(pool.members[1])
             webs = [await there.client() for _ in range(2)]
             for web in webs:

@@ -526,7 +526,7 @@ def test_lives_of_an_agent_leave_no_task_and_no_slot():
             for _ in range(4):
                 await ref.invoke(Boss.hire)
                 kids.append(weakref.ref(agent_of(node, "boss/worker")))
-                kids.append(weakref.ref(agent_of(node, "boss").children))
+                kids.append(weakref.ref(agent_of(node, "boss").children.loop))
                 tasks.append(trio.lowlevel.current_statistics().tasks_living)
                 await crash(ref)
                 await trio.sleep(0.5)

@@ -328,7 +328,7 @@ def test_refs_survive_the_restart_of_their_supervisor():
                 assert isinstance(await anext(values), Gap)
                 assert await anext(values) == "kelvin"
             assert ref == node.root.supervisor("s").child("a")
-            assert node.root.supervisor("s") is sup
+            assert node.root.supervisor("s") == sup
             assert ref.statistics().incarnation == 2
             assert await ref.invoke(Worker.hello) == 0
 

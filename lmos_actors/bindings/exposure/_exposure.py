@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote, urlsplit
 
 import attrs
 
 from lmos_actors.actors import Slot
-from lmos_actors.supervision import PoolSupervisor, Tree, agent_class
+from lmos_actors.supervision import Tree, class_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,7 +64,6 @@ class Exposure:
 
     def __init__(self, root: Supervisor, bases: Iterable[str] = ()) -> None:
         self.bases: tuple[str, ...] = tuple(base.rstrip("/") for base in bases)
-        self._root = root
         self._tree = Tree(root)
         self._found: dict[str, Slot | PoolLink] = {}
         self._room = FEW  # for so many more, until it is looked which of them are gone
@@ -157,9 +156,9 @@ class Exposure:
     def _look(self, thing_id: str) -> Slot | PoolLink | None:
         if len(thing_id) > LONGEST:
             return None
-        owner = self._root.ids.get(thing_id)
-        if owner is not None:
-            return owner
+        found = self._tree.by_id(thing_id)
+        if found is not None:
+            return found
         name = _named(thing_id)
         return None if name is None else self.at(name)
 
@@ -174,14 +173,3 @@ def _named(thing_id: str) -> str | None:
     if "://" not in thing_id:
         return thing_id.removeprefix(AGENTS)
     return name_in_url(thing_id)
-
-
-def class_at(link: Any) -> type[Agent] | None:
-    """Return the class of the agents at a place in the tree, None where nothing tells."""
-    if isinstance(link, Slot):
-        agent: Agent | None = link.agent
-        return type(agent) if agent is not None else agent_class(link.spec)
-    if link.members:
-        return class_at(link.members[0])
-    placed = link.placed
-    return agent_class(placed.pool_spec.member(1)) if isinstance(placed, PoolSupervisor) else None

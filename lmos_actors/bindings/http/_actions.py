@@ -15,8 +15,9 @@ import trio
 from lmos_actors._core import weight
 from lmos_actors.actors import MISSING, STREAM, Slot
 from lmos_actors.errors import InvalidInput, NotAllowed
+from lmos_actors.supervision import class_at
 
-from ..exposure._exposure import class_at, public_name
+from ..exposure._exposure import public_name
 from ..lmos._server_requests import operation_named, representative
 from ._accept import check_brought, check_taken
 from ._answers import EMPTY, NO_STORE, NOSNIFF, TYPE_JSON, VARY, Answer, value, whole_body

@@ -24,10 +24,11 @@ import trio
 
 from lmos_actors.actors import STREAM
 from lmos_actors.errors import AgentError, LocalProtocolError, NotFound
+from lmos_actors.supervision import class_at
 
 from ..exposure._description_security import check_sight
 from ..exposure._descriptions import TD_JSON
-from ..exposure._exposure import class_at, public_name
+from ..exposure._exposure import public_name
 from ..exposure._meter import refused
 from ._accept import best_of, has_tag
 from ._actions import cancel, invoke, query, query_all

@@ -8,8 +8,9 @@ import trio
 
 from lmos_actors.actors import TURN, Operation, PoolLink, Slot, property_key
 from lmos_actors.errors import InvalidInput, NotAllowed
+from lmos_actors.supervision import class_at
 
-from ..exposure._exposure import class_at, public_name
+from ..exposure._exposure import public_name
 from ..lmos._server_requests import READ_ALL, WRITE_MANY, operation_named, representative
 from ._accept import check_taken, has_tag, header_values
 from ._answers import EMPTY, NO_CACHE, VARY, Answer, PreconditionFailed, value

@@ -17,9 +17,9 @@ import trio
 from lmos_actors.actors import Seats
 from lmos_actors.errors import ActionCancelled
 from lmos_actors.protocol.lmos import IncomingRequest, InvokeAction
+from lmos_actors.supervision import class_at
 
 from ..exposure._description_security import CRASHED, discreet
-from ..exposure._exposure import class_at
 from ..exposure._meter import left
 from ..exposure._shared_values import SharedValues
 from ._server_listeners import exited

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from lmos_actors.actors import Agent, MailboxOptions, Ref
 from lmos_actors.files import inside
-from lmos_actors.supervision import Backoff, ChildSpec, Pool, SupervisorSpec
+from lmos_actors.supervision import Backoff, BulkSpec, ChildSpec, Pool, SupervisorSpec
 
 from ..model import AgentEntry, PoolEntry, Remote, Replay, Supervised, Supervisor, fill_late
 from ._fields import AgentField, by_state_name, fields_of_agent
@@ -172,6 +172,8 @@ class TreeBuilder:
         def ref_to(sibling: Any) -> Any:
             return self._refs[absolute(prefix, sibling)]
 
+        if isinstance(child, BulkSpec):
+            return child
         factory = child.filled(ref_to)
         entry = self._cell.scenario.agents.get(path)
         if entry is None:

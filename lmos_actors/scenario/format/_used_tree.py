@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lmos_actors.supervision import Pool, SupervisorSpec, agent_class
+from lmos_actors.supervision import BulkSpec, Pool, SupervisorSpec, agent_class
 
 from ..model import Supervisor
 from ._targets import import_tree
@@ -57,7 +57,7 @@ def use_tree(target: str, root: Path) -> UsedTree:
         elif isinstance(child, SupervisorSpec):
             found.supervisors[prefix + child.name] = child
             levels.append((f"{prefix}{child.name}/", iter(child.children)))
-        else:
+        elif not isinstance(child, BulkSpec):  # whose agents have numbers, and no names for the file
             found.agents[prefix + child.name] = child
             for each in child.references:
                 if each.expected is not None:

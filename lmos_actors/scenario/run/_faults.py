@@ -25,6 +25,7 @@ from lmos_actors.actors import (
 )
 from lmos_actors.errors import NotFound
 from lmos_actors.reports import FaultResult
+from lmos_actors.supervision import supervisor_of
 
 from ..model import Comeback, Crash, FaultAt, Pause, Slow
 from ..values import draw, exception_class
@@ -98,9 +99,8 @@ class Faults:
             for slot in slots:
                 if slot.path in self._ends:
                     await self._ends[slot.path].wait()
-            owners: list[Any] = list(dict.fromkeys(slot.owner for slot in slots))
-            for owner in owners:
-                await owner.settled()
+            for supervisor in dict.fromkeys(map(supervisor_of, slots)):
+                await supervisor.settled()
 
     def strike(self, fault: Crash | Slow | Pause, id: str) -> tuple[Slot, ...]:
         """Inject a fault now and return the affected slots. Raises FaultFailed before any change."""
@@ -169,8 +169,8 @@ class Faults:
 
     def _schedule_comeback(self, comeback: Comeback, id: str, ref: Ref[Any], slot: Slot) -> None:
         """Postpone the restart of an agent to the time that the file gives."""
-        owner: Any = slot.owner
-        owner.postpone_restart(slot.label, draw(comeback.after, self._stream(f"fault {id} {slot.path}")))
+        seconds = draw(comeback.after, self._stream(f"fault {id} {slot.path}"))
+        supervisor_of(slot).postpone_restart(slot.label, seconds)
         if comeback.state == "kept":
             keep_state(ref)
 

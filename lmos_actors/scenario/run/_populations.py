@@ -14,7 +14,7 @@ import attrs
 
 from lmos_actors.actors import Agent, MailboxOptions, Ref, set_service_time
 from lmos_actors.files import KEEP, decode, fill, inside, is_list, is_mapping, references
-from lmos_actors.supervision import BulkSpec, ChildSpec
+from lmos_actors.supervision import BulkSpec, ChildSpec, supervisor_of
 
 from ..format import backoff_of, by_state_name, fields_of_agent, neighbours_of
 from ..model import Distribution
@@ -68,7 +68,7 @@ class MemberRecipe:
             stream = self.entropy.stream(f"args {slot.path} {name}")
             given[name] = take(draw(distribution, stream))
         if self.neighbours is not None:
-            refs = self.refs = self.refs or [Ref(member) for member in slot.owner.members]
+            refs = self.refs = self.refs or [Ref(each) for each in supervisor_of(slot).numbered or ()]
             given[self.field] = tuple([refs[other] for other in self.neighbours[number]])
         return given
 

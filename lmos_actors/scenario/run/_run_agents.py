@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.actors import Ref, Slot, Thing, slot_of
-from lmos_actors.supervision import BulkSupervisor, Supervisor, agents_of, children_of, supervisors_of
+from lmos_actors.supervision import Supervisor, agents_of, children_of, supervisors_of
 
 from ..model import EVERYBODY, Simulation
 
@@ -118,10 +118,10 @@ class RunAgents:
             return (self.ref(of),)
         found = self._population_refs.get(of)
         if found is None:
-            supervisor = self.supervisor(of)
-            if not isinstance(supervisor, BulkSupervisor):  # not started yet
+            slots = self._numbered(of)
+            if slots is None:  # not started yet
                 return tuple([self.ref(f"{of}/{number}") for number in range(count)])
-            found = self._population_refs[of] = tuple([Ref[Any](member) for member in supervisor.members])
+            found = self._population_refs[of] = tuple([Ref[Any](slot) for slot in slots])
         return found
 
     def thing(self, target: str) -> Thing | ConsumedThing:
@@ -160,10 +160,8 @@ class RunAgents:
             supervisor = (
                 self.supervisor(of) if of.partition("/")[0] not in self._counts or "/" not in of else None
             )
-            if isinstance(supervisor, BulkSupervisor):
-                return supervisor.members
             if supervisor is not None:
-                return tuple(agents_of(supervisor))
+                return supervisor.numbered or tuple(agents_of(supervisor))
         return (self.slot(of),)
 
     def size(self, of: str) -> int:
@@ -172,6 +170,10 @@ class RunAgents:
             members = sum(self._pools.values()) - len(self._pools)
             return len(self._paths) + members + sum(self._counts.values())
         return self._counts.get(of) or self._pools.get(of, 1)
+
+    def _numbered(self, population: str) -> tuple[Slot, ...] | None:
+        supervisor = self.supervisor(population)
+        return None if supervisor is None else supervisor.numbered
 
     def supervisor(self, name: str) -> Supervisor | None:
         """Return the supervisor of that name, None if there is none."""

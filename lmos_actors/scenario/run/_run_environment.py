@@ -15,7 +15,7 @@ import attrs
 from lmos_actors.actors import Ref, set_service_time
 from lmos_actors.errors import LmosActorsError, StartFailed
 from lmos_actors.node import open_node
-from lmos_actors.supervision import Pool, SupervisorSpec
+from lmos_actors.supervision import BulkSpec, Pool, SupervisorSpec
 
 from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment
 from ..format import TreeBuilder
@@ -147,7 +147,7 @@ def _root_spec(cell: Cell) -> SupervisorSpec:
 
 
 async def _start(node: Node, spec: Any) -> None:
-    if isinstance(spec, SupervisorSpec):
+    if isinstance(spec, SupervisorSpec | BulkSpec):
         await node.start_supervisor(spec)
     elif isinstance(spec, Pool):
         await node.start_pool(spec)  # pyright: ignore[reportUnknownArgumentType]

@@ -10,6 +10,7 @@ import trio
 
 from lmos_actors._core import plain
 from lmos_actors.errors import LmosActorsError
+from lmos_actors.supervision import supervisor_of
 
 from ..judge import Verdict, fill_expect, judge_expect, waits_to_the_end
 from ..model import (
@@ -189,7 +190,7 @@ class Story(StepExecutor):
         await self.run.wait_until_delivered()
         slot = self.run.agents.slot(step.target)
         state = slot.statistics().state
-        supervisor: Any = slot.owner  # agents named by a file have a local supervisor
+        supervisor = supervisor_of(slot)
         if isinstance(step, Stop) and slot.agent is None:
             raise self.fail(step, path, f"a running {step.target} to stop", f"it is {state}")
         try:

@@ -1,0 +1,600 @@
+"""The loop of a supervisor: children started in order, restarted as planned, stopped in reverse.
+
+A supervisor is one task with one nursery. It handles one message at a time, as OTP's does: the end of a
+child, a restart that is due, a request. So no decision is taken between the two halves of another, and what a
+request sees is always a tree between two steps.
+
+The work is divided among small parts, each of which this loop owns or is given:
+
+- `Plan` decides, as pure functions over facts; `Inbox` and `Delays` hold what is to be handled, now or later.
+- `Members` says which children there are in each incarnation and how the first of them start: those that the
+  spec lists, those of a pool, or those of a `BulkSpec` (`_members.py`).
+- Slots do what happens to agents. The loop stops, starts and removes children, and waits for them.
+- `Supervisor` is the face: it turns what users ask for into requests (`_supervisor.py`).
+
+The tasks of the children (runners, lifespans, supervisors below) are children of the loop's nursery, so that
+a supervisor that has ended leaves none behind. The supervisor of an agent's children is such a loop too; the
+agent begins and ends it (`_agent_supervisor.py`).
+
+What this file keeps true:
+
+- The end of a child that the supervisor itself is stopping is dropped (`exited`). Any other waits in the
+  inbox, which is never full: there is at most one end for each incarnation.
+- A message about a child names its incarnation, so that a late one never hits the next incarnation.
+- Stopping is in reverse start order and shielded; `kill` only shortens it and never skips a child.
+- `kill` of a deep tree needs no depth of the stack: the supervisors to be killed are worked off in a list.
+- An exception that a child raises while it is being stopped restarts nothing, but it is kept (`raised`) and
+  arrives at the caller of the stop, or in the supervisor's own end.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+
+import attrs
+import trio
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection, reschedule
+
+from lmos_actors.actors import NORMAL, SHUTDOWN, AgentQuery, ExitReason, LookupLink, Ref, Runners, Slot
+from lmos_actors.errors import (
+    ConfigError,
+    IdTaken,
+    NameTaken,
+    RestartIntensityExceeded,
+    StartFailed,
+    WrongState,
+)
+
+from ._children import Ids, Names, check_top, mailbox_of
+from ._inbox import Delays, Inbox, Request, merged_error, with_raised
+from ._plan import Decision, Plan
+from ._siblings import class_of
+from ._spec import ChildSpec, Pool, SupervisorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from contextvars import Context
+
+    from lmos_actors.actors import MailboxOptions, Runtime, Status
+
+    from ._siblings import Sibling
+    from ._spec import BulkSpec, Spec
+
+Child: TypeAlias = "Slot | SupervisorLoop"
+
+BUDGET = 64  # messages, or requests carried out in the asker's step, between checkpoints
+
+
+class Members(Protocol):
+    """The children that a kind of supervisor has in each incarnation, and how they come and go."""
+
+    def seat(self, before: Sequence[Child]) -> None:
+        """Put the children of a new incarnation into the plan; `before` are those of the last one."""
+        ...
+
+    async def start(self) -> None:
+        """Start the children of a new incarnation, and call `begun` of the loop."""
+        ...
+
+    def find(self, name: str) -> Child | None:
+        """Return the child of that name, None if there is none."""
+        ...
+
+    def check_addition(self) -> None:
+        """Raise WrongState if children cannot be added one by one."""
+        ...
+
+    def close(self) -> None:
+        """Take note that all slots are empty for good."""
+        ...
+
+
+class SupervisorLoop:
+    """One supervisor of a running tree, over all its incarnations.
+
+    `members_of` makes the `Members` of this loop and of those below it. `parent` is the supervisor that has
+    this one as a child, None for the root. `agent` is the slot whose children these are: then there is no
+    parent, and the loop stands in the agent's place in the tree, for one incarnation of it.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        spec: SupervisorSpec | Pool[Any] | BulkSpec,
+        members_of: Callable[[SupervisorLoop], Members],
+        *,
+        parent: SupervisorLoop | None = None,
+        agent: Slot | None = None,
+    ) -> None:
+        self.rt = rt
+        self.made_from: Spec = spec
+        self.spec: SupervisorSpec = spec if isinstance(spec, SupervisorSpec) else spec.tree()
+        self.parent = parent
+        self.agent = agent
+        self._stand_below(parent if agent is None else cast("SupervisorLoop", agent.owner))
+        self.status: Status = "starting"
+        self.incarnation: int = 0
+        self.runners: Runners | None = None
+        self.on_end: Callable[[ExitReason], None] | None = None
+        self.plan: Plan[Child] = Plan(self.spec)
+        self.names: Names[Child] = Names()
+        self.inbox = Inbox(rt.timers)
+        self.nursery: trio.Nursery | None = None
+        self.alive = False
+        self.ended: trio.Event = trio.Event()
+        self.ended.set()
+        self.started: trio.Event = trio.Event()
+        self.failure: StartFailed | None = None
+        self.reason: ExitReason | None = None
+        self.raised: dict[Child, BaseException] = {}  # by children while they were being stopped
+        self.restarts: int = 0
+        self.failed_starts: int = 0
+        self.specs_of_unnamed: dict[type, tuple[ChildSpec[Any], MailboxOptions]] = {}
+        self._work = trio.CancelScope()
+        self._brutal = False
+        self._delays = Delays(rt.timers, self.inbox)
+        self.at_once = 0  # requests carried out in the asker's step since the last checkpoint
+        self._members_of = members_of
+        self.members: Members = members_of(self)  # last: it may make slots of this loop
+
+    # ---- where it is
+
+    def _stand_below(self, above: SupervisorLoop | None) -> None:
+        agent = self.agent
+        self.above = above
+        self.label: str = self.spec.name if agent is None else agent.label
+        self.path: str = "root" if above is None else above.child_path(self.label)
+        self._prefix = "" if above is None else f"{self.path}/"  # the root's children have their names alone
+        self.lives: str = "" if above is None else above.lives  # of agents above it: chance differs in each
+        if agent is not None:
+            self.lives = f"{self.lives} {agent.incarnation}"
+        self.ids: Ids = Ids() if above is None else above.ids  # of the whole node
+
+    def child_path(self, name: str) -> str:
+        """Return the path of a child of that name."""
+        return self._prefix + name
+
+    def place_of(self, sibling: Sibling) -> str:
+        """Return the path from the root that a reference of a child leads to. Raises ConfigError."""
+        here: SupervisorLoop | None = self
+        for _ in range(sibling.ups):
+            here = None if here is None else here.above
+        if here is None:
+            raise ConfigError("leads above the root supervisor", repr(sibling))
+        return here.child_path("/".join(sibling.names))
+
+    def ref_to(self, sibling: Sibling) -> Ref[Any]:
+        """Return the ref that a child is given for a reference: to the slot, if it is there yet.
+
+        Slots below a supervisor that has not started are not there, and those of temporary agents that have
+        ended are gone: then the ref looks at that place when it is used.
+        """
+        path, resolver = self.place_of(sibling), self.rt.resolver
+        found = None if resolver is None else resolver.at(path)
+        return Ref(LookupLink(self.rt, AgentQuery(None, path, is_place=True)) if found is None else found)
+
+    @property
+    def lineage(self) -> tuple[tuple[str, str], ...]:
+        """The supervisors from the root down to this one: the name and the strategy of each."""
+        above: list[SupervisorLoop] = [self]
+        while (loop := above[-1].above) is not None:
+            above.append(loop)
+        return tuple((loop.label, loop.spec.strategy) for loop in reversed(above))
+
+    # ---- what children ask of it
+
+    def exited(self, child: Any, reason: ExitReason) -> None:
+        """Queue the end of a child that has unwound, unless the supervisor itself is stopping it."""
+        if child.status != "stopping" and self.alive:
+            self.inbox.put((child, child.incarnation, reason))
+
+    def raised_at_end(self, child: Any, error: BaseException) -> None:
+        """Keep what a child raised while it was being stopped; see the module docstring."""
+        if child.status == "stopping":
+            self.raised[child] = error
+
+    def start_task(self, async_fn: Callable[..., Any], *args: Any, name: str, context: Context) -> None:
+        """Start a task in the supervisor's nursery, in the given context."""
+        if self.nursery is None:
+            raise RuntimeError(f"supervisor {self.path} has no nursery")
+        context.run(partial(self.nursery.start_soon, async_fn, *args, name=name))
+
+    # ---- what users ask of it
+
+    @property
+    def idle(self) -> bool:
+        """Whether the loop has nothing to do, so that a request may be carried out in the asker's step."""
+        return self.inbox.idle and self.reason is None
+
+    async def checkpoint_if_due(self) -> None:
+        """Run a checkpoint every so often: what is done in the asker's step would never have one."""
+        self.at_once = (self.at_once + 1) % BUDGET
+        if self.at_once:
+            await checkpoint_if_cancelled()
+        else:
+            await checkpoint()
+
+    async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, is_start: bool = False) -> Any:
+        """Have the loop's own task carry something out after what waits already; see `Request`.
+
+        A start that an agent asks for, for a child of its own, is undone if the asker is cancelled. Raises
+        WrongState if the loop is not running; StartFailed if that is because an agent's children could not
+        start.
+        """
+        await checkpoint_if_cancelled()
+        try:
+            if not self.alive:
+                raise WrongState(self.path, "not running", "nothing can be asked of it")
+            return await self.inbox.ask(fn, cancellable=is_start and self.agent is not None)
+        except WrongState:
+            if self.agent is not None and self.failure is not None:
+                raise self.failure from self.failure.__cause__
+            raise
+
+    # ---- its life
+
+    @enable_ki_protection
+    async def begin(self, start_soon: Callable[..., None]) -> None:
+        """Start its task by `start_soon`, and its children in order.
+
+        Raises StartFailed: then what had started has been stopped, in order. Cancelled: then `stop` does it.
+        """
+        try:
+            self.reset()
+        except IdTaken as exc:
+            raise StartFailed(self.path, str(exc)) from exc
+        start_soon(self.main, name=f"supervisor {self.path}")
+        await self.started.wait()
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+
+    def reset(self) -> None:
+        """Begin a new incarnation, with the children that it begins with; `main` is next. Raises IdTaken."""
+        self.ids.check(self.spec.children, self)
+        self.incarnation += 1
+        self.reason = None
+        self._brutal = False
+        self.alive = True
+        self.inbox.clear()
+        self.started = trio.Event()
+        self.ended = trio.Event()
+        self._work = trio.CancelScope()
+        before = tuple(self.plan.children)
+        self.plan = Plan(self.spec, self.rt.entropy.stream(f"backoff {self.path}{self.lives}").random)
+        self.names.clear()
+        self.members.seat(before)
+
+    def seat_listed(self, before: Sequence[Child]) -> None:
+        """Seat the children that the spec lists, in the slots they had; those added later are removed."""
+        kept = {child.label: child for child in before}
+        for spec in self.spec.children:
+            child = kept.pop(spec.name, None)
+            if child is None or _made_from(child) is not spec:
+                child = self._new_child(spec, spec.name)
+            child.status = "stopped"
+            self.names.add(spec.name, child)
+            self.plan.add(child)
+        self._remove_all(kept.values())
+
+    @enable_ki_protection
+    async def main(self) -> None:
+        """Run the supervisor, from the start of the first child to the end of the last."""
+        self.failure = StartFailed(self.path, "it was stopped meanwhile")
+        try:
+            async with trio.open_nursery() as nursery:
+                self.nursery = nursery
+                self.runners = Runners(nursery)
+                try:
+                    with self._work:
+                        await self.members.start()
+                        await self._loop()
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await self._stop_children()
+                    nursery.cancel_scope.cancel("the supervisor has ended")
+        finally:
+            self.nursery = None
+            self.runners = None
+            self.ended.set()
+            started = self.started.is_set()
+            self.started.set()
+        if started and self.agent is None:  # that of an agent's children is asked by the agent
+            self._report()
+
+    def begun(self) -> None:
+        """Take note that the supervisor runs: nobody waits for its start any more."""
+        self.failure = None
+        self.started.set()
+
+    async def start_children(self) -> None:
+        """Start the children of a new incarnation in order; a start that fails ends the supervisor."""
+        for child in tuple(self.plan.children):
+            try:
+                await self.start_one(child)
+            except StartFailed as exc:
+                self.failed_starts += 1
+                self.failure = StartFailed(self.path, str(exc))
+                self.failure.__cause__ = exc.__cause__ or exc
+                self.reason = SHUTDOWN
+                return
+        self.begun()
+
+    async def start_one(self, child: Child) -> None:
+        """Start a child and wait until it runs. Raises StartFailed: then all of it has ended."""
+        child.status = "starting"
+        try:
+            if isinstance(child, Slot):
+                made = child.start_at_once()
+                if made is not None:
+                    await child.start(made)
+            else:
+                assert self.nursery is not None  # the loop runs: nothing else starts children that wait
+                await child.begin(self.nursery.start_soon)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await (child.wait_down() if isinstance(child, Slot) else child.stop())
+            child.status = "stopped"
+            raise
+        self.plan.started(child)
+        self.announce((child,))
+
+    def announce(self, children: Sequence[Child]) -> None:
+        """Wake the tasks that wait for an agent to appear, and begin followings that wait for one."""
+        self.rt.population.changed(children)
+        if self.rt.absent is not None:
+            for child in children:
+                self.rt.absent.appeared(child if isinstance(child, Slot) else None)
+        waiting = self.rt.appeared
+        if waiting:
+            self.rt.appeared = []
+            for task in waiting:
+                reschedule(task)
+
+    async def _loop(self) -> None:
+        inbox = self.inbox
+        while self.reason is None:
+            for _ in range(BUDGET):
+                if not inbox or self.reason is not None:
+                    break
+                await self._handle(inbox.take())
+            if inbox:
+                await checkpoint()
+            elif self.reason is None:
+                await inbox.park()
+
+    async def _handle(self, item: Any) -> None:
+        if isinstance(item, Request):
+            await item.carry_out(self.path)
+        elif self.rt.failed:  # the node ends with an exception: nothing is restarted any more
+            return
+        elif len(item) == 2:  # a restart that is due
+            await self._carry_out(self.plan.try_again(item[1], trio.current_time()))
+        else:
+            child, incarnation, reason = item
+            if child.incarnation == incarnation:
+                await self._carry_out(self.plan.exited(child, reason, trio.current_time()))
+
+    async def _carry_out(self, decision: Decision[Child]) -> None:
+        while True:
+            for child in decision.stop:
+                await self.stop_one(child)
+            for child in decision.forget:
+                self.forget(child)
+            failed = await self._start_all(decision.start) if decision.start else None
+            if failed is None:
+                break
+            decision = failed
+        if decision.again is not None:
+            self._delays.put(decision.again, decision.delay)
+        if decision.end == "intensity":
+            spec = self.spec
+            error = RestartIntensityExceeded(self.path, spec.max_restarts, spec.max_seconds, decision.causes)
+            self.reason = ExitReason("shutdown", error=error)
+        elif decision.end is not None:
+            self.reason = SHUTDOWN
+
+    async def _start_all(self, children: tuple[Child, ...]) -> Decision[Child] | None:
+        """Start children in order; return what to do next if one of them could not start."""
+        for child in children:
+            self.restarts += 1
+            if self.rt.instrument is not None:
+                self.rt.instrument.record("restarting", child.path, {})
+            try:
+                await self.start_one(child)
+            except StartFailed as exc:
+                self.failed_starts += 1
+                return self.plan.start_failed(child, exc.__cause__ or exc, trio.current_time())
+        return None
+
+    def is_delayed(self, child: Child) -> bool:
+        """Return whether a restart of the child waits for its time."""
+        return child in self._delays
+
+    # ---- its end
+
+    def interrupt(self, why: str) -> None:
+        """Let the loop end, whatever it is doing, with its own reason if it has one already."""
+        if self.reason is None:
+            self.reason = SHUTDOWN
+        self._work.cancel(why)
+        self.inbox.wake()
+
+    async def stop(self, shutdown: float | str = "infinity") -> None:
+        """Stop the children in reverse order, then end; past `shutdown` seconds, at once."""
+        if not self.alive:
+            await self.ended.wait()
+            return
+        self.interrupt("the supervisor is stopping")
+        if shutdown == "brutal":
+            self.kill()
+        elif shutdown != "infinity":
+            with trio.move_on_after(float(shutdown)):
+                await self.ended.wait()
+                return
+            self.kill()
+        await self.ended.wait()
+
+    @enable_ki_protection
+    def kill(self) -> None:
+        """Stop everything below immediately, without draining."""
+        being_killed = self.rt.being_killed
+        being_killed.append(self)
+        if len(being_killed) == 1:  # else the call that works the list off comes to this one
+            for loop in being_killed:  # it grows meanwhile
+                loop._kill()
+            being_killed.clear()
+
+    def _kill(self) -> None:
+        self._brutal = True
+        if self.reason is None:
+            self.reason = SHUTDOWN
+        self._work.cancel("the supervisor was killed")
+        for child in tuple(self.plan.children):
+            if isinstance(child, Slot):
+                child.stop(SHUTDOWN, "brutal")
+            else:
+                child.kill()
+
+    async def _stop_children(self) -> None:
+        for count, child in enumerate(self.plan.stop_order(), start=1):
+            await self.stop_one(child)
+            if not count % BUDGET:
+                await checkpoint()
+        for child in self.plan.children:
+            child.status = "stopped"  # those, too, whose restart was to be tried again
+        self.alive = False
+        self._delays.clear()
+        while self.inbox:
+            item = self.inbox.take()
+            if isinstance(item, Request):
+                item.refuse(self.path)
+
+    async def stop_one(self, child: Child) -> None:
+        """Stop a child and wait until all of it has ended; a temporary one is forgotten."""
+        child.status = "stopping"
+        shutdown = "brutal" if self._brutal else child.spec.shutdown
+        if not isinstance(child, Slot):
+            await child.stop(shutdown)
+        elif not child.stop(SHUTDOWN, shutdown):
+            await child.wait_down()
+        if self.plan.stopped(child):
+            self.forget(child)
+
+    def _report(self) -> None:
+        reason = self.reason or NORMAL
+        raised = self.take_raised()
+        if raised and self.parent is not None and self.status == "stopping":
+            self.parent.raised_at_end(self, merged_error(self.path, raised))
+        elif raised:
+            reason = with_raised(reason, self.path, raised)
+        if self.parent is not None:
+            self.parent.exited(self, reason)
+        elif self.on_end is not None:
+            self.on_end(reason)
+
+    def take_raised(self) -> tuple[BaseException, ...]:
+        """Return what children raised while they were being stopped, and forget it."""
+        raised = tuple(self.raised.values())
+        self.raised.clear()
+        return raised
+
+    # ---- children come and go
+
+    def _new_child(self, spec: Spec, name: str) -> Child:
+        if isinstance(spec, ChildSpec):
+            slot = self.new_slot(spec, name, mailbox_of(spec))
+            self.ids.take(slot)
+            return slot
+        loop = SupervisorLoop(self.rt, spec, self._members_of, parent=self)
+        self.rt.tally.supervisors[loop] = None
+        return loop
+
+    def new_slot(self, spec: ChildSpec[Any], name: str | int, mailbox: MailboxOptions) -> Slot:
+        """Make the slot of a child that is known by a name, or by its spec's name and a number."""
+        slot: Slot = self.rt.link(self.rt, self, spec, name, mailbox)
+        self.rt.tally.untallied.append(slot)
+        return slot
+
+    def reserve(self, spec: Spec) -> Child:
+        """Make a new child that has its name from now on; `start_new` is next.
+
+        Raises NameTaken; IdTaken; ConfigError for a spec that does not go with this supervisor or its tree.
+        """
+        self.spec.check_child(spec)
+        self.check_references(spec)
+        self.ids.check((spec,), None)
+        if self.above is None:
+            check_top(spec)
+        if self.plan.check_start(self.members.find(spec.name)) != "ok":
+            raise NameTaken(spec.name, self.path)
+        child = self._new_child(spec, spec.name)
+        self.names.add(spec.name, child)
+        return child
+
+    def reserve_numbered(self, spec: ChildSpec[Any] | Pool[Any]) -> Child:
+        """Make a new child under the first free name of `echo`, `echo-2`, …; see `reserve`."""
+        if not isinstance(spec, ChildSpec):
+            return self.reserve(attrs.evolve(spec, name=self.names.first_free(spec.name)))
+        self.spec.check_child(spec)
+        self.check_references(spec)
+        number = self.names.next_number(spec.name)
+        return self.reserve(spec) if number is None else self.new_slot(spec, number, mailbox_of(spec))
+
+    def check_references(self, spec: Spec) -> None:
+        """Raise ConfigError unless what a new child refers to beside it is there, and of the right class."""
+        if isinstance(spec, ChildSpec | Pool):
+            references = spec.references
+        else:
+            references = tuple(reference.from_above(spec.name) for reference in spec.outward)
+        for reference in references:
+            path = self.place_of(reference.sibling)
+            found = None if self.rt.resolver is None else self.rt.resolver.at(path)
+            if found is None:
+                raise ConfigError(f"there is no agent {path!r} in this node", reference.place)
+            placed = found if isinstance(found, Slot) else found.placed
+            made_from = placed.spec if isinstance(placed, Slot) else placed.made_from
+            reference.check_class(class_of(made_from.factory))
+
+    async def start_new(self, child: Child) -> None:
+        """Take a new child into the plan and start it; a start that fails leaves nothing of it."""
+        self.plan.add(child)
+        try:
+            await self.start_one(child)
+        except BaseException:
+            self.failed_starts += 1
+            self.plan.remove(child)
+            self.forget(child)
+            raise
+
+    async def take_back(self, children: Sequence[Child]) -> None:
+        """Stop and forget children that were just started, as one that belongs to them could not start."""
+        with trio.CancelScope(shield=True):
+            for started in reversed(children):
+                await self.stop_one(started)
+                self.plan.remove(started)
+                self.forget(started)
+
+    def forget(self, child: Child) -> None:
+        """Remove a child whose spec is gone, and its slot."""
+        self._delays.drop(child)
+        self.names.forget(child.label, child)
+        self._remove_all((child,))
+
+    def remove(self) -> None:
+        """Empty all slots below for good, as the spec is gone or the node has ended."""
+        self.rt.tally.supervisors.pop(self, None)
+        self._remove_all(self.plan.children)
+        self.members.close()
+
+    def _remove_all(self, children: Iterable[Child]) -> None:
+        for child in children:
+            child.remove()
+            if isinstance(child, Slot):
+                self.ids.free(child)
+            self.rt.population.changed((child,))
+
+
+def _made_from(child: Child) -> Spec:
+    return child.spec if isinstance(child, Slot) else child.made_from

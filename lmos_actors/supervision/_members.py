@@ -1,0 +1,261 @@
+"""The children of the three kinds of supervisors: listed in the spec, of a pool, or known by number.
+
+Each kind has an object that the loop asks which children a new incarnation begins with, how they start and
+how one is found by its name (`Members` in `_loop.py`). All else is the same for all supervisors.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors.actors import SHUTDOWN, PoolLink
+from lmos_actors.errors import StartFailed, StopFailed, WrongState
+
+from ._children import mailbox_of, needs_waiting
+from ._spec import BulkSpec, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors.actors import Slot
+
+    from ._loop import Child, Members, SupervisorLoop
+
+INSTANTS: Final = 10_000
+"""The number of instants, at most, at which agents are started that are to start over a time."""
+
+
+def members_of(loop: SupervisorLoop) -> Members:
+    """Return the members of a supervisor, of the kind that its spec asks for."""
+    spec = loop.made_from
+    if isinstance(spec, Pool):
+        return PoolMembers(loop, spec)
+    if isinstance(spec, BulkSpec):
+        return BulkMembers(loop, spec)
+    return ListedMembers(loop)
+
+
+class ListedMembers:
+    """The children that a `SupervisorSpec` lists, and those that are added while the supervisor runs."""
+
+    def __init__(self, loop: SupervisorLoop) -> None:
+        self._loop = loop
+
+    def seat(self, before: Sequence[Child]) -> None:
+        """See `Members`."""
+        self._loop.seat_listed(before)
+
+    async def start(self) -> None:
+        """See `Members`."""
+        await self._loop.start_children()
+
+    def find(self, name: str) -> Child | None:
+        """See `Members`."""
+        return self._loop.names.find(name, self._loop.plan.children)
+
+    def check_addition(self) -> None:
+        """Do nothing: any child can be added."""
+
+    def close(self) -> None:
+        """Do nothing: there is nothing but the slots."""
+
+
+class BulkMembers:
+    """The agents of a `BulkSpec`. All slots are made with the supervisor and keep their number for good."""
+
+    def __init__(self, loop: SupervisorLoop, spec: BulkSpec) -> None:
+        self._loop = loop
+        self._spec = spec
+        mailbox = mailbox_of(spec.member)
+        self.slots: tuple[Slot, ...] = tuple(
+            loop.new_slot(spec.member, str(number), mailbox) for number in range(spec.count)
+        )
+        """The slots, by number, whatever has become of their agents."""
+
+    def seat(self, before: Sequence[Child]) -> None:
+        """Seat all slots, and in later incarnations those of temporary agents that have not ended."""
+        for slot in self.slots if self._loop.incarnation == 1 else before:
+            slot.status = "stopped"
+            self._loop.plan.add(slot)
+
+    async def start(self) -> None:
+        """See `Members`."""
+        loop = self._loop
+        if loop.incarnation > 1 or not self._spec.over:
+            await loop.start_children()
+            return
+        loop.begun()
+        if loop.nursery is not None:
+            loop.nursery.start_soon(self._start_over_time, name=f"supervisor {loop.path} starts its agents")
+
+    async def _start_over_time(self) -> None:
+        count, begin = self._spec.count, trio.current_time()
+        groups = min(count, INSTANTS)
+        first = 0
+        for group in range(groups):
+            await trio.sleep_until(begin + self._spec.over * group / groups)
+            last = count * (group + 1) // groups
+            for slot in self.slots[first:last]:
+                if not await self._start_slot(slot):
+                    return
+            first = last
+
+    async def _start_slot(self, slot: Slot) -> bool:
+        """Start an agent whose time has come; return whether to go on. A start that fails ends the node."""
+        loop = self._loop
+        if slot.status != "stopped" or slot.incarnation:
+            return True  # it was started on request before its time
+        try:
+            if loop.idle and not needs_waiting(self._spec.member):
+                slot.start_now()
+                loop.plan.started(slot)
+                loop.announce((slot,))
+            else:
+                await loop.request(partial(loop.start_one, slot))
+        except StartFailed as error:
+            loop.failed_starts += 1
+            if loop.rt.fatal is not None:
+                loop.rt.fatal(error)
+            return False
+        except WrongState:  # the supervisor is stopping
+            return False
+        return True
+
+    def find(self, name: str) -> Child | None:
+        """Return the agent of that number, written as `str` writes it; None if there is none."""
+        if not name.isascii() or not name.isdecimal() or len(name) > 9 or str(int(name)) != name:
+            return None
+        number = int(name)
+        slot = self.slots[number] if number < len(self.slots) else None
+        return slot if slot in self._loop.plan.children else None
+
+    def check_addition(self) -> None:
+        """Do nothing: children that are added have names, not numbers, and go with the incarnation."""
+
+    def close(self) -> None:
+        """Do nothing: there is nothing but the slots."""
+
+
+class PoolMembers:
+    """The members of a pool, `name-1` to `name-n`, each restarted in its place, and the one link to them.
+
+    A pool grows and shrinks in the loop's own task, which handles one message at a time. Only the waiting for
+    members that leave is a task of its own, so that one that takes long delays no restart.
+    """
+
+    def __init__(self, loop: SupervisorLoop, spec: Pool[Any]) -> None:
+        self._loop = loop
+        self._spec = spec
+        self.link = PoolLink(loop.rt, loop, spec.by, spec.key)
+        self._resizing = trio.Lock()
+        self._leaving: dict[Slot, trio.Event] = {}
+
+    def seat(self, before: Sequence[Child]) -> None:
+        """See `Members`."""
+        self._loop.seat_listed(before)
+        self.link.seat(cast("tuple[Slot, ...]", tuple(self._loop.plan.children)))
+
+    async def start(self) -> None:
+        """See `Members`."""
+        await self._loop.start_children()
+
+    def find(self, name: str) -> Child | None:
+        """See `Members`."""
+        return self._loop.names.find(name, self._loop.plan.children)
+
+    def check_addition(self) -> None:
+        """Raise WrongState: the pool decides about its members."""
+        raise WrongState(self._loop.path, "a pool", "its members come and go by resize()")
+
+    def close(self) -> None:
+        """End what listens to the pool."""
+        self.link.close()
+
+    # ---- its size
+
+    async def resize(self, size: int) -> None:
+        """Have so many members; see `PoolRef.resize`."""
+        if type(size) is not int or size < 1:
+            raise ValueError(f"a pool needs a whole number of members, at least 1, not {size!r}")
+        async with self._resizing:
+            await self._all_left()  # of a resize whose caller was cancelled
+            leaving: list[Slot] = await self._loop.request(partial(self._have, size))
+            await self._all_left()
+            self._raise_from(leaving)
+
+    async def _have(self, size: int) -> list[Slot]:
+        """Grow or shrink to a size, in the loop's own task; return the members that leave."""
+        missing = size - len(self.link.members)
+        if missing > 0:
+            await self._grow(missing)
+        return self._shrink(-missing) if missing < 0 else []
+
+    async def _grow(self, count: int) -> None:
+        first, added = len(self.link.members) + 1, list[Any]()
+        try:
+            for number in range(first, first + count):
+                child = self._loop.reserve(self._spec.member(number))
+                await self._loop.start_new(child)
+                added.append(child)
+        except BaseException:
+            await self._loop.take_back(added)
+            raise
+        self.link.join(added)
+        self._keep_size()
+
+    @enable_ki_protection
+    def _shrink(self, count: int) -> list[Slot]:
+        nursery = self._loop.nursery
+        if nursery is None:
+            raise WrongState(self._loop.path, "not running", "no member can leave it")
+        leaving = self.link.leave(count)
+        self._keep_size()
+        for child in leaving:
+            child.status = "stopping"
+            if child.stop(SHUTDOWN, child.spec.shutdown):
+                self._part(child)
+            else:
+                self._leaving[child] = trio.Event()
+                nursery.start_soon(self._see_off, child, name=f"{child.path} leaves")
+        return leaving
+
+    @enable_ki_protection
+    async def _see_off(self, child: Slot) -> None:
+        """Wait until a removed member has ended, and forget it."""
+        left = self._leaving[child]
+        try:
+            await child.wait_down()
+            self._part(child)
+        finally:
+            self._leaving.pop(child, None)
+            left.set()
+
+    def _part(self, child: Slot) -> None:
+        self._loop.plan.stopped(child)
+        self._loop.plan.remove(child)
+        self.link.departed(child)
+        self._loop.forget(child)
+
+    def _keep_size(self) -> None:
+        """Let the pool have the same members in its next incarnation."""
+        members = [member.spec for member in self.link.members]
+        self._loop.spec = attrs.evolve(self._loop.spec, children=members)
+
+    async def _all_left(self) -> None:
+        while self._leaving:
+            await next(iter(self._leaving.values())).wait()
+
+    def _raise_from(self, leaving: list[Slot]) -> None:
+        kept = self._loop.raised
+        raised = [(child, kept.pop(child)) for child in leaving if child in kept]
+        if raised:
+            child, error = raised[0]
+            errors = [error for _, error in raised]
+            if len(errors) > 1:
+                error = BaseExceptionGroup(f"raised while members of {self._loop.path} left", errors)
+            raise StopFailed(child.path) from error
