@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmos_actors.errors import ConfigError
-from lmos_actors.files import FileError, Unlikely, lay_out_json, lay_out_yaml, read
+from lmos_actors.files import FileError, LayoutError, lay_out_json, lay_out_yaml, read
 from lmos_actors.reports import worst
 from lmos_actors.scenario import orders_of
 
@@ -56,7 +56,7 @@ def formatted(file: str) -> tuple[str, str]:
     try:
         lay_out = lay_out_json if file.lower().endswith(".json") else lay_out_yaml
         return text, lay_out(text, orders)
-    except Unlikely:
+    except LayoutError:
         raise ConfigError(
             "cannot be formatted without changing what it says; it is left as it is", file
         ) from None

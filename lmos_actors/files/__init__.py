@@ -1,4 +1,4 @@
-"""Strict YAML, TOML and JSON: plain data with places, decoded into closed structs with good messages."""
+"""Strict readers of YAML, TOML and JSON: plain data with places, decoded into closed structs."""
 
 from ._decode import (
     UNKNOWN as UNKNOWN,
@@ -15,7 +15,7 @@ from ._document import (
     parse as parse,
     read as read,
 )
-from ._layout import Unlikely as Unlikely, lay_out_json as lay_out_json, lay_out_yaml as lay_out_yaml
+from ._layout import LayoutError as LayoutError, lay_out_json as lay_out_json, lay_out_yaml as lay_out_yaml
 from ._order import key_orders as key_orders
 from ._references import (
     KEEP as KEEP,
@@ -36,5 +36,5 @@ from ._tree import (
     listed as listed,
     mapped as mapped,
 )
-from ._types import Later as Later, Written as Written
+from ._types import Later as Later, TextForm as TextForm
 from ._units import Duration as Duration, Size as Size

@@ -1,7 +1,15 @@
-"""YAML text with its comments: every entry with what is written above it, beside it and below it.
+"""YAML text with its comments: every entry with the comments above it, beside it and below it.
 
-PyYAML's events say where every key and value stands; what is left between them is indicators, comments and
-blank lines.
+PyYAML's events give the place of every key and value; between them are only indicators, comments and blank
+lines. So a `#` outside of all scalars begins a comment, and no second YAML grammar is needed. A comment
+belongs
+
+- *beside* the last entry that begins or ends on its line,
+- *above* the next entry, if it has a line of its own,
+- *below* an earlier entry, if it is indented more than the next one: it ends that block.
+
+The formatter keeps every number and text exactly as written, so it moves pieces of the source text and emits
+no values anew.
 """
 
 from __future__ import annotations
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
 Style: TypeAlias = Literal["block", "flow", "scalar"]
 
 BLOCK: Final = ("|", ">")
-"""The marks of scalars that have lines of their own."""
+"""Indicators of block scalars."""
 
 _COMMENT: Final = re.compile(r"(?<![^ \t\n])#[^\n]*")
 _KEEP: Final = re.compile(r"[|>][0-9]?\+|[|>]\+")
@@ -31,7 +39,7 @@ _KEEP: Final = re.compile(r"[|>][0-9]?\+|[|>]\+")
 
 @attrs.define(eq=False)
 class Value:
-    """A value as it stands: `raw` in the source, `text` as it is read, `mark` a scalar's quote."""
+    """Value as written: `raw` in the source, `text` as read, `mark` the quote or indicator of a scalar."""
 
     style: Style
     start: int
@@ -47,7 +55,7 @@ class Value:
 
 @attrs.define(eq=False)
 class Entry:
-    """A pair of a mapping, or an item of a list (`key` None), with the comments that belong to it."""
+    """Pair of a mapping, or item of a list (`key` None), with its comments."""
 
     path: DataPath
     key: Value | None
@@ -58,12 +66,12 @@ class Entry:
     above: list[str] = attrs.Factory(list[str])
     beside: str = ""
     blank: bool = False
-    """Whether a blank line stands before it and what is above it."""
+    """Whether a blank line precedes it and its comments above."""
 
 
 @attrs.define(eq=False)
 class Commented:
-    """A whole text: its value, and the comments before it; `blank`: a blank line follows them."""
+    """Whole text: its value, and the comments before it; `blank`: a blank line follows those."""
 
     value: Value
     head: list[str]
@@ -71,7 +79,7 @@ class Commented:
 
 
 def read_commented(text: str, loader: Any = None) -> Commented:
-    """Read a text that is known to be one YAML document, without anchors, aliases and tags."""
+    """Return a text with its comments; it must be one valid document without anchors, aliases and tags."""
     parse: Any = yaml.parse  # untyped in the stubs
     return _Reader(text, parse(text, Loader=loader or LOADER)).read()
 
@@ -139,7 +147,7 @@ class _Reader:
     # --- comments
 
     def _comments(self) -> list[tuple[int, str]]:
-        """Find the comments: what begins with # and is inside of no scalar."""
+        """Return the comments, each with its offset: they begin with # outside of all scalars."""
         spans = sorted((scalar.start, scalar.end) for scalar in self.scalars)
         begins = [start for start, _ in spans]
         found: list[tuple[int, str]] = []
@@ -165,11 +173,11 @@ class _Reader:
             else:
                 gap = len(before) - len(before.rstrip())
                 entry.beside = " " * max(gap, 2) + text
-        self._above(whole, own)
+        self._attach_own_lines(whole, own)
         return whole
 
     def _owner(self, offset: int, line: int) -> Entry | None:
-        """Find the entry that a comment stands beside: the last that begins, or ends, on its line."""
+        """Return the entry that a comment is beside: the last one that begins or ends on its line."""
         for entry in reversed(self.entries):
             closed = entry.inside.style == "flow" and entry.inside.end <= offset
             if entry.start < offset and not closed:
@@ -177,8 +185,8 @@ class _Reader:
                 return entry if line in lines else None
         return None
 
-    def _above(self, whole: Commented, own: dict[int, tuple[int, str]]) -> None:
-        """Give the comments that have lines of their own to what they stand above, or below."""
+    def _attach_own_lines(self, whole: Commented, own: dict[int, tuple[int, str]]) -> None:
+        """Attach comments with lines of their own to the entries below or above them."""
         content = self._content()
         used: set[int] = set()
         last = -1
@@ -192,10 +200,10 @@ class _Reader:
                 whole.head = _without_blanks([text for _, text in gap])
                 whole.blank = bool(gap) and not gap[-1][1]
                 continue
-            self._share(entry, gap, self._indent(line))
+            self._distribute(entry, gap, self._indent(line))
         tail = self._gap(len(self.starts), content, own, used)
         if self.entries:
-            self._share(None, tail, -1)
+            self._distribute(None, tail, -1)
         else:
             whole.head = [text for _, text in tail if text]
         for line, (_, text) in own.items():
@@ -204,7 +212,7 @@ class _Reader:
                 (earlier[-1].above if earlier else whole.head).append(text)
 
     def _content(self) -> set[int]:
-        """Return the lines that scalars stand on; blank ones among them are no gaps."""
+        """Return the lines of scalars; blank lines among them are part of the text."""
         return {
             line
             for scalar in self.scalars
@@ -230,13 +238,13 @@ class _Reader:
         text = self.text[self.starts[line] :]
         return len(text) - len(text.lstrip(" "))
 
-    def _share(self, entry: Entry | None, gap: list[tuple[int, str]], indent: int) -> None:
-        """Share the lines above an entry: those that are indented more belong to what is above them."""
+    def _distribute(self, entry: Entry | None, gap: list[tuple[int, str]], indent: int) -> None:
+        """Attach the lines above an entry: those indented more than it belong to an earlier entry."""
         while any(text for _, text in gap) and (entry is None or self._belongs_above(gap, indent)):
             column, text = gap.pop(0)
             if text:
                 before = entry.start if entry is not None else len(self.text)
-                self._before(before, column).inside.below.append(text)
+                self._entry_before(before, column).inside.below.append(text)
         if entry is not None and gap:
             entry.blank = not gap[0][1]
             entry.above = _without_blanks([text for _, text in gap])
@@ -244,15 +252,15 @@ class _Reader:
     def _belongs_above(self, gap: list[tuple[int, str]], indent: int) -> bool:
         return next(column for column, text in gap if text) > indent
 
-    def _before(self, offset: int, column: int) -> Entry:
-        """Find the last entry before an offset that begins no further to the right than a column."""
+    def _entry_before(self, offset: int, column: int) -> Entry:
+        """Return the last entry before an offset that begins at most at a column."""
         earlier = [entry for entry in self.entries if entry.start < offset]
         fitting = [each for each in earlier if each.column <= column and each.inside.style == "block"]
         return fitting[-1] if fitting else self.entries[0]
 
 
 def _without_blanks(lines: list[str]) -> list[str]:
-    """Take away blank lines around comments, and more than one between them."""
+    """Return lines without blank ones at both ends, and with at most one between comments."""
     while lines and not lines[0]:
         lines = lines[1:]
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""A file read into plain data, with the place of everything in it."""
+"""Document: a file as plain data, with the place of everything in it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["yaml", "json", "toml"]
 
 MAX_BYTES: Final = 1 << 20
-"""How many bytes a file may have, unless `LIMIT_VARIABLE` says otherwise."""
+"""Limit of a file's bytes, unless `LIMIT_VARIABLE` sets another."""
 
 LIMIT_VARIABLE: Final = "LMOS_ACTORS_MAX_FILE"
-"""The environment variable with another limit, such as 16MiB."""
+"""Environment variable with another limit, such as 16MiB."""
 
 _READERS: Final = {"yaml": read_yaml, "json": read_json, "toml": read_toml}
 _SUFFIXES: Final[dict[str, Format]] = {
@@ -40,10 +40,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufff
 
 
 class Document:
-    """Plain data (`dict`, `list`, `str`, `int`, `float`, `bool`, `None`) and where each part of it stands.
+    """Plain data (`dict`, `list`, `str`, `int`, `float`, `bool`, `None`) with the place of each part.
 
-    `mistakes` are those that reading survived (a key given twice, an anchor): whoever decodes the data
-    reports them with its own. `notes` are warnings.
+    `mistakes` did not stop the reader (a repeated key, an anchor); `decode` reports them with its own.
+    `notes` are warnings.
     """
 
     def __init__(self, tree: Tree, path: Path | None = None) -> None:
@@ -56,11 +56,11 @@ class Document:
 
     @property
     def text(self) -> str:
-        """The text as it was read."""
+        """The text of the file."""
         return self._tree.source.text
 
     def span(self, path: DataPath, *, key: bool = False) -> tuple[int, int]:
-        """Return start and end offset of a value, or of its key; of the nearest part around it if unknown."""
+        """Return start and end offset of a value or its key; of the nearest enclosing part if unknown."""
         for size in range(len(path), -1, -1):
             part = path[:size]
             table = (
@@ -73,12 +73,12 @@ class Document:
         return 0, 0
 
     def mistake(self, path: DataPath, message: str, kind: Kind = "shape", *, key: bool = False) -> Mistake:
-        """Make a mistake at a value, or at its key."""
+        """Return a mistake at a value, or at its key."""
         start, end = self.span(path, key=key)
         return self._tree.source.mistake(start, message, kind, end)
 
     def mistake_in(self, path: DataPath, part: str, message: str, kind: Kind = "shape") -> Mistake:
-        """Make a mistake at the first place where `part` is written inside the text value at `path`."""
+        """Return a mistake at the first occurrence of `part` inside the text value at `path`."""
         start, end = self.span(path)
         found = self._tree.source.text.find(part, start, max(end, start))
         if found < 0:
@@ -88,9 +88,9 @@ class Document:
     def mistake_at(
         self, path: DataPath, start: int, end: int, text: str, message: str, kind: Kind = "name"
     ) -> Mistake:
-        """Make a mistake at characters `start` to `end` of the text value at `path`; `text` is that value.
+        """Return a mistake at characters `start` to `end` of the text value `text` at `path`.
 
-        Where the file spells it otherwise than it is, the whole value is meant.
+        If the file spells the value with escapes or over several lines, the place is the whole value.
         """
         first, last = self.span(path)
         for begin in (first, first + 1):  # plain, or in quotes
@@ -99,22 +99,22 @@ class Document:
         return self._tree.source.mistake(first, message, kind, last)
 
     def note(self, path: DataPath, message: str, *, key: bool = False) -> Note:
-        """Make a warning at a value, or at its key."""
+        """Return a warning at a value, or at its key."""
         line, column = self._tree.source.line_and_column(self.span(path, key=key)[0])
         return Note(self.name, line, column, message)
 
     def place(self, path: DataPath, *, key: bool = False) -> str:
-        """Return where a value, or its key, stands: `weather.yaml:48:5`."""
+        """Return the place of a value, or of its key: `weather.yaml:48:5`."""
         line, column = self._tree.source.line_and_column(self.span(path, key=key)[0])
         return f"{self.name}:{line}:{column}"
 
 
 def read(path: str | os.PathLike[str], *, limit: int | None = None) -> Document:
-    """Read a YAML, JSON or TOML file of at most `limit` bytes; the suffix says which. Blocks on the disk.
+    """Return a YAML, JSON or TOML file of at most `limit` bytes, by its suffix. Blocks on the disk.
 
-    Without `limit` it is that of the environment variable LMOS_ACTORS_MAX_FILE, else 1 MiB. Raises
-    ConfigError when that is no size; FileError when there is no such file, it cannot be read, is no regular
-    file, is too large, is not UTF-8 (a byte order mark at its start is passed over), or is not in its format.
+    The default limit is the environment variable LMOS_ACTORS_MAX_FILE, else 1 MiB. Raises ConfigError if
+    that is not a size; FileError if the file is missing, unreadable, not a regular file, too large, not
+    UTF-8 (a byte order mark is skipped), or not in its format.
     """
     file = Path(path)
     name = os.fspath(path)
@@ -128,7 +128,7 @@ def read(path: str | os.PathLike[str], *, limit: int | None = None) -> Document:
 
 
 def parse(text: str, *, name: str, format: Format = "yaml", path: Path | None = None) -> Document:
-    """Read text that is in memory; `name` is how messages call it. Raises FileError as `read` does."""
+    """Return the document of a text in memory; `name` is its name in messages. Raises FileError."""
     source = Source(name, text.removeprefix("\ufeff"))
     if strange := _CONTROL.search(source.text):
         raise FileError(
@@ -147,7 +147,7 @@ def _failed(name: str, message: str) -> FileError:
 def _bytes(file: Path, name: str, own: int | None) -> bytes:
     limit = _limit() if own is None else own
     try:
-        # A pipe or a device could block for ever or never end: looked at before it is opened.
+        # checked before opening: a pipe could block forever, a device never end
         if not stat.S_ISREG(file.stat().st_mode):
             raise _failed(name, "is a directory" if file.is_dir() else "is not a regular file")
         with file.open("rb") as stream:

@@ -1,4 +1,8 @@
-"""JSON read strictly, with places: the same data as `json.loads`, and where every key and value stands."""
+"""Strict JSON reader with places: the data of `json.loads`, and the place of every key and value.
+
+Stricter than `json.loads` where that accepts more than RFC 8259: NaN, Infinity and repeated keys are
+mistakes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from ._tree import DEEPEST, Tree, Unreadable, too_deep
+from ._tree import MAX_DEPTH, Tree, Unreadable, too_deep
 
 if TYPE_CHECKING:
     from ._source import DataPath, Source
@@ -19,7 +23,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def read_json(source: Source) -> Tree:
-    """Read one JSON text. Raises Unreadable; what reading survives is in the tree's mistakes."""
+    """Return the tree of one JSON text, with mistakes that do not stop reading. Raises Unreadable."""
     tree = Tree(source)
     reader = _Reader(tree)
     reader.space()
@@ -44,7 +48,7 @@ class _Reader:
 
     def value(self, path: DataPath) -> object:
         start = self.at
-        if len(path) > DEEPEST:
+        if len(path) > MAX_DEPTH:
             raise too_deep(start)
         first = self.all[start : start + 1]
         if first == "{":
@@ -61,7 +65,7 @@ class _Reader:
     def _string(self) -> str:
         found = _STRING.match(self.all, self.at)
         if found is None:
-            raise Unreadable(self.at, "text that is not closed, or holds a line end or an unknown escape")
+            raise Unreadable(self.at, "this text is not closed, or holds a line end or an unknown escape")
         start, self.at = self.at, found.end()
         return self.tree.text(str(json.loads(found[0])), start)
 
@@ -82,7 +86,7 @@ class _Reader:
         raise Unreadable(self.at, what, self.at + len(written))
 
     def _more(self, close: str, opened: int) -> bool:
-        """After an item: step over a comma (True) or the closing bracket (False)."""
+        """Skip a comma or the closing bracket after an item. Return whether another item follows."""
         self.space()
         mark = self.all[self.at : self.at + 1]
         if mark not in (",", close) or not mark:
@@ -118,7 +122,7 @@ class _Reader:
         while more:
             start = self.at
             if self.all[start : start + 1] != '"':
-                raise Unreadable(start, "a key stands in double quotes")
+                raise Unreadable(start, "put the key in double quotes")
             name = self._string()
             inner = self.tree.key((*path, name), start, self.at)
             self.space()

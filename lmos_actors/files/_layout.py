@@ -1,6 +1,8 @@
-"""Files laid out anew: keys in order, two spaces a level, quotes where they are needed; comments stay.
+"""Formatter of files: keys in order, two spaces a level, quotes only where needed; comments are kept.
 
-What a file says does not change: the text is read again, and must give the same data.
+What it keeps true: the data does not change. The result is read again and compared with the original, and
+any difference raises `LayoutError` instead of writing the file. Formatting a formatted text changes nothing:
+a comment at an odd place may need a second round, so rounds are repeated until the text is stable.
 """
 
 from __future__ import annotations
@@ -23,40 +25,40 @@ if TYPE_CHECKING:
     from ._tree import Tree
 
 WIDTH: Final = 110
-"""A flow collection that was written over several lines comes onto one if it is no wider."""
+"""A flow collection over several lines is joined if the line is at most this wide, in characters."""
 
-_MOST_ROUNDS: Final = 5
+_MAX_ROUNDS: Final = 5
 _PLAIN: Final = re.compile(r"[A-Za-z0-9$/(<_.\u00a1-\ufffd][^\t]*")
 _HEADER: Final = re.compile(r"[|>][-+]?([0-9])")
 
 
-class Unlikely(Exception):
-    """The text cannot be laid out without changing what it says: a gap in this module."""
+class LayoutError(Exception):
+    """Text that cannot be formatted without changing its data; a defect of this module."""
 
 
 def lay_out_yaml(text: str, orders: Mapping[DataPath, list[str]], loader: Any = None) -> str:
-    """Lay out a YAML text that reads without mistakes; `orders` are the keys of mappings by their paths.
+    """Return a formatted YAML text, from one that reads without mistakes. Raises LayoutError.
 
-    Raises Unlikely.
+    `orders` are the ordered keys of mappings, by path.
     """
     data = parse(text, name="").data
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         made = _Layout(orders, loader).document(text)
         if parse(made, name="").data != data:
-            raise Unlikely
+            raise LayoutError
         if made == text:
             return made
-        text = made  # a comment at an odd place may come to rest only in the second round
-    raise Unlikely
+        text = made
+    raise LayoutError
 
 
 def lay_out_json(text: str, orders: Mapping[DataPath, list[str]]) -> str:
-    """Lay out a JSON text that reads without mistakes; numbers and texts stay as they are written."""
+    """Return a formatted JSON text, from one that reads without mistakes; scalars stay as written."""
     return _json(read_json(Source("", text)), (), orders, 0) + "\n"
 
 
 def _json(tree: Tree, path: DataPath, orders: Mapping[DataPath, list[str]], indent: int) -> str:
-    text, value = tree.source.text, _at(tree.data, path)
+    text, value = tree.source.text, _value_at(tree.data, path)
     keys: list[Any] = [*orders.get(path, [])] or [key for key, _ in inside(value)]
     if not keys:
         raw = text[slice(*tree.values[path])]
@@ -69,7 +71,7 @@ def _json(tree: Tree, path: DataPath, orders: Mapping[DataPath, list[str]], inde
     return "\n".join([begin, ",\n".join(lines), " " * indent + end])
 
 
-def _at(data: Any, path: DataPath) -> Any:
+def _value_at(data: Any, path: DataPath) -> Any:
     for part in path:
         data = data[part]
     return data
@@ -121,14 +123,14 @@ class _Layout:
         if entry.value.style != "block":
             return self._inline(entry.value, entry.path, indent, dash, entry.beside)
         first = self._sorted(entry.value, entry.path)[:1]
-        # what stands above the first line of a block stands above its dash
+        # comments above the first entry of a block go above its dash
         for inner in first:
             entry.above += inner.above
             inner.above = []
         lines = self._block(entry.value, entry.path, indent + 2)
         return [f"{dash} {lines[0].lstrip()}", *lines[1:]]
 
-    # --- what stands behind a key or a dash
+    # --- values on the line of a key or a dash
 
     def _inline(self, value: Value, path: DataPath, indent: int, head: str, beside: str) -> list[str]:
         if value.style == "flow":
@@ -136,12 +138,12 @@ class _Layout:
         if value.mark in BLOCK:
             return _block_scalar(value, indent, head)
         first, *more = _scalar(value, flow=False).split("\n")
-        lines = [_behind(head, first)]
+        lines = [_after(head, first)]
         lines += [" " * (indent + 2) + line.strip() if line.strip() else "" for line in more]
         return [*lines[:-1], lines[-1].rstrip() + beside]
 
     def _flow(self, value: Value, path: DataPath, indent: int, head: str, beside: str) -> list[str]:
-        line = _behind(head, self._one_line(value, path))
+        line = _after(head, self._one_line(value, path))
         if not _has_comments(value) and ("\n" not in value.raw or len(line) <= WIDTH):
             return [line + beside]
         lines = self._lines(value, path, indent + 2)
@@ -162,7 +164,7 @@ class _Layout:
         return f"{_scalar(entry.key, flow=True)}: {inner}".rstrip()
 
     def _lines(self, value: Value, path: DataPath, indent: int) -> list[str]:
-        """Write a flow collection over several lines, an entry on each."""
+        """Return a flow collection over several lines, one entry on each."""
         begin, end = "[]" if value.is_list else "{}"
         lines = [" " * indent + begin]
         for entry in self._sorted(value, path):
@@ -176,7 +178,7 @@ class _Layout:
         return [*lines, " " * indent + end]
 
 
-def _behind(head: str, text: str) -> str:
+def _after(head: str, text: str) -> str:
     return f"{head} {text}" if head else text
 
 
@@ -189,7 +191,7 @@ def _has_comments(value: Value) -> bool:
 
 
 def _scalar(value: Value, *, flow: bool) -> str:
-    """Write a scalar: without its quotes, where the same is read without them."""
+    """Return a scalar as text, without quotes where it is read the same without them."""
     if flow and "\n" in value.raw:
         return json.dumps(value.text, ensure_ascii=False) if value.mark or "\n" in value.text else value.text
     if value.mark not in ("'", '"') or "\n" in value.raw:
@@ -204,12 +206,14 @@ def _scalar(value: Value, *, flow: bool) -> str:
 
 
 def _block_scalar(value: Value, indent: int, head: str) -> list[str]:
-    """Write a scalar that has lines of its own, moved to where its key stands now."""
+    """Return a block scalar, indented for the new column of its key."""
     first, *lines = value.raw.removesuffix("\n").split("\n")
     widths = [len(line) - len(line.lstrip(" ")) for line in lines if line.strip()]
     left, to = (widths[0] if widths else 0), indent + 2
     header = _HEADER.match(first)
-    if header is not None and header[1] and widths:  # it says how far in it begins: more is the text's own
+    if (
+        header is not None and header[1] and widths
+    ):  # an explicit indentation: further spaces belong to the text
         left, to = 0, 0
     moved = (" " * to + line[left:] if line.strip() else "" for line in lines)
     return [f"{head} {first.rstrip()}", *moved]

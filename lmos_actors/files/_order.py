@@ -1,4 +1,4 @@
-"""In which order the keys of a file stand, by the structs that it is read into."""
+"""Canonical order of the keys in a file, by the structs that it is decoded into."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def key_orders(declared: Any, data: object, words: Sequence[str]) -> dict[DataPath, list[str]]:
-    """Give, for the path of every mapping that is a struct, its keys in their order.
+    """Return the ordered keys of every mapping that is a struct, by its path.
 
-    That is the order of `words`, then that in which the struct declares them; keys that it does not have
-    come last. Mappings that are open, or have names as keys, are left out: theirs is the writer's own.
+    Keys in `words` come first, in that order, then the struct's in the order of declaration, then unknown
+    ones. Open mappings, and those with names as keys, are left out: they keep the order of the file.
     """
     found: dict[DataPath, list[str]] = {}
     _walk(declared, data, (), {word: place for place, word in enumerate(words)}, found)
@@ -41,7 +41,7 @@ def _walk(
 
 
 def _struct(declared: Any, data: Mapping[str, Any]) -> Any:
-    """Choose the struct that a mapping is: by its tag, else the one that has most of its keys."""
+    """Return the struct of a mapping: by its tag, else the one with most of its keys; None without any."""
     known = [split(part)[0] for part in branches(declared) if is_struct(part)]
     tags = [(tag_of(struct), struct) for struct in known]
     for tag, struct in tags:
@@ -61,7 +61,7 @@ def _keys(struct: Any, data: Mapping[str, Any], words: Mapping[str, int]) -> lis
 
 
 def _types(struct: Any, declared: Any) -> dict[str, Any]:
-    """Return the types of a mapping's values by key; that of every other key stands under ""."""
+    """Return the types of a mapping's values by key; the key "" stands for all others."""
     if struct is not None:
         return {field.key: field.type for field in fields_of(struct)}
     of_names = [split(part)[0] for part in branches(declared) if get_origin(split(part)[0]) is dict]

@@ -1,7 +1,7 @@
-"""`$(namespace.name)` inside text: found, placed, filled in.
+"""References in text, `$(namespace.name)`: parsing and substitution.
 
-`$$(` stands for the two characters `$(` themselves. When a text is one reference and nothing else, the
-value takes its place with its type; inside other text it is written out.
+`$$(` stands for the characters `$(`. A text that is exactly one reference becomes the value with its type; a
+reference inside other text is replaced by the written form of its value.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NAME = re.compile(r"[^\W\d][\w-]*")
 
 @attrs.frozen
 class Reference:
-    """One `$(vars.city)`; `start` and `end` are offsets into the text it stands in.
+    """Reference such as `$(vars.city)`; `start` and `end` are offsets into its text.
 
-    `name` may have dots in it: `$(matrix.policy.size)` names a member of a value.
+    `name` may hold dots: `$(matrix.policy.size)` names a member of a value.
     """
 
     namespace: str
@@ -34,7 +34,7 @@ class Reference:
 
 
 class BadReference(ValueError):
-    """Something begins like a reference and is none; `start` and `end` are offsets into the text."""
+    """Malformed reference; `start` and `end` are offsets into the text."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
         self.start = start
@@ -43,17 +43,17 @@ class BadReference(ValueError):
 
 
 class Keep:
-    """The type of `KEEP`."""
+    """Type of `KEEP`."""
 
 
 KEEP: Final = Keep()
-"""What a lookup gives for a reference that is to be filled in later, and stays as it is written."""
+"""Result of a lookup for a reference that is substituted later, and stays as written."""
 
 Lookup: TypeAlias = "Callable[[Reference], object]"
 
 
 def pieces(text: str) -> list[str | Reference]:
-    """Cut text into plain parts and references. Raises BadReference."""
+    """Return the plain parts and references of a text, in order. Raises BadReference."""
     found: list[str | Reference] = []
     done = 0
     for hit in _FOUND.finditer(text):
@@ -85,11 +85,11 @@ def _reference(hit: re.Match[str]) -> Reference:
 
 
 def fill(text: str, lookup: Lookup, *, again: bool = False) -> object:
-    """Return the text with its references filled in.
+    """Return a text with its references replaced by values.
 
-    A text that is one reference becomes the looked-up value, type kept. `again` says that the result will
-    be filled once more, so `$$(` stays and the text of values is escaped. Raises BadReference for a
-    malformed reference and for a value that cannot be written inside text.
+    A text that is exactly one reference becomes the value itself, of any type. With `again` the result will
+    be filled once more, so `$$(` stays and the text of values is escaped: a value never becomes a reference.
+    Raises BadReference for a malformed reference, and for a mapping or list inside other text.
     """
     if "$(" not in text:
         return text

@@ -1,6 +1,6 @@
-"""JSON Schema 2020-12 of a file's structs, for editors.
+"""JSON Schema (2020-12) of a file's structs, for editors.
 
-Every value may also be written as a `$(...)` reference: it is checked after it has been filled in.
+Every value may also be a `$(...)` reference, which is checked after substitution.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from ._types import (
     branches,
     fields_of,
+    has_text_form,
     is_open,
     is_struct,
-    is_written,
     limits,
     split,
     tag_of,
@@ -28,10 +28,7 @@ _LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 
 
 def schema_of_file(declared: Any, *, title: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of a file that decodes into a struct, or into one of a tagged union.
-
-    Plain data, members in a stable order.
-    """
+    """Return the JSON Schema of a struct, or of a tagged union of structs, in a stable order."""
     parts: dict[str, Any] = {}
     structs = [split(part)[0] for part in branches(declared)]
     root = _struct(structs[0], parts) if len(structs) == 1 else _choice(structs, parts)
@@ -42,7 +39,7 @@ def schema_of_file(declared: Any, *, title: str = "") -> dict[str, Any]:
 
 
 def _choice(structs: list[Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Choose by the tag, so that what is said about a file is about the kind it is of."""
+    """Return a choice by the tag; with `if`/`then` an editor reports errors of the chosen kind only."""
     tags = [tag for struct in structs if (tag := tag_of(struct)) is not None]
     field = tags[0].field
     chosen = [
@@ -73,7 +70,7 @@ def _value(declared: Any, parts: dict[str, Any], *, blank: bool = True) -> dict[
         return {}
     members = [part for part in branches(declared) if blank or split(part)[0] not in (None, type(None))]
     structs = [split(part)[0] for part in members if is_struct(part) and tag_of(split(part)[0]) is not None]
-    if len(structs) > 1:  # as one, so that editors offer all words for the tag, and then the keys of that one
+    if len(structs) > 1:  # one choice, so that editors complete the tags, then the keys
         members = [part for part in members if split(part)[0] not in structs]
     found = [_choice(structs, parts)] if len(structs) > 1 else []
     found += [_part(part, parts) for part in members]
@@ -92,20 +89,20 @@ def _part(declared: Any, parts: dict[str, Any]) -> dict[str, Any]:
             parts[inner.__name__] = {}
             parts[inner.__name__] = _struct(inner, parts)
         return {"$ref": f"#/$defs/{inner.__name__}"}
-    if is_written(declared):
+    if has_text_form(declared):
         return {"type": "string", "pattern": rf"({inner.pattern})|\$\(", "description": inner.described}
     if get_origin(inner) is dict:
         members = {"type": "object", "additionalProperties": _value(get_args(inner)[1], parts)}
-        return {**members, **_fewest(declared, "minProperties")}
+        return {**members, **_minimum_size(declared, "minProperties")}
     if get_origin(inner) in (list, tuple):
         items = {"type": "array", "items": _value(get_args(inner)[0], parts)}
-        return {**items, **_fewest(declared, "minItems")}
+        return {**items, **_minimum_size(declared, "minItems")}
     if inner not in _SCALARS:
         raise TypeError(f"no schema for {inner!r}")
-    return {"type": _SCALARS[inner], **_bounds(declared), **_fewest(declared, "minLength")}
+    return {"type": _SCALARS[inner], **_bounds(declared), **_minimum_size(declared, "minLength")}
 
 
-def _fewest(declared: Any, name: str) -> dict[str, Any]:
+def _minimum_size(declared: Any, name: str) -> dict[str, Any]:
     found = [limit.min_length for limit in limits(declared) if limit.min_length is not None]
     return {name: max(found)} if found else {}
 

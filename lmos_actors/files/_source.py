@@ -1,7 +1,7 @@
-"""The text of a file, places in it, and what is wrong there.
+"""Source text of a file, places in it, and mistakes at those places.
 
-A place is an offset into the text; people see `file:line:column`, both counted from 1. Lines end at LF,
-CRLF or CR, as YAML 1.2 says, whatever the format.
+A place is an offset into the text; messages show `file:line:column`, both counted from 1. Lines end at LF,
+CRLF or CR (YAML 1.2, 5.4), in every format.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import attrs
 from lmos_actors.errors import ConfigError
 
 DataPath: TypeAlias = tuple[str | int, ...]
-"""Where a value stands in plain data: the keys and indexes that lead to it, the root being `()`."""
+"""Path of a value in plain data: the keys and indexes that lead to it; `()` is the root."""
 
 Kind: TypeAlias = Literal["unreadable", "syntax", "shape", "name", "later", "import"]
-"""What sort of mistake: `later` names something real that is not built yet, `import` is in the code named."""
+"""Kind of a mistake: `later` names a feature that is not available yet, `import` is in imported code."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_SHOWN = 50
+_MAX_SHOWN = 50
 _WIDTH = 100
 
 
 @attrs.frozen
 class Mistake:
-    """One thing wrong in one file. `line` and `column` count from 1; 0 when the file as a whole is meant."""
+    """Mistake in a file; `line` and `column` count from 1, and are 0 for the file as a whole."""
 
     file: str
     line: int
@@ -38,7 +38,7 @@ class Mistake:
 
     @property
     def place(self) -> str:
-        """The place as people and editors read it: `weather.yaml:48:5`."""
+        """The place in the form that editors understand: `weather.yaml:48:5`."""
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
     @property
@@ -51,14 +51,14 @@ class Mistake:
 
 
 class FileError(ConfigError):
-    """A file is wrong. `mistakes` are all that were found, in the order of the text; never empty."""
+    """Invalid file; `mistakes` are all that were found, in the order of the text, at least one."""
 
     def __init__(self, mistakes: list[Mistake] | tuple[Mistake, ...]) -> None:
         self.mistakes = in_order(mistakes)
         first, *rest = self.mistakes
-        texts = [first.detail, *(str(mistake) for mistake in rest[: _SHOWN - 1])]
-        if len(rest) >= _SHOWN:
-            texts.append(f"and {len(rest) - _SHOWN + 1} more")
+        texts = [first.detail, *(str(mistake) for mistake in rest[: _MAX_SHOWN - 1])]
+        if len(rest) >= _MAX_SHOWN:
+            texts.append(f"and {len(rest) - _MAX_SHOWN + 1} more")
         super().__init__("\n".join(texts), first.place)
 
 
@@ -68,7 +68,7 @@ def in_order(mistakes: list[Mistake] | tuple[Mistake, ...]) -> tuple[Mistake, ..
 
 
 class Source:
-    """The text of one file; `name` is how messages call it."""
+    """Text of one file; `name` is its name in messages."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -76,7 +76,7 @@ class Source:
         self._starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
-        """Return line and column of an offset, both from 1; beyond the end counts as the end."""
+        """Return line and column of an offset, both from 1; an offset beyond the end counts as the end."""
         offset = max(0, min(offset, len(self.text)))
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
@@ -86,12 +86,12 @@ class Source:
         return self._starts[min(line, len(self._starts)) - 1] + column - 1
 
     def line(self, number: int) -> str:
-        """Return the text of one line without its end."""
+        """Return the text of one line, without its line end."""
         end = self._starts[number] if number < len(self._starts) else len(self.text)
         return self.text[self._starts[number - 1] : end].rstrip("\r\n")
 
     def mistake(self, start: int, message: str, kind: Kind = "shape", end: int | None = None) -> Mistake:
-        """Make a mistake at an offset; the caret reaches to `end` when that is on the same line."""
+        """Return a mistake at an offset; the carets reach to `end` if that is on the same line."""
         line, column = self.line_and_column(start)
         return Mistake(self.name, line, column, message, kind, self._excerpt(line, column, start, end))
 

@@ -1,4 +1,11 @@
-"""TOML by the standard library, and a second walk over text known to be good, to learn the places."""
+"""TOML reader with places: `tomllib` decides what is valid, a second walk finds the places.
+
+`tomllib` keeps no places. The second walk (`_Places`) runs only over text that `tomllib` has accepted, so it
+may assume valid syntax and skips values by simple patterns; it decides nothing. Possessive quantifiers
+(`*+`) keep its patterns linear on hostile text. Two inputs on which `tomllib` itself is slow or recurses are
+refused first: keys of very many parts, and deep nesting. Values that JSON lacks (dates, times, infinities)
+are mistakes, as a file must mean the same in all three formats.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from ._tree import DEEPEST, LONGEST_NUMBER, Tree, Unreadable, inside, too_deep
+from ._tree import MAX_DEPTH, MAX_DIGITS, Tree, Unreadable, inside, too_deep
 
 if TYPE_CHECKING:
     from ._source import DataPath, Source
@@ -21,15 +28,15 @@ _TEXT = re.compile(
 _PART = re.compile(r'[ \t]*("(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|[\w-]+)[ \t]*(\.?)')
 _BARE = re.compile(r"[^,\]}#\r\n]*")
 _AT = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
-# tomllib takes quadratic time for keys of very many dotted parts, and recurses for brackets.
+# tomllib takes quadratic time for keys of very many dotted parts
 _MANY_PARTS = re.compile(
-    r'(?<![\w"\'-])(?:(?:[\w-]++|"[^"\n]*+"|\'[^\'\n]*+\')[ \t]*+\.[ \t]*+)' f"{{{DEEPEST}}}"
+    r'(?<![\w"\'-])(?:(?:[\w-]++|"[^"\n]*+"|\'[^\'\n]*+\')[ \t]*+\.[ \t]*+)' f"{{{MAX_DEPTH}}}"
 )
-_LONG_NUMBER = re.compile(rf"(?<![\w.])[-+]?[0-9_]{{{LONGEST_NUMBER}}}", re.ASCII)
+_LONG_NUMBER = re.compile(rf"(?<![\w.])[-+]?[0-9_]{{{MAX_DIGITS}}}", re.ASCII)
 
 
 def read_toml(source: Source) -> Tree:
-    """Read one TOML document. Raises Unreadable; what reading survives is in the tree's mistakes."""
+    """Return the tree of one TOML document, with mistakes that do not stop reading. Raises Unreadable."""
     text = source.text
     if not _GAP.sub("", text, count=1):
         raise Unreadable(0, "the file is empty")
@@ -61,27 +68,27 @@ def _unreadable(source: Source, message: str) -> Unreadable:
 
 def _depth(data: object) -> None:
     level: list[Any] = [data]
-    for _ in range(DEEPEST + 1):
+    for _ in range(MAX_DEPTH + 1):
         level = [inner for outer in level for _, inner in inside(outer)]
     if level:
         raise too_deep(0)
 
 
 def _check(tree: Tree, value: object, path: DataPath) -> None:
-    """Refuse what only TOML has: dates and times, infinities."""
+    """Record mistakes for values that only TOML has: dates, times, infinities, huge integers."""
     start, end = tree.values.get(path, (0, 0))
     for key, inner in inside(value):
         _check(tree, inner, (*path, key))
     if isinstance(value, (datetime.date, datetime.time)):
-        tree.wrong(start, "dates and times are written as text, in quotes", end)
+        tree.add_mistake(start, "write dates and times as text, in quotes", end)
     elif isinstance(value, float) and value - value != 0:
-        tree.wrong(start, "not a finite number", end)
-    elif isinstance(value, int) and abs(value) >= 10**LONGEST_NUMBER:
-        tree.wrong(start, f"a number of more than {LONGEST_NUMBER} digits", end)
+        tree.add_mistake(start, "not a finite number", end)
+    elif isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
+        tree.add_mistake(start, f"a number of more than {MAX_DIGITS} digits", end)
 
 
 class _Places:
-    """Walks TOML that tomllib has accepted; says where things stand, decides nothing."""
+    """Walk over TOML that tomllib has accepted, which records places."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -117,7 +124,7 @@ class _Places:
         return path
 
     def _key(self, table: DataPath, *, last_is_table: bool = False) -> DataPath:
-        """Read a dotted key; a part that names an array of tables stands for its newest table."""
+        """Return the path of a dotted key; a part that names an array of tables means its last table."""
         path: list[str | int] = list(table)
         more = True
         while more:

@@ -1,8 +1,8 @@
-"""The declared types a file may have, taken apart: what `_decode` walks beside the data.
+"""Declared types of files, and their parts: `_decode` walks them next to the data.
 
 Types are closed msgspec structs (tagged or not), unions of them, `str`, `int`, `float`, `bool`, `None`,
-`Literal`, `tuple[X, ...]`, `list[X]`, `dict[str, X]`, `Any` and `object` for open data, and classes that are
-`Written`, such as `Duration`. `Annotated` carries `msgspec.Meta` limits and `Later` words.
+`Literal`, `tuple[X, ...]`, `list[X]`, `dict[str, X]`, `Any` and `object` for open data, and classes with a
+`TextForm`, such as `Duration`. `Annotated` carries `msgspec.Meta` limits and `Later` words.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import msgspec
 
 
 @runtime_checkable
-class Written(Protocol):
-    """A type that people write as text with a form of its own. `parse` raises ValueError with the reason."""
+class TextForm(Protocol):
+    """Type that files hold as text of a special form. `parse` raises ValueError with the reason."""
 
     described: ClassVar[str]
     pattern: ClassVar[str]
 
     @classmethod
     def parse(cls, text: str) -> object:
-        """Read the text."""
+        """Return the value of a text."""
         ...
 
 
 class Later:
-    """Words that are real but not built yet: `Annotated[Literal["memory"], Later("websocket")]`.
+    """Words that are planned and not available yet: `Annotated[Literal["memory"], Later("websocket")]`.
 
-    On a union of tagged structs they are tags, on a struct's `later: ClassVar[Later]` they are keys.
+    On a union of tagged structs they are tags; as `later: ClassVar[Later]` of a struct they are keys.
     """
 
     def __init__(self, *words: str) -> None:
@@ -43,19 +43,19 @@ NO_WORDS = Later()
 
 @attrs.frozen
 class Field:
-    """One key of a struct: `name` in Python, `key` in the file."""
+    """Key of a struct: `name` in Python, `key` in the file."""
 
     name: str
     key: str
     type: Any
     required: bool
     is_left_out: bool
-    """Whether None stands for a key that is not given, and for nothing that a file could say."""
+    """Whether None means an absent key and is no value that a file could hold."""
 
 
 @attrs.frozen
 class Tag:
-    """What tells a struct from its siblings: `field` is the key, `value` the word."""
+    """Tag that distinguishes a struct in a union: `field` is the key, `value` the word."""
 
     field: str
     value: str
@@ -76,20 +76,20 @@ def _is_left_out(field: msgspec.structs.FieldInfo) -> bool:
 
 @cache
 def tag_of(struct: type[msgspec.Struct]) -> Tag | None:
-    """Return the tag of a struct, if it has one."""
+    """Return the tag of a struct, None without one."""
     config = struct.__struct_config__
     return None if config.tag_field is None else Tag(config.tag_field, str(config.tag))
 
 
 def later_keys(struct: type[msgspec.Struct]) -> Later:
-    """Return the keys of a struct that are not built yet."""
+    """Return the keys of a struct that are not available yet."""
     found = getattr(struct, "later", NO_WORDS)
     return found if isinstance(found, Later) else NO_WORDS
 
 
 @cache
 def split(declared: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Take `Annotated` off a type: the type itself, and what it was annotated with."""
+    """Return a type without `Annotated`, and its annotations."""
     if get_origin(declared) is Annotated:
         inner, *notes = get_args(declared)
         return inner, tuple(notes)
@@ -130,14 +130,14 @@ def is_struct(declared: Any) -> bool:
 
 
 @cache
-def is_written(declared: Any) -> bool:
-    """Return whether a type is written as text with a form of its own."""
+def has_text_form(declared: Any) -> bool:
+    """Return whether files hold the type as text of a special form."""
     inner = split(declared)[0]
-    return isinstance(inner, type) and isinstance(inner, Written)
+    return isinstance(inner, type) and isinstance(inner, TextForm)
 
 
 def is_open(declared: Any) -> bool:
-    """Return whether a type takes any plain data."""
+    """Return whether a type accepts any plain data."""
     return split(declared)[0] in (Any, object)
 
 
@@ -159,7 +159,7 @@ _NAMES = {
 
 
 def describe(declared: Any) -> str:
-    """Return what a type expects, as people read it."""
+    """Return the description of a type for messages."""
     parts = [part for part in branches(declared) if part not in (None, type(None))]
     named = [_describe(part) for part in parts] or ["null"]
     return " or ".join(dict.fromkeys(named))
@@ -169,8 +169,8 @@ def _describe(declared: Any) -> str:
     inner = split(declared)[0]
     words = words_of(declared)
     if words is not None:
-        return ("one of " if len(words) > 1 else "") + ", ".join(map(spell, words))
-    if is_written(declared):
+        return ("one of " if len(words) > 1 else "") + ", ".join(map(written_form, words))
+    if has_text_form(declared):
         return str(inner.described)
     if inner in _NAMES:
         return _NAMES[inner]
@@ -181,19 +181,19 @@ def _describe(declared: Any) -> str:
     return "a value"
 
 
-def spell(value: object) -> str:
-    """Write a plain value as a file would."""
+def written_form(value: object) -> str:
+    """Return a plain value as a file writes it."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     return str(value)
 
 
-def saw(value: object) -> str:
-    """Return what stands in the file instead."""
+def description_of(value: object) -> str:
+    """Return the description of a value for messages, shortened."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
-        return spell(value)
+        return written_form(value)
     if isinstance(value, str):
         return f'the text "{value[:60]}{"..." if len(value) > 60 else ""}"'
     if isinstance(value, (int, float)):

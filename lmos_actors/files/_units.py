@@ -1,6 +1,7 @@
-"""Durations and sizes as people write them: always with a unit.
+"""Durations and sizes with units: `40ms` in a file is a float of seconds, `64KiB` an int of bytes.
 
-A file says `40ms` or `64KiB`; the program sees a float of seconds and an int of bytes.
+The unit is mandatory, so that no reader has to know the default one. Arithmetic is decimal, in whole
+microseconds: as floats `0.1s` and `100ms` could differ.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LARGEST = 1 << 50
 
 
 class Duration(float):
-    """A span of time in seconds, in whole microseconds; written `10us`, `40ms`, `1.5s`, `2m`, `1h`."""
+    """Duration in seconds, in whole microseconds; written `10us`, `40ms`, `1.5s`, `2m`, `1h`."""
 
     __slots__ = ()
     described: ClassVar = "a duration such as 5s or 40ms"
@@ -27,7 +28,7 @@ class Duration(float):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a duration. Raises ValueError, with the reason, for anything without number and unit."""
+        """Return the duration in a text. Raises ValueError, with the reason, for any other text."""
         found = _DURATION.fullmatch(text)
         if found is None:
             raise ValueError(_no_unit(text, "s") or f"{text!r} is not {cls.described} (us, ms, s, m, h)")
@@ -51,7 +52,7 @@ class Duration(float):
 
 
 class Size(int):
-    """A number of bytes; written `512B`, `64KiB`, `2MiB`, `1GiB`."""
+    """Size in bytes; written `512B`, `64KiB`, `2MiB`, `1GiB`."""
 
     __slots__ = ()
     described: ClassVar = "a size such as 64KiB or 512B"
@@ -59,7 +60,7 @@ class Size(int):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a size. Raises ValueError, with the reason, for anything without whole number and unit."""
+        """Return the size in a text. Raises ValueError, with the reason, for any other text."""
         found = _SIZE.fullmatch(text)
         if found is None:
             raise ValueError(_no_unit(text, "B") or f"{text!r} is not {cls.described} (B, KiB, MiB, GiB)")

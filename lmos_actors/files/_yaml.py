@@ -1,8 +1,18 @@
-"""YAML read strictly: 1.2 core scalars, one document, no anchors, aliases, tags or merge keys.
+"""Strict YAML reader with places: core schema of YAML 1.2, one document, no anchors, aliases or tags.
 
-PyYAML's parser gives the events (libyaml where it is built in); what the events mean is decided here, so
-none of YAML 1.1's guesses apply. Anchors and aliases are refused rather than followed: a file is read from
-top to bottom, and nothing in it can grow beyond its own size. Keys are always the text that is written.
+Why not `yaml.safe_load`: PyYAML follows YAML 1.1, where `no` is false, `010` is 8, `1:30` is 90 and a date
+is an object; it merges `<<`, takes the last of two equal keys, follows aliases, and keeps no places. Here
+PyYAML (libyaml where it is built in) only produces events; this file decides what they mean. What it keeps
+true:
+
+- **A value means what YAML 1.2 says.** Where a YAML 1.1 tool would read another value, a note says so and
+  asks for quotes (`_YAML_1_1`), as such files also pass through other tools.
+- **The data is never larger than the text.** Anchors and aliases are refused, not followed, which excludes
+  exponential expansion ("billion laughs"). Depth and digits are bounded (`MAX_DEPTH`, `MAX_DIGITS`).
+- **Keys are texts, exactly as written**; a repeated key is a mistake, and reading goes on under another
+  path, so that mistakes in both values are found.
+- **Every key and value has its offsets.** The marks of both parsers count characters, not bytes.
+- **One pass finds many mistakes.** Only syntax errors end the reading, as the parser cannot recover.
 """
 
 from __future__ import annotations
@@ -12,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from ._tree import DEEPEST, Tree, Unreadable, too_deep
-from ._yaml_words import not_yaml
+from ._tree import MAX_DEPTH, Tree, Unreadable, too_deep
+from ._yaml_errors import syntax_error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,19 +31,19 @@ if TYPE_CHECKING:
     from ._source import DataPath, Source
 
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The parser that files are read with: libyaml's where it is built in."""
+"""Parser of files: libyaml's where it is built in; both produce the same events."""
 
 _PLAIN: Final = {"": None, "~": None, "true": True, "false": False}
-for _word, _meaning in (("null", None), ("true", True), ("false", False)):
-    _PLAIN.update({_word: _meaning, _word.capitalize(): _meaning, _word.upper(): _meaning})
+for _word, _value in (("null", None), ("true", True), ("false", False)):
+    _PLAIN.update({_word: _value, _word.capitalize(): _value, _word.upper(): _value})
 _INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
-# What YAML 1.1 readers make of a plain word that YAML 1.2 takes as text, or as another number.
-_OLDER: Final = (
+# plain scalars that YAML 1.1 reads as something else than YAML 1.2 does
+_YAML_1_1: Final = (
     (re.compile(r"(?:yes|no|on|off|y|n)", re.IGNORECASE), "true or false"),
     (re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII), "a number in base 60"),
     (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?", re.ASCII), "a date"),
@@ -44,26 +54,26 @@ _OLDER: Final = (
 
 
 def read_yaml(source: Source, loader: Any = None) -> Tree:
-    """Read one YAML document. Raises Unreadable; what reading survives is in the tree's mistakes."""
+    """Return the tree of one YAML document, with mistakes that do not stop reading. Raises Unreadable."""
     tree = Tree(source)
     parse: Any = yaml.parse  # untyped in the stubs
     try:
         _Reader(tree, parse(source.text, Loader=loader or LOADER)).document()
     except yaml.MarkedYAMLError as error:
-        raise not_yaml(source.text, error) from None
+        raise syntax_error_of(source.text, error) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise Unreadable(getattr(error, "position", 0), f"not YAML: {error}") from None
     return tree
 
 
 def reads_as_text(word: str) -> bool:
-    """Return whether a plain scalar is read as the text that it is, by this reader and by older ones."""
-    numbers = (_NOT_FINITE, _INTEGER, _OCTAL, _HEX, _FLOAT, *(pattern for pattern, _ in _OLDER))
+    """Return whether a plain scalar is read as text, by this reader and by YAML 1.1 readers."""
+    numbers = (_NOT_FINITE, _INTEGER, _OCTAL, _HEX, _FLOAT, *(pattern for pattern, _ in _YAML_1_1))
     return word not in _PLAIN and not any(pattern.fullmatch(word) for pattern in numbers)
 
 
 class _Reader:
-    """Turns parser events into a tree. libyaml's marks count characters, as PyYAML's do."""
+    """Conversion of parser events to a tree."""
 
     def __init__(self, tree: Tree, events: Iterator[Any]) -> None:
         self.tree = tree
@@ -81,35 +91,39 @@ class _Reader:
 
     def _directives(self, event: Any) -> None:
         if event.version not in (None, (1, 2)) or event.tags:
-            self.tree.wrong(event.start_mark.index, "YAML directives other than %YAML 1.2 are not supported")
+            self.tree.add_mistake(
+                event.start_mark.index, "YAML directives other than %YAML 1.2 are not supported"
+            )
 
     def _only_one(self) -> None:
         for event in self.events:
             start = event.start_mark.index
             if isinstance(event, yaml.DocumentStartEvent):
-                self.tree.wrong(start, "a file holds one document, here a second one begins")
+                self.tree.add_mistake(start, "a file holds one document, here a second one begins")
                 return
 
     def _node(self, event: Any, path: DataPath) -> object:
         start, end = event.start_mark.index, event.end_mark.index
-        if len(path) > DEEPEST:
+        if len(path) > MAX_DEPTH:
             raise too_deep(start)
         self.tree.values[path] = (start, end)
         if isinstance(event, yaml.AliasEvent):
-            self.tree.wrong(start, f"aliases (*{event.anchor}) are not supported, write the value out", end)
+            self.tree.add_mistake(
+                start, f"aliases (*{event.anchor}) are not supported, write the value out", end
+            )
             return None
-        self._plain_node(event, start)
+        self._refuse_anchor_and_tag(event, start)
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(path)
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(path)
         return self._scalar(event, start, end)
 
-    def _plain_node(self, event: Any, start: int) -> None:
+    def _refuse_anchor_and_tag(self, event: Any, start: int) -> None:
         if event.anchor is not None:
-            self.tree.wrong(start, f"anchors (&{event.anchor}) are not supported")
+            self.tree.add_mistake(start, f"anchors (&{event.anchor}) are not supported")
         if event.tag is not None:
-            self.tree.wrong(start, f"tags ({event.tag}) are not supported")
+            self.tree.add_mistake(start, f"tags ({event.tag}) are not supported")
 
     def _sequence(self, path: DataPath) -> list[object]:
         found: list[object] = []
@@ -123,9 +137,9 @@ class _Reader:
             start, end = event.start_mark.index, event.end_mark.index
             if not isinstance(event, yaml.ScalarEvent):
                 raise Unreadable(start, "a key is text, not a list, mapping or alias", end)
-            self._plain_node(event, start)
+            self._refuse_anchor_and_tag(event, start)
             if event.value == "<<" and event.style in (None, ""):
-                self.tree.wrong(start, "merge keys (<<) are not supported, write the keys out", end)
+                self.tree.add_mistake(start, "merge keys (<<) are not supported, write the keys out", end)
             name = self.tree.text(event.value, start)
             inner = self.tree.key((*path, name), start, end)
             found.setdefault(name, self._node(next(self.events), inner))
@@ -135,11 +149,11 @@ class _Reader:
         text = event.value
         if event.style not in (None, ""):
             return self.tree.text(text, start)
-        self._warn(text, start)
+        self._warn_of_yaml_1_1(text, start)
         if text in _PLAIN:
             return _PLAIN[text]
         if _NOT_FINITE.fullmatch(text):
-            self.tree.wrong(start, f"{text} is not a finite number; quote it if text is meant", end)
+            self.tree.add_mistake(start, f"{text} is not a finite number; quote it if text is meant", end)
             return 0.0
         if _INTEGER.fullmatch(text):
             return self.tree.integer(text, start)
@@ -147,10 +161,10 @@ class _Reader:
             return self.tree.integer(text[2:], start, 8 if text[1] == "o" else 16)
         return self.tree.number(text, start) if _FLOAT.fullmatch(text) else self.tree.text(text, start)
 
-    def _warn(self, text: str, start: int) -> None:
+    def _warn_of_yaml_1_1(self, text: str, start: int) -> None:
         if len(text) > 40 or not text:
             return
-        for pattern, meaning in _OLDER:
+        for pattern, meaning in _YAML_1_1:
             if pattern.fullmatch(text):
                 ours = f"the number {int(text)}" if _INTEGER.fullmatch(text) else f'the text "{text}"'
                 self.tree.note(start, f"{text} is read as {ours}; YAML 1.1 tools read {meaning}: quote it")

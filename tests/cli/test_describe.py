@@ -261,7 +261,7 @@ def test_the_samples_that_are_broken(call: Callable[..., Ran], name: str) -> Non
     ("text", "code", "said"),
     [
         ("", 2, "the file is empty"),
-        ("{", 2, "it.json:1:2: a key stands in double quotes"),
+        ("{", 2, "it.json:1:2: put the key in double quotes"),
         ('{"title": "a", "title": "b"}', 2, 'it.json:1:16: key "title" is given twice'),
         ('{"title": "\\ud800"}', 2, "half of a surrogate pair"),
         ('{"title": 1e999}', 2, "is not a finite number"),

@@ -26,7 +26,7 @@ BAD_YAML = [
     ("a:\n  x: {k: 1, k: 2}\n", "2:13", 'key "k" is given twice'),
     ('1: a\n"1": b\n', "2:1", 'key "1" is given twice'),
     ("a:\n\tb: 1\n", "2:1", "a tab cannot indent"),
-    ("a: @x\n", "1:4", "stands in quotes"),
+    ("a: @x\n", "1:4", "in quotes"),
     ("a: b: c\n", "1:5", "a second ':'"),
     ("a: &x 1\n", "1:4", "anchors (&x)"),
     ("a: 1\nb: *x\n", "2:4", "aliases (*x)"),
@@ -106,13 +106,13 @@ def test_bad_yaml(text: str, place: str, part: str, loader: object, monkeypatch:
 
 # what only libyaml tells apart
 INDENTED = [
-    ("a:\n  - b: 1\n   c: 2\n", "3:4", "does not go on with the list that begins on line 2"),
+    ("a:\n  - b: 1\n   c: 2\n", "3:4", "does not continue the list that begins on line 2"),
     ("a:\n  - b: 1\n  -c: 2\n", "3:3", 'a space is missing after "-"'),
-    ("a:\n  b: 1\n  - c\n", "3:3", "does not go on with the mapping that begins on line 2"),
+    ("a:\n  b: 1\n  - c\n", "3:3", "does not continue the mapping that begins on line 2"),
     ("a: {b: ${c.d}}\n", "1:8", "write $(NAME), with round brackets"),
     ("a: {b: 1 c: 2}\n", "1:11", "a comma is missing before"),
     ("a: {b: 1\nc: 2\n", "2:2", '"," or "}" is missing before this; the bracket was opened on line 1'),
-    ('a: "b" c\n', "1:8", "the value has ended before this"),
+    ('a: "b" c\n', "1:8", "the value ends before this"),
     ("a:\n  b: 1\n\tc: 2\n", "3:1", "a tab cannot indent"),
 ]
 

@@ -1,7 +1,9 @@
-"""What is wrong with a text that is not YAML, in words that say what to do about it.
+"""Messages for YAML syntax errors, which name the mistake and its correction.
 
-The parsers name what they expected where they gave up, which is often after the mistake, in words of YAML's
-grammar. Where the mistake itself can be told, it is named with its own place.
+The parsers report what their grammar expected at the place where they gave up, which is often after the
+mistake. For common mistakes (a missing colon, quotes or a bracket, a tab) this file finds the mistake
+itself. Matching is by fragments of the messages of PyYAML and of libyaml; an unknown message is shown
+unchanged.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ from ._tree import Unreadable
 
 _CANNOT_START: Final = {
     "\t": "a tab cannot indent YAML, use spaces",
-    "@": "text that begins with @ stands in quotes",
-    "`": "text that begins with ` stands in quotes",
-    "%": "text that begins with % stands in quotes",
+    "@": "put text that begins with @ in quotes",
+    "`": "put text that begins with ` in quotes",
+    "%": "put text that begins with % in quotes",
 }
 
 
-def not_yaml(text: str, error: Any) -> Unreadable:
-    """Return what a parser's error (a `yaml.MarkedYAMLError`) means for the one who wrote the text."""
+def syntax_error_of(text: str, error: Any) -> Unreadable:
+    """Return the error to show for a parser's error (a `yaml.MarkedYAMLError`)."""
     mark = error.problem_mark or error.context_mark
     start = int(mark.index) if mark else 0
     problem, begun = error.problem or "not YAML", error.context_mark or mark
@@ -40,14 +42,14 @@ def not_yaml(text: str, error: Any) -> Unreadable:
 
 
 def _before(text: str, start: int) -> str:
-    """Return what stands before an offset in its line, without the indentation and the dashes of lists."""
+    """Return the text before an offset in its line, without indentation and the dashes of lists."""
     return text[text.rfind("\n", 0, start) + 1 : start].lstrip(" -")
 
 
 def _second_colon(text: str, start: int) -> Unreadable:
     before = _before(text, start)
     if ": " in before:
-        return Unreadable(start, "a second ':' here; text that holds ': ' stands in quotes")
+        return Unreadable(start, "a second ':' here; put text that holds ': ' in quotes")
     key = start - len(before)
     column = key - text.rfind("\n", 0, key) - 1
     above = text[: key - column].rstrip()
@@ -55,7 +57,7 @@ def _second_colon(text: str, start: int) -> Unreadable:
     alike = len(above) - above.rfind("\n") - 1 - len(word) == column
     if alike and word and ":" not in word:
         return _no_colon(text, len(above) - len(word))
-    why = "a key cannot begin here: the line is indented too far, or goes on with the text above it"
+    why = "a key cannot begin here: the line is indented too far, or continues the text above it"
     return Unreadable(key, why, start)
 
 
@@ -79,11 +81,9 @@ def _unexpected(text: str, start: int, problem: str, line: int) -> Unreadable:
             start, f'"," or "{bracket}" is missing before this; the bracket was opened on line {line}'
         )
     if _before(text, start):
-        return Unreadable(
-            start, "the value has ended before this; text that holds quotes stands in other quotes"
-        )
+        return Unreadable(start, "the value ends before this; put text that holds quotes in other quotes")
     if rest.startswith("-") and not rest.startswith("- "):
         return Unreadable(start, 'a space is missing after "-"', start + 1)
     kind = "list" if "'-'" in problem else "mapping"
-    why = f"this line does not go on with the {kind} that begins on line {line}: look at its indentation"
+    why = f"this line does not continue the {kind} that begins on line {line}: check its indentation"
     return Unreadable(start, why, start + len(rest.rstrip()))
