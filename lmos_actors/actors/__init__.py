@@ -125,6 +125,7 @@ from ._runtime import (
     title_of as title_of,
 )
 from ._slot import OutputGate as OutputGate, Slot as Slot, StateStore as StateStore, Status as Status
+from ._slot_start import start_agent as start_agent, start_now as start_now
 from ._standin import (
     Altered as Altered,
     Standin as Standin,

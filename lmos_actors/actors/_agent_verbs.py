@@ -24,6 +24,7 @@ from ._options import check_behaviour
 from ._population import AgentQuery
 from ._ref import Ref
 from ._registry import at_hand, link_to, neighbour_of
+from ._slot_start import child_supervisor
 from ._slot_timers import send_after, turn_after
 from ._stash import behaviour_changed, check_stash, state_timeout, unstash
 from ._topics import Topic, topic_of
@@ -382,12 +383,12 @@ class Acting:
         slot = self._place()
         if slot.turns.slot is not None:
             raise slot.turns.misuse(verb, of="self.")
-        return slot.child_supervisor()
+        return child_supervisor(slot)
 
     @property
     def children(self) -> Any:
         """The Supervisor of this agent's children. Raises WrongState when the agent is ending."""
-        return self._place().child_supervisor().supervisor
+        return child_supervisor(self._place()).supervisor
 
     # ---- time, chance, ids, log: the only sources an agent needs, so that a simulation can replay them
 

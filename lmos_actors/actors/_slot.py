@@ -5,9 +5,9 @@ the slot; the queue, the runs and the timers belong to the incarnation. One clas
 the parts call each other in circles: a message that is withdrawn may be the last one that a stopping agent
 waited for, the end of an incarnation answers what still waits, and each answer counts. The sections stand
 in the order in which a message meets them: asking and telling, seats, the queue, leaving, turns, runs, then
-the start and the end of an incarnation. What an agent does with itself stands beside this file, as
-functions over a slot or as objects made on first need: `_stash.py` (behaviours), `_pacing.py` (service
-time), `_slot_timers.py`, `_links.py`, `_lifespan_task.py`, `_hold.py`.
+the end of an incarnation. The rest stands beside this file, as functions over a slot or as objects made on
+first need: its start (`_slot_start.py`), behaviours (`_stash.py`), service time (`_pacing.py`, `_hold.py`),
+timers (`_slot_timers.py`), links and monitors (`_links.py`), the lifespan (`_lifespan_task.py`).
 
 What this file keeps true:
 
@@ -69,8 +69,6 @@ from lmos_actors.errors import (
     MailboxFull,
     NotAllowed,
     NotFound,
-    StartFailed,
-    WrongState,
 )
 
 from ._calls import LocalCall, LocalStream
@@ -90,13 +88,11 @@ from ._gates import (
     QUIET,
     RUNNING,
     SERIAL,
-    STARTING,
     STATE_TEXTS,
     STATES,
     TALLIED,
     WORKED,
 )
-from ._history import kept_turn
 from ._invocation import CURRENT, Run, declared_failure
 from ._lifespan_task import LifespanTask, is_cancel
 from ._mailbox import (
@@ -117,7 +113,6 @@ from ._mailbox import (
     Line,
     MailboxStatistics,
     OutgoingTell,
-    PeriodicTurn,
     RunLine,
     SelfEnvelope,
     SelfMessage,
@@ -129,8 +124,7 @@ from ._observers import ALL_EVENTS, MONITORS, Feed, Occurrence, Sinks, event_key
 from ._operation import ASKING, CHECKED, RUNS, named, not_in
 from ._pacing import Pacing
 from ._parking import park_among
-from ._reports import ENTERING, FACTORY, STARTED
-from ._runtime import BATCH, BUDGET, interruptible
+from ._runtime import BATCH, BUDGET
 from ._task_links import TaskLink, carry_signals
 from .values import conceal
 
@@ -140,7 +134,6 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import RandomStream, Timer
 
-    from ._contract import Contract
     from ._invocation import OwnTask
     from ._mailbox import MailboxOptions
     from ._observers import Sink
@@ -364,6 +357,14 @@ class Slot:
     def identity(self) -> tuple[object, int]:
         """The identity by which two refs are equal."""
         return self.rt, self.number
+
+    @property
+    def factory(self) -> Callable[[], Any]:
+        """The factory of the next agent: that of the spec, with refs in place of references to siblings."""
+        spec = self.spec
+        if not spec.references:
+            return spec.factory  # type: ignore[no-any-return]
+        return spec.filled(self.owner.ref_to)  # type: ignore[no-any-return]
 
     def leave_tally(self) -> bool:
         """Take the agent out of the node's totals before its accounts change; return whether it was in."""
@@ -1520,190 +1521,10 @@ class Slot:
             each_its_own = None if copy is None else partial(_copied, copy)
             extra.sinks.push(ALL_EVENTS, Occurrence(name, value), each_its_own)
 
-    # ---- start
-
-    @property
-    def factory(self) -> Callable[[], Any]:
-        """What makes the next agent: as the spec has it, with refs in the place of references to siblings."""
-        spec = self.spec
-        if not spec.references:
-            return spec.factory  # type: ignore[no-any-return]
-        return spec.filled(self.owner.ref_to)  # type: ignore[no-any-return]
-
-    def make(self) -> Any:
-        """Make the agent object. Raises StartFailed."""
-        self.state = STARTING
-        try:
-            staging, spec = self.rt.staging, self.spec
-            factory = self.factory if spec.references else spec.factory  # without a call: agents are many
-            agent = interruptible(factory if staging is None else partial(staging.make, self))
-            contract = getattr(type(cast("object", agent)), "__contract__", None)
-            if contract is None:
-                raise TypeError(f"the factory made {agent!r}, which is no agent")
-            if agent._slot is not None:
-                raise TypeError(f"the factory gave {agent!r}, which lives already; it must make a new one")
-        except BaseException as exc:
-            self.state = DOWN
-            reason = crash_reason(self, exc, FACTORY)
-            self.rt.crashes.take(self, reason)
-            raise self._start_failed(exc, reason) from exc
-        self._restore_kept_state(agent)
-        self.table = contract.table if staging is None else staging.table(self, agent)
-        return agent
-
-    def _restore_kept_state(self, agent: Any) -> None:
-        extra = self.extra
-        if extra is not None and extra.kept is not None:
-            kept, extra.kept = extra.kept, None
-            agent.__dict__.update(kept)
-
-    def _start_failed(self, exc: BaseException, reason: ExitReason) -> StartFailed:
-        """Make the error for a start that failed; what is no `Exception` ends the node too."""
-        if not isinstance(exc, Exception) and self.rt.fatal is not None:
-            self.rt.fatal(exc)
-        error = reason.error or exc
-        return StartFailed(self.path, reason.report.text(error) or type(error).__name__)
-
-    def start_now(self) -> None:
-        """Start an agent whose start needs no waiting. Raises StartFailed."""
-        self.open(self.make())
-
-    def start_at_once(self) -> Any:
-        """Make an agent, and start it if that needs no waiting, else return it. Raises StartFailed."""
-        agent = self.make()
-        contract = agent.__contract__
-        if contract.has_lifespan or contract.has_children:
-            return agent
-        self.open(agent)
-        return None
-
-    async def start(self, agent: Any = None) -> None:
-        """Start an agent: enter its lifespan, start its children, as it has any. Raises StartFailed.
-
-        `agent` is one that `start_at_once` has made.
-        """
-        if agent is None:
-            agent = self.make()
-        contract = agent.__contract__
-        if contract.has_lifespan or contract.has_children:
-            self._install(agent)
-            try:
-                await self._prepare(contract)
-            except BaseException as exc:
-                reason = crash_reason(self, exc, ENTERING)
-                cause = await self.undo_start(exc)
-                if is_cancel(exc) or (cause is exc and self._is_own_failure(exc)):
-                    raise
-                self.rt.crashes.take(self, reason)
-                raise self._start_failed(exc, reason) from cause
-            if self.state not in (STARTING, DRAINING):
-                return
-        self.open(agent)
-
-    def _is_own_failure(self, exc: BaseException) -> bool:
-        return isinstance(exc, StartFailed) and exc.path == self.path
-
-    async def _prepare(self, contract: Contract) -> None:
-        if contract.has_lifespan:
-            lifespan_task = self.ensure_extra().lifespan_task = LifespanTask(self)
-            await lifespan_task.enter()
-        if contract.has_children and self.state < ENDING:
-            extra = self.ensure_extra()
-            extra.silent = True  # should the agent die meanwhile, it is a failed start and no more
-            failed: StartFailed | None = None
-            try:
-                await self.child_supervisor().ready()
-            except StartFailed as exc:
-                failed = exc
-            if self.state >= ENDING and extra.reason is not None and extra.reason.error is not None:
-                raise extra.reason.error
-            if failed is not None:
-                raise failed
-            extra.silent = False
-
-    def child_supervisor(self) -> AgentSupervisor:
-        """Return the supervisor of the agent's children, made at the first call.
-
-        Raises WrongState when the agent is ending, and what its `supervises()` raises.
-        """
-        extra = self.ensure_extra()
-        if extra.child_supervisor is None:
-            starter = self.rt.starter
-            if self.state >= ENDING or starter is None:
-                raise WrongState(self.path, STATES[self.state], "it starts no more children")
-            extra.child_supervisor = starter(self)
-        return extra.child_supervisor
-
-    def _install(self, agent: Any) -> None:
+    def install(self, agent: Any) -> None:
         self.agent = agent
         agent._slot = self
         self.ctx = None
-
-    def open(self, agent: Any) -> None:
-        """Run `started()`, the first turn, and open the mailbox. Raises StartFailed."""
-        if self.agent is None:
-            self._install(agent)
-        self.incarnation += 1
-        self.gate = BUSY
-        if self.state != DRAINING:
-            own = self.extra.own if self.extra is not None else 0  # what its lifespan has sent to itself
-            self.size = self.mailbox.size + own
-        contract = agent.__contract__
-        if (contract.has_started or contract.periodic) and not self._survives_first_turn(agent, contract):
-            return
-        self.state = DRAINING if self.state == DRAINING else RUNNING
-        if self.rt.instrument is not None:
-            self.rt.record("started", self, incarnation=self.incarnation)
-        if self.gate == BUSY:
-            if self.queue or self.state == DRAINING or self.extra is not None:
-                self.resume()
-            else:
-                self.gate = IDLE
-        extra = self.extra
-        if extra is not None:
-            if extra.sinks is not None and self.agent is not None:
-                self.show_properties(extra.sinks)
-            self._wake_waiters()
-
-    def _survives_first_turn(self, agent: Any, contract: Any) -> bool:
-        turns = self.turns
-        outer = turns.slot, turns.current
-        turns.slot, turns.current = self, (None, (), None)
-        try:
-            if contract.has_started:
-                self.context().run(agent.started)
-        except BaseException as exc:
-            reason = crash_reason(self, exc, STARTED)
-            self.incarnation -= 1
-            self.ensure_extra().silent = True
-            self.die(reason)
-            raise self._start_failed(exc, reason) from exc
-        finally:
-            turns.slot, turns.current = outer
-            turns.leave = False
-        self.restore_stashed()
-        if self.gate == CLOSED:
-            return False
-        for seconds, name in contract.periodic:
-            turn = kept_turn(agent, getattr(agent, name))
-            self.tick(trio.current_time() + seconds, seconds, PeriodicTurn(turn))
-        return True
-
-    def tick(self, when: float, seconds: float, firing: PeriodicTurn) -> None:
-        """Have a turn run at `when` and every so many seconds after it."""
-        timers = self._timers()
-
-        def fire() -> None:
-            timers.pop(timer, None)
-            if not firing.waiting:
-                firing.waiting = True
-                self.put(firing)
-            now = trio.current_time()
-            missed = max(0, int((now - when) / seconds))
-            self.tick(when + (missed + 1) * seconds, seconds, firing)
-
-        timer = self.rt.timers.call_at(when, fire)
-        timers[timer] = None
 
     def keep_timer(self, timer: Timer) -> None:
         """Have a timer end with this incarnation."""
@@ -1713,11 +1534,11 @@ class Slot:
         extra = self.extra
         timers = None if extra is None else extra.timers
         if timers is None:
-            timers = self._timers()
+            timers = self.timers()
         timer.kept = timers
         timers[timer] = None
 
-    def _timers(self) -> dict[Timer, None]:
+    def timers(self) -> dict[Timer, None]:
         extra = self.ensure_extra()
         if extra.timers is None:
             extra.timers = {}
@@ -1750,7 +1571,7 @@ class Slot:
             extra.waiters = []
         await park_among(extra.waiters)
 
-    def _wake_waiters(self) -> None:
+    def wake_waiters(self) -> None:
         extra = self.extra
         if extra is not None and extra.waiters:
             waiters, extra.waiters = extra.waiters, None
@@ -2020,7 +1841,7 @@ class Slot:
         if extra is not None:
             if extra.removed:
                 self.remove()
-            self._wake_waiters()
+            self.wake_waiters()
             self.end_links(reason)
 
     def _with_errors(self, reason: ExitReason, errors: tuple[BaseException, ...]) -> ExitReason:
@@ -2048,7 +1869,7 @@ class Slot:
         extra = self.extra
         if extra is not None and extra.sinks is not None:
             extra.sinks.close()
-        self._wake_waiters()
+        self.wake_waiters()
 
     # ---- links
 

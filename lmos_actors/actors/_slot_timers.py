@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import LmosActorsError
 
 from ._history import kept_turn
-from ._mailbox import InternalTurn
+from ._mailbox import InternalTurn, PeriodicTurn
 from ._operation import CHECKED
 from ._slot import Slot
 from ._trace_context import current_mark
@@ -46,6 +47,23 @@ def send_after(
     delayed.timer = timer = slot.rt.timers.call_after(seconds, delayed.fire)
     slot.keep_timer(timer)
     return timer
+
+
+def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> None:
+    """Have a turn run at `when` and every so many seconds after it."""
+    timers = slot.timers()
+
+    def fire() -> None:
+        timers.pop(timer, None)
+        if not firing.waiting:
+            firing.waiting = True
+            slot.put(firing)
+        now = trio.current_time()
+        missed = max(0, int((now - when) / seconds))
+        run_every(slot, when + (missed + 1) * seconds, seconds, firing)
+
+    timer = slot.rt.timers.call_at(when, fire)
+    timers[timer] = None
 
 
 class _Delayed:

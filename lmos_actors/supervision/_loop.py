@@ -36,7 +36,17 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection, reschedule
 
-from lmos_actors.actors import NORMAL, SHUTDOWN, AgentQuery, ExitReason, LookupLink, Ref, Runners, Slot
+from lmos_actors.actors import (
+    NORMAL,
+    SHUTDOWN,
+    AgentQuery,
+    ExitReason,
+    LookupLink,
+    Ref,
+    Runners,
+    Slot,
+    start_agent,
+)
 from lmos_actors.errors import (
     ConfigError,
     IdTaken,
@@ -71,23 +81,18 @@ class Members(Protocol):
 
     def seat(self, before: Sequence[Child]) -> None:
         """Put the children of a new incarnation into the plan; `before` are those of the last one."""
-        ...
 
     async def start(self) -> None:
         """Start the children of a new incarnation, and call `begun` of the loop."""
-        ...
 
     def find(self, name: str) -> Child | None:
         """Return the child of that name, None if there is none."""
-        ...
 
     def check_addition(self) -> None:
         """Raise WrongState if children cannot be added one by one."""
-        ...
 
     def close(self) -> None:
         """Take note that all slots are empty for good."""
-        ...
 
 
 class SupervisorLoop:
@@ -271,7 +276,7 @@ class SupervisorLoop:
         kept = {child.label: child for child in before}
         for spec in self.spec.children:
             child = kept.pop(spec.name, None)
-            if child is None or _made_from(child) is not spec:
+            if child is None or spec is not (child.spec if isinstance(child, Slot) else child.made_from):
                 child = self._new_child(spec, spec.name)
             child.status = "stopped"
             self.names.add(spec.name, child)
@@ -326,9 +331,7 @@ class SupervisorLoop:
         child.status = "starting"
         try:
             if isinstance(child, Slot):
-                made = child.start_at_once()
-                if made is not None:
-                    await child.start(made)
+                await start_agent(child)
             else:
                 assert self.nursery is not None  # the loop runs: nothing else starts children that wait
                 await child.begin(self.nursery.start_soon)
@@ -594,7 +597,3 @@ class SupervisorLoop:
             if isinstance(child, Slot):
                 self.ids.free(child)
             self.rt.population.changed((child,))
-
-
-def _made_from(child: Child) -> Spec:
-    return child.spec if isinstance(child, Slot) else child.made_from

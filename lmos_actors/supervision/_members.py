@@ -13,7 +13,7 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.actors import SHUTDOWN, PoolLink
+from lmos_actors.actors import SHUTDOWN, PoolLink, start_now
 from lmos_actors.errors import StartFailed, StopFailed, WrongState
 
 from ._children import mailbox_of, needs_waiting
@@ -112,7 +112,7 @@ class BulkMembers:
             return True  # it was started on request before its time
         try:
             if loop.idle and not needs_waiting(self._spec.member):
-                slot.start_now()
+                start_now(slot)
                 loop.plan.started(slot)
                 loop.announce((slot,))
             else:

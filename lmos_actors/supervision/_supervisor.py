@@ -15,7 +15,7 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited
+from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited, start_now
 from lmos_actors.errors import ConfigError, DeadlineExceeded, NotFound, StartFailed, StopFailed, WrongState
 
 from ._children import ChildInfo, mailbox_of, needs_waiting
@@ -373,7 +373,7 @@ def _reserved(loop: SupervisorLoop, spec: Any, numbered: bool) -> Child:
 
 def _begin(loop: SupervisorLoop, child: Slot) -> None:
     """Start a child whose start needs no waiting. Raises StartFailed: `_undo_start` is next."""
-    child.start_now()
+    start_now(child)
     loop.plan.add(child)
     loop.plan.started(child)
     loop.announce((child,))
@@ -402,7 +402,7 @@ async def _many_now(loop: SupervisorLoop, spec: ChildSpec[A], first: int, count:
         for ordinal in range(first, first + count):
             child = rt.link(rt, loop, spec, ordinal, mailbox)
             children.append(child)
-            child.start_now()
+            start_now(child)
             add(child)
             started(child)
     except StartFailed:

@@ -108,10 +108,9 @@ class Stage:
                 super().__init__(*args)
                 stage.slots.append(self)
 
-            def make(self) -> Any:
-                agent = super().make()
+            def install(self, agent: Any) -> None:
+                super().install(agent)
                 stage.agents.append(weakref.ref(agent))
-                return agent
 
         self.slots += [ref._link for ref in node.agents()]
         rt.link = Spied
