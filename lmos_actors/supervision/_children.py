@@ -174,8 +174,7 @@ def _contract_of(spec: ChildSpec[Any]) -> Any:
 # ---- ids, and the names that children of the root may not have
 
 RESERVED: Final = (
-    ".well-known", "agents", "api", "arc", "events", "healthz", "metrics", "openapi.json", "readyz", "search",
-    "things", "ws",
+    "agents", "api", "arc", "events", "healthz", "metrics", "readyz", "search", "things", "ws",
 )  # fmt: skip
 """Names that no agent or pool right below the root may have: a node serves something else at that address.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
 
@@ -326,6 +327,8 @@ def _check_common(spec: ChildSpec[Any] | SupervisorSpec) -> None:
         type(name) is str
         and name
         and "/" not in name
+        and "." not in name
+        and name.isprintable()
         and spec.restart == "permanent"
         and (type(shutdown) is float and 0 <= shutdown < math.inf)
         and spec.significant is False
@@ -350,9 +353,23 @@ def _check_type(value: object, path: str, *types: type) -> None:
         raise ConfigError(f"must be {names}, not {value!r}", path)
 
 
+_SEPARATORS: Final = re.compile("[/.]+")
+"""What stands between the names of a path, and of a URL: `cellar/bell` is served at `/agents/cellar.bell`."""
+
+_UNSENDABLE: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
+"""Control characters, and halves of characters, which have no place in a line of a log or in a URL."""
+
+
 def _check_name(name: object, path: str) -> None:
-    if not isinstance(name, str) or not name or "/" in name:
-        raise ConfigError(f"must be a non-empty str without '/', not {name!r}", path)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"must be a non-empty str, not {name!r}", path)
+    if _SEPARATORS.search(name):
+        other = _SEPARATORS.sub("-", name).strip("-")
+        hint = f"; use {other!r}, for instance" if other else ""
+        separate = "which separate names in paths and in URLs"
+        raise ConfigError(f"must be without '/' and '.', {separate}, not {name!r}{hint}", path)
+    if _UNSENDABLE.search(name):
+        raise ConfigError(f"must have no control characters and no surrogates, not {name!r}", path)
 
 
 def _check_word(word: object, path: str, known: tuple[str, ...]) -> None:

@@ -148,6 +148,7 @@ WRONG: list[tuple[list[str], list[str], str]] = [
     (["served.py:Guide", "a=served.py:Slow", "b=served.py:Slow"], [], "needs slow"),
     (["served.py:Guide", "a=served.py:Slow"], ["guide.slow=aa"], 'did you mean "a"'),
     (["a/b=served.py:Slow"], [], "without '/'"),
+    (["a.b=served.py:Slow"], [], "use 'a-b'"),
 ]
 
 

@@ -6,6 +6,7 @@ import json
 from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 import trio
@@ -266,7 +267,7 @@ def test_names_that_mean_something_else_are_refused_listening_or_not(name: str, 
     run(main)
 
 
-@pytest.mark.parametrize("name", [name for name in RESERVED if "." not in name])
+@pytest.mark.parametrize("name", RESERVED)
 def test_supervisors_may_have_names_that_agents_may_not(name: str) -> None:
     tree = SupervisorSpec("root", [SupervisorSpec(name, [ChildSpec("slow", Slow)])])
 
@@ -277,6 +278,30 @@ def test_supervisors_may_have_names_that_agents_may_not(name: str) -> None:
             await node.root.terminate_child(name)
             await node.root.delete_child(name)
             await node.start_supervisor(SupervisorSpec(name, [ChildSpec("slow", Slow)]))
+
+    run(main)
+
+
+NAMES = [
+    "50%", "50%25", "%2e", "a b", "a?b#c", "a+b", "a:b;c=d,e", "naïve", "天気", "👨\u200d👩\u200d👧",
+    "~", "*", "\\", "n" * 200,
+]  # fmt: skip
+"""Names that are written otherwise in a URL than in a path."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_has_a_strange_name_is_reached_by_every_way(name: str) -> None:
+    below = [ChildSpec(name, Slow), Pool(Slow, 1, name=f"{name}-pool")]
+    tree = SupervisorSpec("root", [ChildSpec(name, Slow), SupervisorSpec(f"{name}-all", below)])
+
+    async def main() -> None:
+        async with open_node(tree, listen="ws://here:80"), open_node() as client:
+            for path in (name, f"{name}-all/{name}", f"{name}-all/{name}-pool"):
+                url = quote(path.replace("/", "."), safe="")
+                for scheme in ("ws", "http"):
+                    far = await client.consume(Slow, f"{scheme}://here:80/agents/{url}")
+                    assert (await far.invoke(Slow.work, 0.0)).startswith(f"done by {path}")
+                    assert far.path == path
 
     run(main)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors.errors import ConfigError, NameTaken
-from lmos_actors.supervision import Backoff, ChildSpec, SupervisorSpec
+from lmos_actors.supervision import Backoff, ChildSpec, Pool, SupervisorSpec
 
 
 class Nothing:
@@ -22,6 +22,17 @@ def child(name: str = "a", **options: Any) -> ChildSpec[Nothing]:
     [
         (lambda: child(""), "ChildSpec.name", "non-empty"),
         (lambda: child("a/b"), "ChildSpec.name", "without '/'"),
+        (
+            lambda: child("cellar.bell"),
+            "ChildSpec.name",
+            "not 'cellar.bell'; use 'cellar-bell', for",
+        ),
+        (lambda: child(".."), "ChildSpec.name", "in URLs, not '..'"),
+        (lambda: child("a\nb"), "ChildSpec.name", "no control characters"),
+        (lambda: child("a\ud800"), "ChildSpec.name", "no surrogates"),
+        (lambda: SupervisorSpec("v1.2"), "SupervisorSpec.name", "use 'v1-2'"),
+        (lambda: Pool(Nothing, 2, name="v1.2"), "Pool.name", "use 'v1-2'"),  # type: ignore[type-var]
+        (lambda: Pool(Nothing, 2, name="a/b"), "Pool.name", "without '/' and '.'"),  # type: ignore[type-var]
         (lambda: child(7), "ChildSpec.name", "not 7"),  # type: ignore[arg-type]
         (lambda: SupervisorSpec("a/b"), "SupervisorSpec.name", "without '/'"),
         (lambda: ChildSpec("a", Nothing()), "a.factory", "Agent class"),  # type: ignore[arg-type]

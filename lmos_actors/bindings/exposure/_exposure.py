@@ -26,7 +26,10 @@ LONGEST: Final = 2048  # characters of a thing's id
 
 
 def public_name(path: str) -> str:
-    """Return the name under which what is at that place in the tree is exposed."""
+    """Return the name under which what is at that place in the tree is exposed.
+
+    No name in a path has a dot, so each public name stands for one path.
+    """
     return path.replace("/", ".")
 
 
@@ -151,7 +154,7 @@ class Exposure:
 
     def at(self, name: str) -> Slot | PoolLink | None:
         """Return what has that public name, or that path; None if nothing has."""
-        return self._tree.at(name) or self._tree.at(name.replace(".", "/"))
+        return self._tree.at(name.replace(".", "/"))
 
     def _look(self, thing_id: str) -> Slot | PoolLink | None:
         if len(thing_id) > LONGEST:
