@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 if TYPE_CHECKING:
@@ -55,12 +55,15 @@ def _remade(cls: type[LmosActorsError], args: tuple[Any, ...]) -> LmosActorsErro
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word most like `word`, or None when nothing is near."""
+    """Return the known word most like `word`, or None when nothing is near.
+
+    A path or public name, such as `cellar/bell` or `cellar.bell`, is nearest to `bell`, in which it ends.
+    """
     if len(word) > LONGEST_WORD:
         return None
     words = [each for each in islice(known, NEAREST_OF) if len(each) <= LONGEST_WORD]
-    near = get_close_matches(word, words, n=1, cutoff=0.6)
-    return near[0] if near else None
+    below = (each for each in words if each.endswith((f"/{word}", f".{word}")))
+    return next(chain(below, get_close_matches(word, words, n=1, cutoff=0.6)), None)
 
 
 class AgentError(LmosActorsError):
@@ -68,14 +71,26 @@ class AgentError(LmosActorsError):
 
 
 class NotFound(AgentError):
-    """No such agent, child or affordance; `nearest` is the known name most like it, if any."""
+    """No such agent, child or affordance; `nearest` is the known name most like it, if any.
 
-    def __init__(self, kind: str, name: str, *, where: str = "", known: Iterable[str] = ()) -> None:
+    `known` are names to compare it with, or `near` is what has been found; the text has `below` before that.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        *,
+        where: str = "",
+        known: Iterable[str] = (),
+        near: str | None = None,
+        below: str = "",
+    ) -> None:
         self.kind = kind
         self.name = name
-        self.nearest = nearest(name, known)
+        self.nearest = nearest(name, known) if near is None else near
         place = f" on {where}" if where else ""
-        hint = f", did you mean {self.nearest!r}?" if self.nearest else ""
+        hint = f", did you mean {below + self.nearest!r}?" if self.nearest else ""
         super().__init__(f"no {kind} {name!r}{place}{hint}")
 
 

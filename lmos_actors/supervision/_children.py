@@ -180,6 +180,7 @@ RESERVED: Final = (
 
 They are reserved whether the node listens or not, so that a tree is valid everywhere. A supervisor may have
 such a name: it is not reached over the network, and the addresses of its children begin with its name.
+`.well-known` and `openapi.json` are not among them: no name has a dot.
 """
 
 

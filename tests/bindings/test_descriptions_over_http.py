@@ -182,7 +182,7 @@ def test_what_has_not_changed_is_not_sent_again() -> None:
 def test_a_name_that_is_not_there_is_a_problem_with_the_nearest(path: str) -> None:
     answer = get(Shelf(Shown("quiet"), Shown("weather")), path)
     assert (answer.status, answer.headers["content-type"]) == (404, "application/problem+json")
-    assert answer.data["detail"] == "no agent 'wether', did you mean 'weather'?"
+    assert answer.data["detail"] == "no agent 'wether', did you mean '/agents/weather'?"
     assert (answer.data["about"]["nearest"], answer.data["title"], answer.data["status"]) == (
         "weather",
         "Thing Not Found",

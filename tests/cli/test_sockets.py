@@ -118,7 +118,7 @@ def test_nobody_is_there(call: Callable[..., Ran]) -> None:
 def test_a_refusal_shows_the_reason_and_no_more(call: Callable[..., Ran], place: str) -> None:
     ran = call("read", f"http://{place}/agents/wether")
     assert ran.code == 3
-    assert ran.err.endswith("it answered 404 Not Found: no agent 'wether', did you mean 'weather'?\n")
+    assert ran.err.endswith("404 Not Found: no agent 'wether', did you mean '/agents/weather'?\n")
 
 
 @pytest.mark.parametrize(

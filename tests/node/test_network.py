@@ -22,6 +22,7 @@ from lmos_actors import (
     Event,
     IdTaken,
     Node,
+    NotFound,
     Pool,
     Property,
     StartFailed,
@@ -302,6 +303,23 @@ def test_what_has_a_strange_name_is_reached_by_every_way(name: str) -> None:
                     far = await client.consume(Slow, f"{scheme}://here:80/agents/{url}")
                     assert (await far.invoke(Slow.work, 0.0)).startswith(f"done by {path}")
                     assert far.path == path
+
+    run(main)
+
+
+def test_who_looks_for_a_child_beside_its_supervisor_hears_where_it_is() -> None:
+    tree = SupervisorSpec("root", [SupervisorSpec("cellar", [ChildSpec("bell", Slow)])])
+
+    async def main() -> None:
+        async with open_node(tree, listen="ws://here:80"), open_node() as client:
+            for place in ("agents/bell", "bell"):
+                with pytest.raises(ConnectFailed, match=r"no agent 'bell', .* '/agents/cellar\.bell'"):
+                    await client.consume(Slow, f"http://here:80/{place}")
+            for url, thing in (("ws://here:80/agents/bell", None), ("ws://here:80/ws", "bell")):
+                far = await client.consume(Slow, url, thing=thing)
+                with pytest.raises(NotFound, match="no agent 'bell', did you mean 'cellar/bell'") as caught:
+                    await far.read(Slow.units)
+                assert caught.value.nearest == "cellar/bell"
 
     run(main)
 

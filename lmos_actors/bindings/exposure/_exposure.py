@@ -33,6 +33,11 @@ def public_name(path: str) -> str:
     return path.replace("/", ".")
 
 
+def path_named(name: str) -> str:
+    """Return the place in the tree of what is exposed under a public name."""
+    return name.replace(".", "/")
+
+
 def name_in_path(path: str) -> str | None:
     """Return the public name that the path of a URL ends in, None where it is no agent's address."""
     _, found, name = path.rpartition(AGENTS)
@@ -154,7 +159,7 @@ class Exposure:
 
     def at(self, name: str) -> Slot | PoolLink | None:
         """Return what has that public name, or that path; None if nothing has."""
-        return self._tree.at(name.replace(".", "/"))
+        return self._tree.at(path_named(name))
 
     def _look(self, thing_id: str) -> Slot | PoolLink | None:
         if len(thing_id) > LONGEST:

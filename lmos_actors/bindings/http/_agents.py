@@ -28,7 +28,7 @@ from lmos_actors.supervision import class_at
 
 from ..exposure._description_security import check_sight
 from ..exposure._descriptions import TD_JSON
-from ..exposure._exposure import public_name
+from ..exposure._exposure import AGENTS, public_name
 from ..exposure._meter import refused
 from ._accept import best_of, has_tag
 from ._actions import cancel, invoke, query, query_all
@@ -142,7 +142,7 @@ class AgentsOverHttp:
             admission.check(public_name(name if link is None else link.path), permit, trio.current_time())
         if link is None and not (request.parts[1] == "actions" and len(request.parts) == 4):
             known = self._context.known_names(admission, permit)
-            raise NotFound("agent", name[:LONGEST], known=known)
+            raise NotFound("agent", name[:LONGEST], known=known, below=AGENTS)
         return link
 
     def _allowed(self, request: WebRequest) -> str:
@@ -175,7 +175,7 @@ class AgentsOverHttp:
         if found is None:
             # not all names: any client may ask, and comparing takes time
             known = (each.name for each in islice(self._descriptions.seen(request.sees), NAMES_COMPARED))
-            raise NotFound("agent", name[:LONGEST], known=known)
+            raise NotFound("agent", name[:LONGEST], known=known, below=AGENTS)
         served = self._descriptions.served(found)
         tag = (b"etag", served.tag.encode())
         if has_tag(request.headers, b"if-none-match", tag[1]):

@@ -18,7 +18,7 @@ from lmos_actors.protocol.td import JSON
 
 from ..exposure._description_security import anything, check_sight
 from ..exposure._descriptions import LINKS, TD_JSON
-from ..exposure._exposure import public_name
+from ..exposure._exposure import AGENTS, public_name
 from ._accept import best_of
 from ._answers import problem_answer
 from ._openapi import OpenApi
@@ -100,7 +100,7 @@ class _Pages:
         if found is None:
             # not all names: any client may ask, and comparing takes time
             known = (each.name for each in islice(self._all.seen(sees), LINKS))
-            raise NotFound("agent", name[:LONGEST], known=known)
+            raise NotFound("agent", name[:LONGEST], known=known, below=AGENTS)
         return found
 
     async def _array(self, sees: Sees) -> AsyncIterator[bytes]:

@@ -41,6 +41,8 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol import lmos
 
+from ..exposure._exposure import path_named
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -324,5 +326,5 @@ def as_near_error(
         seconds = outbound.seconds if outbound is not None and outbound.seconds is not None else error.seconds
         return DeadlineExceeded(path, seconds)
     if isinstance(error, NotFound) and error.kind == "agent" and error.name == thing_id:
-        return NotFound("agent", path)
+        return NotFound("agent", path, near=error.nearest and path_named(error.nearest))
     return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from ..exposure._exposure import name_in_url
+from ..exposure._exposure import name_in_url, path_named
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def path_of(thing_id: str) -> str:
     """Return the path that an agent's errors name: that in its tree if its address tells it, else the id."""
     name = name_in_url(thing_id)
-    return thing_id if name is None else name.replace(".", "/")
+    return thing_id if name is None else path_named(name)
 
 
 class RemoteThing:

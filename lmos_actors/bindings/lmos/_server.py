@@ -7,22 +7,25 @@ in `_server_context.py`; the memories of answers are here, as they belong to pee
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import quote
 
 import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import Budget
+from lmos_actors.errors import nearest
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.security import Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
 from ..exposure._access_middleware import asks_nothing, presented_in, principal_of
 from ..exposure._description_security import sees
-from ..exposure._exposure import name_in_path, public_name
+from ..exposure._exposure import AGENTS, name_in_path, public_name
 from ._server_connection import ServerConnection, lmos_offered
-from ._server_context import ServerContext
+from ._server_context import NAMES_COMPARED, ServerContext
 from ._server_memories import AnswerMemories
 
 if TYPE_CHECKING:
@@ -119,7 +122,7 @@ class LmosServer:
         offered = lmos_offered(upgrade.offered)
         place = upgrade.path in PLACES or self._is_agent(upgrade.path, admission)
         if upgrade.path == RELAY or not (offered or place):
-            return Refuse(404, f"nothing is served over WebSocket at {upgrade.path[:200]}")
+            return Refuse(404, self._nothing_at(upgrade.path, admission))
         if self.context.draining:
             return Refuse(503, "the node is shutting down")
         serve = self.serve if admission is None else partial(self.serve, admission=admission)
@@ -137,6 +140,14 @@ class LmosServer:
         name = name_in_path(path)
         link = None if name is None else self._exposure.find(name)
         return link is not None and self._sees(admission, link.path)
+
+    def _nothing_at(self, path: str, admission: Admission | None) -> str:
+        """Say that nothing is served there, and what may be meant, of what the peer may see."""
+        name = name_in_path(path)
+        names = islice(self._exposure.names(), NAMES_COMPARED)
+        near = name and nearest(name, (each for each in names if self._sees(admission, each)))
+        hint = f", did you mean {AGENTS}{quote(near, safe='')}?" if near else ""
+        return f"nothing is served over WebSocket at {path[:200]}{hint}"
 
     def _sees(self, admission: Admission | None, path: str) -> bool:
         if admission is None or (self._guard is not None and self._guard.security.public_descriptions):

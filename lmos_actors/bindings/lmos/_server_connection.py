@@ -32,6 +32,7 @@ from lmos_actors.errors import (
     LocalProtocolError,
     NotFound,
     Unauthorized,
+    nearest,
 )
 from lmos_actors.protocol import lmos
 
@@ -216,7 +217,8 @@ class ServerConnection:
                 self._check(self._admission, asked, link)
             if link is None:
                 known = self._context.known_names(self._admission, PERMISSIONS[asked.verb.word])
-                raise NotFound("agent", asked.thing_id, known=known)
+                near = nearest(name_meant(asked.thing_id), known)
+                raise NotFound("agent", asked.thing_id, near=near)
             if not self._invoked(asked, link):
                 self._carry_out(asked, link)
         except AgentError as error:

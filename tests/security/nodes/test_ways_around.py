@@ -75,6 +75,39 @@ async def test_a_socket_at_an_address_does_not_tell_the_id_that_is_there(
                 assert (answer["status"], answer["thingID"]) == ("403", name)
 
 
+NEAR = "did you mean"
+
+
+async def test_only_what_may_be_seen_is_suggested(autojump_clock: Any, secrets: Secrets) -> None:
+    tree = SupervisorSpec(
+        "root",
+        [
+            SupervisorSpec("cellar", [ChildSpec("vault", Desk), ChildSpec("bell", Desk)]),
+            Pool(Desk, 2, name="crew"),
+        ],
+    )
+    security = rules(secrets, access={"cellar.vault": NONE, "crew": NONE})
+    async with open_node(tree, listen=PLACE, security=security) as node:
+
+        async def suggested(name: str, who: str) -> set[str]:
+            """Return what is suggested in place of a name, by each way to ask for it."""
+            place = f"/agents/{name}"
+            told = [(await ask(node, path, authorization=who)).json["detail"]
+                    for path in (place, f"{place}/properties/units", f"/{name}")]  # fmt: skip
+            told.append((await ask(node, place, authorization=who, **PLAIN_SOCKET)).body.decode())
+            async with socket_to(node, ("Authorization", who)) as socket:
+                for thing in (name, place, f"{PLACE}{place}"):
+                    asked = {"messageType": "readProperty", "name": "units", "thingID": thing}
+                    told.append((await socket.asked(**asked))["detail"])
+            return {text.partition(NEAR)[2].strip(" ?'\"}\n") for text in told}
+
+        assert await suggested("bell", BOB) == {"/agents/cellar.bell", "cellar.bell"}
+        assert await suggested("vault", ALICE) == {"/agents/cellar.vault", "cellar.vault"}
+        assert await suggested("crew-1", ALICE) == {"/agents/crew.crew-1", "crew.crew-1"}
+        for name in ("vault", "crew-1", "cellar.vaul", "crw"):
+            assert not {each for each in await suggested(name, BOB) if "vault" in each or "crew" in each}
+
+
 # ---- what was good when it was asked
 
 
