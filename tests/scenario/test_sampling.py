@@ -170,7 +170,7 @@ def test_all_at_once_is_one_after_the_other(states: list[tuple[Any, Any] | None]
     if expected is None:
         assert found is None
     elif found is not None:
-        assert [(one.path, show(value)) for one, value in found] == expected
+        assert [(one.path, show(value)) for one, value in zip(*found, strict=True)] == expected
 
 
 @pytest.mark.parametrize(
@@ -182,4 +182,4 @@ def test_what_is_plain_is_looked_at_all_at_once(text: str) -> None:
     slots = [slot(number, (number, 2)) for number in range(5)]
     found = agents.of_all(formula, slots, state=text.startswith("state."))
     assert found is not None
-    assert len(found) == 5
+    assert len(found[1]) == 5

@@ -10,13 +10,14 @@ caller looks at them one by one and finds out which it is.
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ._formulas import FormulaFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from ._formulas import Formula
 
@@ -42,6 +43,30 @@ class Columns:
         self._fields = fields
         self._delivered = delivered
         self._more = extra
+        self._in_sample = False
+        self._kept: dict[Any, tuple[Sequence[Any], Sequence[Any]]] = {}  # by the identity of the slots
+
+    @contextmanager
+    def sample(self) -> Generator[None]:
+        """Read agents once for all formulas, as long as the block is open: nothing may change meanwhile."""
+        self._in_sample = True
+        try:
+            yield
+        finally:
+            self._in_sample = False
+            self._kept.clear()
+
+    def with_agents(self, slots: Sequence[Any]) -> Sequence[Any]:
+        """Return those of the slots that have their agents."""
+        return self._once(slots, _with_agents)
+
+    def _once(self, slots: Sequence[Any], make: Callable[[Sequence[Any]], Sequence[Any]]) -> Sequence[Any]:
+        if not self._in_sample:
+            return make(slots)
+        found = self._kept.get((id(slots), make))
+        if found is None:  # the slots are kept with it, so that no others get their identity
+            found = self._kept[id(slots), make] = slots, make(slots)
+        return found[1]
 
     def values(self, formula: Formula, slots: Sequence[Any]) -> list[Any] | None:
         """Return the values of a formula, one for each of these slots, which all have their agents.
@@ -64,7 +89,7 @@ class Columns:
     def _column(self, name: str, slots: Sequence[Any]) -> list[Any] | None:
         """Return the values of a name; None for one that is of no agent. Raises LookupError."""
         if name.startswith("state."):
-            agents = [slot.agent for slot in slots]
+            agents = self._once(slots, _agents_of)
             fields = {self._fields(cls)[name[6:]] for cls in set(map(type, agents))}
             ((attribute, secret),) = fields or {("", True)}  # TypeError where classes differ
             if secret:
@@ -86,6 +111,15 @@ class Columns:
         if name == "restarts":
             return [max(0, slot.incarnation - 1) for slot in slots]
         return None
+
+
+def _with_agents(slots: Sequence[Any]) -> Sequence[Any]:
+    found = [slot for slot in slots if slot.agent is not None]
+    return slots if len(found) == len(slots) else found
+
+
+def _agents_of(slots: Sequence[Any]) -> Sequence[Any]:
+    return [slot.agent for slot in slots]
 
 
 def _computed(

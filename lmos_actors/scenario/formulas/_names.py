@@ -186,16 +186,18 @@ class AgentValues:
         self._fields = self._state(slot) if state else None
         return self._fields is not None or not state
 
-    def of_all(self, formula: Formula, slots: Sequence[Any], *, state: bool) -> list[tuple[Any, Any]] | None:
-        """Return the slots where agents are, each with the value of a formula; without `state` all of them.
+    def of_all(
+        self, formula: Formula, slots: Sequence[Any], *, state: bool
+    ) -> tuple[Sequence[Any], list[Any]] | None:
+        """Return the slots where agents are, and the value of a formula for each; without `state` all slots.
 
         None: they have to be looked at one by one.
         """
         if self._columns is None:
             return None
-        there = [slot for slot in slots if slot.agent is not None] if state else slots
+        there = self._columns.with_agents(slots) if state else slots
         values = self._columns.values(formula, there)
-        return None if values is None else list(zip(there, values, strict=True))
+        return None if values is None else (there, values)
 
     def __call__(self, name: str) -> Any:
         """Return the value of a name. Raises LookupError."""

@@ -119,18 +119,20 @@ class ConvergesJudge(Judge):
         if found is None:
             found = self._one_by_one(slots, now)
         if found is not None:
-            self._compare(found, now)
+            self._compare(*found, now)
 
-    def _one_by_one(self, slots: Sequence[Slot], now: float) -> list[tuple[Slot, Any]] | None:
-        found: list[tuple[Slot, Any]] = []
+    def _one_by_one(self, slots: Sequence[Slot], now: float) -> tuple[list[Slot], list[Any]] | None:
+        there: list[Slot] = []
+        values: list[Any] = []
         for slot in slots:
             if self.agents.at(slot):
                 try:
-                    found.append((slot, self.formula.value(self.agents)))
+                    values.append(self.formula.value(self.agents))
+                    there.append(slot)
                 except (LookupError, FormulaFailed) as error:
                     self.saw = f"at {instant(now)} {slot.path} cannot be computed: {error_text(error)}"
                     return None
-        return found
+        return there, values
 
     def judge_final_state(self, now: float) -> None:
         self.sample(now)
@@ -143,24 +145,24 @@ class ConvergesJudge(Judge):
                 self.saw = f"{fault} was not healed"
         return self.begin is not None
 
-    def _compare(self, found: list[tuple[Slot, Any]], now: float) -> None:
-        if len(found) < 2:
-            there = f"running agents of {self.check.of}: {len(found)}"
+    def _compare(self, slots: Sequence[Slot], values: list[Any], now: float) -> None:
+        if len(values) < 2:
+            there = f"running agents of {self.check.of}: {len(values)}"
             self.saw = f"at {instant(now)} {there}, too few to agree"
             return
-        first = found[0][1]
-        kinds = set(map(type, [value for _, value in found]))
+        first = values[0]
+        kinds = set(map(type, values))
         if len(kinds) == 1 and kinds <= PLAIN:  # without a call for each
-            others = [slot.path for slot, value in found if value != first]
+            others = [number for number, value in enumerate(values) if value != first]
         else:
-            others = [slot.path for slot, value in found if not same(value, first)]
+            others = [number for number, value in enumerate(values) if not same(value, first)]
         if not others:
             self.met_at = now
-            self.saw = f"{show(first)} at all {len(found)} agents at {instant(now)}"
+            self.saw = f"{show(first)} at all {len(values)} agents at {instant(now)}"
             return
-        value = next(value for slot, value in found if slot.path == others[0])
-        self.saw = f"at {instant(now)} {show(first)} at {found[0][0].path}, {show(value)} at {others[0]}; "
-        self.saw += f"other than the first are {listing(others)}"
+        other, value = slots[others[0]].path, values[others[0]]
+        self.saw = f"at {instant(now)} {show(first)} at {slots[0].path}, {show(value)} at {other}; "
+        self.saw += f"other than the first are {listing([slots[number].path for number in others])}"
 
     def result(self) -> CheckResult:
         within = self.check.within

@@ -25,7 +25,7 @@ from ..model import EVERYBODY, Never
 from ._judge import Judge, Offenders, instant, listing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lmos_actors.reports import CheckResult
 
@@ -77,7 +77,7 @@ class FormulaJudge(Judge):
             return
         slots = self.view.slots(self.of)
         found = self.agents.of_all(self.formula, slots, state=self._state)
-        if found is not None and self.judge_values(found, now):
+        if found is not None and self.judge_values(*found, now):
             return
         for slot in slots:
             if self.agents.at(slot, state=self._state):
@@ -90,7 +90,7 @@ class FormulaJudge(Judge):
         """Evaluate the formula for the agent that `agents` has selected."""
         raise NotImplementedError
 
-    def judge_values(self, found: list[tuple[Slot, Any]], now: float) -> bool:
+    def judge_values(self, slots: Sequence[Slot], values: list[Any], now: float) -> bool:
         """Judge the values of all agents at once; return False if each has to be judged alone."""
         raise NotImplementedError
 
@@ -127,12 +127,12 @@ class HoldsJudge(FormulaJudge):
         if holds is not self.wanted:
             self.offenders.add(path, self.describe(), now)
 
-    def judge_values(self, found: list[tuple[Slot, Any]], now: float) -> bool:
+    def judge_values(self, slots: Sequence[Slot], values: list[Any], now: float) -> bool:
         if self.fault_free and self.view.faults_active():
             return True
-        if False in [value is self.wanted for _, value in found]:  # `all` would cost a call for each
+        if False in [value is self.wanted for value in values]:  # `all` would cost a call for each
             return False
-        self.looks += len(found)
+        self.looks += len(values)
         return True
 
     def result(self) -> CheckResult:
@@ -168,10 +168,10 @@ class EventuallyJudge(FormulaJudge):
         if holds:
             self._fulfil(path, now)
 
-    def judge_values(self, found: list[tuple[Slot, Any]], now: float) -> bool:
-        if False in [value is True or value is False for _, value in found]:
+    def judge_values(self, slots: Sequence[Slot], values: list[Any], now: float) -> bool:
+        if False in [value is True or value is False for value in values]:
             return False
-        for slot, holds in found:
+        for slot, holds in zip(slots, values, strict=True):
             if self.met_at is None and slot.path not in self.fulfilled:
                 self.nearest = ""
                 if holds:

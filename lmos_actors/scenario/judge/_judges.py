@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from ..formulas import AgentValues, CheckedNames, Columns
@@ -47,6 +48,7 @@ class Judges:
         names = CheckedNames([*own, *timed, *(f"{name}.time" for name in timed)])
         directory = AgentDirectory(view)
         columns = Columns(view.fields, self._delivered, self._more) if view.fields is not None else None
+        self._at_once = nullcontext if columns is None else columns.sample
         agents = AgentValues(view.state, self._delivered, self._more, columns)
         context = (view, directory, agents, names)
         self._series = {name: SeriesSampler(name, declared, context) for name, declared in series.items()}
@@ -107,16 +109,18 @@ class Judges:
 
     def sample(self, now: float) -> None:
         """Measure all series, then look at all checks."""
-        for series in self._series.values():
-            series.sample(now)
-        for judge in self._judges:
-            judge.sample(now)
+        with self._at_once():
+            for series in self._series.values():
+                series.sample(now)
+            for judge in self._judges:
+                judge.sample(now)
 
     def judge_final_state(self, now: float) -> None:
         """Judge the final state, while the agents still exist; only dead letters count after it."""
         if not self._is_final:
-            for judge in self._judges:
-                judge.judge_final_state(now)
+            with self._at_once():
+                for judge in self._judges:
+                    judge.judge_final_state(now)
         self._is_final = True
 
     def met(self, name: str) -> bool:

@@ -101,7 +101,7 @@ class SeriesSampler:
         slots = self.view.slots(self.declared.of)
         found = agents.of_all(self.formula, slots, state=state)
         if found is not None:
-            at_once = [value for _, value in found]
+            _, at_once = found
             if set(map(type, at_once)) <= (_TRUTH if condition else _NUMBERS):
                 return at_once
         values: list[Any] = []

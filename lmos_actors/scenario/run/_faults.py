@@ -59,14 +59,14 @@ class RefLookup(Protocol):
 
 @attrs.define(eq=False)
 class _InjectedFault:
-    """An injected fault, in force until `left`, the agents not recovered yet, is empty."""
+    """An injected fault, in force until `left`, the agents not recovered yet by path, is empty."""
 
     id: str
     kind: str
     slots: tuple[Slot, ...]
     begin: float
     end: float | None = None
-    left: dict[Slot, None] = attrs.Factory(dict["Slot", None])
+    left: dict[str, Slot] = attrs.Factory(dict[str, "Slot"])
 
 
 class Faults:
@@ -111,7 +111,7 @@ class Faults:
             _check_service(refs)
         slots = tuple(slot_of(ref) for ref in refs)
         kind = type(fault).__name__.lower()
-        injected = _InjectedFault(id, kind, slots, trio.current_time(), left=dict.fromkeys(slots))
+        injected = _InjectedFault(id, kind, slots, trio.current_time(), left={slot.path: slot for slot in slots})
         self._injected.append(injected)
         self._in_force[injected] = None
         more = _log_fields(fault)
@@ -178,7 +178,7 @@ class Faults:
         """Take a record of the run: crashed agents may have ended or started again."""
         if kind == "started":
             for injected in self._down.pop(agent, ()):
-                self._heal(injected, [slot for slot in injected.left if slot.path == agent])
+                self._heal(injected, [injected.left[agent]] if agent in injected.left else [])
         elif kind in ("crashed", "stopped"):
             ended = self._ends.pop(agent, None)
             if ended is not None:
@@ -188,10 +188,10 @@ class Faults:
         """End crashes whose agents will never run again."""
         for path, several in tuple(self._down.items()):
             for injected in tuple(several):
-                gone = [slot for slot in injected.left if slot.gone and slot.path == path]
-                if gone:
+                slot = injected.left.get(path)
+                if slot is not None and slot.gone:
                     several.remove(injected)
-                    self._heal(injected, gone)
+                    self._heal(injected, [slot])
             if not several:
                 del self._down[path]
 
@@ -234,7 +234,7 @@ class Faults:
 
     def _heal(self, injected: _InjectedFault, slots: Sequence[Slot]) -> None:
         for slot in slots:
-            injected.left.pop(slot, None)
+            injected.left.pop(slot.path, None)
         if not injected.left:
             injected.end = trio.current_time()
             del self._in_force[injected]
