@@ -115,8 +115,35 @@ class TraceLog:
             self._at = now
             self._t = msgspec.Raw(b"%.6f" % now)
         self._n = n = self._n + 1
-        self._waiting.append(_line_of(n, self._t, kind, agent, fields))
-        if len(self._waiting) >= _BATCH:
+        line: _Line | msgspec.Raw | None = None
+        try:  # the three kinds of which there are most are written later, many at a time
+            if kind == "delivered":
+                if len(fields) == 2:
+                    line = _Delivered(n, self._t, kind, agent, fields["affordance"], fields["id"])
+            elif kind == "answered":
+                if len(fields) == 3:
+                    value = fields["value"]
+                    if value is not None:
+                        value = _lasting(value)
+                    line = _Answered(n, self._t, kind, agent, fields["affordance"], fields["id"], value)
+            elif kind == "sent" and len(fields) == 6:
+                line = _Sent(
+                    n,
+                    self._t,
+                    kind,
+                    agent,
+                    fields["affordance"],
+                    fields["from"],
+                    fields["id"],
+                    _lasting(fields["input"]),
+                    fields["trace"],
+                    fields["verb"],
+                )
+        except (KeyError, *_UNENCODABLE):  # other fields, or one with a value that JSON cannot say
+            pass
+        waiting = self._waiting
+        waiting.append(_written(n, self._t, kind, agent, fields) if line is None else line)
+        if len(waiting) >= _BATCH:
             self.flush()
 
     def end(self) -> None:
@@ -162,27 +189,6 @@ class TraceLog:
     def __len__(self) -> int:
         """Return the number of records so far, the first line not counted."""
         return self._n
-
-
-def _line_of(n: int, t: msgspec.Raw, kind: str, agent: str, fields: dict[str, Any]) -> _Line | msgspec.Raw:
-    """Return a line, written, or of the three kinds of which there are most still to be written."""
-    try:
-        if kind == "delivered":
-            if len(fields) == 2:
-                return _Delivered(n, t, kind, agent, fields["affordance"], fields["id"])
-        elif kind == "answered":
-            if len(fields) == 3:
-                value = fields["value"]
-                if value is not None:
-                    value = _lasting(value)
-                return _Answered(n, t, kind, agent, fields["affordance"], fields["id"], value)
-        elif kind == "sent" and len(fields) == 6:
-            affordance, sender, number = fields["affordance"], fields["from"], fields["id"]
-            given, trace, verb = _lasting(fields["input"]), fields["trace"], fields["verb"]
-            return _Sent(n, t, kind, agent, affordance, sender, number, given, trace, verb)
-    except (KeyError, *_UNENCODABLE):  # other fields, or one with a value that JSON cannot say
-        pass
-    return _written(n, t, kind, agent, fields)
 
 
 def _lasting(value: Any) -> object:

@@ -6,6 +6,7 @@ so that a state which lasts for a single turn is seen too.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -31,8 +32,8 @@ class Watch:
         self._looks: tuple[Callable[[], object], ...] = ()
         self._changed: trio.Event | None = None
         self._ended = False
-        self._count = 0
-        self.counts: dict[str, int] = {}
+        self._left = OFTEN
+        self.counts: defaultdict[str, int] = defaultdict(int)
         """Number of records by kind."""
         self.on_progress: Callable[[], None] | None = None
         """Called after every `OFTEN` records."""
@@ -42,16 +43,20 @@ class Watch:
         if self._ended:
             return
         self._log(kind, agent, fields)
-        for take in self._takers.get(kind, ()):
-            take(kind, agent, fields)
-        for look in self._looks:
-            look()
+        if kind in self._takers:
+            for take in self._takers[kind]:
+                take(kind, agent, fields)
+        if self._looks:
+            for look in self._looks:
+                look()
         if self._changed is not None:
             self.notify()
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        self._count += 1
-        if not self._count % OFTEN and self.on_progress is not None:
-            self.on_progress()
+        self.counts[kind] += 1
+        self._left -= 1
+        if not self._left:
+            self._left = OFTEN
+            if self.on_progress is not None:
+                self.on_progress()
 
     def add(self, take: Callable[[Kind, str, dict[str, Any]], None], *kinds: str) -> None:
         """Call `take` for every further record of these kinds."""
