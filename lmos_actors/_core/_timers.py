@@ -11,6 +11,7 @@ import math
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Never, Protocol
 
+import msgspec
 import trio
 
 if TYPE_CHECKING:
@@ -20,17 +21,16 @@ BUDGET = 256
 """Callbacks between two passes of trio's run loop, so that a flood of timers starves nothing."""
 
 
-class Timer:
-    """A callback due at the instant `when` (seconds of the run's clock)."""
+class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
+    """A callback due at the instant `when` (seconds of the run's clock).
 
-    __slots__ = ("callback", "heap", "kept", "when")
+    `kept` is the owner's set of pending timers, which the timer leaves when it fires or is cancelled.
+    """
 
-    def __init__(self, when: float, callback: Callable[[], None], heap: TimerHeap) -> None:
-        self.when = when
-        self.callback: Callable[[], None] | None = callback
-        self.heap = heap
-        self.kept: dict[Timer, None] | None = None
-        """The owner's set of pending timers, which it leaves when it fires or is cancelled."""
+    when: float
+    callback: Callable[[], None] | None
+    heap: TimerHeap
+    kept: dict[Timer, None] | None = None
 
     def cancel(self) -> None:
         """Cancel the callback. Never blocks; late or repeated calls do nothing."""

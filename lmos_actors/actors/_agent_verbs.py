@@ -395,8 +395,8 @@ class Acting:
     @property
     def random(self) -> RandomStream:
         """This agent's own stream of random numbers; the same for the same seed."""
-        slot = self._place()
-        more = slot.ensure_extra()
+        slot = self._slot or self._place()
+        more = slot.extra or slot.ensure_extra()
         if more.random is None:
             more.random = slot.rt.entropy.stream(f"agent {slot.path} {slot.incarnation}{slot.owner.lives}")
         return more.random

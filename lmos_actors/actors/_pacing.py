@@ -29,6 +29,7 @@ class PacedSlot(Protocol):
     """The slot of an agent that is held or works on messages; see `Slot`, which stands above this file."""
 
     rt: Runtime
+    extra: Any
     begun: int
     gate: int
     queue: list[Any] | deque[Any]
@@ -69,12 +70,23 @@ class Pacing:
             return False
         return True
 
+    def take(self, item: Any) -> None:
+        """Queue a message that has been accepted, of an agent with an empty queue, and go on."""
+        if self.seconds and self.timer is None and self.item is None and not self.holds:
+            self._work_on(item)
+        else:
+            self._slot.queue = [item]
+            self._slot.resume()
+
     def begin_work(self) -> bool:
         """Take the message that waits longest and work on it; return whether there was one."""
-        slot = self._slot
         item = self._next_in_queue()
-        if item is None:
-            return False
+        if item is not None:
+            self._work_on(item)
+        return item is not None
+
+    def _work_on(self, item: Any) -> None:
+        slot = self._slot
         if not isinstance(item, InternalTurn):
             slot.begun += 1
             if isinstance(item, Envelope):
@@ -85,9 +97,8 @@ class Pacing:
         self.item = item
         self.timer = slot.rt.timers.call_after(self.seconds, self._work_done)
         slot.gate = WORKING
-        if slot.ensure_extra().parked:
+        if slot.extra.parked:
             slot.admit()
-        return True
 
     def _next_in_queue(self) -> Any:
         """Take the first item out of the queue that still means something, None if there is none."""
@@ -107,7 +118,7 @@ class Pacing:
         slot = self._slot
         self.timer = None
         if slot.gate == WORKING:
-            if slot.ensure_extra().out:
+            if slot.extra.out:
                 slot.gate = HELD
             elif self.item is not None:  # as `resume` would find; here it is nearly always so
                 slot.gate = WORKED

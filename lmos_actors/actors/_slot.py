@@ -1042,12 +1042,16 @@ class Slot:
 
     def put(self, item: Any) -> None:
         """Queue what has been accepted, and see to it that its turn comes."""
-        if self.gate and not self.leave_tally():
+        gate = self.gate
+        if gate and (gate != TALLIED or not self.leave_tally()):
             if self.queue:
                 self.queue.append(item)
+            elif gate == QUIET and self.extra is not None and self.extra.pace is not None:
+                self.extra.pace.take(item)
+                return
             else:
                 self.queue = [item]
-            if self.gate == QUIET:
+            if gate == QUIET:
                 self.resume()
             return
         if isinstance(item, Envelope) and item.op.kind in RUNS:
