@@ -227,7 +227,10 @@ class Acting:
         if not seconds >= 0:
             raise ValueError(f"after() needs a number of seconds of at least 0, not {seconds!r}")
         return turn_after(
-            self._place(), seconds, partial(turn, *args, **kwargs) if args or kwargs else turn, ()
+            self._slot or self._place(),
+            seconds,
+            partial(turn, *args, **kwargs) if args or kwargs else turn,
+            (),
         )
 
     def stop(self, reason: ExitReason = NORMAL) -> None:

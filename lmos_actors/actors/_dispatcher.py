@@ -56,7 +56,6 @@ LONGEST_WAIT: Final = 0.05
 
 if TYPE_CHECKING:
     from ._operation import Operation
-    from ._pacing import Pacing
     from ._runtime import Runtime
     from ._slot import Slot
 
@@ -90,7 +89,7 @@ async def dispatch(rt: Runtime) -> None:
             if slot.gate == BUSY:
                 run_batch(rt, slot, slot.take_batch())
             elif slot.gate == WORKED:
-                run_worked(rt, slot, slot.ensure_pacing())
+                run_worked(rt, slot)
         if ready:
             livelock.passes += 1
             if livelock.passes < LIVELOCK_AFTER:
@@ -209,12 +208,14 @@ def run_batch(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
         slot.gate = IDLE
 
 
-def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
+def run_worked(rt: Runtime, slot: Slot) -> None:
     """Run the turn of the message that an agent has worked on.
 
     As `run_batch` and what follows it, of one message, without the calls that a batch takes: in a simulation
     with service times this is the hot path.
     """
+    extra = slot.extra
+    pace = slot.ensure_pacing() if extra is None or extra.pace is None else extra.pace
     item = pace.item
     if type(item) is Tell:
         slot.begun -= 1

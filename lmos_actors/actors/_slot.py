@@ -449,8 +449,13 @@ class Slot:
             refused=extra.refused if extra else 0,
             restarts=max(0, self.incarnation - 1),
             incarnation=self.incarnation,
-            state=STATES[self.state],
+            state=self.state_name,
         )
+
+    @property
+    def state_name(self) -> str:
+        """Its state as `statistics` has it: `running`, `down`, ..."""
+        return STATES[self.state]
 
     def mailbox_statistics(self) -> MailboxStatistics:
         """Return how full the mailbox is."""

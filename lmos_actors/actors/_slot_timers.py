@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 @enable_ki_protection
 def turn_after(slot: Slot, seconds: float, fn: Callable[..., None], args: tuple[Any, ...]) -> Timer:
     """Have a turn run `seconds` from now, while this incarnation lives."""
-    if slot.agent is not None:
-        fn = kept_turn(slot.agent, fn)
+    agent = slot.agent
+    if agent is not None and agent.__contract__.options.history:
+        fn = kept_turn(agent, fn)
     due = _Due(slot, fn, args)
     due.timer = timer = slot.rt.timers.call_after(seconds, due.fire)
     slot.keep_timer(timer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,36 @@ def slow(factor: float, seconds: float, target: str | None = "peer-0") -> Slow:
 
 def comeback(seconds: float, state: Any = "lost", target: str | None = "peer-0", **more: Any) -> Crash:
     return Crash(target=target, restart=Comeback(after=Duration(seconds), state=state), **more)
+
+
+# --- many at once
+
+
+def looks_at_the_gone(count: int) -> int:
+    """Count how often it is asked whether an agent is gone, in one look at a fault that has crashed all."""
+
+    async def story(stage: Stage) -> int:
+        found = 0
+
+        def look(frame: Any, event: str, _: object) -> None:
+            nonlocal found
+            found += event == "call" and frame.f_code.co_name == "gone"
+
+        await stage.faults.inject(comeback(60.0, target="peer"), "outage")
+        before = sys.getprofile()
+        sys.setprofile(look)
+        try:
+            assert stage.faults.active
+        finally:
+            sys.setprofile(before)
+        return found
+
+    return int(play(story, count))
+
+
+def test_a_look_at_a_fault_takes_as_long_as_it_has_agents() -> None:
+    assert looks_at_the_gone(10) == 10
+    assert looks_at_the_gone(40) == 40
 
 
 # --- pauses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 TIMED: Final = (Eventually, Converges)
 """The checks that come true at an instant: formulas and `stop` may name them."""
 
+_MOST_RECENT: Final = 4_096
+
 PERCENTILES: Final = (50, 90, 95, 99)
 
 
@@ -41,7 +44,8 @@ class Judges:
     ) -> None:
         self._view = view
         self._checks = checks
-        self._delivered: dict[str, int] = {}
+        self._delivered: Counter[str] = Counter()
+        self._recent: list[str] = []  # paths of deliveries that are not counted yet
         series = measure.series if measure is not None else {}
         own = [f"series.{name}" for name in series]
         timed = [name_of(check) for check in checks if isinstance(check, TIMED)]
@@ -81,16 +85,25 @@ class Judges:
     def record(self, kind: str, path: str, fields: Mapping[str, Any]) -> None:
         """Take one record, in the step in which it happened. `path` is the agent's in the tree."""
         if kind == "delivered" and self._counts:
-            self._delivered[path] = self._delivered.get(path, 0) + 1
+            self._recent.append(path)
+            if len(self._recent) >= _MOST_RECENT:
+                self._count_recent()
         try:
             judges = self._concerned[path].get(kind)
         except KeyError:
             judges = self._concerned_with(path).get(kind)
         if judges:
+            self._count_recent()
             now = self._view.now()
             for judge in judges:
                 if not self._is_final or judge.late:
                     judge.record(kind, path, fields, now)
+
+    def _count_recent(self) -> None:
+        """Count the deliveries since the last look at the counts: many at once cost little."""
+        if self._recent:
+            self._delivered.update(self._recent)
+            self._recent.clear()
 
     def _concerned_with(self, path: str) -> Mapping[str, Sequence[Judge]]:
         """Return the judges of the records of one agent, by kind: a table that many agents share."""
@@ -109,6 +122,7 @@ class Judges:
 
     def sample(self, now: float) -> None:
         """Measure all series, then look at all checks."""
+        self._count_recent()
         with self._at_once():
             for series in self._series.values():
                 series.sample(now)
@@ -117,6 +131,7 @@ class Judges:
 
     def judge_final_state(self, now: float) -> None:
         """Judge the final state, while the agents still exist; only dead letters count after it."""
+        self._count_recent()
         if not self._is_final:
             with self._at_once():
                 for judge in self._judges:

@@ -111,7 +111,9 @@ class Faults:
             _check_service(refs)
         slots = tuple(slot_of(ref) for ref in refs)
         kind = type(fault).__name__.lower()
-        injected = _InjectedFault(id, kind, slots, trio.current_time(), left={slot.path: slot for slot in slots})
+        injected = _InjectedFault(
+            id, kind, slots, trio.current_time(), left={slot.path: slot for slot in slots}
+        )
         self._injected.append(injected)
         self._in_force[injected] = None
         more = _log_fields(fault)
@@ -304,7 +306,7 @@ def _state(ref: Ref[Any]) -> str:
         slot = slot_of(ref)
     except NotFound:
         return "gone"
-    state = slot.statistics().state
+    state = slot.state_name
     if state != "down" or slot.status == "running":  # its supervisor has yet to hear that it has ended
         return state
     return slot.status

@@ -52,6 +52,7 @@ class RunAgents:
         self._things: dict[str, Thing | ConsumedThing] = {}
         self._remotes: dict[str, ConsumedThing] = {}
         self._slots: dict[str, tuple[Slot, ...]] = {}
+        self._members: dict[str, tuple[Slot, ...]] = {}  # of populations, by number
         known = dict.fromkeys((*paths, *cell.remotes), 1)
         self.given: Mapping[str, Any] = _GivenRefs(self, known | self._counts)
         """Values of `$(agents.NAME)`: a ref, or the refs of a population."""
@@ -137,6 +138,15 @@ class RunAgents:
 
     def slot(self, target: str) -> Slot:
         """Return the slot of one agent."""
+        population, slash, number = target.partition("/")
+        if slash and population in self._counts and number.isdecimal():
+            members = self._members.get(population)
+            if members is None:
+                supervisor = self.supervisor(population)
+                if isinstance(supervisor, BulkSupervisor):
+                    members = self._members[population] = supervisor.members
+            if members is not None and int(number) < len(members):
+                return members[int(number)]  # without a ref and a search for each of very many
         return slot_of(self.ref(target))
 
     def slots(self, of: str) -> tuple[Slot, ...]:
