@@ -142,10 +142,10 @@ class RunAgents:
         if slash and population in self._counts and number.isdecimal():
             members = self._members.get(population)
             if members is None:
-                supervisor = self.supervisor(population)
-                if isinstance(supervisor, BulkSupervisor):
-                    members = self._members[population] = supervisor.members
-            if members is not None and int(number) < len(members):
+                members = self._numbered(population)
+                if members:
+                    self._members[population] = members
+            if members and int(number) < len(members):
                 return members[int(number)]  # without a ref and a search for each of very many
         return slot_of(self.ref(target))
 
