@@ -20,17 +20,10 @@ import trio
 from lmos_actors.errors import (
     ActionFailed,
     AgentDied,
-    AgentUnavailable,
-    ConnectFailed,
     InvalidInput,
-    MailboxFull,
-    OutcomeUnknown,
-    RateLimited,
     RemoteProtocolError,
-    TransportError,
-    Unauthorized,
 )
-from lmos_actors.reports import bar, printable
+from lmos_actors.reports import Spelling, bar, printable, remedy
 
 from .run._display import takes_all
 
@@ -174,38 +167,28 @@ def error_members(error: Exception) -> dict[str, Any]:
     return members
 
 
-_WHO: Final = "say who asks, with --bearer env:NAME or --basic USER:env:NAME"
-
-PRESENT: Final = "say who asks, with --credential URL=bearer:env:NAME"
-"""What helps commands that reach several servers, where one asks for credentials."""
-
-_FIXES: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (AgentUnavailable, "nothing was begun, so try again"),
-    (MailboxFull, "nothing was begun, so try again later"),
-    (RateLimited, "nothing was begun, so try again later"),
-    (OutcomeUnknown, "look before asking again"),
-    (Unauthorized, _WHO),
-)
-
-_FOR_CERTIFICATES: Final = (
-    ("host", "ask for it by a name that its certificate has"),
-    ("IP address", "ask for it by a name that its certificate has"),
-    ("expired", "it has to be renewed there"),
-    ("not yet valid", "is the clock right, here and there?"),
-    ("issuer", "if it is to be trusted, name its authority with --ca FILE"),
-    ("self", "if it is to be trusted, name its authority with --ca FILE"),
-)
-"""What helps where the certificate of a server is not accepted, by a word in the reason."""
+_AUTHORITY: Final = "if it is to be trusted, name its authority with --ca FILE"
 
 
-def explained(error: Exception, *, who: str = _WHO, cert: str = "--cert") -> str:
-    """Return what went wrong, and what helps.
+def spelling(credentials: str, cert: str = "--cert") -> Spelling:
+    """Return the options that help where a server refuses; `cert` names a certificate to show."""
+    key = cert.replace("cert", "key")
+    shown = f"show a certificate that it accepts, with {cert} FILE and {key} FILE"
+    return Spelling(f"say who asks, with {credentials}", shown, _AUTHORITY)
 
-    `who` is what helps where credentials are asked for, `cert` the option that names a certificate to show.
-    """
+
+ONE_SERVER: Final = spelling("--bearer env:NAME or --basic USER:env:NAME")
+"""The options of commands that reach one server."""
+
+SEVERAL_SERVERS: Final = spelling("--credential URL=bearer:env:NAME")
+"""The options of commands that reach several servers, where one asks for credentials."""
+
+
+def explained(error: Exception, options: Spelling = ONE_SERVER) -> str:
+    """Return what went wrong, and what helps, in the words of the command's options."""
     if isinstance(error, ActionFailed):
         return _failure(error)
-    fix, said = _fix(error, who, cert), str(error)
+    fix, said = remedy(error, options), str(error)
     return f"{said}; {fix}" if fix and "did you mean" not in said else said
 
 
@@ -217,26 +200,6 @@ def _failure(error: ActionFailed) -> str:
         return f"the action failed: {_for_people(error.output)}"
     data = f" {_for_people(error.data)}" if error.data else ""
     return f"the action failed: {_for_people(str(error))}{data}"
-
-
-def _fix(error: Exception, who: str, cert: str) -> str:
-    """Return what helps, in a few words, or nothing."""
-    if isinstance(error, ConnectFailed):
-        return _fix_of_connecting(error, who, cert)
-    if isinstance(error, TransportError) and getattr(error, "status", None) == 401:  # that of a directory
-        return who
-    return next((fix for tp, fix in _FIXES if isinstance(error, tp)), "")
-
-
-def _fix_of_connecting(error: ConnectFailed, who: str, cert: str) -> str:
-    if error.certificate == "client":
-        return f"show a certificate that it accepts, with {cert} FILE and {cert.replace('cert', 'key')} FILE"
-    if error.certificate == "server":
-        usual = "is it made as verifiers demand? The guide on certificates shows how"
-        return next((fix for word, fix in _FOR_CERTIFICATES if word in error.why), usual)
-    if error.status is not None:
-        return {401: who, 404: "is the agent served there?"}.get(error.status, "")
-    return "" if "TLS" in error.why else "is the agent served there?"
 
 
 def _for_people(value: Any, *, whole: bool = False) -> str:

@@ -12,7 +12,7 @@ import trio
 from lmos_actors.errors import TransportError, group_of
 from lmos_actors.node import open_node
 
-from ._answers import PRESENT, explained
+from ._answers import SEVERAL_SERVERS, explained
 from ._signals import signals
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def discover(query: AgentQuery) -> int:
         with signals.in_order():
             explored = trio.run(_explored, query)
     except TransportError as error:
-        print(f"lmos-actors: {printable(explained(error, who=PRESENT))}", file=sys.stderr)
+        print(f"lmos-actors: {printable(explained(error, SEVERAL_SERVERS))}", file=sys.stderr)
         return NOT_REACHED
     except BaseExceptionGroup as error:
         group = group_of(error)

@@ -33,6 +33,7 @@ from ._types import (
     fields_of,
     has_text_form,
     is_open,
+    is_quantity,
     is_struct,
     later_keys,
     later_words,
@@ -183,7 +184,7 @@ class _Walk:
     def _mismatch(self, declared: Any, data: object, path: DataPath) -> _Invalid:
         hint = ""
         takes = branches(declared)
-        if any(has_text_form(part) for part in takes) and type(data) in (int, float):
+        if any(is_quantity(part) for part in takes) and type(data) in (int, float):
             hint = "; the unit is missing"
         elif any(split(part)[0] is str for part in takes) and not (is_mapping(data) or is_list(data)):
             hint = "; put it in quotes" if data is not None else ""

@@ -136,6 +136,11 @@ def has_text_form(declared: Any) -> bool:
     return isinstance(inner, type) and isinstance(inner, TextForm)
 
 
+def is_quantity(declared: Any) -> bool:
+    """Return whether a type is written as a number with a unit."""
+    return has_text_form(declared) and issubclass(split(declared)[0], (int, float))
+
+
 def is_open(declared: Any) -> bool:
     """Return whether a type accepts any plain data."""
     return split(declared)[0] in (Any, object)

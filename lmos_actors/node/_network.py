@@ -25,6 +25,7 @@ from lmos_actors.observe import Traffic
 from ._options import WILDCARD_HOSTS, ConnectionConfig, default_network, encode_headers
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from os import PathLike
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Ref, Runtime
     from lmos_actors.bindings import ConsumedThing, Descriptions, Exposure, Habits, LmosServer, Peers
     from lmos_actors.observe import Metrics
-    from lmos_actors.security import Guard, Security
+    from lmos_actors.security import Credentials, Guard, Security
     from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import Endpoint, FrontDoor, Listener, Network
 
@@ -331,21 +332,24 @@ class Connections:
     def peers(self) -> Peers:
         """The peers that refs of this node reach; made at the first use."""
         if self._peers is None:
-            from lmos_actors.bindings import Peers
-
-            config = self._config
-            self._peers = Peers(
-                self.network,
-                self._rt,
-                self.start_soon,
-                session=config.session,
-                connection=config.connection,
-                tls=config.client_tls,
-                credentials=config.credentials,
-                on_failure=self._failed,
-                budget=self.budget,
-            )
+            self._peers = self.peers_with(tls=self._config.client_tls, credentials=self._config.credentials)
         return self._peers
+
+    def peers_with(self, *, tls: ssl.SSLContext | None, credentials: Credentials | None) -> Peers:
+        """Return peers of their own, to which this is presented; they share no connection with others."""
+        from lmos_actors.bindings import Peers
+
+        return Peers(
+            self.network,
+            self._rt,
+            self.start_soon,
+            session=self._config.session,
+            connection=self._config.connection,
+            tls=tls,
+            credentials=credentials,
+            on_failure=self._failed,
+            budget=self.budget,
+        )
 
     def _failed(self, error: BaseException) -> None:
         self.failures.append(error)

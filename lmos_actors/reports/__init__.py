@@ -15,6 +15,11 @@ from ._messages import (
     read_record as read_record,
     records as records,
 )
+from ._remedies import (
+    Spelling as Spelling,
+    refusal_remedy as refusal_remedy,
+    remedy as remedy,
+)
 from ._results import (
     CheckResult as CheckResult,
     Cut as Cut,

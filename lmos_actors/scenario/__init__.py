@@ -3,6 +3,7 @@
 from ._worlds import is_real as is_real
 from .format import (
     Cell as Cell,
+    RemoteAccess as RemoteAccess,
     Resolved as Resolved,
     UsedTree as UsedTree,
     accepts as accepts,

@@ -10,8 +10,14 @@ from ._credentials import (
     BearerToken as BearerToken,
     Credential as Credential,
     Credentials as Credentials,
+    credential_of as credential_of,
+    in_the_clear as in_the_clear,
     is_loopback as is_loopback,
+    is_private as is_private,
+    place_of as place_of,
+    url_of as url_of,
 )
+from ._file import redacted as redacted
 from ._guard import Admission as Admission, Guard as Guard
 from ._rates import Buckets as Buckets, Rate as Rate
 from ._request import (

@@ -18,11 +18,17 @@ from ._secrets import Reference, SecretSource, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 _PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _SECURE: Final = ("https", "wss")
 
 Place: TypeAlias = "tuple[bool, str, int]"
+
+NO_USER: Final = (
+    "a reference to a secret is needed, after the user: USER:env:NAME or USER:file:PATH; "
+    "the secret itself does not belong here"
+)
 
 
 @attrs.frozen
@@ -31,6 +37,9 @@ class BearerToken:
 
     reference: Reference = attrs.field(converter=reference_of)
     scheme = "bearer"
+
+    def __str__(self) -> str:
+        return f"bearer:{self.reference}"
 
     def header(self, secret: SecretBytes) -> SecretBytes | None:
         """Return the value of the Authorization header, None where the secret is not a valid token."""
@@ -49,12 +58,30 @@ class BasicAuth:
         if not self.user or ":" in self.user or not self.user.isprintable():
             raise ConfigError("the name of a user is printable text without a colon")
 
+    def __str__(self) -> str:
+        return f"basic:{self.user}:{self.reference}"
+
     def header(self, secret: SecretBytes) -> SecretBytes | None:
         """Return the value of the Authorization header."""
         return SecretBytes(b"Basic " + binascii.b2a_base64(self.user.encode() + b":" + secret, newline=False))
 
 
 Credential: TypeAlias = "BearerToken | BasicAuth"
+
+
+def credential_of(kind: str, text: object, folder: Path | None = None) -> Credential:
+    """Read a credential as options and files spell it: `bearer` with REF, or `basic` with USER:REF.
+
+    A relative path is one in `folder`, else where the program runs. Nothing is read from where the reference
+    leads. Raises ConfigError, which does not repeat the text: it may be a secret.
+    """
+    if kind == "bearer":
+        return BearerToken(Reference.parse(text, folder))
+    user, _, reference = text.partition(":") if isinstance(text, str) else ("", "", "")
+    try:
+        return BasicAuth(user, Reference.parse(reference, folder))
+    except ConfigError:
+        raise ConfigError(NO_USER) from None
 
 
 def place_of(url: str) -> Place:
@@ -92,10 +119,7 @@ class Credentials:
         if parts.path not in ("", "/") or parts.query or parts.fragment:
             raise ConfigError(f"credentials are for a whole host: {parts.scheme}://{parts.netloc}")
         if not self._may_send(place):
-            raise ConfigError(
-                f"credentials for {url} would be sent without TLS, readable by anyone on the way: use "
-                f"{'wss' if parts.scheme == 'ws' else 'https'}, or allow_insecure=True"
-            )
+            raise ConfigError(in_the_clear(url, "allow_insecure=True"))
         if not is_a(credential, BearerToken, BasicAuth):
             raise ConfigError(f"credentials for {url} are BearerToken(...) or BasicAuth(...)")
         if place in self._by_place:
@@ -125,8 +149,7 @@ class Credentials:
         return ((b"authorization", kept.value(now)),)
 
     def _may_send(self, place: Place) -> bool:
-        secure, host, _ = place
-        return secure or self.allow_insecure or is_loopback(host)
+        return self.allow_insecure or is_private(place)
 
 
 class _LoadedCredential:
@@ -146,6 +169,21 @@ class _LoadedCredential:
         read = self._source.read()
         lines = () if read is None else lines_of(read)
         return self.credential.header(lines[0]) if lines else None
+
+
+def is_private(place: Place) -> bool:
+    """Whether what is sent to a place is hidden on the way: by TLS, or as it never leaves this machine."""
+    secure, host, _ = place
+    return secure or is_loopback(host)
+
+
+def in_the_clear(url: str, permission: str) -> str:
+    """Return the message about credentials for a place that is not private; `permission` allows it."""
+    better = "wss" if url.startswith("ws") else "https"
+    return (
+        f"credentials for {url} would be sent without TLS, readable by anyone on the way: use {better}, "
+        f"or {permission}"
+    )
 
 
 def is_loopback(host: str) -> bool:

@@ -114,17 +114,17 @@ def _parts(path: str | os.PathLike[str]) -> dict[str, Any] | list[Mistake]:
     try:
         document = read(path)
     except FileError as error:
-        return list(map(_redacted, error.mistakes))
+        return list(map(redacted, error.mistakes))
     value, mistakes = decode(document, SecurityFile)
     if value is None:
         # errors of meaning are looked for only in a file whose shape is right
-        return list(map(_redacted, mistakes))
+        return list(map(redacted, mistakes))
     reader = _Reader(document, Path(path).parent)
     found = reader.parts(value)
-    return list(map(_redacted, reader.mistakes)) or found
+    return list(map(redacted, reader.mistakes)) or found
 
 
-def _redacted(mistake: Mistake) -> Mistake:
+def redacted(mistake: Mistake) -> Mistake:
     """Return a mistake without the parts that quote the file: a secret may stand there."""
     message = _SEEN.sub(lambda found: f"saw a {found[1]}", mistake.message)
     if mistake.kind in ("syntax", "unreadable") and mistake.line:

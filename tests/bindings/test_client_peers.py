@@ -80,6 +80,7 @@ async def test_without_a_connection_requests_fail_at_once(autojump_clock: Any) -
         assert trio.current_time() == begin
         assert isinstance(error, AgentUnavailable)
         assert error.why == "no connection to ws://server/ws: refused"
+        assert isinstance(error.__cause__, ConnectFailed)
         assert error.started is False
         assert error.retry_in is not None
         assert 0 < error.retry_in < 30

@@ -237,7 +237,9 @@ class Peer(Traffic):
         retry_at, now = self._retry_at, trio.current_time()
         why = f": {self.failure.why}" if self.failure is not None else ""
         wait = None if retry_at is None else max(0.0, round(retry_at - now, 6))
-        return AgentUnavailable(far.path, f"no connection to {self.place}{why}", retry_in=wait)
+        error = AgentUnavailable(far.path, f"no connection to {self.place}{why}", retry_in=wait)
+        error.__cause__ = self.failure
+        return error
 
     async def first(self) -> None:
         """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from .._app import ELSEWHERE, PRESENTED, PRINTED, Switch
-from ..options._security import CredentialOptions
+from .._app import ELSEWHERE, PRINTED, Switch
+from ..options._security import OutwardOptions
 from ._directory import app as app
 
 SOUGHT = Group("Which agents", sort_key=1)
 
-_NOTHING = CredentialOptions()
+_NOTHING = OutwardOptions()
 
 
 @app.command(sort_key=8, group=ELSEWHERE)
@@ -24,10 +24,7 @@ def discover(
     type: Annotated[str | None, Parameter(group=SOUGHT)] = None,
     capability: Annotated[str | None, Parameter(group=SOUGHT)] = None,
     affordance: Annotated[str | None, Parameter(metavar="NAME", group=SOUGHT)] = None,
-    credentials: CredentialOptions = _NOTHING,
-    cert: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
-    key: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
-    insecure: Annotated[Switch, Parameter(group=PRESENTED)] = False,
+    outward: OutwardOptions = _NOTHING,
     json: Annotated[Switch, Parameter(group=PRINTED)] = False,
 ) -> int:
     """List the agents at an address, in a directory, or on this network.
@@ -57,17 +54,11 @@ is listened to for three seconds, for who announces itself by DNS-SD (needs the 
         With this capability.
     affordance
         With an action, a property or an event of this name.
-    cert
-        A file with a certificate to show to a server that asks for one.
-    key
-        A file with its key, if not in the same file.
-    insecure
-        Allow unprotected traffic: credentials without TLS.
     json
         Print JSON lines on a terminal too (the default elsewhere).
     """
     from .._discover import AgentQuery, discover
 
     criteria = {"title": title, "type": type, "capability": capability, "affordance": affordance}
-    options = credentials.options(insecure=insecure, cert=cert, key=key)
+    options = outward.options()
     return discover(AgentQuery(source=source or "mdns", criteria=criteria, options=options, json=json))

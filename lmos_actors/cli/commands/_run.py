@@ -25,6 +25,7 @@ from .._app import (
     seeds_of,
     settings_of,
 )
+from ..options._security import OutwardOptions
 
 if TYPE_CHECKING:
     from ..run._run import RunOptions
@@ -78,7 +79,7 @@ class Given:
     verbose: Annotated[Switch, Parameter(name=["-v", "--verbose"], group=WRITTEN)] = False
     """Print a line for every run, and every check."""
 
-    def options(self, until: float | None = None) -> RunOptions:
+    def options(self, outward: OutwardOptions, until: float | None = None) -> RunOptions:
         """Check what was given. Raises ConfigError."""
         from ..run._run import RunOptions
 
@@ -109,6 +110,7 @@ class Given:
             },
             time_limit=self.time_limit,
             speed=self.speed,
+            access=outward.access(),
             json=self.json,
             verbose=self.verbose,
         )
@@ -124,6 +126,7 @@ def _text(path: Path | None) -> str | None:
 
 
 _NOTHING = Given()
+_ALONE = OutwardOptions()
 
 
 @app.command(sort_key=20, group=STORIES, usage="Usage: lmos-actors run [OPTIONS] FILES...")
@@ -133,6 +136,7 @@ def run(
     *,
     update_recordings: Annotated[Switch, Parameter(group=HOW)] = False,
     given: Given = _NOTHING,
+    outward: OutwardOptions = _ALONE,
 ) -> int:
     """Run scenario and simulation files: every combination of their matrix with every seed.
 
@@ -156,10 +160,10 @@ def run(
     if update_recordings:
         from ..run._record import record_files
 
-        return record_files([str(file) for file in files], given.options())
+        return record_files([str(file) for file in files], given.options(outward))
     from ..run._run import run_files
 
-    return run_files([str(file) for file in files], given.options())
+    return run_files([str(file) for file in files], given.options(outward))
 
 
 @app.command(sort_key=21, group=STORIES, usage="Usage: lmos-actors sim [OPTIONS] FILES...")
@@ -170,6 +174,7 @@ def sim(
     until: Annotated[Time | None, Parameter(group=HOW, show_default=False)] = None,
     speed: Annotated[str, Parameter(group=HOW, metavar="SPEED")] = "max",
     given: Given = _NOTHING,
+    outward: OutwardOptions = _ALONE,
 ) -> int:
     """Run simulations: as run does, with options for the virtual time that they take.
 
@@ -194,4 +199,4 @@ def sim(
         raise ConfigError(f'"{speed}" is not max', "--speed")
     if until is not None and until <= 0:
         raise ConfigError("must be more than 0s", "--until")
-    return run_files([str(file) for file in files], given.options(until))
+    return run_files([str(file) for file in files], given.options(outward, until))

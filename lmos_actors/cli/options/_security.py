@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lmos_actors.security import Credentials, Security
+    from lmos_actors.scenario import RemoteAccess
+    from lmos_actors.security import Credential, Credentials, Security
 
 
 _IN_SHELL: Final = (
@@ -121,8 +123,48 @@ May be given several times."""
 
             found["client_tls"] = client_tls(self.ca, cert=cert, key=key)
         if self.credential:
-            found["credentials"] = _credentials(self.credential, insecure=insecure)
+            known = self.by_url()
+            found["credentials"] = credentials_at(known, insecure=insecure, option="--credential")
         return found
+
+    def by_url(self) -> dict[str, Credential]:
+        """Return the credentials by where they are for; reads no secret. Raises ConfigError."""
+        return _credentials(self.credential or ())
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class OutwardOptions:
+    """The options of commands that reach other servers and serve nothing to others."""
+
+    credentials: CredentialOptions = CredentialOptions()
+    cert: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None
+    """A file with a certificate to show to a server that asks for one."""
+    key: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None
+    """A file with its key, if not in the same file."""
+    insecure: Annotated[Switch, Parameter(group=PRESENTED)] = False
+    """Allow unprotected traffic: credentials without TLS."""
+
+    def options(self) -> dict[str, Any]:
+        """Return what `open_node` takes. Blocks on the disk. Raises ConfigError."""
+        return self.credentials.options(insecure=self.insecure, cert=self.cert, key=self.key)
+
+    def access(self) -> RemoteAccess:
+        """Return the access to remote agents of files. Blocks on the disk. Raises ConfigError."""
+        from lmos_actors.scenario import RemoteAccess
+
+        self.options()  # what is missing or cannot be used is known before any file is read
+        return RemoteAccess(
+            ca=_absolute(self.credentials.ca),
+            cert=_absolute(self.cert),
+            key=_absolute(self.key),
+            credentials=[(url, str(each)) for url, each in self.credentials.by_url().items()],
+            insecure=self.insecure,
+        )
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else os.path.abspath(path)
 
 
 def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
@@ -142,8 +184,8 @@ def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
             yield f"--security: access: {pattern!r} fits no agent that is served{hint}"
 
 
-def _credentials(given: Sequence[str], *, insecure: bool) -> Credentials:
-    known: dict[str, Any] = {}
+def _credentials(given: Sequence[str]) -> dict[str, Credential]:
+    known: dict[str, Credential] = {}
     for text in given:
         url, equals, said = text.partition("=")
         kind, _, rest = said.partition(":")
@@ -151,24 +193,21 @@ def _credentials(given: Sequence[str], *, insecure: bool) -> Credentials:
             raise ConfigError("is to be URL=bearer:REF or URL=basic:USER:REF", "--credential")
         if url in known:
             raise ConfigError(f"{url} is given twice", "--credential")
-        known[url] = credential_of(kind, rest, "--credential")
-    return credentials_at(known, insecure=insecure, option="--credential")
+        known[url] = credential_in(kind, rest, "--credential")
+    return known
 
 
-def credential_of(kind: str, text: str, option: str) -> Any:
+def credential_in(kind: str, text: str, option: str) -> Credential:
     """Read the credential that an option was given; never says it back. Raises ConfigError."""
-    from lmos_actors.security import BasicAuth, BearerToken
+    from lmos_actors.security import credential_of
 
     try:
-        if kind == "bearer":
-            return BearerToken(text)
-        user, _, reference = text.partition(":")
-        return BasicAuth(user, reference)
+        return credential_of(kind, text)
     except ConfigError as error:
         raise ConfigError(error.message, option) from None
 
 
-def credentials_at(known: dict[str, Any], *, insecure: bool, option: str) -> Credentials:
+def credentials_at(known: dict[str, Credential], *, insecure: bool, option: str) -> Credentials:
     """Return credentials by where they are for. Blocks on the disk. Raises ConfigError."""
     from lmos_actors.security import Credentials
 

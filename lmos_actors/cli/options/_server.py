@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from lmos_actors.errors import ConfigError
 
 from .._app import REACHED, Switch
-from ._security import credential_of, credentials_at
+from ._security import credential_in, credentials_at
 
 if TYPE_CHECKING:
     import ssl
@@ -71,7 +71,7 @@ class ServerOptions:
 
             place = endpoint_of(url)
             there = f"{'https' if place.secure else 'http'}://{place.authority}"
-            known = {there: credential_of(kind, text, option)}
+            known = {there: credential_in(kind, text, option)}
             return credentials_at(known, insecure=self.insecure, option=option)
         return None
 

@@ -72,6 +72,7 @@ class FileJobs:
             speed=self.speed,
             log=log,
             draw=draw,
+            access=self.resolved.access,
         )
 
 

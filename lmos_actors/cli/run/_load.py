@@ -18,7 +18,7 @@ from ._display import mistakes_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lmos_actors.scenario import Resolved
+    from lmos_actors.scenario import RemoteAccess, Resolved
 
 T = TypeVar("T")
 Wrong: TypeAlias = list[dict[str, Any]]
@@ -33,15 +33,18 @@ def load_files(
     seeds: Sequence[int] | None = None,
     real_limit: float = REAL_LIMIT,
     wrong: Wrong | None = None,
+    *,
+    access: RemoteAccess | None = None,
 ) -> tuple[list[tuple[str, Resolved]], int]:
     """Read all files, importing what they name; print mistakes and warnings. Returns the exit code too.
 
-    Mistakes go into `wrong` too, where that is given.
+    Mistakes go into `wrong` too, where that is given. With `access` files are read to be run: what remote
+    agents are reached with must be there.
     """
     found: list[tuple[str, Resolved]] = []
     codes: set[int] = set()
     for file in files:
-        load = partial(load_scenario, file, settings=settings, seeds=seeds)
+        load = partial(load_scenario, file, settings=settings, seeds=seeds, access=access)
         loaded = importing(file, load, real_limit, wrong)
         if isinstance(loaded, int):
             codes.add(loaded)

@@ -41,7 +41,8 @@ def _record_files(files: Sequence[str], options: RunOptions) -> int:
     found: list[tuple[str, Resolved]] = []
     codes: list[int] = []
     for file in files:
-        load = partial(load_scenario, file, settings=options.settings, seeds=options.seeds, recording=True)
+        read = partial(load_scenario, settings=options.settings, seeds=options.seeds, access=options.access)
+        load = partial(read, file, recording=True)
         loaded = importing(file, load, options.time_limit)
         if isinstance(loaded, int):
             codes.append(loaded)

@@ -15,7 +15,7 @@ import attrs
 
 from lmos_actors.files import Duration, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
-from lmos_actors.scenario import Compare, is_real, judge_compared, with_end_at
+from lmos_actors.scenario import Compare, RemoteAccess, is_real, judge_compared, with_end_at
 
 from .._signals import signals
 from ._display import Show, print_wrong
@@ -53,6 +53,7 @@ class RunOptions:
     written: Mapping[Kind, str | None] = attrs.Factory(dict["Kind", "str | None"])
     time_limit: float = 60.0
     speed: float = 1.0
+    access: RemoteAccess = attrs.Factory(RemoteAccess)
     json: bool = False
     verbose: bool = False
 
@@ -88,7 +89,8 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
         pool = stack.enter_context(Pool())
         if options.determinism != "off":
             pool.prepare()
-        found, code = load_files(files, options.settings, options.seeds, options.time_limit, wrong)
+        settings, limit, access = options.settings, options.time_limit, options.access
+        found, code = load_files(files, settings, options.seeds, limit, wrong, access=access)
         if code:
             if options.json:
                 print_wrong(wrong, code)
@@ -328,7 +330,18 @@ class _FileReporter:
         for key, value in (self._options.settings | run.values).items():
             shown = mapped(value).get("name", value)
             words += ["--set", f"{key}={shown if isinstance(shown, str) else dumps(shown)}"]
-        return shlex.join(words)
+        return shlex.join([*words, *_access_words(self._options.access)])
+
+
+def _access_words(access: RemoteAccess) -> Iterator[str]:
+    """Yield the options of a command that give the same access; there is no secret in them."""
+    for option, path in (("--ca", access.ca), ("--cert", access.cert), ("--key", access.key)):
+        if path is not None:
+            yield from (option, os.path.relpath(path))
+    for url, text in access.credentials:
+        yield from ("--credential", f"{url}={text}")
+    if access.insecure:
+        yield "--insecure"
 
 
 def _missing(planned: _Planned, under_way: frozenset[tuple[int, int]]) -> Iterator[tuple[Cell, Missing]]:

@@ -21,7 +21,7 @@ from lmos_actors.node import Node, open_node
 from lmos_actors.supervision import SupervisorSpec, Tree
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
-from .._answers import PRESENT, explained
+from .._answers import explained, spelling
 from ..options._security import in_shell, misfits
 from ..run._load import complain
 from ._announcer import Announcer, busy_in
@@ -68,6 +68,9 @@ OPTIONS: Final = {
     "tracing": "--tracing",
 }
 """The options by which arguments of `open_node` are given here."""
+
+PRESENTED: Final = spelling("--credential URL=bearer:env:NAME", "--present-cert")
+"""The options that help where a server refuses."""
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -187,7 +190,7 @@ def _why(error: SupervisionError | TransportError) -> str:
     group = None if cause is None else group_of(cause)
     causes = group.exceptions if group is not None else [cause] if cause is not None else []
     said = [f"  {type(each).__name__}: {each}" for each in causes]
-    return "\n".join([explained(error, who=PRESENT, cert="--present-cert"), *dict.fromkeys(said)])
+    return "\n".join([explained(error, PRESENTED), *dict.fromkeys(said)])
 
 
 class Serving:

@@ -9,6 +9,7 @@ from ._fields import (
 )
 from ._key_order import orders_of as orders_of
 from ._load import load_scenario as load_scenario
+from ._remote_access import RemoteAccess as RemoteAccess, remedy_for as remedy_for
 from ._resolve import Cell as Cell, Resolved as Resolved, resolve as resolve
 from ._targets import import_target as import_target, project_root as project_root
 from ._topology import neighbours_of as neighbours_of

@@ -16,6 +16,7 @@ from lmos_actors.supervision import RESERVED
 
 from .._worlds import is_real
 from ..model import EVERYBODY, USER, WORLDS, PoolEntry, Population, Remote, Root, Supervised, Supervisor, Tree
+from ._remote_access import entry_mistakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -176,6 +177,8 @@ class CellNames:
                        "shape", key=True)  # fmt: skip
         elif entry.url is not None and not entry.url.startswith(_URLS):
             self.report((*path, "url"), f'"{entry.url}" begins with none of {", ".join(_URLS)}', "shape")
+        for key, message in entry_mistakes(entry):
+            self.report((*path, key), message, "shape")
         world = self.cell.data.get("world", "memory")
         if world in WORLDS and not is_real(world):
             message = f"somebody else's agent is reached in world: websocket, and not in world: {world}"

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
+from lmos_actors.files import FileError, Note
+
 from ._fields import accepts
+from ._remote_access import RemoteAccess, unusable_access
 from ._resolve import resolve
 
 if TYPE_CHECKING:
@@ -20,10 +25,19 @@ def load_scenario(
     settings: Mapping[str, str] | None = None,
     seeds: Sequence[int] | None = None,
     recording: bool = False,
+    access: RemoteAccess | None = None,
 ) -> Resolved:
     """Read a scenario file and check all that can be known before a run, the agents' classes included.
 
-    With `recording` its replays are the real agents, for `record_anew`. Imports the agents' modules. Raises
-    FileError with every mistake found; ConfigError as `resolve` does.
+    With `recording` its replays are the real agents, for `record_anew`. With `access`, that to remote agents
+    which say nothing of it, their secrets and certificates must be there, too; without, what is missing or
+    cannot be used is a warning: another machine may have it. Imports the agents' modules. Raises FileError
+    with every mistake found; ConfigError as `resolve` does.
     """
-    return resolve(path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording)
+    found = resolve(path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording)
+    remotes = [cell.remotes for cell in found.cells]
+    mistakes = unusable_access(found.document, remotes, access or RemoteAccess())
+    if mistakes and access is not None:
+        raise FileError(mistakes)
+    notes = [Note(each.file, each.line, each.column, f"{each.message}; a run needs it") for each in mistakes]
+    return attrs.evolve(found, notes=(*found.notes, *notes), access=access or RemoteAccess())

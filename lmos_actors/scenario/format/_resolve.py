@@ -28,6 +28,7 @@ from ..model import (
 )
 from ._cell_check import check_cell, has_required_parts
 from ._cell_names import CellNames
+from ._remote_access import RemoteAccess, hide_secrets
 from ._targets import import_target, project_root
 from ._used_tree import paths, use_tree
 
@@ -129,6 +130,8 @@ class Resolved:
     notes: tuple[Note, ...]
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
     """The settings it was read with."""
+    access: RemoteAccess = attrs.Factory(RemoteAccess)
+    """The access to remote agents whose entries say nothing of it."""
 
     @property
     def name(self) -> str:
@@ -166,7 +169,7 @@ def resolve(
     notes: dict[Note, None] = {}
     decoded = [_scenario(document, data, mistakes, given, notes, fitted=fitted) for data in found]
     if mistakes:
-        raise FileError(mistakes)
+        raise FileError(hide_secrets(document, mistakes))
     runs = _with_seeds(found, decoded, seeds, recordings)
     mistakes += _missing_recordings(document, runs)
     if mistakes:

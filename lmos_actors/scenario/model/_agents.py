@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, Later
 
 from ._base import Closed, Condition, Count, Data, Delay, Name, Scalar
@@ -174,17 +175,65 @@ class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="repla
     unused: Literal["fails", "allowed"] = "fails"
 
 
+class BearerText(str):
+    """A reference to a token, as `call --bearer` has it; never the token."""
+
+    __slots__ = ()
+    described: ClassVar = "a reference to a secret, env:NAME or file:PATH"
+    pattern: ClassVar = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read it. Raises ValueError, which does not repeat the text."""
+        from lmos_actors.security import credential_of  # most files reach no agents elsewhere
+
+        try:
+            credential_of("bearer", text)
+        except ConfigError as error:
+            raise ValueError(error.message) from None
+        return cls(text)
+
+
+class BasicText(str):
+    """A user and a reference to the password, as `call --basic` has it; never the password."""
+
+    __slots__ = ()
+    described: ClassVar = "a user and a reference to the password, USER:env:NAME or USER:file:PATH"
+    pattern: ClassVar = r"^[^:]+:(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read it. Raises ValueError, which does not repeat the text."""
+        from lmos_actors.security import credential_of
+
+        try:
+            credential_of("basic", text)
+        except ConfigError as error:
+            raise ValueError(error.message) from None
+        return cls(text)
+
+
 class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
     """Somebody else's agent, which steps turn to; at least one of `url` and `description`.
 
     `url` is that of its description (http, https) or its own (ws, wss); `description` is a Thing Description
     beside the file. `thing` says which, where there are several. `use` is the class it is held to be of.
+
+    `bearer` or `basic` is presented at the server of `url`, `ca` are the authorities to trust, `cert` and
+    `key` are shown to a server that asks for a certificate; files are beside this one. `insecure` allows
+    credentials without TLS.
     """
 
     url: Name | None = None
     description: Name | None = None
     thing: Name | None = None
     use: Name | None = None
+    bearer: BearerText | None = None
+    basic: BasicText | None = None
+    ca: Name | None = None
+    cert: Name | None = None
+    key: Name | None = None
+    insecure: bool = False
 
 
 Agent: TypeAlias = Annotated[AgentEntry | PoolEntry | Mock | Replay | Remote, Later("process")]

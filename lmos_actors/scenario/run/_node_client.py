@@ -10,18 +10,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.actors import trace_context
-from lmos_actors.bindings import http_of, remote_ref, remote_thing
+from lmos_actors.bindings import consume_thing, http_of, remote_ref, remote_thing
 from lmos_actors.errors import AgentError
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.transport import TcpNetwork
 
 from .._worlds import LISTEN_ADDRESSES, is_real, wait_until_idle
+from ..format import RemoteAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors.actors import Ref
-    from lmos_actors.bindings import ConsumedThing
+    from lmos_actors.bindings import ConsumedThing, Peers
     from lmos_actors.node import Node
 
 MOST: Final = 1 << 24
@@ -42,7 +43,10 @@ class NodeClient:
     """Client of the node of one run. `sent` is called with the number of each message it sends."""
 
     def __init__(self, node: Node, sent: Callable[[int], None]) -> None:
-        self._peers = node._connections.peers  # pyright: ignore[reportPrivateUsage] # no user has a need of it
+        self._connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
+        self._peers = self._connections.peers
+        self._peers_by_access: dict[RemoteAccess, Peers] = {RemoteAccess(): self._peers}
+        self._peers_of: dict[str, Peers] = {}
         self._base = node.urls[0]
         self._is_real = node.root.rt.real
         self._nobody = self.thing("nobody")
@@ -59,9 +63,21 @@ class NodeClient:
         """Return a ref to the agent at a path, which need not exist yet."""
         return remote_ref(self._peers, cls, f"{self._base}/ws", self._id(path))
 
-    def ref_to(self, cls: type[Any], other: ConsumedThing) -> Ref[Any]:
-        """Return a ref to an agent of another node."""
-        return remote_ref(self._peers, cls, other.url, other.id)
+    async def consume(self, name: str, source: str, thing: str | None, access: RemoteAccess) -> ConsumedThing:
+        """Connect to an agent of another node. Raises TransportError, ConfigError.
+
+        Agents that are reached with the same access share connections, and no others.
+        """
+        peers = self._peers_by_access.get(access)
+        if peers is None:
+            peers = self._connections.peers_with(tls=access.tls(), credentials=access.presented())
+            self._peers_by_access[access] = peers
+        self._peers_of[name] = peers
+        return await consume_thing(peers, source, thing=thing)
+
+    def ref_to(self, cls: type[Any], name: str, other: ConsumedThing) -> Ref[Any]:
+        """Return a ref to an agent of another node, by its name in the file."""
+        return remote_ref(self._peers_of[name], cls, other.url, other.id)
 
     def thing(self, path: str) -> ConsumedThing:
         """Return the untyped view of the agent at a path."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath, Document
 
-    from ..format import Cell
+    from ..format import Cell, RemoteAccess
     from ..judge import Judges
     from ._faults import Faults
     from ._node_client import NodeClient
@@ -41,6 +41,8 @@ class Run:
     watch: Watch
     step_log: StepLog
     progress: Progress
+    access: RemoteAccess
+    """The access to remote agents whose entries say nothing of it."""
     at: str = ""
     failures: list[Failure] = attrs.Factory(list[Failure])
     latencies: dict[str, list[float]] = attrs.Factory(dict[str, list[float]])

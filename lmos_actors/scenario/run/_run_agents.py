@@ -77,7 +77,7 @@ class RunAgents:
             cls = self._class_of(target)
             other = self._remotes.get(target)
             if other is not None:
-                found = self._client.ref_to(cls, other)
+                found = self._client.ref_to(cls, target, other)
             else:
                 found = self._client.ref(cls, self.path(target))
             self._remote_refs[target] = found

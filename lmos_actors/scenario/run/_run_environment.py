@@ -79,13 +79,13 @@ class RunEnvironment:
 
     async def _find(self, name: str, entry: Remote) -> ConsumedThing:
         """Connect to an agent of another node. Raises StartFailed."""
-        assert self._node is not None
-        path = self._run.document.path
-        source = entry.url
-        if source is None:
-            source = str((path.parent if path is not None else Path()) / str(entry.description))
+        client, path = self._run.client, self._run.document.path
+        assert client is not None
+        folder = path.parent if path is not None else Path()
+        source = str(folder / str(entry.description)) if entry.url is None else entry.url
         try:
-            return await self._node.consume_thing(source, thing=entry.thing)
+            access = self._run.access.of(entry, folder)
+            return await client.consume(name, source, entry.thing, access)
         except LmosActorsError as error:
             raise StartFailed(name, str(error)) from error
 

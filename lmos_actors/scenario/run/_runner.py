@@ -30,6 +30,7 @@ from lmos_actors.reports import Failure, RunResult, last_messages
 from lmos_actors.simulation import TraceLog
 
 from .._worlds import is_real, run_world
+from ..format import remedy_for
 from ..model import Compare, Scenario, Simulation
 from ._doubles import Doubles
 from ._guard import RUNTIME, Guard, restoring_directory
@@ -110,7 +111,7 @@ def run_cell(
     applies only while no task can run.
     """
     log = TraceLog(run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
-    run = Run(cell, resolved.document, Watch(log), StepLog(_count_steps(cell)), progress)
+    run = Run(cell, resolved.document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
     if stop is not None:
         run.stop = stop
         stop.watch(log)
@@ -256,6 +257,9 @@ def _note_failed_start(state: _RunState, error: StartFailed) -> None:
     if not state.tree or state.run.agents.never_started(path):
         state.ended = "could not run"
     saw = describe_error(error.__cause__ or error, state.root)
+    remote = state.run.cell.remotes.get(path)
+    fix = "" if remote is None else remedy_for(remote, error.__cause__ or error)
+    saw = f"{saw}; {fix}" if fix else saw
     state.add_problem(f"start {path}", "a running agent", saw, _declared(state.run, path))
 
 

@@ -21,6 +21,7 @@ from lmos_actors.actors import LocalCall, acting_as
 from lmos_actors.errors import AgentDied, AgentError
 
 from .._worlds import wait_until_idle
+from ..format import remedy_for
 from ..judge import judge_error
 from ..model import USER, FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, fill_late
 from ..values import pick
@@ -193,7 +194,15 @@ class StepExecutor:
                 raise self.fail(step, path, verdict.expected, verdict.saw)
             self._expect_crash(request, error)
         elif error is not None:
-            raise self.fail(step, path, "an answer", f"{type(error).__name__}: {error}")
+            raise self.fail(
+                step, path, "an answer", f"{type(error).__name__}: {error}{self._fix(step, error)}"
+            )
+
+    def _fix(self, step: Any, error: AgentError) -> str:
+        """Return the end of a message about a remote agent that refuses who asks: what helps."""
+        remote = self.run.cell.remotes.get(step.target)
+        fix = "" if remote is None else remedy_for(remote, error)
+        return f"; {fix}" if fix else ""
 
     def _expect_crash(self, request: StepRequest | None, error: AgentError | None) -> None:
         """Register the death of an agent that the step expects, so that the run is not failed for it."""

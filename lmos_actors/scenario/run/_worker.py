@@ -25,7 +25,7 @@ import msgspec
 from lmos_actors._collector import collector
 from lmos_actors.reports import RunResult
 
-from ..format import accepts, resolve, with_end_at
+from ..format import RemoteAccess, accepts, resolve, with_end_at
 from ._guard import TIME_LIMIT, restoring_directory
 from ._runner import run_cell
 
@@ -47,6 +47,11 @@ _REFRESH = 0.1
 """Seconds of real time between two progress messages."""
 
 
+def _access(given: RemoteAccess | dict[str, Any]) -> RemoteAccess:
+    """Return the access of an order, also of one that was read from JSON."""
+    return RemoteAccess(**given) if isinstance(given, dict) else given
+
+
 @attrs.frozen(kw_only=True)
 class RunOrder:
     """One run for a worker: which file, as it was read; which of its cells, by number and label; which trial.
@@ -65,6 +70,7 @@ class RunOrder:
     speed: float = 1.0
     log: bool = True
     draw: bool = False
+    access: RemoteAccess = attrs.field(default=RemoteAccess(), converter=_access)
 
 
 @attrs.frozen
@@ -260,11 +266,11 @@ class _OrderHandler:
         self._send_result(result, result.log if order.log else ())
 
     def _resolved(self, order: RunOrder) -> Resolved:
-        of = (order.file, order.settings, order.seeds, order.until)
+        of = (order.file, order.settings, order.seeds, order.until, order.access)
         if self._read is None or self._read[0] != of:
             with redirect_stdout(sys.stderr), restoring_directory():
                 read = resolve(order.file, settings=order.settings, seeds=order.seeds, accepts=accepts)
-            self._read = of, with_end_at(read, order.until)
+            self._read = of, attrs.evolve(with_end_at(read, order.until), access=order.access)
             collector.settle()
         return self._read[1]
 

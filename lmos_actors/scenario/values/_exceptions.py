@@ -8,9 +8,7 @@ from typing import Final
 
 import lmos_actors.errors as errors
 
-NOT_YET: Final = frozenset(
-    {"OutcomeUnknown", "Unauthorized", "Forbidden", "RemoteProtocolError", "StoreError"}
-)
+NOT_YET: Final = frozenset({"StoreError"})
 """Errors that no world of today brings about."""
 
 

@@ -1,0 +1,89 @@
+"""What helps where an agent elsewhere could not be reached or refused, in the words of options or of keys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from lmos_actors.errors import (
+    AgentUnavailable,
+    ConnectFailed,
+    Forbidden,
+    MailboxFull,
+    OutcomeUnknown,
+    RateLimited,
+    TransportError,
+    Unauthorized,
+)
+
+
+@attrs.frozen
+class Spelling:
+    """How credentials are spelled where the user is: `credentials`, `certificate` and `authority`.
+
+    Each is what to do, as part of a sentence. `other_credentials` is what may be done for who is known, but
+    not allowed; "" where that is not said.
+    """
+
+    credentials: str
+    certificate: str
+    authority: str
+    other_credentials: str = ""
+
+
+_FIXES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (AgentUnavailable, "nothing was begun, so try again"),
+    (MailboxFull, "nothing was begun, so try again later"),
+    (RateLimited, "nothing was begun, so try again later"),
+    (OutcomeUnknown, "look before asking again"),
+)
+
+_FOR_CERTIFICATES: Final = (
+    ("host", "ask for it by a name that its certificate has"),
+    ("IP address", "ask for it by a name that its certificate has"),
+    ("expired", "it has to be renewed there"),
+    ("not yet valid", "is the clock right, here and there?"),
+)
+"""What helps where the certificate of a server is not accepted, by a word in the reason."""
+
+_UNKNOWN_AUTHORITY: Final = ("issuer", "self")
+"""Words in the reason where the authority of a server's certificate is not trusted."""
+
+
+def remedy(error: BaseException, spelling: Spelling) -> str:
+    """Return what helps against an error, in a few words; "" where nothing is known."""
+    found = refusal_remedy(error, spelling)
+    return found or next((fix for tp, fix in _FIXES if isinstance(error, tp)), "")
+
+
+def refusal_remedy(error: BaseException, spelling: Spelling) -> str:
+    """Return what helps where credentials, a certificate or an authority are the reason, else ""."""
+    if isinstance(error, AgentUnavailable) and isinstance(error.__cause__, ConnectFailed):
+        cause = error.__cause__
+        return _for_connecting(cause, spelling) if cause.certificate or cause.status in (401, 403) else ""
+    if isinstance(error, ConnectFailed):
+        return _for_connecting(error, spelling)
+    if isinstance(error, Unauthorized):
+        return spelling.credentials
+    if isinstance(error, TransportError) and getattr(error, "status", None) == 401:  # that of a directory
+        return spelling.credentials
+    return spelling.other_credentials if isinstance(error, Forbidden) else ""
+
+
+def _for_connecting(error: ConnectFailed, spelling: Spelling) -> str:
+    if error.certificate == "client":
+        return spelling.certificate
+    if error.certificate == "server":
+        return _for_certificate(error.why, spelling)
+    known = {401: spelling.credentials, 403: spelling.other_credentials, 404: "is the agent served there?"}
+    if error.status is not None:
+        return known.get(error.status, "")
+    return "" if "TLS" in error.why else "is the agent served there?"
+
+
+def _for_certificate(why: str, spelling: Spelling) -> str:
+    found = next((fix for word, fix in _FOR_CERTIFICATES if word in why), "")
+    if not found and any(word in why for word in _UNKNOWN_AUTHORITY):
+        return spelling.authority
+    return found or "is it made as verifiers demand? The guide on certificates shows how"
