@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from lmos_actors.reports import Spelling, refusal_remedy
 from lmos_actors.scenario import RemoteAccess, load_scenario, run_cell, scenario_schema
 from lmos_actors.security import credential_of
 from tests.commands import called
+from tests.docs.test_documents import DOCS, Block, agrees, blocks, commands
 from tests.scenario.test_remote import CAST
 
 if TYPE_CHECKING:
@@ -118,27 +120,33 @@ SERVE = [
 ]
 
 
+@contextmanager
+def served(words: list[str], folder: Path) -> Iterator[str]:
+    """Serve an agent in another process, for as long as the block lasts; return its URL."""
+    url = ""
+    command = [sys.executable, "-m", "lmos_actors", *words]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        for line in serving.stdout:
+            said = json.loads(line)
+            url = said["url"] if said["event"] == "agent" else url
+            if said["event"] == "ready":
+                break
+        try:
+            yield url
+        finally:
+            serving.terminate()
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     path, modules = list(sys.path), set(sys.modules)
     made = Place(tmp_path_factory.mktemp("access"))
-    started: list[subprocess.Popen[str]] = []
-    try:
+    with ExitStack() as stack:
         for name in ("rules", "certificates"):
-            words = [sys.executable, "-m", "lmos_actors", *SERVE, "--security", f"{name}.yaml"]
-            serving = subprocess.Popen(words, cwd=made.root, stdout=subprocess.PIPE, text=True)
-            started.append(serving)
-            assert serving.stdout is not None
-            for line in serving.stdout:
-                said = json.loads(line)
-                made.urls[name] = said["url"] if said["event"] == "agent" else made.urls[name]
-                if said["event"] == "ready":
-                    break
+            words = [*SERVE, "--security", f"{name}.yaml"]
+            made.urls[name] = stack.enter_context(served(words, made.root))
         yield made
-    finally:
-        for serving in started:
-            with serving:
-                serving.terminate()
         sys.path[:] = path
         for name in set(sys.modules) - modules:
             if name == "cast_of_remote":
@@ -371,6 +379,43 @@ def test_validate_needs_neither_network_nor_secrets(place: Place) -> None:
     assert refused.returncode == 2
     (mistake,) = json.loads(refused.stdout)["mistakes"]
     assert (mistake["file"], mistake["line"], mistake["column"]) == ("access.yaml", 8, 13)
+
+
+# --- the guide
+
+
+@pytest.fixture
+def guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[Block], Path, str]]:
+    """The blocks of the guide, a folder with its files and certificates, and the port of its agent."""
+    found = blocks((DOCS / "guides/test-running-agents.md").read_text(encoding="utf-8"))
+    authority = trustme.CA()
+    (tmp_path / "ca.pem").write_bytes(authority.cert_pem.bytes())
+    for name, host in {"server": "127.0.0.1", "alice": "alice.example"}.items():
+        made = authority.issue_cert(host)
+        (tmp_path / f"{name}.pem").write_bytes(made.cert_chain_pems[0].bytes())
+        (tmp_path / f"{name}.key").write_bytes(made.private_key_pem.bytes())
+    for block in found:
+        if block.title:
+            (tmp_path / block.title).write_text(block.body, encoding="utf-8")
+    monkeypatch.setenv("BOB_TOKEN", BOB)
+    (serve,) = [command for block in found for command in commands(block) if command.arguments[0] == "serve"]
+    words = [word.replace(":8443", ":0") for word in serve.arguments]
+    with served(words, tmp_path) as url:
+        port = url.removeprefix("https://127.0.0.1:").partition("/")[0]
+        for file in tmp_path.glob("*.yaml"):
+            file.write_text(file.read_text().replace("8443", port))
+        yield found, tmp_path, port
+
+
+def test_the_commands_of_the_guide_that_need_its_agent(guide: tuple[list[Block], Path, str]) -> None:
+    found, folder, port = guide
+    examples = [block for block in found if "test_remote_access.py runs it" in block.marker]
+    for block in examples:
+        for command in commands(block):
+            words = tuple(word.replace("8443", port) for word in command.arguments)
+            ended = called(words, folder, timeout=60)
+            assert (ended.returncode, agrees(command.listing, ended.stdout)) == (0, True), ended
+    assert len(examples) == 2
 
 
 # --- the parts

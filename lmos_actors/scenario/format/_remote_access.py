@@ -165,10 +165,11 @@ def unusable_access(
 
 
 def _unusable(entry: Remote, access: RemoteAccess) -> Iterator[tuple[str, str]]:
-    error = _tried(access.tls)
-    if error is not None:
-        here = (key for key in _FILES if getattr(access, key) == error.path)
-        yield next(here, "key" if entry.key is not None else "cert"), str(error)
+    for part in (attrs.evolve(access, cert=None, key=None), attrs.evolve(access, ca=None)):
+        error = _tried(part.tls)
+        if error is not None:
+            here = (key for key in _FILES if getattr(access, key) == error.path)
+            yield next(here, "key" if entry.key is not None else "cert"), str(error)
     error = _tried(access.presented)
     kind = _kind_of(entry)
     if error is not None and kind is not None:
