@@ -439,7 +439,7 @@ WRONG = [
     ("    for: 10ms\n", "", 'exactly one of "until" and "for"'),
     ("    for: 10ms\n", "    for: 10ms\n    within: 1s\n", '"within" belongs to "until"'),
     ("is: NotAllowed", "is: NotAlowed", 'no error "NotAlowed", did you mean "NotAllowed"?'),
-    ("is: NotAllowed", "is: Forbidden", "not available yet"),
+    ("is: NotAllowed", "is: StoreError", "not available yet"),
     ("with: RuntimeError", "with: RuntimError", 'did you mean "RuntimeError"?'),
     ("with: RuntimeError", "with: SystemExit", "no built-in exception"),
     ("with: RuntimeError", "with: UnicodeDecodeError", "no built-in exception"),
