@@ -226,17 +226,17 @@ def test_a_refusal_is_the_verdict_of_the_start_and_names_what_helps(
 
 
 MISSING = [
-    ("bearer: env:LMOS_TEST_NOBODY", "8:13", "env:LMOS_TEST_NOBODY: there is no such variable"),
+    ("bearer: env:LMOS_TEST_NOBODY", "8:13", "env:LMOS_TEST_NOBODY: the variable is not set"),
     ("bearer: file:none", "8:13", "none: No such file or directory"),
-    ("basic: carol:env:LMOS_TEST_NOBODY", "8:12", "env:LMOS_TEST_NOBODY: there is no such variable"),
+    ("basic: carol:env:LMOS_TEST_NOBODY", "8:12", "env:LMOS_TEST_NOBODY: the variable is not set"),
     ("ca: none.pem", "8:9", "none.pem: cannot be read: No such file or directory"),
     ("ca: alice", "8:9", "alice: holds no certificates of authorities"),
     ("cert: none.pem", "8:11", "none.pem: cannot be read: No such file or directory"),
     ("cert: old.pem", "8:11", "old.pem: the certificate has expired"),
-    ("cert: eve.crt", "8:11", "eve.crt: holds no private key: the file with the key"),
+    ("cert: eve.crt", "8:11", "eve.crt: holds no private key: name the file with the key"),
     ("cert: eve.crt\nkey: other.key", "9:10", "other.key: the key does not belong to the certificate in "),
     ("cert: eve.crt\nkey: none.key", "9:10", "none.key: cannot be read: No such file or directory"),
-    ("cert: eve.key\nkey: eve.crt", "8:11", "the certificate and its key are given the wrong way round"),
+    ("cert: eve.key\nkey: eve.crt", "8:11", "swap the certificate and its key"),
 ]  # fmt: skip
 
 
@@ -286,10 +286,10 @@ def test_mistakes_are_found_without_a_network_and_repeat_no_secret(
     ("entry", "where", "said"),
     [
         ("{from: remote, url: 'http://there.example/a', bearer: file:alice}", "5:64",
-         "credentials for http://there.example/a would travel without TLS, for anyone on the way to read: "
-         "use https, or say insecure: true"),
+         "credentials for http://there.example/a would be sent without TLS, readable by anyone on the way: "
+         "use https, or insecure: true"),
         ("{from: remote, url: 'ws://there.example/a', basic: 'a:file:alice'}", "5:61",
-         "use wss, or say insecure: true"),
+         "use wss, or insecure: true"),
         ("{from: remote, description: clock.td.json, bearer: file:alice}", "5:61",
          '"bearer" goes with "url": a description may lead anywhere'),
         ("{from: remote, url: 'https://bob:hunter2@there.example/a'}", "5:30",
@@ -341,9 +341,9 @@ def test_options_are_for_entries_that_say_nothing(place: Place) -> None:
         (["--key", "eve.key"], "--key: goes with --cert"),
         (["--ca", "none.pem"], "none.pem: cannot be read"),
         (["--cert", "old.pem"], "old.pem: the certificate has expired"),
-        (["--credential", "http://there.example=bearer:file:alice"], "say --insecure"),
+        (["--credential", "http://there.example=bearer:file:alice"], "or --insecure"),
         (["--credential", "https://there.example=bearer:hunter2"], "a reference to a secret is needed"),
-        (["--credential", "https://there.example=bearer:env:LMOS_TEST_NOBODY"], "there is no such variable"),
+        (["--credential", "https://there.example=bearer:env:LMOS_TEST_NOBODY"], "the variable is not set"),
     ],
 )
 def test_mistakes_of_the_options(place: Place, words: list[str], said: str) -> None:
@@ -372,7 +372,7 @@ def test_validate_needs_neither_network_nor_secrets(place: Place) -> None:
     ended = ran(place, "validate", "access.yaml")
     assert ended.returncode == 0
     assert (
-        "access.yaml:8:13: note: env:LMOS_TEST_NOBODY: there is no such variable; a run needs it"
+        "access.yaml:8:13: note: env:LMOS_TEST_NOBODY: the variable is not set; a run needs it"
         in ended.stderr
     )
     refused = ran(place, "run", "access.yaml", "--json")
