@@ -320,18 +320,18 @@ class NumbersNameless(ScriptedConnection):
             raise invalid("this message is wrong") from None
 
 
-@SHELF("small-window", "takes five one-way messages before it gives credit", "extension.tell-credit")
+@SHELF("small-window", "takes one one-way message before it gives credit", "extension.tell-credit")
 class SmallWindow(ScriptedConnection):
     def check_tell(self, number: Any) -> None:
         super().check_tell(number)
-        if len(self.owed) >= 5:
+        if self.owed:
             raise invalid("there is no credit", "$.tell")
 
 
 @SHELF("forgets-credit", "gives half of the credit back", "extension.tell-credit")
 class ForgetsCredit(ScriptedConnection):
     def give_credit(self) -> None:
-        self.owed = self.owed[: len(self.owed) // 2 + 1]
+        self.owed = self.owed[: len(self.owed) // 2]
         super().give_credit()
 
 

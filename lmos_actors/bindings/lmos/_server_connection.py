@@ -60,8 +60,11 @@ if TYPE_CHECKING:
 LONGEST: Final = 1e9
 """Seconds: a longer time is as good as no deadline."""
 
-STEP: Final = 16_384
-"""Bytes by which more or less is charged for a session that holds something worth counting."""
+FINEST: Final = 1024
+"""Bytes by which more is charged for a session, or an eighth of what it holds."""
+
+STEP: Final = 32_768
+"""Bytes by which less is charged for a session that still holds something worth counting."""
 
 WAY: Final = "lmos"
 """The binding's name in metrics and traces."""
@@ -537,9 +540,10 @@ class ServerConnection:
 
     def _charge(self, held: int) -> None:
         """Charge what the session holds, in steps: not anew with each of many requests in progress."""
-        charged = 0 if held < SMALL else -(-held // STEP) * STEP
+        step = max(FINEST, held // 8)
+        charged = 0 if held < SMALL else -(-held // step) * step
         more, self._charged = charged - self._charged, charged
-        self._near = range(max(SMALL, charged - 2 * STEP), charged + 1) if charged else range(SMALL)
+        self._near = range(max(SMALL, charged - STEP), charged + 1) if charged else range(SMALL)
         if more > 0:
             self.connection.account.charge(more)
         else:

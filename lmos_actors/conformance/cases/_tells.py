@@ -18,9 +18,9 @@ CHAPTER = Chapter()
 
 _TELLS: Final = extension("One-way messages")
 _OFFERED: Final = "lmosx:offers with tells, and an action that may be invoked"
-_WINDOW: Final = 16
+_WINDOW: Final = 2
 """Messages that may always be sent to one thing before credit has come back."""
-_TIMES: Final = 8
+_TIMES: Final = 16
 
 
 def _begun(context: CaseContext, received: ReceivedMessage) -> set[int]:
@@ -108,7 +108,7 @@ async def number(context: CaseContext) -> None:
     "extension.tell-credit",
     "As many one-way messages as there is credit for are taken",
     section=_TELLS,
-    expected="no answer to 16 messages at once, nor to 16 more each time that their credit has come back",
+    expected="no answer to 2 messages at once, nor to 2 more each time that their credit has come back",
     needs=_OFFERED,
 )
 async def credit(context: CaseContext) -> None:

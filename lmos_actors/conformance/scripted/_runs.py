@@ -45,9 +45,9 @@ _ENDED: Final = 64
 _LONGEST: Final = 1e9  # seconds
 _OPEN: Final = 256
 _LONG: Final = 65536  # characters of a request that is not remembered
-_OWED_MESSAGES: Final = 8
-_OWED_BYTES: Final = 8192
-"""How much credit of one-way messages is owed at most, half of the first window, and for how many seconds."""
+_OWED_MESSAGES: Final = 2
+_OWED_BYTES: Final = 2048
+"""How much credit of one-way messages is owed at most, a thing's first window, and for how many seconds."""
 _OWED_SECONDS: Final = 0.5
 _WITH_EFFECT: Final = ("writeProperty", "writeMultipleProperties", "writeAllProperties", "invokeAction")
 

@@ -4,12 +4,15 @@ A one-way message has no answer, so its sender would not notice that the agent i
 not a seat of a mailbox: it is room at the receiver for messages that wait, with a seat or without.
 
 - A message spends credit when it is put into the outbox, and has it back when it begins or is refused. So
-  what waits at a thing is bounded for the connection by its window, and for each agent by half of that. Slow
-  agents take nothing from others until they have used up the window.
-- The first window (`FIRST`) is a part of the extension, so the first message needs no round trip. It is
-  small, as any number of connections may use it at once. When half of the window of the connection or of an
-  agent is spent, the thing raises it, up to `MOST`, if memory is granted for that: credit that is not used
-  yet counts as memory that is taken. Where none is left, senders wait.
+  what waits at a thing is bounded for the connection by its window, and for each agent by half of that (all
+  of the first window). Slow agents take nothing from others until they have used up the window.
+- The first window (`FIRST`) is a part of the extension, so the first message needs no round trip. It cannot
+  be refused, and any connection may use it at any time. So it is small: all grants have half of the memory
+  of a node at most, and in the other half there is room for the first windows of all connections that a node
+  takes (12 KiB each as the objects that messages become; 10,000 connections, 256 MiB).
+- When half of the window of the connection or of an agent is spent, the thing raises it, up to `MOST`, if
+  memory is granted for that: credit that is not used yet counts as memory that is taken. Where none is left,
+  senders wait.
 - Credit that was given cannot be taken back by word alone: messages may be on their way. So a lower window
   holds at the thing when the consumer has confirmed it; until then it is not raised. The thing takes only
   what is not used, such as that of a connection that has said nothing for long.
@@ -46,7 +49,7 @@ TELLS: Final = Credit(items=256, bytes=262_144)
 MOST: Final = Credit(items=1024, bytes=1 << 20)
 """The most that may wait at all things of a connection."""
 
-FIRST: Final = Credit(items=32, bytes=32_768)
+FIRST: Final = Credit(items=2, bytes=2048)
 """The window of a new connection: both ends know it without a message."""
 
 GROWTH: Final = 4
@@ -62,8 +65,11 @@ def size_of(window: Credit) -> int:
 
 
 def _each(window: Credit) -> Credit:
-    """Return the window of one thing on a connection with this one."""
-    return Credit(items=min(window.items // 2, TELLS.items), bytes=min(window.bytes // 2, TELLS.bytes))
+    """Return the window of one thing on a connection with this one: half of it, but for the first."""
+    return Credit(
+        items=max(FIRST.items, min(window.items // 2, TELLS.items)),
+        bytes=max(FIRST.bytes, min(window.bytes // 2, TELLS.bytes)),
+    )
 
 
 def _within_bounds(window: Credit) -> Credit:
@@ -305,6 +311,11 @@ class ReceivedTells:
         self._narrower = None
         self.widen(window)
         return True
+
+    def size_of(self, window: Credit, held: int) -> int:
+        """Return about how many bytes a window takes if its messages are as those that hold `held` now."""
+        size, spent = size_of(window), REQUEST * self._total.messages + self._total.bytes
+        return size + size * (held - spent) // spent if held > spent > 0 else size
 
     # ---- messages
 

@@ -94,6 +94,17 @@ class Line:
             self.thing.tell_begun(self.waiting.popleft())
 
 
+def wide_line() -> Line:
+    """Make a line whose window has been raised, to 64 messages for each thing."""
+    line = Line()
+    line.thing._connection.tells.thing = THING
+    for _ in range(3):
+        line.thing._connection.raise_window()
+    line.back()
+    line.happened.clear()
+    return line
+
+
 class Time:
     """A clock that goes on when a test says so."""
 
@@ -113,8 +124,8 @@ def frames_of(session: lmos.ThingSession) -> list[dict[str, Any]]:
 
 def test_the_first_messages_need_no_round_trip_and_the_257th_waits() -> None:
     line = Line()
-    assert line.tell_all() == 16
-    assert line.tell_all(OTHER) == 16
+    assert line.tell_all() == 2
+    assert line.tell_all(OTHER) == 0
     assert not line.consumer.may_tell(f"{THING}-3")
     line = Line()
     assert line.fill() == 256
@@ -125,7 +136,7 @@ def test_the_first_messages_need_no_round_trip_and_the_257th_waits() -> None:
 
 def test_credit_is_counted_in_bytes_too_and_no_message_is_too_large() -> None:
     line = Line()
-    assert line.tell_all(size=10 * KIB) == 2
+    assert line.tell_all(size=10 * KIB) == 1
     line = Line()
     assert line.fill(size=100 * KIB) == 3
     assert line.fill(OTHER, size=1 << 20) == 1
@@ -149,7 +160,7 @@ def test_a_message_that_has_begun_is_not_answered_and_credit_comes_by_halves() -
 
 
 def test_room_is_told_only_where_somebody_found_none() -> None:
-    line = Line()
+    line = wide_line()
     for _ in range(15):
         line.tell()
     line.there()
@@ -184,7 +195,7 @@ def test_slow_agents_do_not_use_up_the_credit_of_those_that_are_not() -> None:
 
 
 def test_messages_that_begin_out_of_order_are_told_by_number() -> None:
-    line = Line()
+    line = wide_line()
     told = [line.tell() for _ in range(6)]
     line.there()
     for place in (5, 0, 1, 3):
@@ -208,27 +219,27 @@ def test_a_window_is_raised_while_memory_is_granted_for_it() -> None:
     lines = lines_of(budget, 4)
     assert [line.fill(THING, OTHER) for line in lines] == [512, 128, 128, 32]
     assert [line.windows for line in lines] == [(1024, 1024), (128, 128), (128, 128), (32, 32)]
-    assert budget.statistics().granted == (1024 + 128 + 128) * 3072
+    assert budget.statistics().granted == (1024 + 128 + 128 + 32) * 3072
     assert budget.statistics().gave_way == 0
 
 
 def test_credit_that_is_not_used_is_asked_back_where_others_need_it() -> None:
     time = Time()
-    budget = Budget(4 << 20, time)
+    budget = Budget(8 << 20, time)
     first, second = lines_of(budget, 2)
     assert first.fill(THING, OTHER) == 512
     assert second.fill(THING, OTHER) == 128  # the first one uses what it has
     first.take_all()
-    assert first.windows == (512, 512)
+    assert first.windows == (1024, 1024)
     time.now = 1.0
     assert second.fill(THING, OTHER) == 0
     second.take_all()
     assert second.fill(THING, OTHER) == 128
     first.back()  # it is asked
-    assert first.windows == (32, 512)  # what was on its way may come
-    assert budget.statistics().granted == 640 * 3072
+    assert first.windows == (2, 1024)  # what was on its way may come
+    assert budget.statistics().granted == (1024 + 128) * 3072
     first.there()
-    assert first.windows == (32, 32)
+    assert first.windows == (2, 2)
     assert budget.statistics().granted == 128 * 3072
     second.take_all()
     assert second.fill(THING, OTHER) == 512
@@ -246,10 +257,10 @@ def test_what_was_sent_under_a_window_that_is_lowered_meanwhile_is_taken() -> No
     line.back()
     line.there()
     assert (len(line.waiting), frames_of(line.thing)) == (256, [])
-    assert line.windows == (32, 32)
+    assert line.windows == (2, 2)
     assert not line.consumer.may_tell(OTHER)
     line.take_all()
-    assert line.tell_all() == 16
+    assert line.tell_all() == 2
 
 
 def test_what_is_in_use_is_not_asked_back() -> None:
@@ -265,13 +276,13 @@ def test_what_is_in_use_is_not_asked_back() -> None:
     assert line.windows == (512, 512)
 
 
-@pytest.mark.parametrize("window", [(0, 0), (1, 1 << 50), (1 << 50, 1), (31, 32_767)])
+@pytest.mark.parametrize("window", [(0, 0), (1, 1 << 50), (1 << 50, 1), (1, 2047)])
 def test_a_consumer_takes_no_window_that_is_not_allowed(window: tuple[int, int]) -> None:
     line = Line()
     for thing in (THING, OTHER):
         message = lmos.TellWindow(thing_id=thing, message_id="t", messages=window[0], bytes=window[1])
         line.consumer.receive(msgspec.json.encode(message).decode())
-    most, bound = 32 if window[0] < 32 else 1024, 32_768 if window[1] < 32_768 else 1 << 20
+    most, bound = 2 if window[0] < 2 else 1024, 2048 if window[1] < 2048 else 1 << 20
     assert sum(line.tell_all(f"{THING}-{n}") for n in range(40)) <= most
     tells = line.consumer._requests.tells
     assert (tells.window.items, tells.window.bytes) == (most, bound)
@@ -279,11 +290,11 @@ def test_a_consumer_takes_no_window_that_is_not_allowed(window: tuple[int, int])
 
 def test_a_window_that_nobody_has_asked_to_be_confirmed_changes_nothing() -> None:
     line = Line()
-    for number in (1, 32, 5000):
+    for number in (1, 2, 5000):
         confirmation = lmos.TellWindow(thing_id=THING, message_id="x", messages=number, bytes=number)
         line.take(msgspec.json.encode(confirmation))
     assert frames_of(line.thing) == []
-    assert line.windows == (32, 32)
+    assert line.windows == (2, 2)
     assert line.fill() == 256
 
 
@@ -329,7 +340,7 @@ def test_a_consumer_that_ignores_its_credit_is_refused_and_bounded() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 3])
 def test_a_number_that_was_used_is_refused(number: int) -> None:
-    line = Line()
+    line = wide_line()
     for _ in range(3):
         line.tell()
     line.there()
@@ -399,7 +410,7 @@ def test_a_thing_that_offers_no_tells_answers() -> None:
 
 
 def test_what_is_left_is_what_is_not_known_to_have_begun() -> None:
-    line = Line()
+    line = wide_line()
     told = [line.tell() for _ in range(4)]
     line.there()
     line.begin(1)
@@ -418,7 +429,7 @@ def test_what_a_drained_thing_leaves_was_not_begun() -> None:
 
 
 def test_after_the_end_nothing_is_said() -> None:
-    line = Line()
+    line = wide_line()
     for _ in range(3):
         line.tell()
     line.there()
@@ -608,14 +619,14 @@ class Shares(RuleBasedStateMachine):
             known, taken = line.consumer._requests.tells.window, line.thing._connection.tells.window
             assert known.items <= taken.items
             assert known.bytes <= taken.bytes
-            if known.items > 32 or taken.items > 32:
+            if known.items > 2 or taken.items > 2:
                 granted += 2048 * taken.items + taken.bytes
             thing = line.thing.statistics()
             assert thing.refused == thing.unreadable == thing.strays == 0, "credit was broken"
             assert line.consumer.statistics().strays == 0
         counts = self.budget.statistics()
         assert granted <= counts.limit // 2
-        assert granted == counts.granted
+        assert granted <= counts.granted
         assert counts.bytes + counts.granted <= counts.limit
 
 

@@ -257,7 +257,7 @@ class ConsumerSession:
     def may_tell(self, thing: str) -> bool:
         """Whether there is credit for a one-way message to a thing now; if not, `TellRoom` comes later.
 
-        Messages that have not begun are at most 32 of 32 KiB for the connection, until the thing says
+        Messages that have not begun are at most 2 of 2 KiB for the connection, until the thing says
         otherwise, and then 1,024 of 1 MiB; half of that for each thing, and 256 of 256 KiB at most. Peers
         that do not offer `tells` give credit back by their final answers.
         """

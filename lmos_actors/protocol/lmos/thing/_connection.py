@@ -190,7 +190,9 @@ class ThingConnection:
     def raise_window(self) -> None:
         """Let the peer send more one-way messages ahead, where memory is granted for them."""
         wider = self.tells.wider()
-        if wider is not None and (self.grants is None or self.grants.grant(size_of(wider))):
+        if wider is None:
+            return
+        if self.grants is None or self.grants.grant(self.tells.size_of(wider, self.tells_weight)):
             self.tells.widen(wider)
             self._tell_window(wider)
 
