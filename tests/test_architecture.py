@@ -65,16 +65,8 @@ SHARED: dict[str, frozenset[str] | None] = {
 }
 WEBSOCKETS = frozenset({"wsproto", "trio_websocket", "websockets"})
 
-# Rule 2. The files and rooms of one package import each other in no circle: their order follows from that.
-# Files of one package, (lower, higher), that name each other's types: the lower imports the higher for
-# type checkers only, where a Protocol in the lower would say the same at greater length.
-NAMED_UPWARDS: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("lmos_actors.bindings.lmos._peer_requests", "lmos_actors.bindings.lmos._peer_things"),
-        ("lmos_actors.bindings.lmos._peer_listening", "lmos_actors.bindings.lmos._peer_things"),
-        ("lmos_actors.bindings.lmos._peer_things", "lmos_actors.bindings.lmos._peer"),
-    }
-)
+# Rule 2. The files and rooms of one package import each other in no circle, not even for type checkers: their
+# order follows from that.
 
 # Rule 3. Decisions and data formats: no scheduler and no clock.
 PURE = (
@@ -220,8 +212,8 @@ def circles(modules: Iterable[Module]) -> list[list[str]]:
     found: list[list[str]] = []
     imports: dict[str, dict[str, set[str]]] = {}
     for module in modules:
-        for target in (i.target for i in ours(module) if (module.name, i.target) not in NAMED_UPWARDS):
-            package, own, other = parted(module.name, target)
+        for found_import in ours(module):
+            package, own, other = parted(module.name, found_import.target)
             if package != PACKAGE and own and other:  # the rooms of the whole package are the layers
                 imports.setdefault(package, {}).setdefault(own, set()).add(other)
     for package, edges in sorted(imports.items()):
@@ -387,7 +379,6 @@ def test_exceptions_are_still_needed() -> None:
     }
     assert long_files >= LONG_FILES
     assert long_functions >= LONG_FUNCTIONS
-    assert {(module.name, found.target) for module in MODULES for found in ours(module)} >= NAMED_UPWARDS
     foreign = {(m.name, found.target.partition(".")[0]) for m in MODULES for found in m.imports()}
     assert foreign >= FOREIGN_ALLOWED
 

@@ -76,7 +76,7 @@ from ._operation import (
     not_in as not_in,
 )
 from ._options import About as About
-from ._parking import park_among as park_among
+from ._parking import park_among as park_among, wake_all as wake_all
 from ._population import (
     AgentQuery as AgentQuery,
     Population as Population,

@@ -174,12 +174,13 @@ class Sink(Protocol):
 class Feed(Generic[T_co]):
     """The receiving end: `async for value in feed`, or `await feed.receive()`.
 
-    Ends (`trio.EndOfChannel`) when there can be no more values: the agent is gone for good. `missed`
+    Ends (`trio.EndOfChannel`) when there can be no more values: the agent is gone for good. Over a wire it
+    may end with the error that its agent answered instead. `missed`
     counts the values that were dropped because the receiver was slower than its bound allows, or
     replaced by a later one where values conflate.
     """
 
-    __slots__ = ("_buffer", "_closed", "_conflate", "_size", "_task", "_timers", "missed")
+    __slots__ = ("_buffer", "_closed", "_conflate", "_error", "_size", "_task", "_timers", "missed")
 
     def __init__(
         self,
@@ -197,6 +198,7 @@ class Feed(Generic[T_co]):
         self._size = size
         self._conflate = conflate
         self._closed = False
+        self._error: Exception | None = None
         self._task: trio.lowlevel.Task | None = None
         self.missed = 0
 
@@ -240,6 +242,12 @@ class Feed(Generic[T_co]):
         self._closed = True
         self._wake()
 
+    def fail(self, error: Exception) -> None:
+        """Let the receiver take what is here, then raise an error in it; the runtime's side."""
+        if not self._closed:
+            self._error = error
+            self.close()
+
     def _wake(self) -> None:
         task = self._task
         if task is not None:
@@ -261,6 +269,8 @@ class Feed(Generic[T_co]):
         if self._buffer:
             value: T_co = self._buffer.popleft()
             return value
+        if self._error is not None:
+            raise self._error
         if self._closed:
             raise trio.EndOfChannel
         raise trio.WouldBlock

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
-from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_rescheduled
+from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
 from lmos_actors.errors import group_of
 
@@ -40,6 +40,16 @@ async def park_among(waiting: list[trio.lowlevel.Task]) -> None:
         return Abort.SUCCEEDED
 
     await wait_task_rescheduled(abort)
+
+
+def wake_all(timers: Timers, waiting: list[trio.lowlevel.Task]) -> None:
+    """Wake all tasks of a list (see `park_among`), and empty it."""
+    if waiting:
+        woken = waiting[:]
+        waiting.clear()
+        timers.woke = True
+        for task in woken:
+            reschedule(task)
 
 
 class Awaited(Protocol):

@@ -64,12 +64,12 @@ from .http._app import (
 from .lmos._peer import (
     Habits as Habits,
 )
+from .lmos._peer_listening import (
+    RemoteCrash as RemoteCrash,
+)
 from .lmos._remote_calls import (
     RemoteCall as RemoteCall,
     RemoteStream as RemoteStream,
-)
-from .lmos._remote_exits import (
-    RemoteCrash as RemoteCrash,
 )
 from .lmos._remote_link import (
     RemoteLink as RemoteLink,

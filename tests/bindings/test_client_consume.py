@@ -23,7 +23,7 @@ from lmos_actors import (
 )
 from lmos_actors.bindings import ConsumedThing, ContractWarning, consume, consume_thing
 from lmos_actors.bindings.exposure._outward_network import OutwardNetwork
-from lmos_actors.bindings.lmos._peer_things import path_of
+from lmos_actors.bindings.lmos._peer_requests import path_of
 from lmos_actors.protocol import td
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
 from tests.bindings.client_connections import Weather, Wire, peers_of, quiet, scripted, two_nodes

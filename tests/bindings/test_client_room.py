@@ -15,6 +15,7 @@ from lmos_actors.actors import CURRENT
 from lmos_actors.bindings import ContractWarning, fetch
 from lmos_actors.bindings.consume._consume import headers_for
 from lmos_actors.bindings.consume._target import Target
+from lmos_actors.bindings.lmos._peer import Peer
 from lmos_actors.protocol import lmos
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.bindings.client_connections import Weather, peers_of, quiet, scripted, two_nodes, weather
@@ -63,11 +64,11 @@ async def test_a_writer_that_finds_nothing_is_given_what_has_found_room(autojump
         ref = await weather(peers)
         peers.wire.stuck = True
         peer: Any = next(iter(peers._peers.values()))
-        pending = peer.session.read("somebody", "units")
+        pending = peer.connection.session.read("somebody", "units")
         later = Later(nursery, ref.invoke(Weather.turn, "Bonn"))
         await quiet()
-        peer.session._requests.drop(pending)  # so there is room, of which the peer was not told
-        peer.session.forget(pending)
+        peer.connection.session._requests.drop(pending)  # so there is room, of which the peer was not told
+        peer.connection.session.forget(pending)
         assert b'"turn"' in b"".join(peers.wire.handler.frames(65_536))
         later.scope.cancel()
 
@@ -116,8 +117,9 @@ async def test_one_way_messages_that_have_arrived_are_not_kept(autojump_clock: A
             await ref.tell(Weather.turn, "Bonn")
         await trio.sleep(1.1)  # credit of less than half of the window goes back after a second
         (peer,) = peers_of(client)._peers.values()
-        assert peer.session is not None
-        assert peer.session.statistics().remembered == 0
+        assert isinstance(peer, Peer)
+        assert peer.connection is not None
+        assert peer.connection.session.statistics().remembered == 0
         assert not [name for name in vars(peer) if "tell" in name]
 
 

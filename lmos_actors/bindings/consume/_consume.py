@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import attrs
 
@@ -14,7 +14,7 @@ from lmos_actors.protocol.td import differences, pointer
 from lmos_actors.transport import endpoint_of, is_here
 
 from ..http_client._forms import HttpOperations
-from ..lmos._peer_things import path_of
+from ..lmos._peer_requests import path_of
 from ..lmos._remote_interface import ClassInterface, DescribedInterface
 from ..lmos._remote_link import RemoteLink
 from ._target import TOLD, Target, find_target, hrefs_of, socket_target, sockets_of
@@ -23,11 +23,14 @@ from ._thing import ConsumedThing
 if TYPE_CHECKING:
     from lmos_actors.protocol.td import Description
 
+    from ..http_client._link import HttpLink
     from ..lmos._peer import Habits, Headers, Peer
     from ..lmos._remote_interface import RemoteInterface
     from ._peers import Peers
 
 A = TypeVar("A", bound=Agent)
+ThingLink: TypeAlias = "RemoteLink | HttpLink"
+"""A link to a thing elsewhere: over LMOS alone, or by its forms for HTTP as well."""
 
 
 class ContractWarning(UserWarning):
@@ -117,7 +120,7 @@ class ReachedThing:
     given: Headers = ()
     meant: str = ""
 
-    def link(self, interface: RemoteInterface) -> RemoteLink:
+    def link(self, interface: RemoteInterface) -> ThingLink:
         """Return the link to it."""
         socket = None if self.peer is None else RemoteLink(self.peer.thing(self.target.thing_id), interface)
         if self.ways is None:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..exposure._exposure import AGENTS, name_in_path
 from ..lmos._remote_interface import ClassInterface
-from ..lmos._remote_link import RemoteLink
 from ._consume import thing_described
 from ._target import hrefs_of as hrefs_of
 
 if TYPE_CHECKING:
     from lmos_actors.protocol.td import Description
 
+    from ._consume import ThingLink
     from ._peers import Peers
 
 
-def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -> RemoteLink:
+def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -> ThingLink:
     """Return the link to a thing as an agent of a class; it connects in the background, until `release`.
 
     No headers go with it: credentials are those that the node has for where it leads. Raises ConfigError for
@@ -25,21 +25,21 @@ def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -
     return thing_described(peers, description, told_at).link(ClassInterface(cls.__contract__))
 
 
-async def reached(link: RemoteLink) -> None:
+async def reached(link: ThingLink) -> None:
     """Wait for the first connection, where there is to be one. Raises ConnectFailed once a try has failed."""
     for peer in link.sockets:
-        if peer.session is None and peer.failure is None:
+        if not peer.is_connected and peer.failure is None:
             await peer.first()
 
 
-def is_down(link: RemoteLink) -> bool:
+def is_down(link: ThingLink) -> bool:
     """Return whether the last that was known is that nothing can be reached there."""
-    return any(peer.ended or (peer.session is None and peer.tried) for peer in link.sockets)
+    return any(peer.ended or (not peer.is_connected and peer.tried) for peer in link.sockets)
 
 
 def is_connected(link: Any) -> bool:
     """Return whether a request can be sent now, without waiting for a connection."""
-    return not isinstance(link, RemoteLink) or all(peer.session is not None for peer in link.sockets)
+    return all(peer.is_connected for peer in getattr(link, "sockets", ()))  # near ones have none
 
 
 def names_of(description: Description, told_at: str) -> tuple[str, ...]:

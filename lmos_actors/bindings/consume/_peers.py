@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Connection, ConnectionOptions, Network
 
     from ..http_client._pool import WebPool
+    from ..lmos._peer_requests import RemotePeer
 
 
 def headers_with(credentials: Credentials | None, url: str, given: Headers = ()) -> Headers:
@@ -80,22 +82,23 @@ class Peers:
         self.credentials = credentials
         self.failed = on_failure
         self._start_soon = start_soon
-        self._peers: dict[tuple[str, Headers, Habits], Peer] = {}
+        self._peers: dict[tuple[str, Headers, Habits], RemotePeer] = {}
+        self._users: Counter[RemotePeer] = Counter()  # refs and searches that use one
         self._names: dict[str, bytes] = {}
         self._web: WebPool | None = None
 
     def peer(self, url: str, headers: Headers = (), habits: Habits = "auto") -> Peer:
         """Return the peer at that address, connected or not. Raises ConfigError for no URL of that kind."""
         key = (endpoint_of(url).url, headers, habits)
-        found = self._peers.get(key)
-        if found is None:
-            found = self._peers[key] = Peer(self, key[0], headers, habits)
-            self._start_soon(self._run, key, found, name=f"peer {found.place}")
-        return found
+        peer = self._kept(key, lambda: Peer(self, *key))
+        assert isinstance(peer, Peer)
+        return peer
 
-    def kept(self, place: str, headers: Headers, make: Callable[[], Peer]) -> Peer:
+    def kept(self, place: str, headers: Headers, make: Callable[[], RemotePeer]) -> RemotePeer:
         """Return the peer of a place that is no address of a WebSocket; made and started if there is none."""
-        key: tuple[str, Headers, Habits] = (place, headers, "auto")
+        return self._kept((place, headers, "auto"), make)
+
+    def _kept(self, key: tuple[str, Headers, Habits], make: Callable[[], RemotePeer]) -> RemotePeer:
         found = self._peers.get(key)
         if found is None:
             found = self._peers[key] = make()
@@ -113,7 +116,7 @@ class Peers:
         return self._web
 
     @enable_ki_protection
-    async def _run(self, key: tuple[str, Headers, Habits], peer: Peer) -> None:
+    async def _run(self, key: tuple[str, Headers, Habits], peer: RemotePeer) -> None:
         self.rt.outboxes[peer] = None
         try:
             await peer.run()
@@ -122,17 +125,17 @@ class Peers:
             if self._peers.get(key) is peer:
                 del self._peers[key]
 
-    def hold(self, peer: Peer) -> None:
-        """Somebody uses this peer from now on."""
-        peer.users += 1
+    def hold(self, peer: RemotePeer) -> None:
+        """Count one more user of a peer."""
+        self._users[peer] += 1
 
-    def release_peer(self, peer: Peer) -> None:
-        """Somebody uses it no more; with the last one its connection ends."""
-        peer.users -= 1
-        if peer.users == 0:
-            peer.released = True
+    def release_peer(self, peer: RemotePeer) -> None:
+        """Count one user of a peer less; stop it with the last one."""
+        self._users[peer] -= 1
+        if not self._users[peer]:
+            del self._users[peer]
             self._peers = {key: each for key, each in self._peers.items() if each is not peer}
-            peer.scope.cancel("nobody uses this connection")
+            peer.stop()
 
     async def connect(self, url: str, headers: Headers) -> Connection:
         """Connect to an address with our peer id (`LMOS-Peer`), so that it recognises repeated requests."""
@@ -164,6 +167,6 @@ class Peers:
         peers = self._peers.values()
         return {
             "peers": len(peers),
-            "connected": sum(peer.session is not None for peer in peers),
+            "connected": sum(peer.is_connected for peer in peers),
             "open": sum(peer.open_requests for peer in peers),
         }

@@ -26,7 +26,7 @@ from lmos_actors.transport import endpoint_of, leads_astray
 
 from ..exposure._exposure import AGENTS, name_in_url
 from ..http_client._forms import HttpOperations
-from ..lmos._peer_things import path_of
+from ..lmos._peer_requests import path_of
 
 if TYPE_CHECKING:
     import ssl

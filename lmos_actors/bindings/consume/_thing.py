@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Call, Down, Feed, Link, Occurrence
     from lmos_actors.protocol.td import Description
 
-    from ..lmos._peer_things import RemoteThing
+    from ..lmos._peer_requests import RemoteThing
     from ..lmos._remote_calls import RemoteCall, RemoteStream
 
 

@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import TraceMembers
 
-    from ..lmos._peer_requests import OutboundRequest
-    from ..lmos._peer_things import RemoteThing
+    from ..lmos._peer_requests import PendingRequest
     from ._answers import Standing
     from ._forms import HttpOperation, HttpOperations
     from ._pool import WebPool
@@ -149,18 +148,15 @@ FAILURES: Final = (ConnectFailed, ConfigError, Unanswered, Unsendable, TooManyLi
 class HttpInvocation:
     """One request of a ref over HTTP. Raises on creation for what cannot be asked or encoded."""
 
-    def __init__(
-        self, server: InvocationContext, far: RemoteThing, outbound: OutboundRequest, *, one_way: bool = False
-    ) -> None:
+    def __init__(self, server: InvocationContext, request: PendingRequest) -> None:
         self.server = server
-        self._one_way = one_way
-        self.far = far
-        self.outbound = outbound
+        self.far = request.far
+        self.request = request
         self.is_over = False
         """Whether its run has been ended by DELETE."""
         self._body: tuple[bytes | None, Mapping[str, Any]] = (None, {})
         self._singly: dict[str, HttpOperation] = {}
-        verb, name = outbound.verb, outbound.name
+        verb, name = request.verb, request.name
         self._requests = {"read all": self._all, "write many": self._many}.get(verb, self._one)
         self._way = self._needed(verb, name)
 
@@ -169,7 +165,7 @@ class HttpInvocation:
         way = ways.way(verb, name)
         if way is not None and not (way.op == "writeallproperties" and not self._writes_all()):
             if verb != "read all":
-                self._body = self._written(way, self.outbound.payload)
+                self._body = self._written(way, self.request.payload)
             return way
         singly = {"read all": "read", "write many": "write"}.get(verb)
         if singly is None:
@@ -181,47 +177,47 @@ class HttpInvocation:
 
     def _writes_all(self) -> bool:
         properties = self.server.ways.description.properties or {}
-        return set(self.outbound.payload) >= {name for name, each in properties.items() if not each.read_only}
+        return set(self.request.payload) >= {name for name, each in properties.items() if not each.read_only}
 
     def _names(self) -> tuple[str, ...]:
-        if self.outbound.verb == "write many":
-            return tuple(self.outbound.payload)
+        if self.request.verb == "write many":
+            return tuple(self.request.payload)
         described = self.server.ways.description.properties or {}
-        return self.outbound.names or tuple(name for name, each in described.items() if not each.write_only)
+        return self.request.names or tuple(name for name, each in described.items() if not each.write_only)
 
     # ---- what is said
 
     def _written(self, way: HttpOperation, payload: Any) -> tuple[bytes | None, Mapping[str, Any]]:
         """Part an input into the body and the variables of the URL. Raises InvalidInput, NotAllowed."""
         values: dict[str, Any] = {}
-        if self.outbound.verb == "invoke" and isinstance(payload, dict) and way.variables:
+        if self.request.verb == "invoke" and isinstance(payload, dict) and way.variables:
             given = cast("dict[str, Any]", payload)
             values = {name: value for name, value in given.items() if name in way.variables}
             payload = {name: value for name, value in given.items() if name not in values} or UNSET
         if payload is UNSET:
             return (b"" if way.method in ("POST", "PUT", "PATCH") else None), values
         if way.method in ("GET", "HEAD"):
-            raise InvalidInput(f"{self.outbound.name!r} is asked by {way.method}, which takes no input")
+            raise InvalidInput(f"{self.request.name!r} is asked by {way.method}, which takes no input")
         return written(payload, way.form.content_type), values
 
     def _request(
         self, way: HttpOperation, body: bytes | None, values: Mapping[str, Any], accept: str
     ) -> WebRequest:
-        outbound, method = self.outbound, way.method
+        asked, method = self.request, way.method
         headers: list[tuple[bytes, bytes]] = [(b"Accept", accept.encode("latin-1", "replace")), *_PLAIN]
         if body:
             kind = way.form.content_type or essence(None)
             headers.append((b"Content-Type", kind.encode("latin-1", "replace")))
-        headers += traced(outbound.trace)
-        if outbound.deadline is not None:
-            left = max(0.001, outbound.deadline - trio.current_time())
+        headers += traced(asked.trace_context)
+        if asked.deadline is not None:
+            left = max(0.001, asked.deadline - trio.current_time())
             headers.append((b"LMOS-Remaining", b"%.3f" % left))
         again = method != "POST" or self._is_repeatable()
         return WebRequest(method, way.url(values), tuple(headers), body, again)
 
     def _is_repeatable(self) -> bool:
-        action = (self.server.ways.description.actions or {}).get(self.outbound.name)
-        return self.outbound.verb != "invoke" or (
+        action = (self.server.ways.description.actions or {}).get(self.request.name)
+        return self.request.verb != "invoke" or (
             action is not None and bool(action.safe or action.idempotent)
         )
 
@@ -236,7 +232,7 @@ class HttpInvocation:
 
     async def _one(self, observer: InvocationObserver | None) -> Any:
         assert self._way is not None
-        if self.outbound.credit is not None:
+        if self.request.credit is not None:
             return await self._streamed(self._way, observer)
         body, values = self._body
         return await self._asked(self._way, body, values, observer)
@@ -249,18 +245,16 @@ class HttpInvocation:
         observer: InvocationObserver | None,
     ) -> Any:
         request = self._request(way, body, values, _accepted(way))
-        if observer is not None and self.server.ways.can_query(self.outbound.name):
+        if observer is not None and self.server.ways.can_query(self.request.name):
             answer = await self._begun(request)
         else:
             answer = await self._exchange(request)
-        if self.outbound.verb == "invoke" and answer.head.status in (201, 202) and not self._one_way:
+        if self.request.verb == "invoke" and answer.head.status in (201, 202) and self.request.sent is None:
             standing = standing_in(answer)
             url = run_at(answer, standing)
             if url is not None:
                 return await self._followed(url, observer, standing)
-        return (
-            taken(answer, _expected(way)) if self.outbound.verb in ("read", "invoke", "read all") else UNSET
-        )
+        return taken(answer, _expected(way)) if self.request.verb in ("read", "invoke", "read all") else UNSET
 
     async def _begun(self, request: WebRequest) -> WebAnswer:
         """Start a run and wait for its URL. Cancelled before, it ends the run as soon as the URL is known."""
@@ -282,7 +276,7 @@ class HttpInvocation:
     async def _exchange(self, request: WebRequest) -> WebAnswer:
         server = self.server
         answer = await server.pool.exchange(request, server.own)
-        error = refusal(answer, self.far.path, self.far.thing_id, self.outbound)
+        error = refusal(answer, self.far.path, self.far.thing_id, self.request)
         if error is not None:
             raise error
         return answer
@@ -317,7 +311,7 @@ class HttpInvocation:
         if self._way is not None:
             return await self._asked(self._way, self._body[0], {}, None)
         for name, way in self._singly.items():
-            await self._asked(way, written(self.outbound.payload[name], way.form.content_type), {}, None)
+            await self._asked(way, written(self.request.payload[name], way.form.content_type), {}, None)
         return UNSET
 
     # ---- a run that goes on after its answer
@@ -358,7 +352,7 @@ class HttpInvocation:
                 wait = max(wait, min(getattr(error, "retry_in", None) or 0.0, LONGEST_RETRY_AFTER))
 
     def _ended(self, standing: Standing) -> Any:
-        error = ended_as(standing, self.outbound, self.far.thing_id)
+        error = ended_as(standing, self.request, self.far.thing_id)
         if error is not None:
             raise error
         return standing.output
@@ -393,7 +387,7 @@ class HttpInvocation:
         async with self.server.pool.listening(request, self.server.own) as (head, stream):
             if head.kind != SSE or not 200 <= head.status < 300:
                 answer = WebAnswer(head, await whole_of(stream))
-                error = refusal(answer, self.far.path, self.far.thing_id, self.outbound)
+                error = refusal(answer, self.far.path, self.far.thing_id, self.request)
                 if error is not None:
                     raise error
                 return taken(answer, _expected(way))
@@ -408,7 +402,7 @@ class HttpInvocation:
     def _stream_end(self, event: SentEvent) -> Any:
         problem = from_json(event.data)
         if isinstance(problem, dict):
-            raise error_from(cast("dict[str, Any]", problem), None, self.outbound, self.far.thing_id)
+            raise error_from(cast("dict[str, Any]", problem), None, self.request, self.far.thing_id)
         if problem is not None:
             raise ActionFailed(problem)
         return UNSET

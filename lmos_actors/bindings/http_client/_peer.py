@@ -1,24 +1,39 @@
-"""A server reached over HTTP, in the place of a peer: requests are tasks, connections come and go."""
+"""A server reached over HTTP, in the place of a peer: requests are tasks, connections come and go.
+
+There is no connection to keep: `WebPeer` is always connected, and the pool opens and closes sockets for each
+request. So each request and each listening has a task here, where the peer over LMOS has a table.
+
+A run goes on after its request where the server answers with a URL for it (`CarriedRequest.url`): there it
+is queried and cancelled. A query that comes before the URL waits for it. Elsewhere a run is cancelled by
+closing its connection, and cannot be queried.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from weakref import WeakValueDictionary
 
+import attrs
 import trio
-from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
+from lmos_actors.actors import park_among, wake_all
 from lmos_actors.errors import (
-    AgentDied,
+    ActionCancelled,
     AgentError,
     AgentUnavailable,
     ConnectFailed,
+    MailboxFull,
+    NotAllowed,
     NotFound,
     OutcomeUnknown,
 )
+from lmos_actors.protocol import lmos
+from lmos_actors.transport import endpoint_of
 
-from ..lmos._peer import Peer
-from ..lmos._peer_requests import OutboundRequest, PendingTell, wake_all
-from ._calls import WebRun
+from ..lmos._peer_backoff import Backoff
+from ..lmos._peer_requests import PendingTell, RemoteThing, means_unwell
+from ..lmos._remote_calls import RemoteRun
 from ._invocations import GOODBYE, HttpInvocation, InvocationContext
 from ._listening import HttpSubscription, target_of_listening
 from ._pool import origin_of
@@ -27,46 +42,182 @@ from ._tells import OutgoingTells
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from lmos_actors.actors import TraceMembers
+    from lmos_actors.actors import Runtime, TraceMembers
 
-    from ..lmos._peer import Headers, PeerEnvironment
+    from ..lmos._peer import Headers
     from ..lmos._peer_listening import SharedListening
-    from ..lmos._peer_requests import PendingRequest, SentTell
-    from ..lmos._peer_things import RemoteThing
+    from ..lmos._peer_requests import PendingRequest, RemotePeer, SentTell
     from ._forms import HttpOperations
     from ._pool import WebPool
 
-_ALWAYS: Final[Any] = object()
-"""In the place of a session: there always is a way to ask."""
-
 ENDED: Final = "the node has ended"
 
+QUERIES: Final = 16
+"""Questions of one call that may be open."""
 
-class WebPeer(Peer):
-    """One thing, spoken to over HTTP; `url` is where its first form leads.
+AHEAD: Final = 16
+"""Items of a stream that are read ahead of its consumer."""
+
+
+class PeerRegistry(Protocol):
+    """The peers of a node, as far as links over HTTP and their peers need them."""
+
+    @property
+    def rt(self) -> Runtime:
+        """The machinery of the node's agents."""
+        ...
+
+    @property
+    def failed(self) -> Callable[[BaseException], object]:
+        """The callable that receives an error of this program that has ended one request."""
+        ...
+
+    def web_pool(self) -> WebPool:
+        """Return the HTTP connections of the node."""
+        ...
+
+    def kept(self, place: str, headers: Headers, make: Callable[[], RemotePeer]) -> RemotePeer:
+        """Return the peer of a place, made and started if there is none."""
+        ...
+
+    def hold(self, peer: RemotePeer) -> None:
+        """Count one more user of a peer."""
+        ...
+
+    def release_peer(self, peer: RemotePeer) -> None:
+        """Count one user of a peer less; stop it with the last one."""
+        ...
+
+
+def _no_tasks() -> list[trio.lowlevel.Task]:
+    return []
+
+
+@attrs.define(eq=False)
+class CarriedRequest:
+    """A request on its way: the scope of its task and, of a run, where it goes on. Its invocation reports
+    to it (`InvocationObserver`)."""
+
+    request: PendingRequest
+    invocation: HttpInvocation
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    url: str | None = None
+    """The URL of the run, once it is known."""
+    queries: int = 0
+    ahead: int = 0
+    """Items that the consumer has not taken yet."""
+    waiting: list[trio.lowlevel.Task] = attrs.field(factory=_no_tasks)
+    """Tasks that wait for the URL, or for the end."""
+    reading: list[trio.lowlevel.Task] = attrs.field(factory=_no_tasks)
+    """The task that waits before it reads another item."""
+
+    @property
+    def expects_url(self) -> bool:
+        """Whether the server is expected to answer with a URL where the run goes on."""
+        return self.invocation.server.ways.can_query(self.request.name)
+
+    def on_status(self, status: str, progress: Any) -> None:
+        """Take another status of the run, or new progress."""
+        self.request.on_status(status, progress)
+
+    def began(self, url: str) -> None:
+        """Take the URL of the run, which goes on."""
+        self.url = url
+        self._wake(self.waiting)
+
+    async def took(self, output: Any) -> None:
+        """Take an item of the output; wait while too many have not been taken."""
+        self.ahead += 1
+        self.request.item(output)
+        await checkpoint()
+        while self.ahead >= AHEAD and not self.request.ended:
+            await park_among(self.reading)
+
+    def taken(self) -> None:
+        """Note that the consumer has taken an item."""
+        self.ahead -= 1
+        self._wake(self.reading)
+
+    def ended(self) -> None:
+        """Wake the tasks that wait for the end."""
+        self._wake(self.waiting)
+        self._wake(self.reading)
+
+    def _wake(self, tasks: list[trio.lowlevel.Task]) -> None:
+        wake_all(self.request.far.rt.timers, tasks)
+
+    async def open_url(self) -> str | None:
+        """Wait until the URL of the run is known, and return it; None once the run has ended."""
+        while self.url is None and not self.request.ended:
+            await park_among(self.waiting)
+        return None if self.request.ended else self.url
+
+    async def standing(self) -> lmos.RunStatus | None:
+        """Ask at the URL of the run how it stands; None once it has ended. NotAllowed without a URL."""
+        request = self.request
+        if self.url is None and not self.expects_url:
+            raise NotAllowed(f"{request.far.path!r} has no form to ask about runs of {request.name!r} by")
+        url = await self.open_url()
+        if url is None:
+            return None
+        try:
+            standing, _ = await self.invocation.standing(url)
+        except NotFound:  # it may have ended, and been forgotten
+            if request.ended:
+                return None
+            raise
+        return lmos.RunStatus(standing.status, cancelled=standing.status == "cancelled")
+
+    async def end(self) -> None:
+        """Have the server end the run, where it has given a URL for it. Raises what it answers."""
+        url = await self.open_url() if self.expects_url else self.url
+        if url is None:
+            return
+        try:
+            await self.invocation.end(url)
+        except NotFound:  # it has ended: the answer that says how is on its way
+            while not self.request.ended:
+                await park_among(self.waiting)
+
+
+class WebPeer:
+    """One thing, spoken to over HTTP; `url` is where its first form leads. See `RemotePeer`.
 
     `headers` go with every request to the server of `meant` and to no other.
     """
 
     way = "http"
+    """The binding's name in metrics and traces."""
+
+    is_connected = True
+    """There is always a way to ask."""
 
     def __init__(
         self,
-        node: PeerEnvironment,
-        pool: WebPool,
+        node: PeerRegistry,
         ways: HttpOperations,
         url: str,
         headers: Headers,
         meant: str,
     ) -> None:
-        super().__init__(node, url, headers)
+        endpoint = endpoint_of(url)
+        self.rt = node.rt
         self.url = url
+        self.headers = headers
         self.place = url.partition("?")[0]
-        self.session = _ALWAYS
+        self.origin = (endpoint.secure, endpoint.authority)
+        self.failure: ConnectFailed | None = None
+        self.ended = False
+        self.tried = False
+        self.things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
+        self._node = node
+        self._released = False
+        self._scope = trio.CancelScope()
+        self._random = node.rt.entropy.stream(f"peer {endpoint.url.partition('?')[0]}")
         self._owner = origin_of(meant)
-        self._pool = pool
+        self._pool = node.web_pool()
         self.describe(ways)
-        self._carried: dict[PendingRequest, trio.CancelScope] = {}
+        self._carried: dict[PendingRequest, CarriedRequest] = {}
         self._subscriptions: dict[SharedListening, HttpSubscription] = {}
         self._listens: dict[SharedListening, trio.CancelScope] = {}
         self._tells = OutgoingTells(
@@ -74,6 +225,17 @@ class WebPeer(Peer):
         )
         self._nursery: trio.Nursery | None = None
         self._early: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] = []
+
+    def thing(self, thing_id: str) -> RemoteThing:
+        """Return the thing of that id, the same for the same id."""
+        found = self.things.get(thing_id)
+        if found is None:
+            found = self.things[thing_id] = RemoteThing(self, thing_id)
+        return found
+
+    def new_backoff(self) -> Backoff:
+        """Return a new backoff that draws from this peer's random stream."""
+        return Backoff(self._random)
 
     @property
     def ways(self) -> HttpOperations:
@@ -90,9 +252,9 @@ class WebPeer(Peer):
     # ---- its tasks
 
     async def run(self) -> None:
-        """Carry out what is asked, until cancelled or let go; to be run once."""
+        """Carry out requests until cancelled or stopped. Runs once."""
         try:
-            with self.scope:
+            with self._scope:
                 async with trio.open_nursery() as self._nursery:
                     early, self._early = self._early, []
                     for fn, args in early:
@@ -113,47 +275,49 @@ class WebPeer(Peer):
         self.ended = True
         for request in tuple(self._carried):
             self._fail(request, OutcomeUnknown(request.far.path, ENDED))
-        self._tells.end(lambda sent: AgentUnavailable(sent.far.path, ENDED))
+        self._tells.end(lambda unsent: AgentUnavailable(unsent.far.path, ENDED))
         for far in self.things.values():
             for listening in tuple(far.listenings.values()):
                 listening.close()
-        wake_all(self, self._waiting)
+
+    def stop(self) -> None:
+        """End: the last ref has been released."""
+        self._released = True
+        self._scope.cancel("no ref uses this peer")
+
+    def release(self) -> None:
+        """Count one user less; the peer is stopped with the last one."""
+        self._node.release_peer(self)
 
     # ---- requests
 
     def post(self, request: PendingRequest) -> None:
         """Ask, in a task. Raises AgentUnavailable at the end of the node, InvalidInput, NotAllowed."""
         self._check_there(request.far)
-        assert request.outbound is not None
-        invocation = HttpInvocation(
-            self._server, request.far, request.outbound, one_way=isinstance(request, PendingTell)
-        )
-        if isinstance(request, PendingTell):
+        invocation = HttpInvocation(self._server, request)
+        if request.sent is not None:
             self._tells.post(request, invocation)
             return
-        if isinstance(request, WebRun):
-            request.at.invocation = invocation
-        self._carried[request] = trio.CancelScope()
-        request.on_sent()
-        self._start(self._carry, request, invocation)
+        self._carried[request] = CarriedRequest(request, invocation)
+        self._start(self._carry, request)
 
     def _is_ending(self) -> bool:
-        return self.ended or self.released or self.rt.ended
+        return self.ended or self._released or self.rt.ended
 
     def _check_there(self, far: RemoteThing) -> None:
         if self._is_ending():
-            raise self.unavailable(far)
+            raise self.unavailable(far.path)
 
     @enable_ki_protection
-    async def _carry(self, request: PendingRequest, invocation: HttpInvocation) -> None:
-        scope = self._carried.get(request)
-        if scope is None:  # withdrawn by now
+    async def _carry(self, request: PendingRequest) -> None:
+        carried = self._carried.get(request)
+        if carried is None:  # withdrawn by now
             return
         outcome: Exception = OutcomeUnknown(request.far.path, ENDED)
         try:
-            with scope:
+            with carried.scope:
                 try:
-                    value = await invocation.run(request if isinstance(request, WebRun) else None)
+                    value = await carried.invocation.run(carried if isinstance(request, RemoteRun) else None)
                 except AgentError as error:
                     outcome = error
                 except Exception as error:
@@ -163,38 +327,66 @@ class WebPeer(Peer):
                     if self._carried.pop(request, None) is not None:
                         request.far.unwell = False
                         request.answer(value)
+                        carried.ended()
         finally:
             self._fail(request, outcome)
 
     def _fail(self, request: PendingRequest, error: Exception) -> None:
-        if self._carried.pop(request, None) is not None:
-            request.far.unwell = _unwell(error)
+        carried = self._carried.pop(request, None)
+        if carried is not None:
+            request.far.unwell = means_unwell(error)
             request.fail(error)
+            carried.ended()
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Nobody waits for this any more: its connection is closed, or its run ended, without waiting."""
-        scope = self._carried.pop(request, None)
-        if scope is not None:
+        """Close the connection of a request whose caller is gone, or end its run, without waiting."""
+        carried = self._carried.pop(request, None)
+        if carried is not None:
             self.rt.timers.woke = True
-            scope.cancel("nobody waits for the answer")
-        elif isinstance(request, PendingTell):
+            carried.scope.cancel("no caller waits for the answer")
+            carried.ended()
+        elif request.sent is not None:
             self._tells.line.pop(request, None)
 
     @property
     def open_requests(self) -> int:
-        """How many requests wait for an answer, or stand in line."""
+        """The number of requests that wait for an answer or stand in line."""
         return len(self._carried) + len(self._tells.line)
 
-    def is_waiting(self, request: PendingRequest) -> bool:
-        """Whether a request stands in line."""
-        return request in self._tells.line
-
     def unsent(self) -> Iterator[tuple[Literal["credit", "room"], PendingRequest]]:
-        """Return what stands in line; see `Outbox`."""
+        """Return what stands in line; see `Outbox` of the actors."""
         for request in self._tells.line:
             yield "room", request
 
-    # ---- abandoned runs
+    # ---- runs
+
+    async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
+        """Ask how a run stands; see `RemotePeer`. Raises NotAllowed where the server has no URL for runs."""
+        carried = self._carried.get(request)
+        if carried is None:
+            return None
+        if carried.queries >= QUERIES:
+            raise MailboxFull(request.far.path, QUERIES)
+        carried.queries += 1
+        try:
+            return await carried.standing()
+        finally:
+            carried.queries -= 1
+
+    async def cancel(self, request: PendingRequest, reason: str | None) -> lmos.RunStatus | None:
+        """Cancel a request; see `RemotePeer`. Where its run has no URL, its connection is closed."""
+        carried = self._carried.get(request)
+        if carried is not None:
+            await carried.end()
+        if request.far.withdraw(request):
+            request.fail(ActionCancelled(reason))
+        return None
+
+    def taken(self, request: PendingRequest) -> None:
+        """Note that the consumer has taken an item of a run: another may be read."""
+        carried = self._carried.get(request)
+        if carried is not None:
+            carried.taken()
 
     def _end_run(self, invocation: HttpInvocation, url: str) -> None:
         self._start(self._say_goodbye, invocation, url)
@@ -215,11 +407,11 @@ class WebPeer(Peer):
         """Send a one-way message; False where there is no room. Raises as `post` does."""
         far = sent.far
         self._check_there(far)
-        outbound = OutboundRequest("invoke", name, payload, None, trace)
-        return self._tells.put(sent, HttpInvocation(self._server, far, outbound, one_way=True))
+        request = PendingTell(far, "invoke", name, payload, None, trace, sent=sent)
+        return self._tells.put(sent, HttpInvocation(self._server, request))
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Whether one-way messages to a thing wait for room already."""
+        """Return whether one-way messages to a thing wait for room already."""
         return bool(self._tells.line)
 
     @enable_ki_protection
@@ -257,21 +449,18 @@ class WebPeer(Peer):
                 listening.on_refused(OutcomeUnknown(listening.far.path, f"{type(error).__name__} here"))
 
     def unlisten(self, listening: SharedListening) -> None:
-        """Nobody here listens any more."""
-        far, key = listening.far, (listening.kind, listening.name)
-        if far.listenings.get(key) is listening:
-            del far.listenings[key]
+        """Stop listening: there is no listener here any more."""
         self._subscriptions.pop(listening, None)
         scope = self._listens.pop(listening, None)
         if scope is not None:
             self.rt.timers.woke = True
-            scope.cancel("nobody listens any more")
+            scope.cancel("there is no listener any more")
 
     # ---- being there
 
-    def unavailable(self, far: RemoteThing) -> AgentUnavailable:
-        """Make the error for a request that is not sent."""
-        return AgentUnavailable(far.path, "it was released" if self.released else ENDED)
+    def unavailable(self, path: str) -> AgentUnavailable:
+        """Return the error for a request that is not sent."""
+        return AgentUnavailable(path, "it was released" if self._released else ENDED)
 
     async def first(self) -> None:
         """See that something can be connected to there. Raises ConnectFailed."""
@@ -286,21 +475,15 @@ class WebPeer(Peer):
             raise
         self.failure = None
 
-    async def connected(self, far: RemoteThing) -> None:
+    async def connected(self, path: str) -> None:
         """Wait until it can be connected to, however long that takes. Raises AgentUnavailable at the end."""
         backoff = self.new_backoff()
         while True:
             if self.ended:
-                raise self.unavailable(far)
+                raise self.unavailable(path)
             try:
                 await self.first()
             except ConnectFailed:
                 await trio.sleep(backoff.next())
             else:
                 return
-
-
-def _unwell(error: Exception) -> bool:
-    """Return whether an answer is one of an agent that does not run now, or is not reached."""
-    gone = isinstance(error, NotFound) and error.kind == "agent"
-    return gone or isinstance(error, AgentUnavailable | AgentDied)

@@ -10,7 +10,7 @@ from lmos_actors.errors import AgentError, OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..lmos._peer_requests import PendingTell, SentTell
+    from ..lmos._peer_requests import PendingRequest, SentTell
     from ._invocations import HttpInvocation
 
 SEATS: Final = 256
@@ -24,7 +24,7 @@ class OutgoingTells:
     """
 
     def __init__(self, start: Callable[[], None], failed: Callable[[BaseException], object]) -> None:
-        self.line: OrderedDict[PendingTell, HttpInvocation] = OrderedDict()
+        self.line: OrderedDict[PendingRequest, HttpInvocation] = OrderedDict()
         """Those that wait for a seat, whose senders are held back."""
         self._start = start
         self._failed = failed
@@ -41,8 +41,9 @@ class OutgoingTells:
             self._start()
         return True
 
-    def post(self, request: PendingTell, invocation: HttpInvocation) -> None:
+    def post(self, request: PendingRequest, invocation: HttpInvocation) -> None:
         """Take a message for sending, or let it stand in line for room."""
+        assert request.sent is not None
         if self.put(request.sent, invocation):
             request.on_sent()
         else:
@@ -65,14 +66,15 @@ class OutgoingTells:
     def _go_on(self) -> None:
         if self.line:
             request, invocation = self.line.popitem(last=False)
+            assert request.sent is not None
             self._seated.append((request.sent, invocation))
             request.on_sent()
 
-    def end(self, error: Callable[[SentTell], Exception]) -> None:
+    def end(self, error: Callable[[PendingRequest | SentTell], Exception]) -> None:
         """Fail what has not been sent, at the end of the node."""
         for request in tuple(self.line):
             del self.line[request]
-            request.fail(error(request.sent))
+            request.fail(error(request))
         while self._seated:
             sent, _ = self._seated.popleft()
             sent.fail(error(sent))

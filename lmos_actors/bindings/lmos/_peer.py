@@ -1,4 +1,4 @@
-"""A peer: one address with one set of credentials, and the connection to it, which many refs share.
+"""A peer over LMOS: one address with one set of credentials, and its connection, which many refs share.
 
 The connection is kept up for as long as a ref uses the peer: when it breaks, `run` connects again, with a
 growing, randomised pause. While there is no connection requests fail at once with
@@ -8,33 +8,38 @@ wait by `ref.ready()`.
 A connection that breaks soon after it stood does not reset the pause, or a server that accepts and drops
 would be called without end. A server that drains closes with 1012 after its last answer: what is unanswered
 then was not begun, and may be asked elsewhere. Things are kept weakly, so that a peer with many short-lived
-agents does not grow; `_ConnectionHandler` drops what an old connection still delivers when the next one
-stands.
+agents does not grow.
+
+All that belongs to one connection is in `PeerConnection`, which is made anew for each; what is here outlives
+them: the address, the things, what is listened to, the pause.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 import trio
-from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
+from trio.lowlevel import checkpoint_if_cancelled
 
-from lmos_actors.actors import park_among
+from lmos_actors.actors import park_among, wake_all
 from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed
-from lmos_actors.protocol import lmos
 from lmos_actors.transport import endpoint_of
 
 from ._peer_backoff import Backoff
-from ._peer_requests import wake_all
-from ._peer_things import RemoteThing
-from ._peer_traffic import Traffic
+from ._peer_connection import PeerConnection
+from ._peer_requests import RemoteThing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from lmos_actors.actors import Runtime
+    from lmos_actors.actors import Runtime, TraceMembers
+    from lmos_actors.protocol import lmos
     from lmos_actors.transport import Connection, Ended
+
+    from ._peer_listening import SharedListening
+    from ._peer_requests import PendingRequest, RemotePeer, SentTell
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 Habits: TypeAlias = Literal["auto", "spec", "kotlin-wot"]
@@ -60,28 +65,28 @@ class PeerEnvironment(Protocol):
         ...
 
     async def connect(self, url: str, headers: Headers) -> Connection:
-        """Make a connection. Raises ConnectFailed."""
+        """Return a new connection. Raises ConnectFailed."""
         ...
 
-    def release_peer(self, peer: Peer) -> None:
-        """Count one user of a peer less."""
+    def release_peer(self, peer: RemotePeer) -> None:
+        """Count one user of a peer less; stop it with the last one."""
         ...
 
     @property
     def failed(self) -> Callable[[BaseException], object]:
-        """The callable that takes a mistake of ours which has ended one connection."""
+        """The callable that receives an error of this program that has ended one connection."""
         ...
 
 
-class Peer(Traffic):
-    """One address, and the connection to it."""
+class Peer:
+    """One address over LMOS, and the connection to it; see `RemotePeer`."""
 
     way = "lmos"
     """The binding's name in metrics and traces."""
 
     def __init__(self, node: PeerEnvironment, url: str, headers: Headers, habits: Habits = "auto") -> None:
-        super().__init__(node.rt, node.session)
         endpoint = endpoint_of(url)
+        self.rt = node.rt
         self.url = url
         self.headers = headers
         self.habits: Habits = habits
@@ -89,24 +94,20 @@ class Peer(Traffic):
         self.origin = (endpoint.secure, endpoint.authority)
         self.failure: ConnectFailed | None = None
         self.ended = False
-        self.released = False
-        """Whether the last ref has been released."""
         self.tried = False
-        """Whether a first attempt to connect has ended, well or not."""
-        self.users = 0
-        self.scope = trio.CancelScope()
         self.things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
         """By id; each lives as long as a ref, an open request or a listening refers to it."""
+        self.connection: PeerConnection | None = None
         self._node = node
+        self._released = False
+        self._scope = trio.CancelScope()
         self._learnt: tuple[str, ...] = ()
-        self._connection: Connection | None = None
         self._waiting: list[trio.lowlevel.Task] = []
         self._random = node.rt.entropy.stream(f"peer {self.place}")
         self._backoff = Backoff(self._random)
         self._retry_at: float | None = None
         self._pause: trio.CancelScope | None = None
         self._failures = 0
-        self._since = 0.0
 
     # ---- identity
 
@@ -125,22 +126,97 @@ class Peer(Traffic):
         """Return a new backoff that draws from this peer's random stream."""
         return Backoff(self._random)
 
+    # ---- requests and listenings
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection stands."""
+        return self.connection is not None
+
+    @property
+    def open_requests(self) -> int:
+        """The number of requests that wait for an answer or stand in line."""
+        return 0 if self.connection is None else self.connection.open_requests
+
+    def unsent(self) -> Iterator[tuple[Literal["credit", "room"], PendingRequest]]:
+        """Return what stands in line; see `Outbox` of the actors."""
+        return iter(()) if self.connection is None else self.connection.unsent()
+
+    def post(self, request: PendingRequest) -> None:
+        """Send a request, or let it stand in line; see `RemotePeer`."""
+        if self.connection is None:
+            raise self.unavailable(request.far.path)
+        self.connection.post(request)
+
+    def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
+        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
+        if self.connection is None:
+            raise self.unavailable(sent.far.path)
+        return self.connection.tell(sent, name, payload, trace)
+
+    def holds_up(self, far: RemoteThing) -> bool:
+        """Return whether messages to a thing wait already, for room or for credit."""
+        return self.connection is not None and self.connection.holds_up(far)
+
+    def withdraw(self, request: PendingRequest) -> None:
+        """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
+        if self.connection is not None:
+            self.connection.withdraw(request)
+
+    async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
+        """Ask where a run stands; see `RemotePeer`."""
+        return None if self.connection is None else await self.connection.query(request)
+
+    async def cancel(self, request: PendingRequest, reason: str | None) -> lmos.RunStatus | None:
+        """Cancel a request; see `RemotePeer`."""
+        return None if self.connection is None else await self.connection.cancel(request, reason)
+
+    def taken(self, request: PendingRequest) -> None:
+        """Note that the consumer has taken an item of a run: the agent may send more."""
+        if self.connection is not None:
+            self.connection.taken(request)
+
+    def listen(self, listening: SharedListening) -> None:
+        """Ask for something to be listened to, now or on the next connection."""
+        if self.connection is not None:
+            self.connection.listen((listening,))
+
+    def unlisten(self, listening: SharedListening) -> None:
+        """Stop listening: there is no listener here any more."""
+        if self.connection is not None:
+            self.connection.unlisten(listening)
+
+    def _listenings(self) -> list[SharedListening]:
+        return [listening for far in self.things.values() for listening in far.listenings.values()]
+
     # ---- the connection
 
     async def run(self) -> None:
-        """Connect, carry messages, and connect again, until cancelled or released. Runs once."""
+        """Connect, carry messages, and connect again, until cancelled or stopped. Runs once."""
         try:
-            with self.scope:
+            with self._scope:
                 while True:
                     await self._connect_once()
                     wait = self._backoff.next()
                     self._retry_at = trio.current_time() + wait
-                    wake_all(self, self._waiting)
+                    wake_all(self.rt.timers, self._waiting)
                     with trio.move_on_after(wait) as self._pause:
                         await trio.sleep_forever()
                     self._retry_at = self._pause = None
         finally:
-            self._end()
+            self.ended = True
+            for listening in self._listenings():
+                listening.close()
+            wake_all(self.rt.timers, self._waiting)
+
+    def stop(self) -> None:
+        """End: the last ref has been released."""
+        self._released = True
+        self._scope.cancel("no ref uses this connection")
+
+    def release(self) -> None:
+        """Count one user less; the peer is stopped with the last one."""
+        self._node.release_peer(self)
 
     async def _connect_once(self) -> None:
         try:
@@ -156,88 +232,47 @@ class Peer(Traffic):
             self._connect_failed(ConnectFailed(self.place, f"{type(error).__name__} here"))
             return
         self.failure = None
-        self._began(connection)
-        ended: Ended | None = None
+        self.tried = True
+        since, ended = trio.current_time(), None
+        standing = self._began(connection)
         try:
-            ended = await connection.run(_ConnectionHandler(self))
+            ended = await connection.run(standing)
         except Exception as error:
             self._node.failed(error)
         finally:
-            self._connection_ended(ended)
+            self._connection_ended(standing, ended, trio.current_time() - since)
 
     def _connect_failed(self, failure: ConnectFailed) -> None:
         self.failure = failure
         self.tried = True
         self._failures += 1
 
-    def _began(self, connection: Connection) -> None:
+    def _began(self, connection: Connection) -> PeerConnection:
         values = [value for name, value in connection.headers if name.lower() == b"lmos-extensions"]
         words = b",".join(values).decode("ascii", "replace").split(",") if values else self._learnt
-        self._offers = tuple(word.strip() for word in words)
-        self._connection, self._since = connection, trio.current_time()
-        self.account = connection.account
-        self.tried = True
-        self.session = lmos.ConsumerSession(
-            selected=connection.subprotocol == "lmosprotocol",
-            new_id=self.rt.entropy.new_id,
-            habits=self.habits,
-            options=self._node.session,
-            offers=self._offers,
-            wake=self._wake,
-        )
-        for far in self.things.values():
-            for listening in far.listenings.values():
-                self._unasked[listening] = None
-        self._ask_listenings()
-        wake_all(self, self._waiting)
+        offers = tuple(word.strip() for word in words)
+        self.connection = PeerConnection(self.rt, connection, self._node.session, self.habits, offers)
+        self.connection.listen(self._listenings())
+        wake_all(self.rt.timers, self._waiting)
+        return self.connection
 
-    def _connection_ended(self, ended: Ended | None) -> None:
-        self._connection = None
-        if trio.current_time() - self._since >= STOOD:
+    def _connection_ended(self, standing: PeerConnection, ended: Ended | None, lasted: float) -> None:
+        self.connection = None
+        if lasted >= STOOD:
             self._backoff.reset()
-        self.lose_session(drained=ended is not None and ended.code == DRAINED and ended.by == "peer")
-        for far in tuple(self.things.values()):
-            for listening in tuple(far.listenings.values()):
-                listening.on_connection_lost(lambda far=far: self.unavailable(far))  # type: ignore[misc]
+        drained = ended is not None and ended.code == DRAINED and ended.by == "peer"
+        standing.lose(self.unavailable, drained=drained)
+        for listening in self._listenings():
+            listening.on_connection_lost(partial(self.unavailable, listening.far.path))
 
-    def _end(self) -> None:
-        self.ended = True
-        self.empty_line()
-        for far in self.things.values():
-            for listening in tuple(far.listenings.values()):
-                listening.close()
-        wake_all(self, self._waiting)
-
-    def release(self) -> None:
-        """Count one user less; with the last one the connection ends."""
-        self._node.release_peer(self)
-
-    def close_connection(self, code: int, reason: str) -> None:
-        """Close the connection; what comes after is not looked at."""
-        if self._connection is not None:
-            self._connection.close(code, reason)
-
-    def _wake(self) -> None:
-        if self._connection is not None and not self._is_alone:
-            self._connection.wake()
-
-    def is_direct(self) -> bool:
-        """Whether the connection may send in its caller's step."""
-        return self._connection is not None and self._connection.is_direct
-
-    def flush(self) -> None:
-        """Send what waits, in this step if that is possible."""
-        if self._connection is not None:
-            self._connection.flush()
-
-    def unavailable(self, far: RemoteThing) -> AgentUnavailable:
-        """Make the error for a request while there is no connection."""
-        if self.ended or self.released:
-            return AgentUnavailable(far.path, "it was released" if self.released else "the node has ended")
+    def unavailable(self, path: str) -> AgentUnavailable:
+        """Return the error for a request that cannot be sent now."""
+        if self.ended or self._released:
+            return AgentUnavailable(path, "it was released" if self._released else "the node has ended")
         retry_at, now = self._retry_at, trio.current_time()
         why = f": {self.failure.why}" if self.failure is not None else ""
         wait = None if retry_at is None else max(0.0, round(retry_at - now, 6))
-        error = AgentUnavailable(far.path, f"no connection to {self.place}{why}", retry_in=wait)
+        error = AgentUnavailable(path, f"no connection to {self.place}{why}", retry_in=wait)
         error.__cause__ = self.failure
         return error
 
@@ -245,43 +280,19 @@ class Peer(Traffic):
         """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""
         await checkpoint_if_cancelled()
         failures = self._failures
-        if self.session is None and self._pause is not None:
-            self._pause.cancel("somebody waits for this connection")
-        while self.session is None:
+        if self.connection is None and self._pause is not None:
+            self._pause.cancel("a caller waits for this connection")
+        while self.connection is None:
             if self.failure is not None and self._failures > failures:
                 raise self.failure.at(self.failure.url)
             if self.ended:
                 raise ConnectFailed(self.place, "the node has ended")
             await park_among(self._waiting)
 
-    async def connected(self, far: RemoteThing) -> None:
+    async def connected(self, path: str) -> None:
         """Wait for the connection, however long it takes. Raises AgentUnavailable at the end of the node."""
         await checkpoint_if_cancelled()
-        while self.session is None:
+        while self.connection is None:
             if self.ended:
-                raise self.unavailable(far)
+                raise self.unavailable(path)
             await park_among(self._waiting)
-
-
-class _ConnectionHandler:
-    """One connection's handler: nothing that comes over it reaches the peer once the next one stands."""
-
-    __slots__ = ("_peer", "_session")
-
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-        self._session = peer.session
-
-    @enable_ki_protection
-    def text(self, text: str) -> None:
-        if self._peer.session is self._session:
-            self._peer.text(text)
-
-    @enable_ki_protection
-    def binary(self, data: bytes) -> None:
-        if self._peer.session is self._session:
-            self._peer.binary(data)
-
-    @enable_ki_protection
-    def frames(self, room: int) -> list[bytes]:
-        return self._peer.frames(room) if self._peer.session is self._session else []

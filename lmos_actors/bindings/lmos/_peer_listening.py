@@ -12,16 +12,16 @@ would not send the value again for them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import trio
 from msgspec import UNSET
-from trio.lowlevel import Abort, current_task, enable_ki_protection, wait_task_rescheduled
 
-from lmos_actors.actors import Feed
+from lmos_actors.actors import Down, ExitReason, Feed, park_among, wake_all
 from lmos_actors.errors import (
     AgentUnavailable,
     InvalidInput,
+    LmosActorsError,
     MailboxFull,
     NotFound,
     RateLimited,
@@ -29,17 +29,15 @@ from lmos_actors.errors import (
 )
 
 from ..exposure._exposure import EXITED
-from ._peer_requests import wake_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors._core import Timer
-    from lmos_actors.actors import Going, TraceMembers
+    from lmos_actors.actors import Going, Runtime, TraceMembers
     from lmos_actors.protocol import lmos
 
     from ._peer_backoff import Backoff
-    from ._peer_things import RemoteThing
 
 LOST: Final[Any] = object()
 """Stands in for the data of an exit event: the connection is lost, and with it knowledge of the agent."""
@@ -51,37 +49,34 @@ LONGEST_WAIT: Final = 3600.0
 """Upper bound, in seconds, of a pause that a peer asks for by `retry_in`."""
 
 
-class RemoteFeed(Feed[Any]):
-    """A feed that can end with an error, which is raised once what came before has been taken."""
-
-    __slots__ = ("_error",)
-
-    def __init__(self, timers: Any, *, size: int = 64, conflate: bool = False, gaps: bool = False) -> None:
-        super().__init__(timers, size=size, conflate=conflate, gaps=gaps)
-        self._error: Exception | None = None
-
-    def fail(self, error: Exception) -> None:
-        """End with an error; the runtime's side."""
-        if not self._closed:
-            self._error = error
-            self.close()
-
-    def receive_nowait(self) -> Any:
-        """As in `Feed`; raises the error the feed has ended with."""
-        try:
-            return super().receive_nowait()
-        except trio.EndOfChannel:
-            if self._error is not None:
-                raise self._error from None
-            raise
-
-
 class Sink(Protocol):
     """The receiving end of values here, as near agents have it."""
 
     def push(self, value: Any, /) -> None: ...
     def gap(self, reason: str, missed: int | None, /) -> None: ...
     def close(self) -> None: ...
+
+
+class ListeningPeer(Protocol):
+    """The peer of a thing, as what is listened to uses it."""
+
+    def listen(self, listening: SharedListening, /) -> None: ...
+    def unlisten(self, listening: SharedListening, /) -> None: ...
+
+
+class ListenedThing(Protocol):
+    """The thing that is listened to; see `RemoteThing`."""
+
+    @property
+    def rt(self) -> Runtime: ...
+    @property
+    def peer(self) -> ListeningPeer: ...
+    @property
+    def thing_id(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def listenings(self) -> dict[tuple[str, str], SharedListening]: ...
 
 
 class RemoteListener:
@@ -101,9 +96,7 @@ class RemoteListener:
         try:
             value = self.convert(raw)
         except (InvalidInput, RemoteProtocolError) as error:
-            if isinstance(self.sink, RemoteFeed):
-                self.sink.fail(error)
-            else:
+            if not self._fail(error):
                 self.sink.gap("a value of another type", 1)
             return
         self.sink.push(value)
@@ -112,10 +105,16 @@ class RemoteListener:
         """End the sink, with an error if there is one."""
         if self.entering:
             self.refusal, self.entering = error, False
-        elif error is not None and isinstance(self.sink, RemoteFeed):
-            self.sink.fail(error)
-        else:
+        elif error is None or not self._fail(error):
             self.sink.close()
+
+    def _fail(self, error: Exception) -> bool:
+        """End a feed with an error; False for another sink, which can only be closed."""
+        sink: Any = self.sink
+        if not isinstance(cast("object", sink), Feed):
+            return False
+        sink.fail(error)
+        return True
 
 
 class SharedListening:
@@ -128,12 +127,12 @@ class SharedListening:
     )  # fmt: skip
 
     def __init__(
-        self, far: RemoteThing, kind: str, name: str, backoff: Backoff, going: Going | None = None
+        self, far: ListenedThing, kind: str, name: str, backoff: Backoff, going: Going | None = None
     ) -> None:
         self.far = far
         self.kind = kind
         self.name = name
-        self.feed: lmos.Feed | None = None
+        self.feed: lmos.Feed | None = None  # as the session of an LMOS connection knows it
         self.is_confirmed = False
         self.last: Any = UNSET
         self.taps: dict[RemoteListener, None] = {}
@@ -162,50 +161,22 @@ class SharedListening:
         if self.taps.pop(tap, self) is not self and not self.taps:
             self.cancel_retry()
             self._settle(None)
-            self.far.peer.unlisten(self)
+            self._leave_thing()
 
-    @enable_ki_protection
+    def _leave_thing(self) -> None:
+        listenings, key = self.far.listenings, (self.kind, self.name)
+        if listenings.get(key) is self:  # else another one has begun meanwhile
+            del listenings[key]
+        self.far.peer.unlisten(self)
+
     async def confirmed(self, tap: RemoteListener) -> None:
         """Wait until the listening stands. Raises the refusal, AgentUnavailable without a connection."""
         while tap.entering:
-            me = current_task()
-            self._waiting.append(me)
-
-            def abort(_: object, me: Any = me) -> Abort:
-                self._waiting.remove(me)
-                return Abort.SUCCEEDED
-
-            await wait_task_rescheduled(abort)
+            await park_among(self._waiting)
         if tap.refusal is not None:
             raise tap.refusal
 
     # ---- the side of the connection
-
-    def ask(self, session: lmos.ConsumerSession) -> bool:
-        """Send the subscription; False if the outbox has no room now. Sets `feed`."""
-        thing = self.far.thing_id
-        trace = self.trace
-        try:
-            if self.name == EXITED and not self.far.peer.offers("exited"):
-                self.on_confirmed()  # nothing to ask for: the end of the connection says it
-                return True
-            if self.kind == "property":
-                self.feed = session.observe(thing, self.name, **trace)
-            elif self.kind == "event":
-                self.feed = session.subscribe(thing, self.name, **trace)
-            else:
-                self.feed = session.subscribe_all(thing, **trace)
-        except MailboxFull as error:
-            if session.full:
-                return False
-            self.on_refused(MailboxFull(self.far.path, error.size))  # as many are listened to as may be
-            return True
-        except Exception as error:
-            self.on_refused(error)
-            return True
-        if self.feed.established or not self.far.peer.confirms:
-            self.on_confirmed()
-        return True
 
     def on_confirmed(self) -> None:
         """Take note that it is confirmed, or that the thing confirms nothing."""
@@ -214,7 +185,7 @@ class SharedListening:
         self._backoff.reset()
         for tap in self.taps:
             tap.entering = False
-        wake_all(self.far, self._waiting)
+        wake_all(self.far.rt.timers, self._waiting)
 
     def _settle(self, error: Exception | None) -> None:
         """End the measured request; only the first call counts."""
@@ -247,9 +218,9 @@ class SharedListening:
                 tap.push(LOST)
             else:
                 tap.sink.gap(BROKEN, None)
-        wake_all(self.far, self._waiting)
+        wake_all(self.far.rt.timers, self._waiting)
         if not self.taps:
-            self.far.peer.unlisten(self)
+            self._leave_thing()
 
     def on_refused(self, error: Exception) -> None:
         """Take a refusal: a passing one is asked for again later, any other ends the listeners."""
@@ -266,13 +237,13 @@ class SharedListening:
                 tap.end(None if gone else error)
             elif stood:
                 tap.sink.gap(ENDED, None)
-        wake_all(self.far, self._waiting)
+        wake_all(self.far.rt.timers, self._waiting)
         if self.taps:
             asked: float = getattr(error, "retry_in", None) or 0.0
             wait = max(self._backoff.next(), min(asked, LONGEST_WAIT))
             self._again = self.far.rt.timers.call_at(trio.current_time() + wait, self._retry)
         else:
-            self.far.peer.unlisten(self)
+            self._leave_thing()
 
     def _turn_away(self, tap: RemoteListener, error: Exception) -> None:
         del self.taps[tap]
@@ -280,7 +251,8 @@ class SharedListening:
 
     def _retry(self) -> None:
         self._again = None
-        self.far.peer.listen_again(self)
+        if self.taps:
+            self.far.peer.listen(self)
 
     def cancel_retry(self) -> None:
         """Cancel the retry that is due, if any."""
@@ -295,4 +267,42 @@ class SharedListening:
         taps, self.taps = self.taps, {}
         for tap in taps:
             tap.end(AgentUnavailable(self.far.path, "the node has ended") if tap.entering else None)
-        wake_all(self.far, self._waiting)
+        wake_all(self.far.rt.timers, self._waiting)
+
+
+# ---- ends of incarnations on other nodes, as monitors here receive them
+
+
+class RemoteCrash(LmosActorsError):
+    """The error that ended an agent of another process; its text is that of the exit reason there."""
+
+    tells_class = True  # so that the text of an exit reason is the same near and far
+
+
+def down_of(path: str) -> Callable[[Any], Down]:
+    """Return what turns the data of the event `lmosx:exited` into a `Down`."""
+
+    def convert(data: Any) -> Down:
+        if data is LOST:
+            return Down(path, 0, ExitReason("shutdown", "connection lost"))
+        fields = _members(data)
+        number = fields.get("incarnation")
+        return Down(path, number if type(number) is int else 0, _reason(fields.get("reason")))
+
+    return convert
+
+
+def _members(data: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+
+
+def _reason(data: Any) -> ExitReason:
+    fields = _members(data)
+    kind, text = fields.get("kind"), fields.get("text")
+    text = text if isinstance(text, str) else ""
+    if kind == "normal":
+        return ExitReason("normal")
+    if kind == "shutdown":
+        detail = text.removeprefix("shutdown").removeprefix(": ")
+        return ExitReason("shutdown", detail or None)
+    return ExitReason("error", error=RemoteCrash(text or "the agent has ended"))

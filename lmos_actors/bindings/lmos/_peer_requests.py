@@ -1,136 +1,281 @@
-"""Requests to agents of other nodes, from the moment they are made until their one final answer.
+"""Requests to things of other nodes, the things, and what both need of a peer.
 
-One request has two halves. `OutboundRequest` is its content: verb, name, payload, trace, deadline. It does
-not know who waits. `PendingRequest` is its state: whether it still waits in line, which protocol message
-carries it (`pending`), and where the answer goes. `PeerTraffic` and the protocol session know nothing but
-these two.
+A request is described once: `PendingRequest` holds what is asked for (verb, name, payload, trace, deadline)
+and how it stands (whether it still waits in line, which protocol message carries it, where its answer goes).
+A peer reads it and writes a protocol message; nothing else is made in between. These types refer to each
+other, a request to its thing, a thing to its peer, a peer to requests: so they are in one file. Two classes
+are peers, `Peer` over LMOS and `WebPeer` over HTTP; `RemotePeer` is what links need of either.
 
-What is kept true: exactly one of `answer` and `fail` is called for a request, unless it is withdrawn
-before, and not after `ended` is set. A request is posted to a peer; while the session has no room it stands
-in line; once its message is in the outbox, `on_sent` is called and it is open.
+What is kept true: exactly one of `answer` and `fail` is called for a request, unless it is withdrawn before,
+and not after `ended` is set. A request is posted to a peer; while the peer has no room it stands in line;
+once its message is in the outbox it is open.
 
 Nothing here blocks or awaits: answers arrive in the step of the connection's reader, which must go on
-reading. A waiting task is therefore parked by its caller and woken here (`wake_one`, `wake_all`), not by
-events or memory channels: an ask is the hot path, and needs one waiter, once.
+reading. A waiting task is therefore parked by its caller and woken here (`wake_one`), not by events or
+memory channels: an ask is the hot path, and needs one waiter, once. For the same reason requests are msgspec
+structs, which are made without a call in Python.
 
-The classes differ in who waits: `PendingAsk` one task for a value; `PendingTell` a sender, but only while
+The classes differ in what waits: `PendingAsk` one task for a value; `PendingTell` a sender, but only while
 the message stands in line; `TurnTell` an agent in the middle of a turn, which cannot be parked and gets no
 further turn until the message is out; `RunQuestion` any number of tasks that query or cancel a run. Calls
-and streams are in `_remote_calls.py`. A one-way message that has left the line is nobody's request any
+and streams are in `_remote_calls.py`. A one-way message that has left the line belongs to no request any
 more: what is left of it is a `SentTell`, enough to report it as a dead letter.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from zlib import crc32
 
-import attrs
 import msgspec
-import trio
 from msgspec import UNSET
 from trio.lowlevel import reschedule
 
+from lmos_actors.actors import wake_all
 from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
     DeadlineExceeded,
     MailboxFull,
     NotFound,
-    OutcomeUnknown,
     RemoteProtocolError,
 )
 from lmos_actors.protocol import lmos
 
-from ..exposure._exposure import path_named
+from ..exposure._exposure import name_in_url, path_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from typing import Literal
 
-    from lmos_actors.actors import Attempt, Going, TraceMembers
-    from lmos_actors.protocol.lmos import ConsumerRequest, ConsumerSession
+    import trio
 
-    from ._peer_things import RemoteThing
+    from lmos_actors.actors import Attempt, Going, Runtime, TraceMembers
+    from lmos_actors.errors import ConnectFailed
+    from lmos_actors.protocol.lmos import ConsumerRequest, RunStatus
+    from lmos_actors.protocol.td import Description
+
+    from ._peer_backoff import Backoff
+    from ._peer_listening import SharedListening
 
 STREAM: Final = lmos.Credit(items=16, bytes=262_144)
 """How far an agent may be ahead of the consumer of a stream: in items, and in bytes of them."""
 
 
-@attrs.define(eq=False)
-class OutboundRequest:
-    """The content of one request: its verb, as operations near name it, and its payload as plain data."""
+# ---- things and their peers
 
+
+class RemotePeer(Protocol):
+    """One address that requests are sent to, over LMOS or HTTP, as links and requests use it."""
+
+    @property
+    def rt(self) -> Runtime:
+        """The machinery of the node's agents."""
+        ...
+
+    @property
+    def way(self) -> str:
+        """The binding's name in metrics and traces."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """The address as it was given."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """The address without its query, for texts."""
+        ...
+
+    @property
+    def origin(self) -> tuple[bool, str]:
+        """Whether it is reached over TLS, and its authority."""
+        ...
+
+    @property
+    def headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The headers that go with each request, or with the handshake."""
+        ...
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a request can be sent now, without waiting for a connection."""
+        ...
+
+    @property
+    def failure(self) -> ConnectFailed | None:
+        """The reason for which the last attempt to connect failed, None if it did not."""
+        ...
+
+    @property
+    def tried(self) -> bool:
+        """Whether a first attempt to connect has ended, well or not."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be sent any more: the node has ended, or the last ref was released."""
+        ...
+
+    @property
+    def open_requests(self) -> int:
+        """The number of requests that wait for an answer or stand in line."""
+        ...
+
+    def unsent(self) -> Iterator[tuple[Literal["credit", "room"], PendingRequest]]:
+        """Return what stands in line; see `Outbox`."""
+        ...
+
+    async def run(self) -> None:
+        """Carry requests until cancelled or stopped. Runs once."""
+        ...
+
+    def stop(self) -> None:
+        """End: the last ref has been released."""
+        ...
+
+    def thing(self, thing_id: str) -> RemoteThing:
+        """Return the thing of that id, the same for the same id."""
+        ...
+
+    def new_backoff(self) -> Backoff:
+        """Return a new backoff that draws from this peer's random stream."""
+        ...
+
+    async def first(self) -> None:
+        """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""
+        ...
+
+    async def connected(self, path: str) -> None:
+        """Wait for the connection, however long it takes. Raises AgentUnavailable at the end of the node."""
+        ...
+
+    def unavailable(self, path: str) -> AgentUnavailable:
+        """Return the error for a request that cannot be sent now."""
+        ...
+
+    def release(self) -> None:
+        """Count one user less; the peer is stopped with the last one."""
+        ...
+
+    def post(self, request: PendingRequest) -> None:
+        """Send a request, or let it stand in line for room.
+
+        Raises AgentUnavailable while there is no connection, InvalidInput for what cannot be written or is
+        too long, MailboxFull for what goes out as more messages than may ever be open.
+        """
+        ...
+
+    def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
+        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
+        ...
+
+    def holds_up(self, far: RemoteThing) -> bool:
+        """Return whether messages to a thing wait already, for room or for credit."""
+        ...
+
+    def withdraw(self, request: PendingRequest) -> None:
+        """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
+        ...
+
+    async def query(self, request: PendingRequest) -> RunStatus | None:
+        """Ask where a run stands; None where there is none to ask about, or it has ended meanwhile.
+
+        Raises MailboxFull: 16 queries of this run are open.
+        """
+        ...
+
+    async def cancel(self, request: PendingRequest, reason: str | None) -> RunStatus | None:
+        """Cancel a request, and wait until its agent has confirmed; None where it has ended meanwhile."""
+        ...
+
+    def taken(self, request: PendingRequest) -> None:
+        """Note that the consumer has taken an item of a run: the agent may send more."""
+        ...
+
+    def listen(self, listening: SharedListening) -> None:
+        """Ask for something to be listened to, now or when that is possible. Raises NotAllowed."""
+        ...
+
+    def unlisten(self, listening: SharedListening) -> None:
+        """Stop listening: there is no listener here any more."""
+        ...
+
+
+def path_of(thing_id: str) -> str:
+    """Return the path that an agent's errors name: that in its tree if its address tells it, else the id."""
+    name = name_in_url(thing_id)
+    return thing_id if name is None else path_named(name)
+
+
+class RemoteThing:
+    """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path."""
+
+    __slots__ = (
+        "__weakref__", "description", "listenings", "number", "path", "peer", "rt", "thing_id", "unwell",
+    )  # fmt: skip
+
+    def __init__(self, peer: RemotePeer, thing_id: str) -> None:
+        self.peer = peer
+        self.rt: Runtime = peer.rt
+        self.thing_id = thing_id
+        self.path = path_of(thing_id)
+        self.description: Description | None = None
+        self.listenings: dict[tuple[str, str], SharedListening] = {}
+        self.unwell = False
+        """Whether the last answer about the agent was that it does not run."""
+        # not the hash of the text, which is another in each process
+        self.number: int = crc32(thing_id.encode("utf-8", "replace"))
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """The equality key of refs: runtime, server, credentials and thing id, with a number to hash by.
+
+        The peer itself is not part of it: a thing may be reached by more than one path of an address.
+        """
+        return (self.rt, self.peer.origin, self.peer.headers, self.thing_id), self.number
+
+    def withdraw(self, request: PendingRequest) -> bool:
+        """Withdraw a request; return whether it was still open. A run is cancelled without waiting for it."""
+        if request.ended:
+            return False
+        request.ended = True
+        self.peer.withdraw(request)
+        return True
+
+
+# ---- requests
+
+
+class PendingRequest(msgspec.Struct, eq=False):
+    """One request: what it asks for, and how it stands until it is answered."""
+
+    far: RemoteThing
     verb: str
+    """As operations near name it, or `query` or `cancel` of a run."""
     name: str
     payload: Any = UNSET
+    """Plain data, UNSET where there is none."""
     names: tuple[str, ...] | None = None
     """The properties to read one by one where a peer cannot read all of them at once."""
-    trace: TraceMembers = attrs.field(factory=dict[str, str])  # type: ignore[assignment]
-    deadline: float | None = None
+    trace_context: TraceMembers = {}
+    """The members of the message that carry the trace."""
     seconds: float | None = None
-    """The timeout as the caller gave it, for the text of DeadlineExceeded; the peer only sees what was
-    left."""
-    credit: lmos.Credit | None = None
-    binary: bool = False
-    attempt: Attempt | None = None
+    """The timeout as the caller gave it, for the text of DeadlineExceeded; the peer sees what is left."""
+    deadline: float | None = None
     going: Going | None = None
     """The instrument that measures or traces it, None without one."""
+    attempt: Attempt | None = None
+    credit: lmos.Credit | None = None
+    binary: bool = False
+    sent: SentTell | None = None
+    """Set for a one-way message, which has no answer: what is left of it once it has been sent."""
     singly: bool = False
     """Whether the peer has refused to read all properties at once."""
-
-    def count(self, session: ConsumerSession, *, is_ours: bool) -> int:
-        """Return the number of protocol messages it takes, by the habits of the peer."""
-        kotlin = session.habits == "kotlin-wot"
-        if self.verb == "write many" and kotlin:
-            return len(self.payload)
-        at_once = is_ours or (kotlin and not self.singly)
-        return 1 if self.names is None or at_once else len(self.names)
-
-    def put(self, session: ConsumerSession, thing: str, *, is_ours: bool) -> ConsumerRequest:
-        """Put the message into the outbox. Raises MailboxFull, LocalProtocolError."""
-        if self.verb == "invoke":
-            return self._invoke(session, thing)
-        if self.verb == "read":
-            return session.read(thing, self.name, **self.trace)
-        if self.verb == "write":
-            return session.write(thing, self.name, self.payload, **self.trace)
-        if self.verb == "write many":
-            return session.write_many(thing, self.payload, **self.trace)
-        if self.names is None or is_ours or (session.habits == "kotlin-wot" and not self.singly):
-            return session.read_all(thing, **self.trace)
-        return session.read_many(thing, self.names, **self.trace)
-
-    def _invoke(self, session: ConsumerSession, thing: str) -> ConsumerRequest:
-        deadline, attempt = self.deadline, self.attempt
-        return session.invoke(
-            thing,
-            self.name,
-            self.payload,
-            remaining=None if deadline is None else max(0.001, deadline - trio.current_time()),
-            attempt=None if attempt is None else attempt.number,
-            message_id=None if attempt is None else attempt.message_id,
-            credit=self.credit,
-            binary=self.binary,
-            **self.trace,
-        )
-
-
-def refuses_whole(error: Exception) -> bool:
-    """Whether an answer may mean that a thing, which is there, cannot be read as a whole: 404, or 500."""
-    if isinstance(error, NotFound):
-        return error.kind != "agent"
-    return isinstance(error, RemoteProtocolError) and getattr(error.problem, "status", None) == 500
-
-
-class PendingRequest:
-    """One request until it is answered; `outbound` is None for a question about the run of another one."""
-
-    __slots__ = ("ended", "far", "outbound", "pending")
-
-    def __init__(self, far: RemoteThing, outbound: OutboundRequest | None) -> None:
-        self.far = far
-        self.outbound = outbound
-        self.pending: ConsumerRequest | None = None
-        self.ended = False
+    pending: ConsumerRequest | None = None
+    """The protocol's message that carries it, once it is in the outbox."""
+    ended: bool = False
 
     @property
     def path(self) -> str:
@@ -139,8 +284,8 @@ class PendingRequest:
 
     @property
     def affordance(self) -> str:
-        """The name of the affordance that it uses."""
-        return "" if self.outbound is None else self.outbound.name
+        """The name of the affordance that it uses; as `path`, for the waiting graph."""
+        return self.name
 
     def held_sender(self) -> Any:
         """Return the slot of the agent that gets no further turn until this is sent, None without one."""
@@ -151,7 +296,7 @@ class PendingRequest:
         return ()
 
     def on_sent(self) -> None:
-        """Take note that the message has left the line for the outbox."""
+        """Take note that a one-way message has left the line for the outbox."""
 
     def answer(self, value: Any) -> None:
         """Take the value, as plain data; UNSET where the answer has none."""
@@ -166,31 +311,29 @@ class PendingRequest:
         """Take an item of the run's output."""
 
 
-class PendingAsk(PendingRequest):
+class PendingAsk(PendingRequest, eq=False):
     """A request whose caller is parked until the answer comes; `bucket` is where its deadline is swept."""
 
-    __slots__ = ("bucket", "error", "slot", "task", "value")
+    task: trio.lowlevel.Task | None = None
+    bucket: Any = None
+    value: Any = None
+    error: Exception | None = None
 
-    def __init__(self, far: RemoteThing, outbound: OutboundRequest) -> None:
-        super().__init__(far, outbound)
-        self.slot = far  # the deadline sweeper reads `slot.path`, as it does of near requests
-        self.task: trio.lowlevel.Task | None = None
-        self.bucket: Any = None
-        self.value: Any = None
-        self.error: Exception | None = None
+    @property
+    def slot(self) -> RemoteThing:
+        """The thing, by the name under which the sweeper of deadlines finds the slot of a near request."""
+        return self.far
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
         return () if self.task is None else (self.task,)
 
     def answer(self, value: Any) -> None:
         self.value = value
-        self._end()
+        self.ended = True
+        wake_one(self, "task")
 
     def fail(self, error: Exception) -> None:
         self.error = error
-        self._end()
-
-    def _end(self) -> None:
         self.ended = True
         wake_one(self, "task")
 
@@ -214,16 +357,11 @@ class SentTell(msgspec.Struct, eq=False):
         self.link.rt.dead_letter(str(error), self.link, self.sender, self.op.name, self.args)
 
 
-class PendingTell(PendingRequest):
+class PendingTell(PendingRequest, eq=False):
     """A one-way message whose sender is parked while it stands in line; it has no answer."""
 
-    __slots__ = ("lost", "sent", "task")
-
-    def __init__(self, far: RemoteThing, outbound: OutboundRequest, sent: SentTell) -> None:
-        super().__init__(far, outbound)
-        self.sent = sent
-        self.task: trio.lowlevel.Task | None = None
-        self.lost: Exception | None = None
+    task: trio.lowlevel.Task | None = None
+    lost: Exception | None = None
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
         return () if self.task is None else (self.task,)
@@ -233,24 +371,21 @@ class PendingTell(PendingRequest):
         wake_one(self, "task")
 
     def fail(self, error: Exception) -> None:
-        """Raise in the sender while it is parked; afterwards no task is there to raise in: report a dead
-        letter."""
+        """Raise in the sender while it is parked; afterwards there is no task to raise in: a dead letter."""
         if self.ended:
+            assert self.sent is not None
             self.sent.fail(error)
-            return
-        self.lost = error
-        self.on_sent()
+        else:
+            self.lost = error
+            self.on_sent()
 
 
-class TurnTell(PendingTell):
+class TurnTell(PendingRequest, eq=False):
     """A one-way message sent within a `def` turn, which cannot wait: while it stands in line, its agent
     gets no further turn."""
 
-    __slots__ = ("holds",)
-
-    def __init__(self, far: RemoteThing, outbound: OutboundRequest, sent: SentTell) -> None:
-        super().__init__(far, outbound, sent)
-        self.holds: Any = None
+    holds: Any = None
+    """The slot that is held back; a slot that ends lets go of its messages by setting None."""
 
     def held_sender(self) -> Any:
         return self.holds
@@ -262,32 +397,30 @@ class TurnTell(PendingTell):
             holds.outgoing_admitted(self)
 
     def fail(self, error: Exception) -> None:
+        assert self.sent is not None
         self.on_sent()
-        super().fail(error)
+        self.sent.fail(error)
 
 
-class RunQuestion(PendingRequest):
+class RunQuestion(PendingRequest, eq=False):
     """A query or a cancel of a run, and the tasks that wait for its answer."""
 
-    __slots__ = ("error", "standing", "tasks")
+    tasks: list[trio.lowlevel.Task] = []
+    standing: RunStatus | None = None
+    error: Exception | None = None
 
-    def __init__(self, far: RemoteThing) -> None:
-        super().__init__(far, None)
-        self.tasks: list[trio.lowlevel.Task] = []
-        self.standing: lmos.RunStatus | None = None
-        self.error: Exception | None = None
+    def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
+        return self.tasks
 
     def answer(self, value: Any) -> None:
         self.standing = value
-        self._end()
+        self.ended = True
+        wake_all(self.far.rt.timers, self.tasks)
 
     def fail(self, error: Exception) -> None:
         self.error = error
-        self._end()
-
-    def _end(self) -> None:
         self.ended = True
-        wake_all(self.far, self.tasks)
+        wake_all(self.far.rt.timers, self.tasks)
 
 
 def wake_one(request: Any, name: str) -> None:
@@ -299,23 +432,27 @@ def wake_one(request: Any, name: str) -> None:
         reschedule(task)
 
 
-def wake_all(far: Any, tasks: list[trio.lowlevel.Task]) -> None:
-    """Wake all tasks of a list, and empty it."""
-    if tasks:
-        woken = tasks[:]
-        tasks.clear()
-        far.rt.timers.woke = True
-        for task in woken:
-            reschedule(task)
+# ---- errors
 
 
-Told: TypeAlias = AgentUnavailable | OutcomeUnknown
+def refuses_whole(error: Exception) -> bool:
+    """Return whether an answer, 404 or 500, may mean that a thing is there but cannot be read as a whole."""
+    if isinstance(error, NotFound):
+        return error.kind != "agent"
+    return isinstance(error, RemoteProtocolError) and getattr(error.problem, "status", None) == 500
 
 
-def as_near_error(
-    error: Exception, thing_id: str, path: str, outbound: OutboundRequest | None = None
-) -> Exception:
-    """Return an error from a peer as a near agent would raise it: with the path that the agent has here."""
+def means_unwell(error: Exception) -> bool:
+    """Return whether an answer is one of an agent that does not run now, or is not reached."""
+    gone = isinstance(error, NotFound) and error.kind == "agent"
+    return gone or isinstance(error, AgentUnavailable | AgentDied)
+
+
+def as_near_error(error: Exception, thing_id: str, path: str, seconds: float | None = None) -> Exception:
+    """Return an error from a peer as a near agent would raise it: with the path that the agent has here.
+
+    `seconds` is the timeout as the caller gave it, if it gave one.
+    """
     if isinstance(error, AgentUnavailable):
         return AgentUnavailable(path, error.why, retry_in=error.retry_in)
     if isinstance(error, AgentDied):
@@ -323,8 +460,7 @@ def as_near_error(
     if isinstance(error, MailboxFull):
         return MailboxFull(path, error.size)
     if isinstance(error, DeadlineExceeded):
-        seconds = outbound.seconds if outbound is not None and outbound.seconds is not None else error.seconds
-        return DeadlineExceeded(path, seconds)
+        return DeadlineExceeded(path, error.seconds if seconds is None else seconds)
     if isinstance(error, NotFound) and error.kind == "agent" and error.name == thing_id:
         return NotFound("agent", path, near=error.nearest and path_named(error.nearest))
     return error

@@ -4,6 +4,13 @@ A far ref behaves as a near one: arguments are bound and checked here, before an
 mistake raises at the caller's line; deadlines are swept here and their rest is sent along, so that both
 ends give up; cancellation withdraws the request. What exists only near (links, counts of a mailbox) raises
 NotAllowed.
+
+The link makes the one description of each request (see `_peer_requests.py`) and waits for its answer. It
+knows no wire: its peer may speak LMOS or HTTP.
+
+Listening is shared: listeners here join the one subscription of the connection (`SharedListening`).
+Followings of agents have no task of their own: their sinks are kept in `RemoteSinks`, which stands in for
+the sinks of a near agent's slot.
 """
 
 from __future__ import annotations
@@ -25,7 +32,10 @@ from trio.lowlevel import (
 from lmos_actors.actors import (
     BUDGET,
     CURRENT,
+    MONITORS,
     OUT_SEATS,
+    Feed,
+    going_out,
     outgoing_trace,
     sent_numbers,
 )
@@ -39,12 +49,13 @@ from lmos_actors.errors import (
     RateLimited,
 )
 
-from ._peer_requests import STREAM, OutboundRequest, PendingAsk, PendingTell, SentTell, TurnTell
+from ..exposure._exposure import EXITED
+from ._peer_listening import RemoteListener, SharedListening, down_of
+from ._peer_requests import STREAM, PendingAsk, PendingTell, SentTell, TurnTell
 from ._remote_calls import RemoteCall, RemoteStream
-from ._remote_listening import RemoteListening
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 
     from lmos_actors.actors import (
         AgentStatistics,
@@ -52,12 +63,13 @@ if TYPE_CHECKING:
         Going,
         MailboxStatistics,
         Operation,
+        Runtime,
         TraceMembers,
         Turns,
     )
 
-    from ._peer import Peer
-    from ._peer_things import RemoteThing
+    from ._peer_listening import Sink
+    from ._peer_requests import RemotePeer, RemoteThing
     from ._remote_interface import RemoteInterface
 
 
@@ -65,16 +77,61 @@ TELL_COSTS: Final = 4
 """Messages to agents here that one to a far agent counts as, between two checkpoints: it takes as long."""
 
 
-class RemoteLink(RemoteListening):
+class RemoteSinks:
+    """The listeners of one far agent, by what they listen to; as a near agent's `Sinks`."""
+
+    __slots__ = ("_tapped", "_taps")
+
+    def __init__(self, tapped: Callable[[str, Sink], tuple[RemoteListener, SharedListening]]) -> None:
+        self._tapped = tapped
+        self._taps: dict[tuple[str, Sink], tuple[RemoteListener, SharedListening]] = {}
+
+    def add(self, key: str, sink: Sink) -> None:
+        """Let a sink hear what comes under `key` from now on, once there is a connection."""
+        if (key, sink) not in self._taps:
+            tap, listening = self._tapped(key, _Entrance(self, key, sink))
+            if tap in listening.taps:
+                self._taps[key, sink] = tap, listening
+
+    def remove(self, key: str, sink: Sink) -> None:
+        """Take a sink out; it may be gone already."""
+        found = self._taps.pop((key, sink), None)
+        if found is not None:
+            tap, listening = found
+            listening.leave(tap)
+
+
+class _Entrance:
+    """A sink that removes itself from where it is kept when it ends."""
+
+    __slots__ = ("_key", "_sink", "_sinks", "gap", "push")
+
+    def __init__(self, sinks: RemoteSinks, key: str, sink: Sink) -> None:
+        self.push = sink.push
+        self.gap = sink.gap
+        self._sinks = sinks
+        self._key = key
+        self._sink = sink
+
+    def close(self) -> None:
+        """It has ended for good."""
+        self._sinks.remove(self._key, self._sink)
+        self._sink.close()
+
+
+class RemoteLink:
     """A link to one far agent by one interface; see `Link`."""
 
-    __slots__ = ("_released", "table", "turns")
+    __slots__ = ("_interface", "_released", "_sinks", "far", "rt", "table", "turns")
 
     def __init__(self, far: RemoteThing, interface: RemoteInterface) -> None:
-        super().__init__(far, interface)
-        self._released = False
+        self.far = far
+        self.rt: Runtime = far.rt
         self.turns: Turns = far.rt.turns
         self.table = interface.table
+        self._interface = interface
+        self._sinks: RemoteSinks | None = None
+        self._released = False
 
     @property
     def path(self) -> str:
@@ -82,7 +139,7 @@ class RemoteLink(RemoteListening):
         return self.far.path
 
     @property
-    def sockets(self) -> tuple[Peer, ...]:
+    def sockets(self) -> tuple[RemotePeer, ...]:
         """The connections that have to stand before something can be asked."""
         return (self.far.peer,)
 
@@ -91,74 +148,57 @@ class RemoteLink(RemoteListening):
         """What makes two refs equal: the same thing at the same address with the same credentials."""
         return self.far.identity
 
+    def operation(self, key: str) -> Operation:
+        """Return the operation of that key. Raises NotFound, NotAllowed."""
+        return self._interface.operation(key, self.far.path)
+
     def repeatable(self, key: str) -> bool:
-        """Whether asking twice does no more than asking once."""
+        """Return whether asking twice does no more than asking once."""
         return self._interface.is_repeatable(self.operation(key))
-
-    def _prepare(
-        self,
-        key: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        seconds: float | None = None,
-        attempt: Attempt | None = None,
-    ) -> tuple[Operation, tuple[Any, ...], OutboundRequest]:
-        """Check the arguments here, as near, and return what is to be sent. Raises InvalidInput, NotFound."""
-        op, args, payload, names = self._bound(key, args, kwargs)
-        going, trace = self._instrumented(op)
-        outbound = OutboundRequest(op.verb, op.name, payload, names, trace)
-        outbound.going = going
-        outbound.attempt = attempt
-        if seconds is not None:
-            outbound.deadline, outbound.seconds = trio.current_time() + seconds, seconds
-        return op, args, outbound
-
-    def _instrumented(self, op: Operation) -> tuple[Going | None, TraceMembers]:
-        """Return the instrument of a request, None without one, and the current trace. Call once a
-        request."""
-        if self.rt.edge is None:
-            return None, outgoing_trace(self.rt)
-        going = self.rt.edge.goes(op, self.far.path, self.far.peer.way)
-        return going, going.trace
 
     def _bound(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Operation, tuple[Any, ...], Any, tuple[str, ...] | None]:
+        """Return the operation, its arguments, the payload, and the names to read. Raises as a near agent."""
         if threading.get_ident() != self.rt.thread:
             raise RuntimeError("a ref works in its node's thread, others use node.portal()")
         op = self._interface.operation(key, self.far.path)
         args = op.bind(args, kwargs)
         return op, args, *self._interface.payload(op, args)
 
+    def _instrumented(self, op: Operation) -> tuple[Going | None, TraceMembers]:
+        """Return the instrument of a request, None without one, and its trace. Call once for each request."""
+        if self.rt.edge is None:
+            return None, outgoing_trace(self.rt)
+        going = self.rt.edge.goes(op, self.far.path, self.far.peer.way)
+        return going, going.trace
+
     # ---- asking
 
-    @enable_ki_protection
-    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
         """See `Link`. While there is no room for more requests, waits for it."""
-        return await self._ask(key, args, kwargs, None, None)
+        return self._ask(key, args, kwargs, None, None)
 
-    @enable_ki_protection
-    async def ask_within(
+    def ask_within(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """See `Link`: the deadline is swept here, and sent to the peer."""
-        return await self._ask(key, args, kwargs, seconds, None)
+        return self._ask(key, args, kwargs, seconds, None)
 
-    @enable_ki_protection
-    async def ask_again(
+    def ask_again(
         self,
         key: str,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         seconds: float | None,
         attempt: Attempt,
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Ask, as one of several attempts, all under one id."""
         if attempt.message_id is None:
             attempt.message_id = self.rt.entropy.new_id()
-        return await self._ask(key, args, kwargs, seconds, attempt)
+        return self._ask(key, args, kwargs, seconds, attempt)
 
+    @enable_ki_protection
     async def _ask(
         self,
         key: str,
@@ -167,41 +207,41 @@ class RemoteLink(RemoteListening):
         seconds: float | None,
         attempt: Attempt | None,
     ) -> Any:
-        op, _, outbound = self._prepare(key, args, kwargs, seconds=seconds, attempt=attempt)
-        if outbound.going is None:
-            return await self._asked(op, outbound, seconds)
-        with outbound.going:
-            return await self._asked(op, outbound, seconds)
+        op, args, payload, names = self._bound(key, args, kwargs)
+        going, trace = self._instrumented(op)
+        deadline = None if seconds is None else trio.current_time() + seconds
+        ask = PendingAsk(self.far, op.verb, op.name, payload, names, trace, seconds, deadline, going, attempt)
+        if going is None:
+            return await self._answer(ask, op)
+        with going:
+            return await self._answer(ask, op)
 
-    async def _asked(self, op: Operation, outbound: OutboundRequest, seconds: float | None) -> Any:
+    async def _answer(self, ask: PendingAsk, op: Operation) -> Any:
+        """Send a request, park until it is answered or its deadline is swept, and return the answer."""
         await checkpoint_if_cancelled()
-        ask = PendingAsk(self.far, outbound)
         self.far.peer.post(ask)
         if not ask.ended:
-            await self._answered(ask, seconds)
+            ask.task = current_task()
+            deadlines: Any = self.rt.deadlines
+            if ask.seconds is not None:
+                deadlines.add(ask, ask.seconds)
+
+            def abort(_: object) -> Abort:
+                ask.task = None
+                return Abort.SUCCEEDED
+
+            try:
+                await wait_task_rescheduled(abort)
+            except BaseException:
+                self.far.withdraw(ask)
+                raise
+            finally:
+                if ask.bucket is not None:
+                    deadlines.forget(ask)
         if ask.error is not None:
             error, ask.error = ask.error, None  # no cycle through the traceback
             raise error
         return self._interface.convert_answer(op, ask.value, self.far.path)
-
-    async def _answered(self, ask: PendingAsk, seconds: float | None) -> None:
-        ask.task = current_task()
-        deadlines: Any = self.rt.deadlines
-        if seconds is not None:
-            deadlines.add(ask, seconds)
-
-        def abort(_: object) -> Abort:
-            ask.task = None
-            return Abort.SUCCEEDED
-
-        try:
-            await wait_task_rescheduled(abort)
-        except BaseException:
-            self.far.withdraw(ask)
-            raise
-        finally:
-            if ask.bucket is not None:
-                deadlines.forget(ask)
 
     # ---- telling
 
@@ -214,9 +254,7 @@ class RemoteLink(RemoteListening):
         sent = SentTell(self, op, args, self._sender())
         going, trace = self._instrumented(op)
         if not self._put(sent, payload, going, trace):
-            await self._in_line(
-                PendingTell(self.far, OutboundRequest(op.verb, op.name, payload, None, trace), sent)
-            )
+            await self._in_line(PendingTell(self.far, op.verb, op.name, payload, None, trace, sent=sent))
             return
         turns.budget -= TELL_COSTS
         if turns.budget < 0:
@@ -263,16 +301,14 @@ class RemoteLink(RemoteListening):
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: a message without room holds back the next turn of the sending agent."""
-        op, args, outbound = self._prepare(key, args, kwargs)
-        held: Any = TurnTell(self.far, outbound, SentTell(self, op, args, sender))
-        if outbound.going is not None:
-            outbound.going.ended(None)  # it is measured no further: no task waits for it
-        peer = self.far.peer
-        if (
-            peer.session is not None
-            and len(sender.ensure_extra().out) >= OUT_SEATS
-            and peer.holds_up(self.far)
-        ):
+        op, args, payload, _ = self._bound(key, args, kwargs)
+        going, trace = self._instrumented(op)
+        sent = SentTell(self, op, args, sender)
+        held: Any = TurnTell(self.far, op.verb, op.name, payload, None, trace, sent=sent)
+        if going is not None:
+            going.ended(None)  # it is measured no further: no task waits for it
+        peer, out = self.far.peer, sender.ensure_extra().out
+        if peer.is_connected and len(out) >= OUT_SEATS and peer.holds_up(self.far):
             raise MailboxFull(self.far.path, OUT_SEATS)
         try:
             peer.post(held)
@@ -314,25 +350,109 @@ class RemoteLink(RemoteListening):
         kwargs: Mapping[str, Any],
         seconds: float | None,
     ) -> AsyncGenerator[Any]:
-        op, _, outbound = self._prepare(key, args, kwargs, seconds=seconds)
-        if issubclass(kind, RemoteStream) and op.verb == "invoke":
+        op, args, payload, names = self._bound(key, args, kwargs)
+        going, trace = self._instrumented(op)
+        deadline = None if seconds is None else trio.current_time() + seconds
+        call = kind(
+            self.far, op.verb, op.name, payload, names, trace, seconds, deadline, going,
+            op=op,
+            interface=self._interface,
+            feed=Feed(self.rt.timers, conflate=True),
+            trace=sent_numbers(self.rt, trace),
+        )  # fmt: skip
+        if kind is RemoteStream and op.verb == "invoke":
             shape = op.result_shape
-            outbound.credit, outbound.binary = STREAM, shape is not None and shape.exact is bytes
+            call.credit, call.binary = STREAM, shape is not None and shape.exact is bytes
         await checkpoint_if_cancelled()
-        call = kind(self.far, outbound, op, self._interface)
-        call.trace = sent_numbers(self.rt, outbound.trace)
         try:
             self.far.peer.post(call)
         except BaseException as error:
-            if outbound.going is not None:
-                outbound.going.ended(error)
+            if going is not None:
+                going.ended(error)
             raise
         try:
-            if seconds is not None:
-                call.expire_in(seconds)
+            call.begin_deadline()
             yield call
         finally:
             call.leave()
+
+    # ---- listening
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
+        """Observe a property or subscribe to events until the block is left.
+
+        Goes on over breaks of the connection. Raises what the agent refuses it with; of an agent that
+        confirms no subscriptions the first iteration does.
+        """
+        feed: Feed[Any] = Feed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
+        self.operation(key)
+        async with self._tapped(key[1:], feed):
+            yield feed
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
+        """Monitor until the block is left. Of agents that tell no ends, the end of the connection is one."""
+        feed: Feed[Any] = Feed(self.rt.timers, gaps=gaps)
+        async with self._tapped(MONITORS, feed):
+            yield feed
+
+    @asynccontextmanager
+    async def _tapped(self, key: str, feed: Feed[Any]) -> AsyncGenerator[None]:
+        await checkpoint_if_cancelled()
+        peer = self.far.peer
+        if not peer.is_connected:
+            raise peer.unavailable(self.far.path)
+        tap, listening = self.tapped(key, feed, entering=True)
+        try:
+            await checkpoint()
+            await listening.confirmed(tap)
+            yield
+        finally:
+            listening.leave(tap)
+            feed.close()
+
+    def tapped(self, key: str, sink: Sink, *, entering: bool) -> tuple[RemoteListener, SharedListening]:
+        """Let a sink hear a property, event, all events, or ends; now, or once there is a connection.
+
+        `entering`: a task waits until the subscription stands, and fails if it is refused.
+        """
+        far = self.far
+        kind, name, convert = self._heard(key)
+        listening = far.listenings.get((kind, name))
+        tap = RemoteListener(sink, convert, entering=entering)
+        if listening is None:
+            going = (
+                None
+                if key == MONITORS
+                else going_out(self.rt, self.operation(f"+{key}"), far.path, far.peer.way)
+            )
+            listening = SharedListening(far, kind, name, far.peer.new_backoff(), going)
+            far.listenings[kind, name] = listening
+            listening.join(tap)
+            far.peer.listen(listening)
+        else:
+            listening.join(tap)
+        return tap, listening
+
+    def _heard(self, key: str) -> tuple[str, str, Callable[[Any], Any]]:
+        path = self.far.path
+        if key == MONITORS:
+            return "event", EXITED, down_of(path)
+        if key == "!":
+            return "events", "", self._interface.converter(key, path)
+        return "property" if key[0] == "?" else "event", key[1:], self._interface.converter(key, path)
+
+    def _followed(self, key: str, sink: Sink) -> tuple[RemoteListener, SharedListening]:
+        return self.tapped(key, sink, entering=False)
+
+    def sinks(self) -> RemoteSinks:
+        """Return the listeners of this agent here, as near."""
+        if self._sinks is None:
+            self._sinks = RemoteSinks(self._followed)
+        return self._sinks
 
     # ---- what there is only near
 
@@ -362,8 +482,8 @@ class RemoteLink(RemoteListening):
     def unready(self) -> str:
         """Return why the agent cannot be asked now, as far as that is known here."""
         peer = self.far.peer
-        if peer.session is None:
-            return peer.unavailable(self.far).why
+        if not peer.is_connected:
+            return peer.unavailable(self.far.path).why
         return "the last that was heard of it is that it does not run" if self.far.unwell else "it is asked"
 
     async def wait_running(self) -> None:
@@ -372,13 +492,13 @@ class RemoteLink(RemoteListening):
         Raises NotFound when it is gone for good, AgentUnavailable at the end of the node.
         """
         far, backoff = self.far, self.far.peer.new_backoff()
-        await far.peer.connected(far)
+        await far.peer.connected(far.path)
         while far.unwell:
             try:
                 await self._ask("?", (), {}, None, None)
             except (AgentUnavailable, MailboxFull, OutcomeUnknown, RateLimited):
                 await trio.sleep(backoff.next())
-                await far.peer.connected(far)
+                await far.peer.connected(far.path)
             except AgentError as error:  # but for the one, it is an answer of an agent that runs
                 if isinstance(error, NotFound) and error.kind == "agent":
                     raise

@@ -1,0 +1,587 @@
+"""One LMOS connection on the side of the consumer: requests and listenings, from the line to their answers.
+
+A `PeerConnection` lives as long as its WebSocket: `Peer` makes one for each, and what an old connection still
+delivers when the next one stands is dropped with it (`_is_over`).
+
+What this file keeps true. Requests go out first come, first served: while one stands in `_queue`, nothing
+overtakes it. The session bounds what may be open and what may wait to be sent; what it has no room for
+stands in line, and `_send_queued` sends as much of it as fits whenever something has been answered or
+written.
+
+One-way messages need credit from their receiver. One without credit waits in a line of its thing
+(`_queues_by_thing`), and so does everything to that thing behind it, for order. With one line for all, a
+slow agent would hold up requests to all other agents of the peer.
+
+At the end of the connection `lose` ends every open request (AgentUnavailable where it is certain that
+nothing was begun, else OutcomeUnknown) and empties the line; the peer asks for listenings again on the next
+connection.
+
+Read `post` down to `_ask`, then `_send_queued`, then the handlers named in `_handlers`, one for each kind of
+outcome that the session reports. Nothing here awaits but questions about runs.
+
+Odd but meant: where nothing else is open, a request is written to the socket in its caller's step
+(`_is_alone`), which saves the pass of the event loop that would wake the writer. The session would wake the
+writer from within; it is flushed instead, once the request is known here, as its answer may come at once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+import trio
+from msgspec import UNSET
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors._core import SMALL
+from lmos_actors.actors import Carried, park_among
+from lmos_actors.errors import (
+    ActionCancelled,
+    AgentUnavailable,
+    InvalidInput,
+    LocalProtocolError,
+    MailboxFull,
+    NotFound,
+    OutcomeUnknown,
+)
+from lmos_actors.protocol import lmos
+
+from ..exposure._exposure import EXITED
+from ._peer_requests import RunQuestion, as_near_error, means_unwell, refuses_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from lmos_actors.actors import Runtime, TraceMembers
+    from lmos_actors.transport import Connection
+
+    from ._peer_listening import SharedListening
+    from ._peer_requests import PendingRequest, RemoteThing, SentTell
+
+NOT_BEGUN: Final = "the connection ended before the request was begun"
+
+
+class PeerConnection:
+    """One connection of a peer: `Handler` of the transport, and host of the consumer's session.
+
+    `offers` are the extensions of the peer.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        connection: Connection,
+        options: lmos.SessionOptions,
+        habits: Any,
+        offers: tuple[str, ...],
+    ) -> None:
+        self.session = lmos.ConsumerSession(
+            selected=connection.subprotocol == "lmosprotocol",
+            new_id=rt.entropy.new_id,
+            habits=habits,
+            options=options,
+            offers=offers,
+            wake=self._wake,
+        )
+        self._rt = rt
+        self._connection = connection
+        self._options = options
+        self._offers = offers
+        self._confirms = "acks" in offers or self.session.habits == "kotlin-wot"
+        self._charged = 0  # to the account of the connection, of what waits to be sent
+        self._near = range(SMALL)  # to that: what waits more or less is not worth counting
+        self._queue: OrderedDict[PendingRequest, None] = OrderedDict()
+        # by thing: what waits for credit, and what stands behind it
+        self._queues_by_thing: dict[str, OrderedDict[PendingRequest, None]] = {}
+        self._is_alone = False  # what is posted: nothing else is open, so that it is sent in its own step
+        self._is_over = False
+        self._stalled = False  # there may be credit for those, and the outbox was full
+        self._open: dict[lmos.ConsumerRequest, PendingRequest] = {}
+        self._feeds: dict[lmos.Feed, SharedListening] = {}
+        self._unasked: dict[SharedListening, None] = {}
+        self._singly: set[str] = set()  # ids of things that refuse to be read as a whole
+
+    def _wake(self) -> None:
+        if not self._is_alone:
+            self._connection.wake()
+
+    def close(self, code: int, reason: str) -> None:
+        """Close the connection; what comes after is not looked at."""
+        self._connection.close(code, reason)
+
+    def holds_up(self, far: RemoteThing) -> bool:
+        """Return whether messages to a thing wait already, for room or for credit."""
+        return bool(self._queue) or far.thing_id in self._queues_by_thing
+
+    @property
+    def open_requests(self) -> int:
+        """The number of requests that wait for an answer or stand in line."""
+        return len(self._open) + len(self._queue) + sum(map(len, self._queues_by_thing.values()))
+
+    def unsent(self) -> Iterator[tuple[Literal["credit", "room"], PendingRequest]]:
+        """Return what stands in line; see `Outbox` of the actors."""
+        for request in self._queue:
+            yield "room", request
+        for line in self._queues_by_thing.values():
+            for request in line:
+                yield "credit", request
+
+    # ---- requests
+
+    def post(self, request: PendingRequest) -> None:
+        """Send a request, or let it stand in line; see `RemotePeer`."""
+        connection = self._connection
+        if self._open or self._queue or not connection.is_direct:
+            if self._queue or not self._try_send(request):
+                self._queue[request] = None
+            return
+        self._is_alone = True
+        try:
+            if not self._try_send(request):
+                self._queue[request] = None
+        finally:
+            self._is_alone = False
+            connection.flush()
+
+    def _try_send(self, request: PendingRequest) -> bool:
+        """Send a request, or let it wait for credit; False if there is no room for it."""
+        if self._queues_by_thing:
+            held = self._queues_by_thing.get(request.far.thing_id)
+            if held is not None:
+                held[request] = None
+                return True
+        if request.sent is None:
+            return self._put(request)
+        thing = request.far.thing_id
+        if self.session.may_tell(thing):
+            return self._put_tell(request, request.sent)
+        self._queues_by_thing[thing] = OrderedDict({request: None})
+        return True
+
+    def _put(self, request: PendingRequest) -> bool:
+        """Put a request into the outbox; False if there is no room. Raises what `post` does."""
+        session = self.session
+        try:
+            pending = self._ask(request)
+        except MailboxFull:
+            if self._messages(request) > self._options.max_open:
+                raise MailboxFull(request.far.path, self._options.max_open) from None  # there never is room
+            return False
+        except LocalProtocolError as error:  # a value without a form in JSON, or too long
+            raise InvalidInput(str(error)) from None
+        if session.waiting_bytes not in self._near:
+            self._charge(session.waiting_bytes)
+        self._await(request, pending)
+        return True
+
+    def _ask(self, request: PendingRequest) -> lmos.ConsumerRequest:
+        """Have the session write the message. Raises MailboxFull, LocalProtocolError."""
+        session, thing = self.session, request.far.thing_id
+        if request.verb == "invoke":
+            deadline, attempt = request.deadline, request.attempt
+            return session.invoke(
+                thing,
+                request.name,
+                request.payload,
+                remaining=None if deadline is None else max(0.001, deadline - trio.current_time()),
+                attempt=None if attempt is None else attempt.number,
+                message_id=None if attempt is None else attempt.message_id,
+                credit=request.credit,
+                binary=request.binary,
+                **request.trace_context,
+            )
+        if request.verb == "read":
+            return session.read(thing, request.name, **request.trace_context)
+        if request.verb == "write":
+            return session.write(thing, request.name, request.payload, **request.trace_context)
+        if request.verb == "write many":
+            return session.write_many(thing, request.payload, **request.trace_context)
+        request.singly = thing in self._singly
+        if request.names is None or self._reads_at_once(request):
+            return session.read_all(thing, **request.trace_context)
+        return session.read_many(thing, request.names, **request.trace_context)
+
+    def _reads_at_once(self, request: PendingRequest) -> bool:
+        """Return whether one message asks for all properties: of our peers, and of kotlin-wot if it can."""
+        return bool(self._offers) or (self.session.habits == "kotlin-wot" and not request.singly)
+
+    def _messages(self, request: PendingRequest) -> int:
+        """Return the number of protocol messages that a request takes, by the habits of the peer."""
+        if request.verb == "write many" and self.session.habits == "kotlin-wot":
+            return len(request.payload)
+        return 1 if request.names is None or self._reads_at_once(request) else len(request.names)
+
+    def _await(self, request: PendingRequest, pending: lmos.ConsumerRequest) -> None:
+        """Take note of the message that carries a request; it may be answered already."""
+        request.pending = pending
+        if pending.done:
+            request.answer(pending.value)
+        else:
+            self._open[pending] = request
+
+    def _charge(self, waiting: int) -> None:
+        """Charge what waits to be sent now, where that is another amount than before."""
+        waiting = waiting if waiting >= SMALL else 0
+        more, self._charged = waiting - self._charged, waiting
+        slack = max(SMALL, waiting // 8)
+        self._near = range(waiting - slack + 1, waiting + slack)
+        account = self._connection.account
+        (account.charge if more > 0 else account.release)(abs(more))
+
+    def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
+        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
+        thing = sent.link.far.thing_id
+        if self._queue or (self._queues_by_thing and thing in self._queues_by_thing):
+            return False
+        try:
+            self.session.tell(thing, name, payload, host=sent, **trace)
+        except MailboxFull:
+            return False
+        except LocalProtocolError as error:
+            raise InvalidInput(str(error)) from None
+        if self.session.waiting_bytes not in self._near:
+            self._charge(self.session.waiting_bytes)
+        return True
+
+    def _put_tell(self, request: PendingRequest, sent: SentTell) -> bool:
+        """Put a one-way message into the outbox; False if there is no room. Raises as `tell` does."""
+        try:
+            self.session.tell(
+                request.far.thing_id, request.name, request.payload, host=sent, **request.trace_context
+            )
+        except MailboxFull:
+            return False
+        except LocalProtocolError as error:
+            raise InvalidInput(str(error)) from None
+        if self.session.waiting_bytes not in self._near:
+            self._charge(self.session.waiting_bytes)
+        request.on_sent()
+        return True
+
+    def withdraw(self, request: PendingRequest) -> None:
+        """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
+        pending, session = request.pending, self.session
+        if self._queue.pop(request, self) is None:
+            if self._messages(request) > 1:
+                self._send_queued()  # there may be room for those behind it, which are fewer
+            return
+        if self._queues_by_thing and self._leave_held(request):
+            return
+        if pending is None or self._open.pop(pending, None) is None:
+            return
+        if isinstance(pending, lmos.PendingRun):
+            with suppress(MailboxFull):  # of a peer that answers no cancel, as many are open as may be
+                session.forget(session.cancel(pending))
+        session.forget(pending)
+        self._send_queued()
+
+    def _leave_held(self, request: PendingRequest) -> bool:
+        """Take a request out of the line of its thing; whether it was there. Those behind it may go on."""
+        thing = request.far.thing_id
+        held = self._queues_by_thing.get(thing)
+        if held is None or held.pop(request, self) is not None:
+            return False
+        if not held:
+            del self._queues_by_thing[thing]
+        self._send_credited()
+        return True
+
+    def _send_queued(self) -> None:
+        """Send what there is room for: requests in line first, then subscriptions."""
+        while self._queue and not self._is_over:
+            request = next(iter(self._queue))
+            try:
+                if not self._try_send(request):
+                    return
+            except (InvalidInput, MailboxFull) as error:
+                del self._queue[request]
+                request.fail(error)
+            else:
+                del self._queue[request]
+        if self._stalled:
+            self._send_credited()
+        if self._unasked:
+            self._ask_listenings()
+
+    def _send_credited(self, _: object = None) -> None:
+        """Send what credit allows: one message for each waiting thing in turn."""
+        self._stalled = False
+        things = deque(self._queues_by_thing)
+        while things and not self._is_over:
+            thing = things.popleft()
+            held = self._queues_by_thing[thing]
+            request = next(iter(held))
+            sent = request.sent
+            if sent is not None and not self.session.may_tell(thing):
+                continue
+            try:
+                if self._queue or not self._put_held(request, sent):
+                    self._stalled = True
+                    return
+            except (InvalidInput, MailboxFull) as error:
+                request.fail(error)
+            del held[request]
+            if held:
+                things.append(thing)
+            else:
+                del self._queues_by_thing[thing]
+
+    def _put_held(self, request: PendingRequest, sent: SentTell | None) -> bool:
+        return self._put(request) if sent is None else self._put_tell(request, sent)
+
+    # ---- runs
+
+    async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
+        """Ask where a run stands; see `RemotePeer`."""
+        run = request.pending
+        if not isinstance(run, lmos.PendingRun):
+            return None
+        question = RunQuestion(request.far, "query", request.name)
+        self._await(question, self.session.query(run))
+        return await self._standing(request, question)
+
+    async def cancel(self, request: PendingRequest, reason: str | None) -> lmos.RunStatus | None:
+        """Cancel a request; see `RemotePeer`. A second cancel of a run waits for the answer to the first."""
+        run = request.pending
+        if not isinstance(run, lmos.PendingRun):  # it stands in line, or is no run
+            if request.far.withdraw(request):
+                request.fail(ActionCancelled(reason))
+            return None
+        control = self.session.cancel(run, reason)
+        if run.done:  # it had not been sent, or its peer knows no cancel
+            if self._open.pop(run, None) is not None and run.error is not None:
+                request.fail(run.error)
+                self._send_queued()
+            if request.ended:
+                return None
+        question = self._open.get(control)
+        if not isinstance(question, RunQuestion):
+            question = RunQuestion(request.far, "cancel", request.name)
+            self._await(question, control)
+        return await self._standing(request, question)
+
+    async def _standing(self, request: PendingRequest, question: RunQuestion) -> lmos.RunStatus | None:
+        """Wait for the answer to a question about a run. Raises the error that it is answered with."""
+        try:
+            while not question.ended:
+                await park_among(question.tasks)
+        except BaseException:
+            if not question.ended and not question.tasks:  # no other task waits for the same answer
+                question.ended = True
+                pending = question.pending
+                if pending is not None and self._open.pop(pending, None) is not None:
+                    self.session.forget(pending)
+            raise
+        # NotFound: the run has ended there; its own answer, which says how, is on its way
+        if question.error is not None and not request.ended and not isinstance(question.error, NotFound):
+            raise question.error
+        return question.standing
+
+    def taken(self, request: PendingRequest) -> None:
+        """Return the credit of an item of a run, which its consumer has taken."""
+        if isinstance(request.pending, lmos.PendingRun):
+            self.session.consumed(request.pending)
+
+    # ---- listening
+
+    def listen(self, listenings: Iterable[SharedListening]) -> None:
+        """Ask for what is to be listened to, now or when there is room."""
+        for listening in listenings:
+            self._unasked[listening] = None
+        self._ask_listenings()
+
+    def unlisten(self, listening: SharedListening) -> None:
+        """Stop listening: there is no listener here any more."""
+        self._unasked.pop(listening, None)
+        feed = listening.feed
+        if feed is not None and self._feeds.pop(feed, None) is not None:
+            self.session.stop(feed)
+
+    def _ask_listenings(self) -> None:
+        while self._unasked and not self._is_over:
+            listening = next(iter(self._unasked))
+            if not self._ask_listening(listening):
+                return
+            self._unasked.pop(listening, None)
+            if listening.feed is not None:
+                self._feeds[listening.feed] = listening
+
+    def _ask_listening(self, listening: SharedListening) -> bool:
+        """Send the subscription; False if the outbox has no room now."""
+        if listening.name == EXITED and "exited" not in self._offers:
+            listening.on_confirmed()  # nothing to ask for: the end of the connection stands for the exit
+            return True
+        session, thing, trace = self.session, listening.far.thing_id, listening.trace
+        try:
+            if listening.kind == "property":
+                feed = session.observe(thing, listening.name, **trace)
+            elif listening.kind == "event":
+                feed = session.subscribe(thing, listening.name, **trace)
+            else:
+                feed = session.subscribe_all(thing, **trace)
+        except MailboxFull as error:
+            if session.full:
+                return False
+            # as many are listened to as may be
+            listening.on_refused(MailboxFull(listening.far.path, error.size))
+            return True
+        except Exception as error:
+            listening.on_refused(error)
+            return True
+        listening.feed = feed
+        if feed.established or not self._confirms:
+            listening.on_confirmed()
+        return True
+
+    # ---- what comes in, and what goes out
+
+    @enable_ki_protection
+    def text(self, text: str) -> None:
+        """Take a text message."""
+        if not self._is_over:
+            self._take(self.session.receive(text))
+
+    @enable_ki_protection
+    def binary(self, data: bytes) -> None:
+        """Take a binary message."""
+        if not self._is_over:
+            self._take(self.session.receive_binary(data))
+
+    @enable_ki_protection
+    def frames(self, room: int) -> list[bytes]:
+        """Return what is to be sent; what that makes room for goes into the outbox."""
+        if self._is_over:
+            return []
+        session = self.session
+        found: list[bytes] = [*session.frames(room)]
+        if self._queue or self._unasked or self._stalled:
+            self._send_queued()
+            if not found:  # the writer does not ask again after it was given nothing
+                found = [*session.frames(room)]
+        if session.waiting_bytes not in self._near:
+            self._charge(session.waiting_bytes)
+        return found
+
+    def _take(self, outcomes: tuple[lmos.Outcome, ...]) -> None:
+        for outcome in outcomes:
+            handle = self._handlers.get(type(outcome))
+            if handle is not None:
+                handle(self, outcome)
+        if self._queue or self._unasked or self._stalled:
+            self._send_queued()
+
+    def _answered(self, outcome: lmos.RequestAnswered) -> None:
+        request = self._open.pop(outcome.pending, None)
+        if request is not None:
+            request.far.unwell = False
+            request.answer(outcome.value)
+
+    def _failed(self, outcome: lmos.RequestFailed) -> None:
+        request = self._open.pop(outcome.pending, None)
+        if request is None:
+            return
+        if self._is_to_read_singly(request, outcome.error):
+            self._singly.add(request.far.thing_id)
+            self._queue[request] = None
+            self._send_queued()
+            return
+        far = request.far
+        far.unwell = means_unwell(outcome.error)
+        request.fail(as_near_error(outcome.error, far.thing_id, far.path, request.seconds))
+
+    def _is_to_read_singly(self, request: PendingRequest, error: Exception) -> bool:
+        """Return whether a read of all properties that has failed is to be made anew as a read of each.
+
+        Servers of kotlin-wot answer it by 404 or by 500, which says nothing of the properties.
+        """
+        if request.verb != "read all" or not request.names or request.singly or self._offers:
+            return False
+        return refuses_whole(error)
+
+    def _forgotten_failed(self, outcome: lmos.ForgottenFailed) -> None:
+        sent: SentTell | None = outcome.pending.host
+        if sent is not None:
+            far = sent.link.far
+            sent.fail(as_near_error(outcome.error, far.thing_id, far.path))
+
+    def _progressed(self, outcome: lmos.RunProgressed) -> None:
+        request = self._open.get(outcome.pending)
+        if request is not None:
+            request.on_status(outcome.status, outcome.progress)
+
+    def _item(self, outcome: lmos.RunItem) -> None:
+        request = self._open.get(outcome.pending)
+        if request is not None:
+            request.item(outcome.output)
+
+    def _established(self, outcome: lmos.FeedEstablished) -> None:
+        listening = self._feeds.get(outcome.feed)
+        if listening is not None:
+            listening.on_confirmed()
+
+    def _read(self, outcome: lmos.PropertyRead) -> None:
+        listening = self._feeds.get(outcome.feed)
+        if listening is not None:
+            listening.value(outcome.value)
+
+    def _occurred(self, outcome: lmos.EventOccurred) -> None:
+        listening = self._feeds.get(outcome.feed)
+        if listening is not None:
+            data = None if outcome.data is UNSET else outcome.data
+            with Carried(self._rt, outcome.traceparent, outcome.tracestate):
+                listening.value((outcome.event, data) if listening.kind == "events" else data)
+
+    def _missed(self, outcome: lmos.ValuesMissed) -> None:
+        listening = self._feeds.get(outcome.feed)
+        if listening is not None:
+            listening.gap(outcome.reason, outcome.missed)
+
+    def _feed_ended(self, outcome: lmos.FeedEnded) -> None:
+        listening = self._feeds.pop(outcome.feed, None)
+        if listening is not None:
+            error = outcome.error or AgentUnavailable(listening.far.path, "it ended the subscription")
+            listening.on_refused(as_near_error(error, listening.far.thing_id, listening.far.path))
+
+    def _close(self, outcome: lmos.Close) -> None:
+        self.close(outcome.code, outcome.reason)
+
+    # ---- the end of the connection
+
+    def lose(self, unavailable: Callable[[str], AgentUnavailable], *, drained: bool) -> None:
+        """Fail all requests that are open, or stand in line: the connection is gone.
+
+        `unavailable` returns the error for those in line. `drained`: the peer has answered all it had begun.
+        """
+        self._is_over = True
+        for pending, sent in self.session.closed(drained=drained).pendings:
+            self._fail_unfinished(pending, sent=sent)
+        for table in (self._open, self._feeds, self._unasked):
+            table.clear()
+        line, self._queue = self._queue, OrderedDict()
+        held, self._queues_by_thing = self._queues_by_thing, {}
+        for request in (*line, *(request for each in held.values() for request in each)):
+            request.fail(unavailable(request.far.path))
+
+    def _fail_unfinished(self, pending: lmos.ConsumerRequest, *, sent: bool) -> None:
+        request = self._open.pop(pending, None)
+        unfinished: PendingRequest | SentTell | None = pending.host if request is None else request
+        if unfinished is not None:
+            path = unfinished.far.path
+            unfinished.fail(OutcomeUnknown(path) if sent else AgentUnavailable(path, NOT_BEGUN))
+
+    # one table for all connections: of bound methods each connection would hold a dozen
+    _handlers: ClassVar[Mapping[type, Callable[..., None]]] = {
+        lmos.RequestAnswered: _answered,
+        lmos.RequestFailed: _failed,
+        lmos.RunProgressed: _progressed,
+        lmos.RunItem: _item,
+        lmos.ForgottenFailed: _forgotten_failed,
+        lmos.FeedEstablished: _established,
+        lmos.PropertyRead: _read,
+        lmos.EventOccurred: _occurred,
+        lmos.ValuesMissed: _missed,
+        lmos.FeedEnded: _feed_ended,
+        lmos.TellRoom: _send_credited,
+        lmos.Close: _close,
+    }
