@@ -75,7 +75,7 @@ FOR_THE_RUNTIME = {
     "Following": {"affordance", "bind", "close", "drop", "gap", "push", "take"},
     "Topic": {"add", "close", "remove", "secrecy"},
     "Event": {"wire_name", "doc", "attribute", "handle", "take", "immutable"},
-    "Feed": {"push", "gap", "close", "drop_waiting", "receiver"},
+    "Feed": {"push", "gap", "close", "fail", "drop_waiting", "receiver"},
     "Monitor": {"begin", "push", "take", "gap", "close"},
     "Pool": {"unnamed", "tree"},
     "Property": {"attribute", "handle", "hidden", "take", "wire_name"},
