@@ -403,7 +403,8 @@ def test_a_connection_that_breaks_leaves_the_outcome_unknown() -> None:
                 await trio.sleep(5)
                 everything: Any = node
                 for peer in tuple(everything._connections.peers._peers.values()):
-                    peer.close_connection(1001, "cut")
+                    if peer.connection is not None:
+                        peer.connection.close(1001, "cut")
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(cut)
