@@ -86,6 +86,7 @@ from .errors import (
 )
 from .node import (
     Node as Node,
+    NodeOptions as NodeOptions,
     NodeThread as NodeThread,
     open_node as open_node,
     open_node_in_thread as open_node_in_thread,

@@ -79,6 +79,16 @@ FOR_THE_RUNTIME = {
     "Monitor": {"begin", "push", "take", "gap", "close"},
     "Pool": {"unnamed", "tree"},
     "Property": {"attribute", "handle", "hidden", "take", "wire_name"},
+    "NodeOptions": {
+        "check_exposed",
+        "directory_urls",
+        "effective_security",
+        "endpoints",
+        "host_names",
+        "lookup_urls",
+        "registration",
+        "uses_directories",
+    },
     "Supervisor": {"loop", "rt", "idle", "is_root", "numbered", "settled", "spec", "stop", "kill"},
 }
 """Members without an underscore that other parts of the package call, and nobody else does."""

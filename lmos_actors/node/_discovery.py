@@ -8,17 +8,18 @@ from __future__ import annotations
 import logging
 import socket
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
 
-from lmos_actors.actors import Agent, AgentQuery, Ref, awaited, link_to
+from lmos_actors.actors import AgentQuery, Ref, link_to
 from lmos_actors.errors import ConfigError, ForbiddenCall
+
+from ._options import argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from os import PathLike
 
     from starlette.routing import BaseRoute
 
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
         Lookup,
         Registered,
         Registrar,
-        Registration,
         Seeking,
     )
     from lmos_actors.security import Security
     from lmos_actors.supervision import SupervisorSpec
 
     from ._network import Connections
+    from ._options import NodeOptions
 
 
 MDNS: Final = "mdns"
@@ -52,92 +53,22 @@ DIRECTORY: Final = "directory"
 """The name of the directory that a node hosts, right below its root."""
 
 
-@attrs.frozen
-class DiscoveryConfig:
-    """The arguments of `open_node` about discovery."""
-
-    register: str | Sequence[str] | Registration | bool | None = None
-    lookup: str | Sequence[str] | None = None
-    directory: DirectoryOptions | str | PathLike[str] | bool | None = None
-    announce: bool | str = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the node neither registers, nor looks up, nor hosts a directory."""
-        return not (self.register or self.lookup or self.directory)
-
-    @property
-    def registration(self) -> Registration | None:
-        """The registration at directories other than the node's own, or None. Raises ConfigError."""
-        from lmos_actors.discovery import Registration
-
-        register: Any = self.register
-        if register is None or register is True or register is False:
-            return None
-        return register if isinstance(register, Registration) else Registration(register)
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """The URLs of all directories that are searched, other than the node's own."""
-        registration = None if self.is_empty else self.registration
-        registered = () if registration is None else registration.directories
-        return tuple(dict.fromkeys((*registered, *self.lookups)))
-
-    @property
-    def lookups(self) -> tuple[str, ...]:
-        """The URLs of the directories that are searched without registering there."""
-        lookup = self.lookup or ()
-        return (lookup,) if isinstance(lookup, str) else tuple(lookup)
-
-    def check(self, *, listens: bool) -> None:
-        """Raise ConfigError for options that exclude each other."""
-        if self.register is True and not self.directory:
-            raise ConfigError(
-                "True is the directory of the node itself: directory=... hosts it", _argument("register")
-            )
-        if self.register and not listens:
-            raise ConfigError(
-                "goes with listen=, which is not given: nobody could reach its agents", _argument("register")
-            )
-        if self.announce and not listens:
-            raise ConfigError("goes with listen=, which is not given", _argument("announce"))
-        for url in self.urls:
-            self._check_directory(url)
-
-    def _check_directory(self, url: str) -> None:
-        from lmos_actors.discovery import place_of_directory
-
-        try:
-            place_of_directory(url)
-        except ConfigError as error:
-            raise ConfigError(
-                error.message, _argument("lookup" if url in self.lookups else "register")
-            ) from None
-
-
-def _argument(name: str) -> str:
-    return f"open_node({name}=...)"
-
-
 class Discovery:
     """The discovery of one node."""
 
-    def __init__(
-        self, rt: Runtime, connections: Connections, config: DiscoveryConfig, *, listens: bool
-    ) -> None:
-        config.check(listens=listens)
+    def __init__(self, rt: Runtime, connections: Connections, options: NodeOptions) -> None:
         self._rt = rt
         self._connections = connections
-        self._config = config
+        self._options = options
         self._registrars: list[Registrar] = []
         self._own: Directory | None = None
-        self._registration = None if config.is_empty else config.registration
+        self._registration = options.registration
         self._announcing_scope = trio.CancelScope()
         self._announcing_ended = trio.Event()
         rt.spread = self._spread
-        if not config.is_empty:
+        if options.uses_directories:
             rt.seeker = self
-        if config.directory:
+        if options.directory:
             connections.more_routes = self._routes
             connections.storage_agents = (DIRECTORY,)
 
@@ -145,16 +76,16 @@ class Discovery:
 
     def with_hosted_directory(self, tree: SupervisorSpec) -> SupervisorSpec:
         """Return the tree with the hosted directory, if any, as its first child."""
-        if not self._config.directory:
+        if not self._options.directory:
             return tree
         from lmos_actors.discovery import directory_spec
 
-        spec = directory_spec(self._options, DIRECTORY)
+        spec = directory_spec(self._directory_options, DIRECTORY)
         return attrs.evolve(tree, children=(spec, *tree.children))
 
     def enable_lookup(self) -> None:
         """Make the hosted directory searchable: the node listens, and its children are about to start."""
-        if self._config.directory:
+        if self._options.directory:
             from lmos_actors.discovery import OwnDirectory
 
             self._own = OwnDirectory(self._directory_ref(), self._web_url())
@@ -174,7 +105,7 @@ class Discovery:
 
         return directory_routes(
             self._directory_ref(),
-            self._options,
+            self._directory_options,
             name=DIRECTORY,
             bases=bases,
             security=security,
@@ -183,11 +114,11 @@ class Discovery:
         )
 
     @cached_property
-    def _options(self) -> DirectoryOptions:
+    def _directory_options(self) -> DirectoryOptions:
         from lmos_actors.discovery import DirectoryOptions
 
-        assert self._config.directory is not None
-        return DirectoryOptions.of(self._config.directory)
+        assert self._options.directory is not None
+        return DirectoryOptions.of(self._options.directory)
 
     def _directory_ref(self) -> Ref[Any]:
         return Ref(link_to(self._rt, AgentQuery(None, DIRECTORY), None, None))
@@ -233,7 +164,7 @@ class Discovery:
 
     def _directories(self) -> list[Directory]:
         own = [] if self._own is None else [self._own]
-        return [*own, *map(self._remote_directory, self._config.urls)]
+        return [*own, *map(self._remote_directory, self._options.directory_urls)]
 
     def _remote_directory(self, url: str, *, keep: bool = False) -> Directory:
         from lmos_actors.discovery import HttpDirectory
@@ -268,20 +199,20 @@ class Discovery:
     def start(self) -> None:
         """Begin to register and announce the exposed agents; clients can reach them by now."""
         descriptions = self._connections.descriptions
-        if self._config.announce and descriptions is not None:
+        if self._options.announce and descriptions is not None:
             from lmos_actors.discovery import Announcer
 
             announced, announcer = self._announcements(), Announcer()
             self._connections.start_soon(self._announce, announcer, announced, name="announcement")
             self._connections.before_goodbye.append(self._announcing_ended.wait)
             self._connections.at_stop_accepting.append(self._stop_announcing)
-        if not self._config.register or descriptions is None:
+        if not self._options.register or descriptions is None:
             return
         from lmos_actors.discovery import Registrar, paths_of
 
         exhibits, ttl = _Exhibits(descriptions), self._ttl()
         self._registrars = [Registrar(self._rt, each, exhibits, ttl) for each in self._registries()]
-        if self._config.register is True:
+        if self._options.register is True:
             self._connections.before_stop.append(self.wait_withdrawn)
         self._connections.at_stop_accepting.append(self.withdraw)
         self._connections.before_goodbye.append(self.wait_withdrawn)
@@ -300,12 +231,12 @@ class Discovery:
         try:
             addresses = addresses_of(self._connections.hosts)
         except ConfigError as error:
-            raise ConfigError(error.message, _argument("announce")) from None
-        said = self._config.announce
+            raise ConfigError(error.message, argument("announce")) from None
+        said = self._options.announce
         name = said if isinstance(said, str) else f"{socket.gethostname()} {places[0].port}"
         one = Announcement(name_of(name), places[0].port, addresses, secure=places[0].secure)
         hosted = attrs.evolve(one, name=f"{one.name} directory", is_directory=True)
-        return [one, hosted] if self._config.directory else [one]
+        return [one, hosted] if self._options.directory else [one]
 
     def _stop_announcing(self) -> None:
         self._announcing_scope.cancel("the node takes no more requests")
@@ -330,7 +261,7 @@ class Discovery:
         return TTL if self._registration is None else self._registration.ttl
 
     def _registries(self) -> list[Directory]:
-        own = [self._own] if self._own is not None and self._config.register is True else []
+        own = [self._own] if self._own is not None and self._options.register is True else []
         urls = () if self._registration is None else self._registration.directories
         return [*own, *(self._remote_directory(url, keep=True) for url in urls)]
 
@@ -378,93 +309,3 @@ class _Exhibits:
         if exposed.link.path == DIRECTORY or is_member(exposed.link):
             return None
         return Exhibit(exposed.thing_id, self._descriptions.served(exposed).text)
-
-
-# --- the methods of a node
-
-A = TypeVar("A", bound=Agent)
-
-
-class DiscoveryMethods:
-    """The methods of `Node` that find agents."""
-
-    _rt: Runtime
-    _discovery: Discovery
-
-    def find(
-        self,
-        cls: type[A],
-        name: str | None = None,
-        *,
-        title: str | None = None,
-        type: str | None = None,
-        capability: str | None = None,
-        affordance: str | None = None,
-        spread: Spread | None = None,
-        key: str | None = None,
-    ) -> Ref[A]:
-        """Return a ref to an agent of that class, by its name or path, or the first started.
-
-        `title`, `type` (a word of its `@type`), `capability` (one that its `About` names) and `affordance`
-        (the name of an action, property or event) have to match as well. Agents of this node come first; if
-        there is none, the directories of `register` and `lookup` are asked. An agent found elsewhere is kept
-        until it cannot be reached.
-
-        With `spread` the ref leads to all of them, here and elsewhere, and each request to one: in turn
-        (`"round_robin"`), to the one with the shortest queue (`"least_loaded"`), or by an argument (`"key"`):
-        the one named `key`, else the first. An agent that is down is skipped if the request has not begun.
-
-        Never waits and never fails: the ref resolves on first use; `await ref.ready()` waits for it.
-        """
-        sought = AgentQuery(cls, name, title, type, capability, affordance)
-        return Ref(link_to(self._rt, sought, spread, key))
-
-    @awaited("node.")
-    async def search(
-        self,
-        cls: type[Any] | None = None,
-        name: str | None = None,
-        *,
-        title: str | None = None,
-        type: str | None = None,
-        capability: str | None = None,
-        affordance: str | None = None,
-        near: bool = True,
-        directory: str | None = None,
-    ) -> list[Found]:
-        """Return all agents that `find` would look for: those of this node first, then those elsewhere.
-
-        `directory` is the URL of the directory to ask in place of those of `register` and `lookup`; without
-        `near`, agents of this node are left out. Entries of a directory are checked, and unusable ones left
-        out. Raises a TransportError if nothing was found and a directory did not answer.
-        """
-        sought = AgentQuery(cls, name, title, type, capability, affordance)
-        return await self._discovery.search(sought, near=near, directory=directory)
-
-    @awaited("node.")
-    async def discover(
-        self,
-        source: str,
-        *,
-        title: str | None = None,
-        type: str | None = None,
-        capability: str | None = None,
-        affordance: str | None = None,
-    ) -> Explored:
-        """Return the agents at an address (`.things`), and the directories that listed some of them.
-
-        `source` is the URL of a description, of a directory or of a server; or a host with its port, which is
-        asked by its well-known URL (WoT Discovery); or `"mdns"`: the nodes announced on the local network by
-        DNS-SD. That takes three seconds, and up to thirty more to ask them, and needs the extra `mdns`. What
-        they answer is checked: `.left_out` lists what is unusable.
-
-        Raises ConnectFailed if nothing is there, ConfigError for an invalid address, ForbiddenCall for
-        `"mdns"` on virtual time.
-        """
-        sought = AgentQuery(None, None, title, type, capability, affordance)
-        return await self._discovery.explore(source, sought)
-
-    @property
-    def registrations(self) -> tuple[Registered, ...]:
-        """The state of the registration of its agents, for each directory of `register`."""
-        return self._discovery.registrations

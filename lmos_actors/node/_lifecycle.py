@@ -17,7 +17,7 @@ import trio
 from lmos_actors._collector import collector
 from lmos_actors._core import Entropy, Environment, ShieldedNursery, TaskTimers, current_environment
 from lmos_actors.actors import Outside, Runtime, Slot, TracedSlot, Watchdog, dispatch
-from lmos_actors.errors import raise_together
+from lmos_actors.errors import ConfigError, raise_together
 from lmos_actors.observe import diagnostics_for
 from lmos_actors.supervision import (
     AgentSupervisor,
@@ -25,19 +25,19 @@ from lmos_actors.supervision import (
     SupervisorLoop,
     SupervisorSpec,
     Tree,
+    check_top,
     members_of,
 )
 
-from ._discovery import Discovery, DiscoveryConfig
+from ._discovery import Discovery
 from ._network import Connections
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from lmos_actors._core import Instrument
     from lmos_actors.actors import ExitReason
 
-    from ._options import ConnectionConfig
+    from ._options import NodeOptions
 
 
 class NodeLifecycle:
@@ -122,22 +122,17 @@ class NodeStages:
 
 @asynccontextmanager
 @trio.lowlevel.enable_ki_protection
-async def open_stages(
-    tree: SupervisorSpec | None,
-    instrument: Instrument | None,
-    outside: Outside,
-    config: ConnectionConfig,
-    discovery_config: DiscoveryConfig,
-) -> AsyncGenerator[NodeStages]:
+async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> AsyncGenerator[NodeStages]:
     """Start the stages of a node, and end them at the end of the block; see `open_node`."""
+    _check_tree(tree)
     lifecycle = NodeLifecycle()
     async with trio.open_nursery(strict_exception_groups=True) as nursery:
         services = ShieldedNursery(nursery)
         collector.node_opened()
         try:
-            rt = _runtime(services, instrument, lifecycle, outside)
-            connections = lifecycle.connections = Connections(rt, config, nursery)
-            discovery = Discovery(rt, connections, discovery_config, listens=bool(config.listen))
+            rt = _runtime(services, options, lifecycle)
+            connections = lifecycle.connections = Connections(rt, options, nursery)
+            discovery = Discovery(rt, connections, options)
             loop = lifecycle.root = _root(
                 rt, discovery.with_hosted_directory(tree or SupervisorSpec("root")), lifecycle
             )
@@ -162,6 +157,18 @@ async def open_stages(
     raise_together(lifecycle.errors, "errors of one node")
 
 
+def _check_tree(tree: SupervisorSpec | None) -> None:
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError("open_node needs trio.run(...); where no trio runs, use open_node_in_thread()")
+    if tree is not None and not isinstance(tree, SupervisorSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"open_node takes a SupervisorSpec, not {tree!r}; node.start(...) starts one agent")
+    if tree is not None:
+        for reference in tree.outward:
+            raise ConfigError("leads above the root supervisor", reference.place)
+        for child in tree.children:
+            check_top(child)
+
+
 def _root(rt: Runtime, tree: SupervisorSpec, lifecycle: NodeLifecycle) -> SupervisorLoop:
     root = SupervisorLoop(rt, tree, members_of)
     root.on_end = lifecycle.root_ended
@@ -181,20 +188,20 @@ def _run_turns(rt: Runtime, services: ShieldedNursery) -> None:
         rt.turns.budget = 0  # so that the first turn wakes it
 
 
-def _runtime(
-    services: ShieldedNursery, instrument: Instrument | None, lifecycle: NodeLifecycle, outside: Outside
-) -> Runtime:
+def _runtime(services: ShieldedNursery, options: NodeOptions, lifecycle: NodeLifecycle) -> Runtime:
     environment = current_environment() or Environment(Entropy(), None)
     timers = environment.timers
     if timers is None:
         timers = TaskTimers()
         services.start_soon(timers.run, name="timers")
-    seen = environment.instrument if instrument is None else instrument  # `is None`: an empty log is false
+    instrument = options.instrument
+    if instrument is None:  # `is None`, as an empty log is false
+        instrument = environment.instrument
     real = environment.timers is None
-    rt = Runtime(timers=timers, entropy=environment.entropy, instrument=seen, real=real)
+    rt = Runtime(timers=timers, entropy=environment.entropy, instrument=instrument, real=real)
     rt.staging = environment.staging
     rt.fatal = lifecycle.fatal
-    rt.outside = outside
+    rt.outside = Outside(threads=options.threads, processes=options.processes)
     rt.link = Slot if rt.instrument is None else TracedSlot
     _run_turns(rt, services)
     return rt

@@ -12,31 +12,31 @@ import socket
 from collections import Counter, deque
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
-from lmos_actors.actors import Agent, awaited, release_link
 from lmos_actors.observe import Traffic
 
-from ._options import WILDCARD_HOSTS, ConnectionConfig, default_network, encode_headers
+from ._options import WILDCARD_HOSTS, default_network
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-    from os import PathLike
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from starlette.routing import BaseRoute
 
-    from lmos_actors.actors import Ref, Runtime
-    from lmos_actors.bindings import ConsumedThing, Descriptions, Exposure, Habits, LmosServer, Peers
+    from lmos_actors.actors import Runtime
+    from lmos_actors.bindings import Descriptions, Exposure, LmosServer, Peers
     from lmos_actors.observe import Metrics
     from lmos_actors.security import Credentials, Guard, Security
     from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import Endpoint, FrontDoor, Listener, Network
+
+    from ._options import NodeOptions
 
 
 def traffic_of(
@@ -124,12 +124,11 @@ def _no_routes(_server: LmosServer, _bases: Sequence[str], _security: Security, 
 class Connections:
     """The connections of one node, as a stage of its life; see the module docstring."""
 
-    def __init__(self, rt: Runtime, config: ConnectionConfig, nursery: trio.Nursery) -> None:
+    def __init__(self, rt: Runtime, options: NodeOptions, nursery: trio.Nursery) -> None:
         self._rt = rt
-        self._config = config
-        self._endpoints = config.endpoints()
+        self._options = options
         self._stage = ShieldedNursery(nursery)
-        self._network = config.network
+        self._network = options.network
         self._budget: Budget | None = None
         self._listeners: list[Listener] = []
         self._doors: list[FrontDoor] = []
@@ -161,16 +160,16 @@ class Connections:
 
     def watch(self, root: Supervisor) -> None:
         """Measure and trace requests, if the node is to. Raises ConfigError."""
-        config = self._config
-        if not (config.metrics or config.tracing):
+        options = self._options
+        if not (options.metrics or options.tracing):
             return
         from lmos_actors.observe import metrics_options, watch_edge
 
         self.metrics = watch_edge(
             self._rt,
             root,
-            metrics_options(config.metrics),
-            config.tracing,
+            metrics_options(options.metrics),
+            options.tracing,
             lambda: traffic_of(self._doors, self._server, self._peers, self.budget),
             self._failed,
         )
@@ -191,7 +190,7 @@ class Connections:
 
     @property
     def _total_bytes(self) -> int:
-        connection = self._config.connection
+        connection = self._options.connection
         return TOTAL if connection is None else connection.total_bytes
 
     def memory(self) -> BudgetStatistics:
@@ -215,12 +214,12 @@ class Connections:
 
     async def listen(self, root: Supervisor) -> None:
         """Listen. Connections wait in the backlog until `start` is called. Raises ConfigError."""
-        if not self._endpoints:
+        if not self._options.endpoints:
             return
         urls: list[str] = []
         if self._has_names:
-            self._config.check_exposed(self._endpoints)
-        for endpoint in self._endpoints:
+            self._options.check_exposed()
+        for endpoint in self._options.endpoints:
             listener = await self.network.listen(endpoint)
             self._listeners.append(listener)
             urls += _urls(endpoint, listener, named=self._has_names)
@@ -231,14 +230,14 @@ class Connections:
         from lmos_actors.bindings import Descriptions, Exposure, LmosServer, http_app, http_of
         from lmos_actors.transport import FrontDoor
 
-        config = self._config
-        bases = self.urls if config.public_url is None else (config.public_url,)
+        options = self._options
+        bases = self.urls if options.public_url is None else (options.public_url,)
         exposure = Exposure(root, [http_of(base) for base in bases])
         guard = self._guard(exposure)
         server = self._server = LmosServer(
             self._rt,
             exposure,
-            options=config.session,
+            options=options.session,
             guard=guard,
             on_failure=self._failed,
             budget=self.budget,
@@ -246,17 +245,17 @@ class Connections:
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
         more = [*self.more_routes(server, bases, guard.security), *self._routes()]
         app = http_app(descriptions, server, extra=more, guard=guard)
-        for endpoint, listener in zip(self._endpoints, self._listeners, strict=True):
+        for endpoint, listener in zip(self._options.endpoints, self._listeners, strict=True):
             door = FrontDoor(
                 listener,
                 route=server.accept,
                 app=app,
-                tls=config.tls if endpoint.secure else None,
+                tls=options.tls if endpoint.secure else None,
                 on_failure=self._failed,
                 on_refusal=self._refused.warn,
                 now=self._rt.entropy.now,
                 budget=self.budget,
-                **_without_none(options=config.door, connection=config.connection),
+                **_without_none(options=options.door, connection=options.connection),
             )
             self._doors.append(door)
 
@@ -264,12 +263,12 @@ class Connections:
         """Return the guard of this node. Raises ConfigError if a secret is missing."""
         from lmos_actors.security import Guard
 
-        entropy, config = self._rt.entropy, self._config
+        entropy, options = self._rt.entropy, self._options
         return Guard(
-            config.effective_security(),
+            options.effective_security(),
             wall=lambda: entropy.now().timestamp(),
-            hosts=config.host_names(self._endpoints, named=self._has_names),
-            public_url=config.public_url,
+            hosts=options.host_names(named=self._has_names),
+            public_url=options.public_url,
             storage_agents=self.storage_agents,
             pool_of=exposure.pool_of,
             report=self._report,
@@ -313,7 +312,7 @@ class Connections:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts of `listen`, as given."""
-        return tuple(endpoint.host for endpoint in self._endpoints)
+        return tuple(endpoint.host for endpoint in self._options.endpoints)
 
     def authorities(self) -> tuple[str, ...]:
         """Return host and port of all addresses at which this node is reached, `public_url` included."""
@@ -332,7 +331,7 @@ class Connections:
     def peers(self) -> Peers:
         """The peers that refs of this node reach; made at the first use."""
         if self._peers is None:
-            self._peers = self.peers_with(tls=self._config.client_tls, credentials=self._config.credentials)
+            self._peers = self.peers_with(tls=self._options.client_tls, credentials=self._options.credentials)
         return self._peers
 
     def peers_with(self, *, tls: ssl.SSLContext | None, credentials: Credentials | None) -> Peers:
@@ -343,8 +342,8 @@ class Connections:
             self.network,
             self._rt,
             self.start_soon,
-            session=self._config.session,
-            connection=self._config.connection,
+            session=self._options.session,
+            connection=self._options.connection,
             tls=tls,
             credentials=credentials,
             on_failure=self._failed,
@@ -405,8 +404,8 @@ class Connections:
 
     async def _say_goodbye(self) -> None:
         """Await `before_goodbye`, then peers, within the time for closing."""
-        options = self._config.connection
-        with trio.move_on_after(GOODBYE if options is None else options.close_seconds + GRACE):
+        connection = self._options.connection
+        with trio.move_on_after(GOODBYE if connection is None else connection.close_seconds + GRACE):
             for wait in self.before_goodbye:
                 await wait()
             await self.wait_drained()
@@ -428,66 +427,3 @@ def _urls(endpoint: Endpoint, listener: Listener, *, named: bool) -> list[str]:
         host = socket.gethostname()
     ports = dict.fromkeys(port for _, port in listener.addresses)
     return [attrs.evolve(endpoint, host=host, port=port, target="").url for port in ports]
-
-
-# --- the methods of a node
-
-A = TypeVar("A", bound=Agent)
-
-
-class ConsumeMethods:
-    """The methods of `Node` that reach agents elsewhere."""
-
-    _connections: Connections
-
-    @awaited("node.")
-    async def consume(
-        self,
-        cls: type[A],
-        source: str | PathLike[str],
-        *,
-        thing: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        habits: Habits = "auto",
-        local: bool = False,
-    ) -> Ref[A]:
-        """Return a ref to an agent elsewhere once it is connected; a broken connection is restored.
-
-        `source` is the `http` or `https` URL of its description, or of a node that serves it; the path of a
-        file with its description; or a `ws` or `wss` address, without one. `thing` is the id or the name of
-        one of several. `headers` go with every connection, but not to another server after a redirect;
-        `habits` is the dialect of a peer whose handshake does not name one. Refs to one address share a
-        connection. A description from another host, or a redirect, may lead to this machine only with
-        `local`.
-
-        Warns if its description differs from the class in a way that would break calls. Raises ConnectFailed
-        if nothing is there, ConfigError for a source that leads to no agent.
-        """
-        from lmos_actors.bindings import consume
-
-        peers, coded = self._connections.peers, encode_headers(headers)
-        return await consume(peers, cls, source, thing=thing, headers=coded, habits=habits, local=local)
-
-    @awaited("node.")
-    async def consume_thing(
-        self,
-        source: str | PathLike[str],
-        *,
-        thing: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        habits: Habits = "auto",
-        local: bool = False,
-    ) -> ConsumedThing:
-        """Return an agent elsewhere without a class: its affordances are used by name. See `consume`."""
-        from lmos_actors.bindings import consume_thing
-
-        peers, coded = self._connections.peers, encode_headers(headers)
-        return await consume_thing(peers, source, thing=thing, headers=coded, habits=habits, local=local)
-
-    def release(self, ref: Ref[Any] | ConsumedThing) -> None:
-        """Release an agent elsewhere that was consumed here; do not use the ref afterwards.
-
-        Refs to one address share a connection: it ends with the last of them. Repeated calls do nothing, nor
-        does one for an agent of this node. Never waits.
-        """
-        release_link(ref)

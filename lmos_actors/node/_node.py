@@ -12,24 +12,24 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-import attrs
 import trio
 
 from lmos_actors.actors import (
     Agent,
+    AgentQuery,
     CrashReport,
     DeadLetter,
     Feed,
     Group,
-    Outside,
     Ref,
     Runtime,
     Topic,
     WaitingGraph,
     awaited,
+    link_to,
+    release_link,
     topic_of,
 )
-from lmos_actors.errors import ConfigError
 from lmos_actors.observe import NodeStatistics, dump, graph_of, statistics_of
 from lmos_actors.portal import Portal, open_portal
 from lmos_actors.supervision import (
@@ -40,17 +40,14 @@ from lmos_actors.supervision import (
     Supervisor,
     SupervisorSpec,
     agents_of,
-    check_top,
     draw,
 )
 
-from ._discovery import DiscoveryConfig, DiscoveryMethods
 from ._lifecycle import NodeStages, open_stages
-from ._network import ConsumeMethods
-from ._options import ConnectionConfig
+from ._options import NodeOptions, encode_headers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
     from os import PathLike
     from ssl import SSLContext
     from types import UnionType
@@ -58,7 +55,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from lmos_actors._core import Instrument
-    from lmos_actors.discovery import DirectoryOptions, Registration
+    from lmos_actors.actors import Spread
+    from lmos_actors.bindings import ConsumedThing, Habits
+    from lmos_actors.discovery import DirectoryOptions, Explored, Found, Registered, Registration
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Security
@@ -69,7 +68,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Node(DiscoveryMethods, ConsumeMethods):
+class Node:
     """An open node: its root supervisor, and the operations on its tree as a whole. Made by `open_node`."""
 
     def __init__(self, stages: NodeStages) -> None:
@@ -84,6 +83,8 @@ class Node(DiscoveryMethods, ConsumeMethods):
     def root(self) -> Supervisor:
         """The root supervisor."""
         return self._root
+
+    # ---- starting agents
 
     def start(
         self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs
@@ -122,6 +123,140 @@ class Node(DiscoveryMethods, ConsumeMethods):
         """Return the members of a group that are of that class; agents join by `self.join_group(name)`."""
         return Group(self._rt, name, cls)
 
+    # ---- agents here and elsewhere
+
+    def find(
+        self,
+        cls: type[A],
+        name: str | None = None,
+        *,
+        title: str | None = None,
+        type: str | None = None,
+        capability: str | None = None,
+        affordance: str | None = None,
+        spread: Spread | None = None,
+        key: str | None = None,
+    ) -> Ref[A]:
+        """Return a ref to an agent of that class, by its name or path, or the first started.
+
+        `title`, `type` (a word of its `@type`), `capability` (one that its `About` names) and `affordance`
+        (the name of an action, property or event) have to match as well. Agents of this node come first; if
+        there is none, the directories of `register` and `lookup` are asked. An agent found elsewhere is kept
+        until it cannot be reached.
+
+        With `spread` the ref leads to all of them, here and elsewhere, and each request to one: in turn
+        (`"round_robin"`), to the one with the shortest queue (`"least_loaded"`), or by an argument (`"key"`):
+        the one named `key`, else the first. An agent that is down is skipped if the request has not begun.
+
+        Never waits and never fails: the ref resolves on first use; `await ref.ready()` waits for it.
+        """
+        sought = AgentQuery(cls, name, title, type, capability, affordance)
+        return Ref(link_to(self._rt, sought, spread, key))
+
+    @awaited("node.")
+    async def search(
+        self,
+        cls: type[Any] | None = None,
+        name: str | None = None,
+        *,
+        title: str | None = None,
+        type: str | None = None,
+        capability: str | None = None,
+        affordance: str | None = None,
+        near: bool = True,
+        directory: str | None = None,
+    ) -> list[Found]:
+        """Return all agents that `find` would look for: those of this node first, then those elsewhere.
+
+        `directory` is the URL of the directory to ask in place of those of `register` and `lookup`; without
+        `near`, agents of this node are left out. Entries of a directory are checked, and unusable ones left
+        out. Raises a TransportError if nothing was found and a directory did not answer.
+        """
+        sought = AgentQuery(cls, name, title, type, capability, affordance)
+        return await self._discovery.search(sought, near=near, directory=directory)
+
+    @awaited("node.")
+    async def discover(
+        self,
+        source: str,
+        *,
+        title: str | None = None,
+        type: str | None = None,
+        capability: str | None = None,
+        affordance: str | None = None,
+    ) -> Explored:
+        """Return the agents at an address (`.things`), and the directories that listed some of them.
+
+        `source` is the URL of a description, of a directory or of a server; or a host with its port, which is
+        asked by its well-known URL (WoT Discovery); or `"mdns"`: the nodes announced on the local network by
+        DNS-SD. That takes three seconds, and up to thirty more to ask them, and needs the extra `mdns`. What
+        they answer is checked: `.left_out` lists what is unusable.
+
+        Raises ConnectFailed if nothing is there, ConfigError for an invalid address, ForbiddenCall for
+        `"mdns"` on virtual time.
+        """
+        sought = AgentQuery(None, None, title, type, capability, affordance)
+        return await self._discovery.explore(source, sought)
+
+    @property
+    def registrations(self) -> tuple[Registered, ...]:
+        """The state of the registration of its agents, for each directory of `register`."""
+        return self._discovery.registrations
+
+    @awaited("node.")
+    async def consume(
+        self,
+        cls: type[A],
+        source: str | PathLike[str],
+        *,
+        thing: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        habits: Habits = "auto",
+        local: bool = False,
+    ) -> Ref[A]:
+        """Return a ref to an agent elsewhere once it is connected; a broken connection is restored.
+
+        `source` is the `http` or `https` URL of its description, or of a node that serves it; the path of a
+        file with its description; or a `ws` or `wss` address, without one. `thing` is the id or the name of
+        one of several. `headers` go with every connection, but not to another server after a redirect;
+        `habits` is the dialect of a peer whose handshake does not name one. Refs to one address share a
+        connection. A description from another host, or a redirect, may lead to this machine only with
+        `local`.
+
+        Warns if its description differs from the class in a way that would break calls. Raises ConnectFailed
+        if nothing is there, ConfigError for a source that leads to no agent.
+        """
+        from lmos_actors.bindings import consume
+
+        peers, coded = self._connections.peers, encode_headers(headers)
+        return await consume(peers, cls, source, thing=thing, headers=coded, habits=habits, local=local)
+
+    @awaited("node.")
+    async def consume_thing(
+        self,
+        source: str | PathLike[str],
+        *,
+        thing: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        habits: Habits = "auto",
+        local: bool = False,
+    ) -> ConsumedThing:
+        """Return an agent elsewhere without a class: its affordances are used by name. See `consume`."""
+        from lmos_actors.bindings import consume_thing
+
+        peers, coded = self._connections.peers, encode_headers(headers)
+        return await consume_thing(peers, source, thing=thing, headers=coded, habits=habits, local=local)
+
+    def release(self, ref: Ref[Any] | ConsumedThing) -> None:
+        """Release an agent elsewhere that was consumed here; do not use the ref afterwards.
+
+        Refs to one address share a connection: it ends with the last of them. Repeated calls do nothing, nor
+        does one for an agent of this node. Never waits.
+        """
+        release_link(ref)
+
+    # ---- connections
+
     @property
     def urls(self) -> tuple[str, ...]:
         """The addresses at which the node listens, such as `ws://127.0.0.1:8080`, with actual ports."""
@@ -157,6 +292,8 @@ class Node(DiscoveryMethods, ConsumeMethods):
         self._root.kill()
         self._connections.force_stop()
 
+    # ---- its end, and the way in from other threads
+
     def portal(self) -> Portal:
         """Return the portal of this node for other threads and for asyncio code. Call it in the node.
 
@@ -166,6 +303,8 @@ class Node(DiscoveryMethods, ConsumeMethods):
             home: Any = self  # pyright does not match a decorated generic method with the protocol's
             self._portal = open_portal(self._rt, self._services, home)
         return self._portal
+
+    # ---- looking
 
     def agents(self) -> list[Ref[Any]]:
         """Return refs to all agents of the tree, in start order, whatever their status."""
@@ -242,18 +381,6 @@ def _listed_feed(rt: Runtime, feeds: list[Feed[T]], size: int) -> Generator[Feed
         feeds.remove(feed)
 
 
-def _check_call(tree: SupervisorSpec | None) -> None:
-    if not trio.lowlevel.in_trio_run():
-        raise RuntimeError("open_node needs trio.run(...); where no trio runs, use open_node_in_thread()")
-    if tree is not None and not isinstance(tree, SupervisorSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"open_node takes a SupervisorSpec, not {tree!r}; node.start(...) starts one agent")
-    if tree is not None:
-        for reference in tree.outward:
-            raise ConfigError("leads above the root supervisor", reference.place)
-        for child in tree.children:
-            check_top(child)
-
-
 @asynccontextmanager
 @trio.lowlevel.enable_ki_protection
 async def open_node(
@@ -315,11 +442,7 @@ async def open_node(
     Raises StartFailed when a child of `tree` cannot start, ConfigError for an invalid argument and for an
     address at which it cannot listen.
     """
-    _check_call(tree)
-    connections = ConnectionConfig(listen, public_url, tls, client_tls, network, session, connection, door)
-    discovery = DiscoveryConfig(register, lookup, directory, announce)
-    connections = attrs.evolve(connections, security=security, origins=tuple(origins), insecure=insecure)
-    connections = attrs.evolve(connections, credentials=credentials, metrics=metrics, tracing=tracing)
-    outside = Outside(threads=threads, processes=processes)
-    async with open_stages(tree, instrument, outside, connections, discovery) as stages:
+    options = {name: value for name, value in locals().items() if name != "tree"}
+    # the arguments have the names of the fields, as a test checks: a list of them here would say it once more
+    async with open_stages(tree, NodeOptions(**options)) as stages:
         yield Node(stages)

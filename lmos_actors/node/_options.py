@@ -1,4 +1,8 @@
-"""Connection options of a node, and their validation."""
+"""Options of a node, and their validation.
+
+The packages `transport`, `bindings`, `security` and `discovery` are imported inside functions: a node that
+does not use them does not load them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,12 @@ from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from os import PathLike
 
+    from opentelemetry.trace import TracerProvider
+
+    from lmos_actors._core import Instrument
+    from lmos_actors.discovery import DirectoryOptions, Registration
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Security
@@ -29,10 +38,17 @@ _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:([!-~]([ -~]*[!-~])?)?
 _memory_network: trio.lowlevel.RunVar[Network | None] = trio.lowlevel.RunVar("lmos_actors.network", None)
 
 
-@attrs.frozen
-class ConnectionConfig:
-    """The arguments of `open_node` about connections."""
+@attrs.frozen(kw_only=True)
+class NodeOptions:
+    """The options of a node, by the names that they have as arguments of `open_node`.
 
+    Raises ConfigError for an option that is invalid or does not go with another. Whether the addresses of
+    `listen` are safe to listen at is checked when the node opens, as it depends on the network.
+    """
+
+    instrument: Instrument | None = None
+    threads: int | None = None
+    processes: int | None = None
     listen: str | Sequence[str] | None = None
     public_url: str | None = None
     tls: ssl.SSLContext | None = None
@@ -45,12 +61,23 @@ class ConnectionConfig:
     origins: Sequence[str] = ()
     insecure: bool = False
     credentials: Credentials | None = None
+    register: str | Sequence[str] | Registration | bool | None = None
+    lookup: str | Sequence[str] | None = None
+    directory: DirectoryOptions | str | PathLike[str] | bool | None = None
+    announce: bool | str = False
     metrics: bool | MetricsOptions = False
-    tracing: Any = None
+    tracing: bool | TracerProvider | None = None
+    endpoints: tuple[Endpoint, ...] = attrs.field(init=False, repr=False, eq=False)
+    """The endpoints to listen at, in the order of `listen`."""
 
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """Return the endpoints to listen at. Raises ConfigError."""
+    def __attrs_post_init__(self) -> None:
         self._check_credentials()
+        object.__setattr__(self, "endpoints", self._checked_endpoints())
+        self._check_discovery()
+
+    # ---- connections
+
+    def _checked_endpoints(self) -> tuple[Endpoint, ...]:
         urls = _urls_of(self.listen)
         if not urls:
             self._check_no_server()
@@ -62,7 +89,7 @@ class ConnectionConfig:
             self._check_endpoint(url, endpoint)
         if self.tls is not None and not any(endpoint.secure for endpoint in found):
             raise ConfigError(
-                f"goes with an address that begins with wss://, not with {urls[0]!r}", _argument("tls")
+                f"goes with an address that begins with wss://, not with {urls[0]!r}", argument("tls")
             )
         if self.tls is not None:
             self._check_validity(self.tls)
@@ -76,7 +103,7 @@ class ConnectionConfig:
 
         wrong = validity_error(tls)
         if wrong is not None:
-            raise ConfigError(f"its certificate {wrong}", _argument("tls"))
+            raise ConfigError(f"its certificate {wrong}", argument("tls"))
 
     def _check_credentials(self) -> None:
         if self.credentials is None:
@@ -85,13 +112,13 @@ class ConnectionConfig:
 
         if not isinstance(self.credentials, Credentials):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
-                f"must be Credentials, not {type(self.credentials).__name__}", _argument("credentials")
+                f"must be Credentials, not {type(self.credentials).__name__}", argument("credentials")
             )
 
     def _check_no_server(self) -> None:
         for name in ("public_url", "tls", "door", "security", "origins", "insecure"):
-            if getattr(self, name) not in (None, (), False):
-                raise ConfigError("goes with listen=, which is not given", _argument(name))
+            if getattr(self, name) not in (None, (), [], False):
+                raise ConfigError("goes with listen=, which is not given", argument(name))
 
     def effective_security(self) -> Security:
         """Return the security in effect, `origins` included. Raises ConfigError."""
@@ -99,40 +126,95 @@ class ConnectionConfig:
 
         security = Security() if self.security is None else self.security
         if not isinstance(security, Security):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"must be a Security, not {type(security).__name__}", _argument("security"))
+            raise ConfigError(f"must be a Security, not {type(security).__name__}", argument("security"))
         return attrs.evolve(security, origins=(*security.origins, *self.origins))
 
-    def check_exposed(self, endpoints: Sequence[Endpoint]) -> None:
+    def check_exposed(self) -> None:
         """Check that endpoints others can reach are unprotected only with `insecure`. Raises ConfigError."""
         from lmos_actors.bindings import check_exposed
 
-        by_url = dict(zip(_urls_of(self.listen), endpoints, strict=True))
+        by_url = dict(zip(_urls_of(self.listen), self.endpoints, strict=True))
         check_exposed(by_url, self.effective_security(), self.tls, insecure=self.insecure)
 
-    def host_names(self, endpoints: Sequence[Endpoint], *, named: bool) -> tuple[str, ...]:
-        """Return the host names by which clients reach the endpoints.
+    def host_names(self, *, named: bool) -> tuple[str, ...]:
+        """Return the host names by which clients reach the node.
 
         With `named` an endpoint on all interfaces is reached by the name of the machine.
         """
         from lmos_actors.transport import endpoint_of
 
         public = () if self.public_url is None else (endpoint_of(self.public_url),)
-        names = (name for each in (*endpoints, *public) for name in _host_names_of(each.host, named=named))
-        return tuple(dict.fromkeys(names))
+        hosts = [each.host for each in (*self.endpoints, *public)]
+        return tuple(dict.fromkeys(name for host in hosts for name in _host_names_of(host, named=named)))
 
     def _check_endpoint(self, url: str, endpoint: Endpoint) -> None:
         if endpoint.target != "/":
             raise ConfigError(
                 f"{url!r} has a path: agents are at /agents/NAME; what a proxy puts before is for public_url",
-                _argument("listen"),
+                argument("listen"),
             )
         if endpoint.secure and self.tls is None:
-            raise ConfigError(f"{url!r} needs a certificate, as tls=ssl.SSLContext", _argument("listen"))
+            raise ConfigError(f"{url!r} needs a certificate, as tls=ssl.SSLContext", argument("listen"))
         if self.tls is not None and not isinstance(self.tls, ssl.SSLContext):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"must be an ssl.SSLContext, not {self.tls!r}", _argument("tls"))
+            raise ConfigError(f"must be an ssl.SSLContext, not {self.tls!r}", argument("tls"))
+
+    # ---- discovery
+
+    @property
+    def uses_directories(self) -> bool:
+        """Whether the node registers, looks up, or hosts a directory."""
+        return bool(self.register or self.lookup or self.directory)
+
+    @property
+    def registration(self) -> Registration | None:
+        """The registration at directories other than the node's own, or None. Raises ConfigError."""
+        register: Any = self.register
+        if register is None or register is True or register is False:
+            return None
+        from lmos_actors.discovery import Registration
+
+        return register if isinstance(register, Registration) else Registration(register)
+
+    @property
+    def directory_urls(self) -> tuple[str, ...]:
+        """The URLs of all directories that are searched, other than the node's own."""
+        registration = self.registration
+        registered = () if registration is None else registration.directories
+        return tuple(dict.fromkeys((*registered, *self.lookup_urls)))
+
+    @property
+    def lookup_urls(self) -> tuple[str, ...]:
+        """The URLs of the directories that are searched without registering there."""
+        lookup = self.lookup or ()
+        return (lookup,) if isinstance(lookup, str) else tuple(lookup)
+
+    def _check_discovery(self) -> None:
+        if self.register is True and not self.directory:
+            raise ConfigError(
+                "True is the directory of the node itself: directory=... hosts it", argument("register")
+            )
+        if self.register and not self.listen:
+            raise ConfigError(
+                "goes with listen=, which is not given: nobody could reach its agents", argument("register")
+            )
+        if self.announce and not self.listen:
+            raise ConfigError("goes with listen=, which is not given", argument("announce"))
+        for url in self.directory_urls:
+            self._check_directory(url)
+
+    def _check_directory(self, url: str) -> None:
+        from lmos_actors.discovery import place_of_directory
+
+        try:
+            place_of_directory(url)
+        except ConfigError as error:
+            raise ConfigError(
+                error.message, argument("lookup" if url in self.lookup_urls else "register")
+            ) from None
 
 
-def _argument(name: str) -> str:
+def argument(name: str) -> str:
+    """Return how errors name an option."""
     return f"open_node({name}=...)"
 
 
@@ -144,7 +226,7 @@ def _urls_of(listen: Any) -> tuple[str, ...]:
         found = (urls,)
     if not all(isinstance(url, str) for url in found):
         raise ConfigError(
-            f"must be a URL such as 'ws://127.0.0.1:8080', or several, not {listen!r}", _argument("listen")
+            f"must be a URL such as 'ws://127.0.0.1:8080', or several, not {listen!r}", argument("listen")
         )
     return found
 

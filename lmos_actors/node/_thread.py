@@ -6,7 +6,6 @@ import atexit
 import os
 import threading
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -14,22 +13,15 @@ import trio
 from lmos_actors.errors import AgentError
 from lmos_actors.observe import dump_signal
 
-from ._node import Node, open_node
+from ._lifecycle import open_stages
+from ._node import Node
+from ._options import NodeOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from os import PathLike
-    from ssl import SSLContext
+    from collections.abc import Callable
     from types import TracebackType
 
-    from opentelemetry.trace import TracerProvider
-
-    from lmos_actors._core import Instrument
-    from lmos_actors.discovery import DirectoryOptions, Registration
-    from lmos_actors.observe import MetricsOptions
     from lmos_actors.portal import Portal
-    from lmos_actors.security import Credentials, Security
     from lmos_actors.supervision import SupervisorSpec
 
 
@@ -41,8 +33,9 @@ class NodeThread:
     `close()` does nothing.
     """
 
-    def __init__(self, open_node_here: Callable[[], AbstractAsyncContextManager[Node]]) -> None:
-        self._open_node = open_node_here
+    def __init__(self, tree: SupervisorSpec | None, options: NodeOptions) -> None:
+        self._tree = tree
+        self._options = options
         self._ready = threading.Event()
         self._ended = threading.Event()
         self._closed = False
@@ -161,7 +154,8 @@ class NodeThread:
         with self._starting:
             if self._abandoned:
                 return
-            async with self._open_node() as node:
+            async with open_stages(self._tree, self._options) as stages:
+                node = Node(stages)
                 left = trio.Event()
                 self._leave = left.set
                 self._portal = node.portal()
@@ -170,34 +164,13 @@ class NodeThread:
                 await left.wait()
 
 
-def open_node_in_thread(
-    tree: SupervisorSpec | None = None,
-    *,
-    instrument: Instrument | None = None,
-    threads: int | None = None,
-    processes: int | None = None,
-    listen: str | Sequence[str] | None = None,
-    public_url: str | None = None,
-    tls: SSLContext | None = None,
-    client_tls: SSLContext | None = None,
-    security: Security | None = None,
-    origins: Sequence[str] = (),
-    insecure: bool = False,
-    credentials: Credentials | None = None,
-    register: str | Sequence[str] | Registration | bool | None = None,
-    lookup: str | Sequence[str] | None = None,
-    directory: DirectoryOptions | str | PathLike[str] | bool | None = None,
-    announce: bool | str = False,
-    metrics: bool | MetricsOptions = False,
-    tracing: bool | TracerProvider | None = None,
-) -> NodeThread:
+def open_node_in_thread(tree: SupervisorSpec | None = None, options: NodeOptions | None = None) -> NodeThread:
     """Open a node in a thread of its own; returns when its tree has started.
 
     `with open_node_in_thread(tree) as portal:` stops the node in order at the end of the block. Without a
-    block, as in a notebook: `node = open_node_in_thread(tree)`, `node.portal`, `node.close()`. Arguments
-    and errors are those of `open_node`; what ends the node later is raised by `close`, or out of the block.
+    block, as in a notebook: `node = open_node_in_thread(tree)`, `node.portal`, `node.close()`. Options and
+    errors are those of `open_node`; what ends the node later is raised by `close`, or out of the block.
     """
-    options = locals()  # nothing but the arguments, by name
-    thread = NodeThread(partial(open_node, **options))
-    thread._start()  # pyright: ignore[reportPrivateUsage] # nobody else starts it
+    thread = NodeThread(tree, NodeOptions() if options is None else options)
+    thread._start()  # pyright: ignore[reportPrivateUsage] # nothing else starts it
     return thread

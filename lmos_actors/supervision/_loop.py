@@ -32,7 +32,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-import attrs
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection, reschedule
 
@@ -102,6 +101,14 @@ class SupervisorLoop:
     this one as a child, None for the root. `agent` is the slot whose children these are: then there is no
     parent, and the loop stands in the agent's place in the tree, for one incarnation of it.
     """
+
+    __slots__ = (  # CPython finds attributes quickly in slots, or in objects that have fewer than 30
+        "__weakref__", "_brutal", "_delays", "_members_of", "_prefix", "_work", "above", "agent",
+        "alive", "at_once", "ended", "failed_starts", "failure", "ids", "inbox", "incarnation",
+        "label", "lives", "made_from", "members", "names", "nursery", "on_end", "parent", "path",
+        "plan", "raised", "reason", "restarts", "rt", "runners", "spec", "specs_of_unnamed",
+        "started", "status",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -535,15 +542,6 @@ class SupervisorLoop:
         child = self._new_child(spec, spec.name)
         self.names.add(spec.name, child)
         return child
-
-    def reserve_numbered(self, spec: ChildSpec[Any] | Pool[Any]) -> Child:
-        """Make a new child under the first free name of `echo`, `echo-2`, …; see `reserve`."""
-        if not isinstance(spec, ChildSpec):
-            return self.reserve(attrs.evolve(spec, name=self.names.first_free(spec.name)))
-        self.spec.check_child(spec)
-        self.check_references(spec)
-        number = self.names.next_number(spec.name)
-        return self.reserve(spec) if number is None else self.new_slot(spec, number, mailbox_of(spec))
 
     def check_references(self, spec: Spec) -> None:
         """Raise ConfigError unless what a new child refers to beside it is there, and of the right class."""

@@ -144,7 +144,7 @@ class Supervisor:
         loop.members.check_addition()
         await loop.checkpoint_if_due()
         if loop.idle and isinstance(spec, ChildSpec) and not needs_waiting(spec):
-            child: Any = _reserved(loop, spec, numbered)
+            child = _reserved(loop, spec, numbered)
             try:
                 _begin(loop, child)
             except StartFailed:
@@ -366,9 +366,19 @@ def _spec_of_unnamed(loop: SupervisorLoop, factory: Callable[..., A], made: Call
     return spec
 
 
-def _reserved(loop: SupervisorLoop, spec: Any, numbered: bool) -> Child:
-    # a number is taken when the request is carried out, as those before it in line take numbers too
-    return loop.reserve_numbered(spec) if numbered else loop.reserve(spec)
+def _reserved(loop: SupervisorLoop, spec: Spec, numbered: bool) -> Any:
+    """Make a new child; `numbered`: under the first free name of `echo`, `echo-2`, …
+
+    A number is taken when the request is carried out, as those before it in line take numbers too.
+    """
+    if numbered and isinstance(spec, Pool):
+        return loop.reserve(attrs.evolve(spec, name=loop.names.first_free(spec.name)))
+    if not numbered or not isinstance(spec, ChildSpec):
+        return loop.reserve(spec)
+    loop.spec.check_child(spec)
+    loop.check_references(spec)
+    number = loop.names.next_number(spec.name)
+    return loop.reserve(spec) if number is None else loop.new_slot(spec, number, mailbox_of(spec))
 
 
 def _begin(loop: SupervisorLoop, child: Slot) -> None:
@@ -387,7 +397,7 @@ async def _undo_start(loop: SupervisorLoop, child: Slot) -> None:
 
 
 async def _add_waiting(loop: SupervisorLoop, spec: Spec, numbered: bool) -> Child:
-    child = _reserved(loop, spec, numbered)
+    child: Child = _reserved(loop, spec, numbered)
     await loop.start_new(child)
     return child
 

@@ -10,7 +10,7 @@ import trio
 
 from lmos_actors._core import current_environment, set_environment
 from lmos_actors.actors import Agent, ExitReason, slot_of
-from lmos_actors.node import Node, open_node
+from lmos_actors.node import Node, NodeOptions, NodeStages, open_stages
 from lmos_actors.supervision import ChildSpec
 
 from ._faults import FaultPlan
@@ -38,8 +38,8 @@ class TestNode(Node):
 
     __test__ = False  # for pytest, which takes classes of such a name for tests
 
-    def __init__(self, node: Node, stage: NodeStaging, seed: int | None) -> None:
-        vars(self).update(vars(node))
+    def __init__(self, stages: NodeStages, stage: NodeStaging, seed: int | None) -> None:
+        super().__init__(stages)
         self._stage = stage
         stage.agents = self.agents
         self._seed = seed
@@ -109,8 +109,8 @@ async def open_test_node(
             if environment is None:
                 enter_world(stack, virtual(trio.lowlevel.current_clock()), chosen or 0)
             with _staged(stage):
-                opened = stack.enter_async_context(open_node(tree, instrument=instrument))
-                node = TestNode(await opened, stage, chosen)
+                opened = open_stages(tree, NodeOptions(instrument=instrument))
+                node = TestNode(await stack.enter_async_context(opened), stage, chosen)
             with _describing_messages(stage), _failing_leftovers(stage):
                 yield node
             ended = True

@@ -22,6 +22,7 @@ from lmos_actors import (
     Event,
     IdTaken,
     Node,
+    NodeOptions,
     NotFound,
     Pool,
     Property,
@@ -615,10 +616,11 @@ def test_the_page_for_machines_is_what_kotlin_wot_serves() -> None:
 
 
 def test_a_node_in_a_thread_listens_and_consumes() -> None:
-    with open_node_in_thread(listen="ws://127.0.0.1:0") as portal:
+    with open_node_in_thread(options=NodeOptions(listen="ws://127.0.0.1:0")) as portal:
         portal.start(Slow)
 
-    thread = open_node_in_thread(SupervisorSpec("root", [ChildSpec("slow", Slow)]), listen="ws://127.0.0.1:0")
+    tree = SupervisorSpec("root", [ChildSpec("slow", Slow)])
+    thread = open_node_in_thread(tree, NodeOptions(listen="ws://127.0.0.1:0"))
     try:
         far = thread.portal.run(thread.node.consume_thing, f"{thread.node.urls[0]}/agents/slow")
         assert thread.portal.run(far.invoke, "work", {"seconds": 0.0}) == "done by slow"

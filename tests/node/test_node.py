@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import gc
+import inspect
 from functools import partial
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -14,6 +16,7 @@ from lmos_actors import (
     Agent,
     AgentUnavailable,
     ConfigError,
+    NodeOptions,
     NotFound,
     RestartIntensityExceeded,
     StartFailed,
@@ -48,6 +51,12 @@ class HTTPGate(Agent):
 
 
 # ---- names
+
+
+def test_the_options_of_a_node_are_the_arguments_of_open_node() -> None:
+    taken = inspect.signature(open_node).parameters
+    fields = {field.name: field.default for field in attrs.fields(NodeOptions) if field.init}
+    assert {name: each.default for name, each in taken.items() if name != "tree"} == fields
 
 
 def test_agents_are_named_after_their_class():
