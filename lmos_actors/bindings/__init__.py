@@ -1,4 +1,4 @@
-"""Where LMOS connections meet agents: agents are exposed, and those of others are consumed."""
+"""Bindings of agents to LMOS and HTTP: agents here are exposed, and those of other nodes consumed."""
 
 from .consume._consume import (
     ContractWarning as ContractWarning,

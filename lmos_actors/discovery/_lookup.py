@@ -323,9 +323,9 @@ class Lookup:
 
     # ---- what was found
 
-    def refer(self, description: Description, told_at: str, cls: Any) -> Ref[Any]:
+    def refer(self, description: Description, source_url: str, cls: Any) -> Ref[Any]:
         """Return a ref to what a description tells of."""
-        return Ref(self._linked(cls, description, told_at))
+        return Ref(self._linked(cls, description, source_url))
 
     def replica(self, cls: Any, found: Found) -> Replica:
         """Return what stands for an agent elsewhere."""
@@ -334,5 +334,5 @@ class Lookup:
         make = partial(self._linked, cls, found.description, found.directory)
         return Replica.elsewhere(found.id, found.description, found.directory, make)
 
-    def _linked(self, cls: Any, description: Description, told_at: str) -> Link:
-        return found_link(self._peers(), cls, description, told_at)
+    def _linked(self, cls: Any, description: Description, source_url: str) -> Link:
+        return found_link(self._peers(), cls, description, source_url)

@@ -124,19 +124,21 @@ class _Explorer:
         return Explored(tuple(self._found.values()), tuple(self._directories), tuple(self._left_out))
 
     async def source(self, url: str) -> None:
-        data, told_at = await self._at_root(url) if endpoint_of(url).target == "/" else await self._read(url)
+        data, source_url = (
+            await self._at_root(url) if endpoint_of(url).target == "/" else await self._read(url)
+        )
         if is_array(data):
             for each in data[:MOST]:
-                self._take(each, told_at, None)
+                self._take(each, source_url, None)
             return
         if not is_object(data):
             raise ConnectFailed(url, "what is there is no description")
         if _is_directory(data):
-            await self._directory(data, told_at)
+            await self._directory(data, source_url)
         elif links := list(_items(data)):
-            await self._follow(links, told_at)
+            await self._follow(links, source_url)
         else:
-            self._take(data, told_at, told_at)
+            self._take(data, source_url, source_url)
 
     async def _at_root(self, url: str) -> tuple[Any, str]:
         base = url.rstrip("/")
@@ -150,40 +152,40 @@ class _Explorer:
 
     async def _read(self, url: str) -> tuple[Any, str]:
         peers = self._peers
-        text, told_at = await fetch(peers.network, url, peers.tls, headers_for=peers.headers_for)
-        self._check_leads(url, told_at)
+        text, source_url = await fetch(peers.network, url, peers.tls, headers_for=peers.headers_for)
+        self._check_leads(url, source_url)
         try:
-            return msgspec.json.decode(text), told_at
+            return msgspec.json.decode(text), source_url
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             raise ConnectFailed(url, f"what is there is no JSON: {error}") from None
 
-    def _check_leads(self, told_at: str, url: str) -> None:
+    def _check_leads(self, source_url: str, url: str) -> None:
         """Raise ConnectFailed where another host leads to the one that asks: that is for it alone."""
-        if leads_astray(told_at, url):
+        if leads_astray(source_url, url):
             here = endpoint_of(url).host
-            raise ConnectFailed(told_at, f"it leads to {here!r}, which is another host there than here")
+            raise ConnectFailed(source_url, f"it leads to {here!r}, which is another host there than here")
 
-    async def _directory(self, thing: dict[str, Any], told_at: str) -> None:
-        url, peers = _root_of(thing, told_at), self._peers
-        self._check_leads(told_at, url)
-        teller = endpoint_of(told_at).host
+    async def _directory(self, thing: dict[str, Any], source_url: str) -> None:
+        url, peers = _root_of(thing, source_url), self._peers
+        self._check_leads(source_url, url)
+        teller = endpoint_of(source_url).host
         if not is_here(teller):
-            peers.network.told_of([url], but=teller)
+            peers.network.distrust([url], but=teller)
         directory = HttpDirectory(peers.network, url, tls=peers.tls, headers_for=peers.headers_for)
         self._directories[directory.url] = None
         query = query_of(self._sought)
         for entry in await directory.find(None if query == "$[*]" else query, MOST):
             self._take(entry, directory.url, "")
 
-    async def _follow(self, links: list[str], told_at: str) -> None:
+    async def _follow(self, links: list[str], source_url: str) -> None:
         """Fetch what a node links to: its own agents, and nothing at any other server."""
-        here, fetched = endpoint_of(told_at).authority, 0
+        here, fetched = endpoint_of(source_url).authority, 0
         with trio.move_on_after(SECONDS):
             for href in links[:LINKS]:
-                await self._follow_one(resolve(told_at, href), here)
+                await self._follow_one(resolve(source_url, href), here)
                 fetched += 1
         if links[fetched:]:
-            self._left_out[f"{len(links) - fetched} more agents of {told_at}"] = None
+            self._left_out[f"{len(links) - fetched} more agents of {source_url}"] = None
 
     async def _follow_one(self, url: str, here: str) -> None:
         try:
@@ -193,9 +195,9 @@ class _Explorer:
         except (Rejected, ConfigError, TransportError) as why:
             self._left_out[f"{url[:200]}: {why}"] = None
 
-    def _take(self, entry: Any, told_at: str, url: str | None) -> None:
+    def _take(self, entry: Any, source_url: str, url: str | None) -> None:
         try:
-            found = taken(entry, self._sought, told_at, self._ours, self._refer)
+            found = taken(entry, self._sought, source_url, self._ours, self._refer)
         except NotSought:
             return
         except Rejected as why:
@@ -214,16 +216,16 @@ def _is_directory(thing: dict[str, Any]) -> bool:
     return any(word in DIRECTORY_TYPES for word in types)
 
 
-def _root_of(thing: dict[str, Any], told_at: str) -> str:
+def _root_of(thing: dict[str, Any], source_url: str) -> str:
     """Return the URL of a directory.
 
     Where its description says the list of things is, else where that was.
     """
-    endpoint = endpoint_of(told_at)
+    endpoint = endpoint_of(source_url)
     root = f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
     try:
         form: Any = thing["properties"]["things"]["forms"][0]["href"]
-        href = resolve(str(thing.get("base") or told_at), str(form)).partition("{")[0].partition("?")[0]
+        href = resolve(str(thing.get("base") or source_url), str(form)).partition("{")[0].partition("?")[0]
         found, there, _ = href.rpartition("/things")
         if there and found.startswith(_WEB):
             endpoint_of(found)

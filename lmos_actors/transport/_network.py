@@ -215,13 +215,13 @@ def is_here(host: str) -> bool:
     return address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
 
 
-def leads_astray(told_at: str, url: str) -> bool:
+def leads_astray(source_url: str, url: str) -> bool:
     """Return whether what stands at one URL leads to another that only its reader's own machine has.
 
     What stands at this machine may lead anywhere; what another host says of `localhost` is about that host.
     A URL whose host is yet to be filled in may lead anywhere.
     """
-    if is_here(endpoint_of(told_at).host):
+    if is_here(endpoint_of(source_url).host):
         return False
     place = url.partition("{")[0]
     return "{" in urlsplit(url).netloc or is_here(endpoint_of(place).host)

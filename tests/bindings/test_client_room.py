@@ -324,7 +324,7 @@ async def test_in_memory_everywhere_is_a_name_like_others(autojump_clock: Any) -
 
 
 def test_headers_do_not_leave_tls() -> None:
-    target = Target("ws://here/ws", "x", told_at="https://here/x")
+    target = Target("ws://here/ws", "x", source_url="https://here/x")
     assert headers_for(target, "https://here/x", ()) == ()
     with pytest.raises(ConfigError, match="would go to ws://here/ws, which is not secure"):
         headers_for(target, "https://here/x", ((b"Authorization", b"Bearer one"),))

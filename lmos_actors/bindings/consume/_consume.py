@@ -17,7 +17,7 @@ from ..http_client._forms import HttpOperations
 from ..lmos._peer_requests import path_of
 from ..lmos._remote_interface import ClassInterface, DescribedInterface
 from ..lmos._remote_link import RemoteLink
-from ._target import TOLD, Target, find_target, hrefs_of, socket_target, sockets_of
+from ._target import SHOWN, Target, find_target, hrefs_of, socket_target, sockets_of
 from ._thing import ConsumedThing
 
 if TYPE_CHECKING:
@@ -160,14 +160,14 @@ async def _connected(
 def _web_ways(target: Target, source: str, headers: Headers) -> tuple[HttpOperations | None, str]:
     """Return the forms for HTTP where they are needed, and a URL of the server that headers are meant for.
 
-    Raises ConfigError for forms that lead nowhere, and where whom the headers are for is not known.
+    Raises ConfigError for forms that lead nowhere, and where the server of the headers is unknown.
     """
     if target.description is None:
         return None, source
-    ways = HttpOperations(target.description, target.told_at)
+    ways = HttpOperations(target.description, target.source_url)
     if target.url is not None and not ways.only_web():
         return None, source
-    if target.told_at is not None:
+    if target.source_url is not None:
         return ways, source
     origins = list(ways.origins().values())
     if headers and len(origins) > 1:
@@ -183,10 +183,10 @@ def headers_for(target: Target, source: str, headers: Headers) -> Headers:
 
     Raises ConfigError where they would leave TLS.
     """
-    if target.told_at is None or target.url is None or not headers:
+    if target.source_url is None or target.url is None or not headers:
         return headers
-    asked, told, found = (endpoint_of(url) for url in (source, target.told_at, target.url))
-    if found.authority != asked.authority and told.authority != asked.authority:
+    asked, teller, found = (endpoint_of(url) for url in (source, target.source_url, target.url))
+    if found.authority != asked.authority and teller.authority != asked.authority:
         return ()
     if asked.secure and not found.secure:
         raise ConfigError(f"headers given for {source} would go to {target.url}, which is not secure")
@@ -206,20 +206,22 @@ def _linked(peers: Peers, target: Target, headers: Headers) -> ReachedThing:
     return ReachedThing(peers, target, peer)
 
 
-def thing_described(peers: Peers, description: Description, told_at: str) -> ReachedThing:
+def thing_described(peers: Peers, description: Description, source_url: str) -> ReachedThing:
     """Return a thing by the description of another host; connects in the background, without waiting.
 
     Raises ConfigError for a description that leads nowhere.
     """
-    form = next(sockets_of(description, told_at), None)
+    form = next(sockets_of(description, source_url), None)
     if description.id is None:
-        raise ConfigError("the description has no id", told_at)
-    teller = endpoint_of(told_at)
-    if not is_here(teller.host):  # whoever asks it by its name may be of its machine, and so may its agents
-        peers.network.told_of(hrefs_of(description, told_at), but=teller.host)
+        raise ConfigError("the description has no id", source_url)
+    teller = endpoint_of(source_url)
+    if not is_here(
+        teller.host
+    ):  # a caller that asks it by its name may be on its machine, and so may its agents
+        peers.network.distrust(hrefs_of(description, source_url), but=teller.host)
     url = None if form is None else endpoint_of(form.href).url
-    target = Target(url, description.id, description, told_at)
-    ways, meant = _web_ways(target, told_at, ())
+    target = Target(url, description.id, description, source_url)
+    ways, meant = _web_ways(target, source_url, ())
     if url is None:
         return ReachedThing(peers, target, None, ways, (), meant)
     peer = _peer(peers, target, url, ())
@@ -245,8 +247,8 @@ def _compare(description: Description, cls: type[Agent]) -> None:
     found = [each for each in differences(description, describe(cls)) if each.weight == "breaks"]
     if not found:
         return
-    told = "; ".join(f"{pointer(each.place)} {each.message}" for each in found[:TOLD])
-    more = f"; and {len(found) - TOLD} more" if len(found) > TOLD else ""
+    listed = "; ".join(f"{pointer(each.place)} {each.message}" for each in found[:SHOWN])
+    more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     title = description.title or description.id
-    text = f"{title!r} is not what {cls.__name__} expects: {told}{more}"
+    text = f"{title!r} is not what {cls.__name__} expects: {listed}{more}"
     warnings.warn(text, ContractWarning, stacklevel=4)

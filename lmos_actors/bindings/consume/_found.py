@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ._peers import Peers
 
 
-def found_link(peers: Peers, cls: Any, description: Description, told_at: str) -> ThingLink:
+def found_link(peers: Peers, cls: Any, description: Description, source_url: str) -> ThingLink:
     """Return the link to a thing as an agent of a class; it connects in the background, until `release`.
 
     No headers go with it: credentials are those that the node has for where it leads. Raises ConfigError for
     a description that leads nowhere.
     """
-    return thing_described(peers, description, told_at).link(ClassInterface(cls.__contract__))
+    return thing_described(peers, description, source_url).link(ClassInterface(cls.__contract__))
 
 
 async def reached(link: ThingLink) -> None:
@@ -42,9 +42,9 @@ def is_connected(link: Any) -> bool:
     return all(peer.is_connected for peer in getattr(link, "sockets", ()))  # near ones have none
 
 
-def names_of(description: Description, told_at: str) -> tuple[str, ...]:
+def names_of(description: Description, source_url: str) -> tuple[str, ...]:
     """Return the public names of an agent, as its id and the addresses in its description tell them."""
-    places = [description.id or "", *hrefs_of(description, told_at)]
+    places = [description.id or "", *hrefs_of(description, source_url)]
     found: list[str] = []
     for place in places:
         before, there, after = place.partition(AGENTS)

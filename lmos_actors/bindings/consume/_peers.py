@@ -71,8 +71,8 @@ class Peers:
     ) -> None:
         self._budget = budget
         options = lmos.SessionOptions() if session is None else session
-        # what waits to be sent is among what the session knows: so of each one-way message it is told whether
-        # it was sent when the connection ends
+        # what waits to be sent is among what the session knows, so when the connection ends it is known of
+        # each one-way message whether it was sent
         most = max(1, min(options.max_waiting, options.max_open - 1))
         self.network = OutwardNetwork(network)
         self.rt = rt

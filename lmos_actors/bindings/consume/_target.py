@@ -46,7 +46,7 @@ WAYS: Final = (SUBPROTOCOL, "wss", "ws")
 SOCKETS: Final = ("ws://", "wss://")
 WEB: Final = ("http://", "https://")
 WELL_KNOWN: Final = "/.well-known/wot"
-TOLD: Final = 5  # findings and differences
+SHOWN: Final = 5  # findings and differences
 
 
 async def fetch(
@@ -67,8 +67,8 @@ async def fetch(
     """
     from ._fetch import fetched  # a node that connects by addresses alone needs no HTTP
 
-    text, told_at, _ = await fetched(network, url, tls, headers, headers_for or alone, local)
-    return text, told_at
+    text, source_url, _ = await fetched(network, url, tls, headers, headers_for or alone, local)
+    return text, source_url
 
 
 def alone(_: str, headers: Headers) -> Headers:
@@ -78,15 +78,15 @@ def alone(_: str, headers: Headers) -> Headers:
 
 @attrs.frozen
 class Target:
-    """Where a thing is: the address of a WebSocket, its id there, and its description if there is one.
+    """The place of a thing: the address of a WebSocket, its id there, and its description if there is one.
 
-    Where LMOS is spoken by none of its forms there is no such address: then HTTP is, by its description.
+    A description without a form for LMOS leaves no such address: then the thing is reached over HTTP.
     """
 
     url: str | None
     thing_id: str
     description: Description | None = None
-    told_at: str | None = None
+    source_url: str | None = None
     """Where the description was found, after redirects, if it was fetched."""
 
 
@@ -121,37 +121,37 @@ async def find_target(
 async def _target_at(peers: Peers, url: str, thing: str | None, headers: Headers, local: bool) -> Target:
     from ._fetch import fetched
 
-    text, told_at, here = await fetched(peers.network, url, peers.tls, headers, peers.headers_for, local)
-    found = target_of(text, told_at, told_at, thing)
+    text, source_url, here = await fetched(peers.network, url, peers.tls, headers, peers.headers_for, local)
+    found = target_of(text, source_url, source_url, thing)
     if found.description is not None:
-        places = _places_of(found.description, told_at, found.url)
+        places = _places_of(found.description, source_url, found.url)
         if here or local:
             peers.network.allow(places)
         else:
-            _check_leads(places, told_at)
-            peers.network.told_of(places)
+            _check_leads(places, source_url)
+            peers.network.distrust(places)
     return found
 
 
-def _places_of(description: Description, told_at: str, url: str | None) -> tuple[str, ...]:
+def _places_of(description: Description, source_url: str, url: str | None) -> tuple[str, ...]:
     """Return all addresses that a description leads to, with the one that was chosen."""
     chosen = () if url is None else (url,)
     all_of_them = (
         *chosen,
-        *HttpOperations(description, told_at).origins().values(),
-        *hrefs_of(description, told_at),
+        *HttpOperations(description, source_url).origins().values(),
+        *hrefs_of(description, source_url),
     )
     return tuple(href for href in all_of_them if href.startswith((*SOCKETS, *WEB)))
 
 
-def _check_leads(places: Iterable[str], told_at: str) -> None:
+def _check_leads(places: Iterable[str], source_url: str) -> None:
     """Raise ConfigError where the description of another host leads to the one that reads it."""
     for href in places:
-        if leads_astray(told_at, href):
+        if leads_astray(source_url, href):
             raise ConfigError(
                 f"a form leads to {href[:80]!r}: where it is said, that is another host than here "
                 "(local=True allows it)",
-                told_at,
+                source_url,
             )
 
 
@@ -180,12 +180,12 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
     """Return where the thing is that a description tells of, or that one of several does."""
     description = _described(_chosen(text, place, thing), place)
     if thing is not None and not _is(description.id, description.title, thing):
-        told = f"this describes {description.id or description.title!r}, not {thing!r}"
-        raise ConfigError(told + _links_of(description), place)
+        why = f"this describes {description.id or description.title!r}, not {thing!r}"
+        raise ConfigError(why + _links_of(description), place)
     form = next(sockets_of(description, url), None)
     if form is None and not _is_on_web(description, url, place, thing):
-        told = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
-        raise ConfigError(told + _links_of(description), place)
+        why = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
+        raise ConfigError(why + _links_of(description), place)
     thing_id = description.id or url or (place if form is None else None)  # to HTTP it says nothing
     if thing_id is None:
         raise ConfigError("the description has no id", place)
@@ -235,15 +235,15 @@ def _is(thing_id: Any, title: Any, thing: str) -> bool:
 def _described(data: Any, place: str) -> Description:
     errors = [finding for finding in check(data) if finding.severity == "error"]
     if errors:
-        told = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in errors[:TOLD])
-        more = f"; and {len(errors) - TOLD} more" if len(errors) > TOLD else ""
-        raise ConfigError(f"the description is wrong: {told}{more}", place)
+        listed = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in errors[:SHOWN])
+        more = f"; and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
+        raise ConfigError(f"the description is wrong: {listed}{more}", place)
     return load(data)
 
 
-def hrefs_of(description: Description, told_at: str) -> Iterator[str]:
+def hrefs_of(description: Description, source_url: str) -> Iterator[str]:
     """Return all addresses that a description leads to, absolute."""
-    base = resolve(told_at, description.base) if description.base else told_at
+    base = resolve(source_url, description.base) if description.base else source_url
     affordances: list[Any] = [
         *(description.properties or {}).values(),
         *(description.actions or {}).values(),

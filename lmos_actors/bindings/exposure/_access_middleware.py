@@ -192,5 +192,10 @@ async def _answer(status: int, refusal: Refusal | None, headers: Headers, send: 
 def problem_text(refusal: Refusal) -> bytes:
     """Return the problem details (RFC 9457) for a client that is not admitted."""
     problem = problem_of(refusal.error)
-    told = {"type": problem.type, "title": problem.title, "status": refusal.status, "detail": problem.detail}
-    return msgspec.json.encode(told)
+    members = {
+        "type": problem.type,
+        "title": problem.title,
+        "status": refusal.status,
+        "detail": problem.detail,
+    }
+    return msgspec.json.encode(members)

@@ -146,8 +146,10 @@ class Exposure:
         return found
 
     def _keep(self, thing_id: str, found: Slot | PoolLink) -> None:
-        """Remember what was found. Agents come and go, each under a name of its own: nobody asks for those
-        that are gone again, so all are looked through whenever as many have been added as were left then.
+        """Remember what was found.
+
+        Agents come and go, each under a name of its own, and those that are gone are not asked for again. So
+        all are looked through whenever as many have been added as were left then.
         """
         self._room -= 1
         if self._room < 0:

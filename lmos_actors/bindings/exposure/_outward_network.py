@@ -32,21 +32,21 @@ class OutwardNetwork:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._told: dict[str, None] = {}
+        self._distrusted: dict[str, None] = {}
 
-    def told_of(self, urls: Iterable[str], *, but: str = "") -> None:
+    def distrust(self, urls: Iterable[str], *, but: str = "") -> None:
         """Require connections to the hosts of URLs, except one, to lead elsewhere: another host named
         them."""
-        self._told.update(dict.fromkeys(host for host in _hosts_of(urls) if host != but))
+        self._distrusted.update(dict.fromkeys(host for host in _hosts_of(urls) if host != but))
 
     def allow(self, urls: Iterable[str]) -> None:
         """Let connections to the hosts of URLs lead anywhere, though another host has named them."""
         for host in _hosts_of(urls):
-            self._told.pop(host, None)
+            self._distrusted.pop(host, None)
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
         """See `Network`."""
-        if endpoint.host in self._told or len(self._told) > MOST:
+        if endpoint.host in self._distrusted or len(self._distrusted) > MOST:
             endpoint = attrs.evolve(endpoint, elsewhere=True)
         return await self._network.connect(endpoint, tls)
 

@@ -93,7 +93,8 @@ class SharedValues:
 
 
 class ReaderMemory:
-    """What waits for one reader: a stream of server-sent events, or all subscriptions of a connection.
+    """The memory that waits for one reader: a stream of server-sent events, or all subscriptions of a
+    connection.
 
     The `holder` of its backlogs. `drop` makes all of them drop everything. Call `close` at the end.
     """

@@ -207,7 +207,7 @@ class AgentRequest:
             far.go_on()
 
     def cancel(self, reason: str | None) -> None:
-        """Somebody wants no result of it: fail with ActionCancelled, if it is not done."""
+        """Fail with ActionCancelled if it is not done: the client wants no result."""
         far = self._far
         if far is not None and self._withdraw(far):
             self.failed(far, ActionCancelled(reason))

@@ -163,7 +163,7 @@ def failure_output(fields: Mapping[str, Any]) -> Any:
 
 
 def same_json(one: Any, other: Any) -> bool:
-    """Whether two values are written alike, the order of members apart: 1 is not true, nor is it 1.0."""
+    """Return whether two values are the same JSON but for the order of members; 1 is not true, nor 1.0."""
     try:
         return msgspec.json.encode(one, order="deterministic") == msgspec.json.encode(
             other, order="deterministic"
@@ -205,4 +205,4 @@ async def whole_body(receive: Receive) -> bytes:
 
 
 class ClientGone(Exception):
-    """Nobody is there any more to be answered."""
+    """The client has left: there is none to answer any more."""

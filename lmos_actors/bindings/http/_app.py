@@ -25,12 +25,12 @@ def http_app(
     extra: Sequence[BaseRoute] = (),
     guard: Guard | None = None,
 ) -> App:
-    """Make the application that serves a node's agents and their descriptions over HTTP .
+    """Return the application that serves a node's agents and their descriptions over HTTP.
 
     Below `/agents/NAME` are the descriptions and the forms of single agents; `/` has all descriptions,
     `/.well-known/wot` that of the only agent or else the node's own; `/NAME` leads to `/agents/NAME`. The
-    routes `extra` go before those of the pages. `guard` says who is let in, before anything else is done
-    about a request; None: everybody.
+    routes `extra` go before those of the pages. `guard` decides which clients are let in, before all
+    else; None lets all in.
     """
     from ._agents import AgentsOverHttp
     from ._pages import pages_of  # slow to import, and a node that only consumes needs none of it

@@ -20,7 +20,7 @@ EITHER: Final = ("application/json", "text/event-stream")
 
 
 async def subscribe(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
-    """Tell of an event: once, by a long poll, or as often as it happens."""
+    """Send an event: once, by a long poll, or as often as it happens."""
     name = request.parts[2]
     place = event_key(name)
     operation_named(link, "event", f"+{place}", name)
@@ -28,7 +28,7 @@ async def subscribe(tracker: HttpRequestTracker, request: WebRequest, link: Agen
 
 
 async def subscribe_all(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
-    """Tell of all events, each by its name."""
+    """Send all events, each by its name."""
     representative(link)
     return await _send_events(tracker, request, link, ALL_EVENTS, check_taken(request.headers, EITHER[1:]))
 

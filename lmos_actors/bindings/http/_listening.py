@@ -220,8 +220,8 @@ class EventStream:
             except Exception as error:
                 self._failed(error)
                 value = Gap("a value that could not be sent", 1)
-        told = {"reason": value.reason, "missed": value.missed}
-        return framed(GAP, written(told), self._count)
+        members = {"reason": value.reason, "missed": value.missed}
+        return framed(GAP, written(members), self._count)
 
     def _goodbye(self) -> bytes:
         """Return the last event: there is nothing to reconnect for, unless there is."""

@@ -81,9 +81,9 @@ class _Pages:
         if accepted(request, (JSON, TD_JSON, HTML)) == HTML:
             return Response(self._page(_sees(request)), media_type=HTML, headers=_with(NOTHING_FOREIGN))
         if request.method == "HEAD":
-            told = Response(media_type=JSON, headers=ALWAYS)
-            del told.headers["content-length"]  # which is not known
-            return told
+            head = Response(media_type=JSON, headers=ALWAYS)
+            del head.headers["content-length"]  # which is not known
+            return head
         return StreamingResponse(self._array(_sees(request)), media_type=JSON, headers=ALWAYS)
 
     async def elsewhere(self, request: Request) -> Response:

@@ -128,7 +128,7 @@ def _on_condition(
 
 
 async def observe(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
-    """Tell of a property's changes: by a long poll, or as a stream of events."""
+    """Send the changes of a property: by a long poll, or as a stream of events."""
     name = request.parts[2]
     place = property_key(name)
     key = f"+{place}"

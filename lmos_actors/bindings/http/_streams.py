@@ -22,10 +22,10 @@ ITEM: Final = "item"
 
 
 async def streamed(tracker: HttpRequestTracker, request: WebRequest, ask: AgentRequest) -> None:
-    """Tell of the items of a run as they come, then how it has ended.
+    """Send the items of a run as they come, then how it has ended.
 
-    Raises what stands in place of a first item; what comes later is told as the end. Cancelled, it takes the
-    request back.
+    Raises the error that comes in place of a first item; a later one is sent as the end. Cancelled,
+    it takes the request back.
     """
     try:
         if not (ask.done or ask.items):

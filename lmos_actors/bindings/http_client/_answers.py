@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PROBLEM: Final = "application/problem+json"
 BLANK: Final = "about:blank"
 WRONG: Final = "urn:lmos-actors:errors#wrong-type"
-TOLD: Final = 2_000  # characters
+DETAIL: Final = 2_000  # characters
 LONGEST_WAIT: Final = 3600.0
 
 _LIKE: Final = {408: 503, 410: 404, 413: 400, 415: 405, 406: 405, 422: 400, 501: 405}
@@ -127,7 +127,7 @@ def _problem(answer: WebAnswer) -> dict[str, Any] | None:
 
 
 def is_problem(data: Mapping[str, Any]) -> bool:
-    """Whether an object has the looks of problem details (RFC 9457)."""
+    """Return whether an object has the looks of problem details (RFC 9457)."""
     return any(name in data for name in ("type", "title", "detail", "status"))
 
 
@@ -136,7 +136,7 @@ def _members(data: Any) -> dict[str, Any] | None:
 
 
 def _text(data: Any) -> str:
-    return data[:TOLD] if isinstance(data, str) else ""
+    return data[:DETAIL] if isinstance(data, str) else ""
 
 
 def _named(head: Head) -> str:

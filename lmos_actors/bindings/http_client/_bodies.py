@@ -26,7 +26,7 @@ def essence(kind: str | None) -> str:
 
 
 def is_json(kind: str) -> bool:
-    """Whether a media type is one of JSON."""
+    """Return whether a media type is one of JSON."""
     return kind == JSON or kind.endswith("+json")
 
 

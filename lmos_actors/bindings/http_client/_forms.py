@@ -102,7 +102,7 @@ def _shown(name: str, value: Any) -> str | float | bool:
 
 
 def _is_optional(href: str, name: str) -> bool:
-    """Whether a URL is one without a variable too: those of a query and of a fragment may be left out."""
+    """Return whether a variable may be left out of a URL: one of its query or its fragment."""
     for part in href.split("{")[1:]:
         sign, names = part[:1], part.partition("}")[0].lstrip("+#./;?&").split(",")
         if name in [each.partition(":")[0].rstrip("*") for each in names]:
@@ -157,7 +157,7 @@ class HttpOperations:
         return (described.events or {}).get(name) if verb == "subscribe" else None
 
     def can_query(self, name: str) -> bool:
-        """Whether runs of an action can be asked about."""
+        """Return whether runs of an action can be queried."""
         owner = (self.description.actions or {}).get(name)
         forms = () if owner is None else effective_forms(self.description, owner)
         return any(choose(forms, op, ASKED) is not None for op in ("queryaction", "cancelaction"))

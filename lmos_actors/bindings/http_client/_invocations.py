@@ -8,7 +8,7 @@ form for all of them.
 Runs: an action may answer 201 or 202 with the URL of its run. It is then polled, with growing pauses, until
 it ends. The caller leaving must end the run: once its URL is known by DELETE (`abandon_run`), and before
 that the request is not broken off at once but given `GOODBYE` seconds to tell the URL (`with_grace`), or
-the run would go on with nobody to stop it.
+the run would go on without a caller to stop it.
 
 Errors tell "no byte left" (ConnectFailed: AgentUnavailable, may be retried) from "unknown" (Unanswered:
 OutcomeUnknown): that is why this client is not a general HTTP library's.
@@ -89,7 +89,7 @@ class SingleReads:
     until: float = -math.inf
 
     def holds(self) -> bool:
-        """Whether properties are read one by one now."""
+        """Return whether properties are read one by one now."""
         return trio.current_time() < self.until
 
     def begin(self) -> None:
@@ -348,7 +348,9 @@ class HttpInvocation:
             except (AgentUnavailable, OutcomeUnknown, RateLimited) as error:
                 lost += 1
                 if lost >= POLLS_LOST:
-                    raise OutcomeUnknown(self.far.path, f"how its run stands is not told: {error}") from None
+                    raise OutcomeUnknown(
+                        self.far.path, f"its server does not say how its run stands: {error}"
+                    ) from None
                 wait = max(wait, min(getattr(error, "retry_in", None) or 0.0, LONGEST_RETRY_AFTER))
 
     def _ended(self, standing: Standing) -> Any:

@@ -265,7 +265,7 @@ def _taken(answer: WebAnswer, way: HttpOperation) -> Any:
 
 
 def passing(error: Exception) -> bool:
-    """Whether asking later may help."""
+    """Return whether asking later may help."""
     return isinstance(error, AgentUnavailable | OutcomeUnknown | RateLimited | MailboxFull)
 
 

@@ -62,7 +62,7 @@ class RemoteInterface(Protocol):
         ...
 
     def is_repeatable(self, op: Operation) -> bool:
-        """Whether asking twice does no more than asking once."""
+        """Return whether asking twice does no more than asking once."""
         ...
 
 
@@ -154,7 +154,7 @@ class ClassInterface:
 
 
 def _nothing(*_: Any) -> None:
-    """Be the function of an operation that is carried out elsewhere."""
+    """Do nothing: the function of an operation that is carried out elsewhere."""
 
 
 _ANY: Final = shape_of(Any)

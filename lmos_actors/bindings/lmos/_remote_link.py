@@ -145,7 +145,7 @@ class RemoteLink:
 
     @property
     def identity(self) -> tuple[object, int]:
-        """What makes two refs equal: the same thing at the same address with the same credentials."""
+        """The equality key of refs: the same thing at the same address with the same credentials."""
         return self.far.identity
 
     def operation(self, key: str) -> Operation:

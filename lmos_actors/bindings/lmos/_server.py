@@ -50,8 +50,7 @@ EXITED_OFFER: Final = "exited"
 
 @attrs.frozen
 class ServerStatistics:
-    """How many connections there are, and how many of their requests are open; `draining` says whether new
-    ones are refused."""
+    """Counts of connections and of their open requests; `draining`: new ones are refused."""
 
     connections: int
     open: int
@@ -142,7 +141,7 @@ class LmosServer:
         return link is not None and self._sees(admission, link.path)
 
     def _nothing_at(self, path: str, admission: Admission | None) -> str:
-        """Say that nothing is served there, and what may be meant, of what the peer may see."""
+        """Return the text of a 404, with what may be meant, of what the peer may see."""
         name = name_in_path(path)
         names = islice(self._exposure.names(), NAMES_COMPARED)
         near = name and nearest(name, (each for each in names if self._sees(admission, each)))

@@ -1,8 +1,8 @@
 """One LMOS connection on the side of the agents: requests become envelopes, answers go straight back.
 
-Everything here runs in somebody else's step: that of the connection's reader or writer, of the dispatcher,
-or of a run. So nothing waits and nothing raises: what goes wrong with one request ends that request, by an
-error to the peer, and a mistake of this program is also handed to `ServerContext.failed`.
+Everything here runs in the step of another task: that of the connection's reader or writer, of the
+dispatcher, or of a run. So nothing waits and nothing raises: what goes wrong with one request ends that
+request, by an error to the peer, and a mistake of this program is also handed to `ServerContext.failed`.
 
 The path of a request: `text` -> the protocol session -> `_handle_demands` -> `_ask` (access, draining, does
 the agent exist) -> `_invoked`, a short path for the plain invocation with good input, or `_carry_out` for

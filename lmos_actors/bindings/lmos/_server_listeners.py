@@ -259,7 +259,7 @@ def exited(down: Down, generation: str) -> dict[str, Any]:
     }
 
 
-# --- all listeners of one connection: accepted, spoken for, and left
+# --- all listeners of one connection
 
 CROWDED: Final = 64
 """Frames that wait to be sent: with more of them, events wait at their subscribers and runs for room."""
@@ -297,7 +297,7 @@ class Listeners:
         self._active: dict[lmos.Listening, Listener] = {}
         self._backlog: deque[Listener] | None = None  # made when needed, as it takes 700 bytes
 
-    # ---- coming and leaving
+    # ---- joining and leaving
 
     def make(self, asked: lmos.IncomingRequest, link: Slot | PoolLink, key: str, tell: Tell) -> Listener:
         """Make the listener that a request asks for."""
@@ -306,7 +306,7 @@ class Listeners:
         return _KINDS[asked.verb.word](self, link.sinks(), key[1:], link.path)
 
     def accept(self, asked: lmos.IncomingRequest, listener: Listener, *value: Any) -> None:
-        """Let it hear what comes from now on, unless its consumer has left meanwhile."""
+        """Let a listener receive what comes from now on, unless its consumer has left meanwhile."""
         listening = self._session.accept(asked, *value)
         if listening.ended:
             listener.leave()
@@ -316,13 +316,13 @@ class Listeners:
         self._active[listening] = listener
 
     def leave(self, listening: lmos.Listening) -> None:
-        """Its consumer wants to hear no more."""
+        """End a listening: its consumer has left."""
         listener = self._active.pop(listening, None)
         if listener is not None:
             listener.leave()
 
     def close(self) -> None:
-        """The connection has ended."""
+        """End all listeners: the connection has ended."""
         for listener in self._active.values():
             listener.leave()
         self._active.clear()
@@ -334,7 +334,7 @@ class Listeners:
             if isinstance(listener, Subscriber):
                 listener.drop_waiting()
 
-    # ---- speaking
+    # ---- sending
 
     def is_congested(self) -> bool:
         """Return whether much waits to be sent."""
@@ -342,7 +342,7 @@ class Listeners:
         return session.waiting >= CROWDED or session.waiting_bytes >= CROWDED_BYTES
 
     def post_last(self, listener: Listener) -> None:
-        """Let it speak when there is room."""
+        """Let a listener send once there is room."""
         if self._backlog is None:
             self._backlog = deque()
         self._backlog.append(listener)

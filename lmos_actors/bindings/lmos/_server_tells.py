@@ -9,7 +9,7 @@ messages of one connection to one agent stay in order. The peer's credit bounds 
 A message that does not begin, or whose turn crashes, is answered by an error, and becomes a dead letter of
 its sender; one that has begun is reported no further. When the connection ends, what has a seat is carried
 out all the same, as a near sender's would be; what is parked is a dead letter here. The large ones among
-the former stay charged, or a peer that comes and goes would fill all mailboxes with what nobody counts;
+the former stay charged, or a peer that comes and goes would fill all mailboxes with what is counted nowhere;
 where memory runs out, they are dead letters, too.
 
 Nothing here waits, and nothing but `post` raises: see `_server_connection.py`.
@@ -44,7 +44,7 @@ SPENT: Final = "its connection has ended, and all peers together hold too much m
 
 @attrs.define
 class WaitingTells:
-    """How many one-way `messages` wait at a server, over all connections: parked, or seated and not begun.
+    """The number of one-way `messages` that wait at a server: parked, or seated and not begun.
 
     What they take in memory is a part of what their session holds, which is charged to the connection.
     """
@@ -99,7 +99,7 @@ class IncomingTells:
 
     @property
     def parked(self) -> int:
-        """How many messages wait for a seat."""
+        """The number of messages that wait for a seat."""
         return sum(1 + len(lane.rest) for lane in self._lanes.values())
 
     def check_order(self, slot: Any) -> None:
@@ -133,7 +133,7 @@ class IncomingTells:
     # ---- what becomes of them
 
     def admitted(self, tell: OneWay) -> None:
-        """It has its seat: the next one stands in line."""
+        """Take note that it has its seat: the next one stands in line."""
         slot = tell.slot
         tell.stand_among_peers()
         lane = self._lanes.get(slot)
@@ -149,12 +149,12 @@ class IncomingTells:
         self._lanes.pop(slot, None)
 
     def answered(self, far: Far, value: Any) -> None:
-        """Its turn has ended."""
+        """Take note that its turn has ended."""
         self.began(far)
         ended(far, None)
 
     def failed(self, far: Far, error: Exception) -> None:
-        """It did not begin, or did not end well: the sender hears of it unless it is a declared failure."""
+        """Report to the sender that it did not begin, or did not end well, unless it failed as declared."""
         if isinstance(error, ActionFailed) or not far.asked.open:
             self.began(far)
             ended(far, error)
@@ -170,10 +170,10 @@ class IncomingTells:
                 self._lost(tell, error)
 
     def waits(self, far: Far) -> None:
-        """It stands in line for its action's concurrency."""
+        """Take note that it stands in line for its action's concurrency."""
 
     def began(self, far: Far) -> None:
-        """Its run begins, or its turn has ended: its credit goes back, soon or by halves."""
+        """Return the credit, soon or by halves: its run begins, or its turn has ended."""
         asked = far.asked
         if not asked.open:
             return
@@ -184,18 +184,18 @@ class IncomingTells:
         self._settled()
 
     def reported(self, far: Far, value: Any) -> None:
-        """Nobody hears how far its run is."""
+        """Drop progress: a one-way message has no receiver for it."""
 
     def has_room(self, far: Far) -> bool:
-        """An item goes nowhere, so there is room for it."""
+        """Return True: an item goes nowhere, so there is room for it."""
         return True
 
     def gave(self, far: Far, item: Any) -> bool:
-        """Nobody takes an item."""
+        """Refuse an item: a one-way message has no receiver for it."""
         return False
 
     def _lost(self, far: Far, error: Exception) -> None:
-        """It does not begin: tell its sender, or let another member of the pool take it, as near."""
+        """Report to its sender that it does not begin, or let another member of the pool take it, as near."""
         self._waits_no_more(far)
         movable = self.stands and far.again is not None and isinstance(error, AgentUnavailable)
         if movable and far.again is not None and far.again():
@@ -218,7 +218,7 @@ class IncomingTells:
     # ---- the end
 
     def close(self, *, is_spent: bool) -> None:
-        """The connection has ended; `is_spent` where it had to give way, with all that it held."""
+        """End with the connection; `is_spent` where it had to give way, with all that it held."""
         self.stands = False
         if self._timer is not None:
             self._timer.cancel()
