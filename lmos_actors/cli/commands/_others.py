@@ -58,7 +58,7 @@ def init(
     return init_project(folder, template)
 
 
-@app.command(sort_key=10, group=STORIES, usage="Usage: lmos-actors validate [OPTIONS] FILES...")
+@app.command(sort_key=10, group=STORIES, usage="Usage: lmos-actors validate [OPTIONS] FILES|FOLDERS...")
 def validate(
     files: Files,
     /,
@@ -68,22 +68,23 @@ def validate(
 ) -> int:
     """Check files without running them: keys, names, types, classes, inputs.
 
-    lmos-actors validate scenarios/*.yaml
+    lmos-actors validate scenarios
 
     lmos-actors validate scenarios/weather.yaml --set city=Rome --json
 
     Parameters
     ----------
     files
-        Scenario files: YAML, TOML or JSON.
+        Scenario files: YAML, TOML or JSON. A folder stands for those in it, by name.
     set_
         Give a variable, or narrow a key of the matrix or the sweep. May be given several times.
     json
         Print what is found as JSON, and nothing else.
     """
+    from ..run._folders import files_in
     from ..run._run import read_files
 
-    return read_files([str(file) for file in files], settings_of(set_), json=json)
+    return read_files(files_in(files), settings_of(set_), json=json)
 
 
 @app.command(sort_key=50, group=STORIES)
@@ -181,7 +182,9 @@ def describe(
     return describe_subject(subject, options)
 
 
-@app.command(name="fmt", sort_key=45, group=STORIES, usage="Usage: lmos-actors fmt [OPTIONS] FILES...")
+@app.command(
+    name="fmt", sort_key=45, group=STORIES, usage="Usage: lmos-actors fmt [OPTIONS] FILES|FOLDERS..."
+)
 def format_(
     files: Files,
     /,
@@ -191,24 +194,25 @@ def format_(
 ) -> int:
     """Format files: order of keys, indentation, quotes, blank lines. Comments stay, and so does the meaning.
 
-    lmos-actors fmt scenarios/*.yaml
+    lmos-actors fmt scenarios
 
-    lmos-actors fmt scenarios/*.yaml --check
+    lmos-actors fmt scenarios --check
 
     lmos-actors fmt scenarios/weather.yaml --diff
 
     Parameters
     ----------
     files
-        Scenario and simulation files: YAML or JSON.
+        Scenario and simulation files: YAML or JSON. A folder stands for those in it, by name.
     check
         Write nothing; exit code 1 if a file is not formatted.
     diff
         Write nothing, and print what would change; exit code 1 if anything would.
     """
     from .._fmt import format_files
+    from ..run._folders import files_in
 
-    return format_files([str(file) for file in files], check=check, diff=diff)
+    return format_files(files_in(files), check=check, diff=diff)
 
 
 @app.command(sort_key=60, group=MACHINE)

@@ -129,7 +129,7 @@ _NOTHING = Given()
 _ALONE = OutwardOptions()
 
 
-@app.command(sort_key=20, group=STORIES, usage="Usage: lmos-actors run [OPTIONS] FILES...")
+@app.command(sort_key=20, group=STORIES, usage="Usage: lmos-actors run [OPTIONS] FILES|FOLDERS...")
 def run(
     files: Files,
     /,
@@ -142,7 +142,7 @@ def run(
 
     lmos-actors run scenarios/weather.yaml
 
-    lmos-actors run scenarios/*.yaml --seeds 1..20 -j 4 --fail-fast
+    lmos-actors run scenarios --seeds 1..20 -j 4 --fail-fast
 
     lmos-actors run scenarios/weather.yaml --set city=Rome --log messages.jsonl
 
@@ -153,20 +153,22 @@ def run(
     Parameters
     ----------
     files
-        Scenario and simulation files: YAML, TOML or JSON.
+        Scenario and simulation files: YAML, TOML or JSON. A folder stands for those in it, by name.
     update_recordings
         Run the real agents in place of their replays, and write the logs anew.
     """
+    from ..run._folders import files_in
+
     if update_recordings:
         from ..run._record import record_files
 
-        return record_files([str(file) for file in files], given.options(outward))
+        return record_files(files_in(files), given.options(outward))
     from ..run._run import run_files
 
-    return run_files([str(file) for file in files], given.options(outward))
+    return run_files(files_in(files), given.options(outward))
 
 
-@app.command(sort_key=21, group=STORIES, usage="Usage: lmos-actors sim [OPTIONS] FILES...")
+@app.command(sort_key=21, group=STORIES, usage="Usage: lmos-actors sim [OPTIONS] FILES|FOLDERS...")
 def sim(
     files: Files,
     /,
@@ -185,12 +187,13 @@ def sim(
     Parameters
     ----------
     files
-        Simulation files: YAML, TOML or JSON.
+        Simulation files: YAML, TOML or JSON. A folder stands for those in it, by name.
     until
         End at this instant of virtual time at the latest, instead of the file's stop.
     speed
         max: as fast as it goes.
     """
+    from ..run._folders import files_in
     from ..run._run import run_files
 
     if speed in ("1x", "10x"):
@@ -199,4 +202,4 @@ def sim(
         raise ConfigError(f'"{speed}" is not max', "--speed")
     if until is not None and until <= 0:
         raise ConfigError("must be more than 0s", "--until")
-    return run_files([str(file) for file in files], given.options(outward, until))
+    return run_files(files_in(files), given.options(outward, until))

@@ -1,0 +1,82 @@
+"""Folders on a command line: the scenario files in them, in the order of their names."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Final
+
+from lmos_actors.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+SUFFIXES: Final = (".yaml", ".yml", ".json", ".toml")
+"""What a scenario file can end in."""
+
+HEAD: Final = 1 << 16
+"""Bytes of a file in which the key is looked for that makes it a scenario file."""
+
+SHOWN: Final = 10
+"""Files left out that are named at most."""
+
+_KEY: Final = re.compile(rb"""(?:^|[\n\r{,]|^\xef\xbb\xbf)\s*["']?lmos["']?\s*[:=]""")
+
+
+def files_in(words: Iterable[Path]) -> list[str]:
+    """Return the files, with those in folders in the place of these.
+
+    A folder stands for the scenario files right in it: those that have a key `lmos`, whether they are
+    otherwise right or not. Other files with the same endings are named on standard error, as the key may be
+    misspelt. A file that is named, or is in two folders, is not taken from a folder once more. Raises
+    ConfigError for a folder without scenario files.
+    """
+    paths = list(words)
+    named = {os.path.normpath(path) for path in paths if not path.is_dir()}
+    found: list[str] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(str(path))
+            continue
+        for file in _scenario_files(path):
+            if (place := os.path.normpath(file)) not in named:
+                named.add(place)
+                found.append(file)
+    return found
+
+
+def _scenario_files(folder: Path) -> list[str]:
+    try:
+        inside = sorted(
+            (file for file in folder.iterdir() if _is_candidate(file)), key=lambda file: file.name
+        )
+        chosen = [file for file in inside if _has_key(file)]
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", str(folder)) from None
+    if not chosen:
+        others = f"; without it there is {_listed(inside)}" if inside else ""
+        raise ConfigError(
+            f'has no scenario file, which ends in {", ".join(SUFFIXES)} and has the key "lmos"{others}; '
+            "folders in it are not searched",
+            str(folder),
+        )
+    if len(chosen) < len(inside):
+        left = [file for file in inside if file not in chosen]
+        print(f'{folder}: note: left out, without the key "lmos": {_listed(left)}', file=sys.stderr)
+    return [str(file) for file in chosen]
+
+
+def _is_candidate(file: Path) -> bool:
+    return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+
+
+def _has_key(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return _KEY.search(stream.read(HEAD)) is not None
+
+
+def _listed(files: list[Path]) -> str:
+    more = ", ..." if len(files) > SHOWN else ""
+    return ", ".join(file.name for file in files[:SHOWN]) + more
