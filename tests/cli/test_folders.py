@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors import ConfigError
 from lmos_actors.cli import main
-from lmos_actors.cli.run._folders import files_in
 from tests.scenario.project import CAST, Project, Ran, story
 
 if TYPE_CHECKING:
@@ -49,8 +48,14 @@ def call(
     return call
 
 
+def taken(call: Callable[..., Ran], *words: str) -> list[str]:
+    """Return the files that are validated, those with mistakes last."""
+    said = json.loads(call("validate", *words, "--json").out)
+    return list(dict.fromkeys(each["file"] for key in ("files", "mistakes") for each in said[key]))
+
+
 @pytest.mark.parametrize(
-    ("text", "taken"),
+    ("text", "is_taken"),
     [
         ("lmos: scenario/v1\n", True),
         ("# about\n\n  lmos : scenario/v2\n", True),
@@ -62,38 +67,23 @@ def call(
         ("# lmos: scenario/v1\n", False),
     ],
 )
-def test_the_key_makes_a_scenario_file(tmp_path: Path, text: str, taken: bool) -> None:
-    (tmp_path / "x.yaml").write_text(text, encoding="utf-8")
-    (tmp_path / "zz.yaml").write_text("lmos: scenario/v1\n")
-    found = [str(tmp_path / name) for name in ("x.yaml", "zz.yaml")]
-    assert files_in([tmp_path]) == (found if taken else found[1:])
+def test_the_key_makes_a_scenario_file(
+    call: Callable[..., Ran], project: Project, text: str, is_taken: bool
+) -> None:
+    project.write("stories/z.yaml", text)
+    assert ("stories/z.yaml" in taken(call, "stories")) is is_taken
 
 
-def test_files_of_folders_stand_in_order_and_once(tmp_path: Path) -> None:
-    texts = {
-        "b.yaml": "lmos: x",
-        "a.toml": 'lmos = "x"',
-        "C.JSON": '{"lmos": "x"}',
-        ".d.yaml": "lmos: x",
-        "e.txt": "lmos: x",
-    }
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "f.yaml").mkdir()
-    here = [str(tmp_path / name) for name in ("C.JSON", "a.toml", "b.yaml")]
-    assert files_in([tmp_path]) == files_in([tmp_path, tmp_path]) == here
-    assert files_in([tmp_path / "b.yaml", tmp_path]) == [here[2], *here[:2]]
-    assert files_in([tmp_path, tmp_path / "b.yaml"]) == here[:2] + here[2:]
-    assert files_in([tmp_path / "no.yaml"] * 2) == [str(tmp_path / "no.yaml")] * 2
-
-
-def test_a_folder_without_scenario_files_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"has no scenario file, .* in it are not searched") as caught:
-        files_in([tmp_path])
-    assert caught.value.path == str(tmp_path)
-    (tmp_path / "data.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"without it there is data\.json"):
-        files_in([tmp_path])
+def test_files_of_folders_stand_in_order_and_once(call: Callable[..., Ran], project: Project) -> None:
+    for name in ("Z.YAML", ".d.yaml", "e.txt"):
+        project.write(f"stories/{name}", story(NOTE))
+    (project.root / "stories/f.yaml").mkdir()
+    here = ["stories/Z.YAML", "stories/a.yml", "stories/b.yaml"]
+    assert taken(call, "stories") == taken(call, "stories/", "./stories") == here
+    assert taken(call, "stories/b.yaml", "stories") == [here[2], *here[:2]]
+    assert taken(call, "stories", "stories/deeper") == [*here, "stories/deeper/c.yaml"]
+    said = json.loads(call("validate", "stories", "stories/a.yml", "--json").out)
+    assert [each["file"] for each in said["files"]] == [here[0], here[2], here[1]]
 
 
 @pytest.mark.parametrize("command", ["run", "validate", "sim"])
@@ -116,7 +106,10 @@ def test_mistakes_in_folders(call: Callable[..., Ran], project: Project) -> None
     ran = call("run", "empty")
     assert ran.code == 2
     assert ran.err.startswith("lmos-actors: empty: has no scenario file, ")
+    assert "; folders in it are not searched\n" in ran.err
     assert ran.err.endswith("lmos-actors run --help explains the command\n")
+    project.write("empty/data.json", "{}")
+    assert "; without it there is data.json; folders" in call("fmt", "empty").err
     project.write("stories/other.json", "{}")
     ran = call("validate", "stories")
     assert (ran.code, ran.err) == (0, 'stories: note: left out, without the key "lmos": other.json\n')
