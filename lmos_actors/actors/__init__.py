@@ -10,11 +10,11 @@ from ._affordances import (
     StreamAction as StreamAction,
     Turn as Turn,
 )
-from ._agent import Agent as Agent, current_request as current_request, is_agents_code as is_agents_code
-from ._agent_verbs import mentions as mentions
+from ._agent import Agent as Agent, mentions as mentions
 from ._blocking_work import Outside as Outside
 from ._calls import LocalCall as LocalCall, LocalStream as LocalStream
 from ._contract import Contract as Contract
+from ._current_request import current_request as current_request, is_agents_code as is_agents_code
 from ._declarations import Unit as Unit, action as action, event as event, every as every, prop as prop
 from ._descriptions import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
@@ -77,6 +77,7 @@ from ._operation import (
 )
 from ._options import About as About
 from ._parking import park_among as park_among, wake_all as wake_all
+from ._pool_link import BY as BY, By as By, PoolLink as PoolLink, key_text as key_text, load_of as load_of
 from ._population import (
     AgentQuery as AgentQuery,
     Population as Population,
@@ -109,7 +110,6 @@ from ._report_values import (
 )
 from ._reports import CrashReport as CrashReport
 from ._retrying import Attempt as Attempt, found_link as found_link
-from ._router import BY as BY, By as By, PoolLink as PoolLink, key_text as key_text, load_of as load_of
 from ._runtime import (
     BUDGET as BUDGET,
     AgentSupervisor as AgentSupervisor,

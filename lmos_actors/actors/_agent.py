@@ -1,45 +1,101 @@
-"""The base class of every agent: its state, and what the runtime gives it.
+"""The base class of every agent: its state, the methods that it may override, and the verbs of `self`.
 
 A subclass becomes an attrs class whose annotated fields are the state, set by keyword in the
 constructor. `units: Property[str] = prop(...)` is state and a property, `asked: Event[str] = event()` is
-none, `questions: int = 0` is private state.
+none, `questions: int = 0` is private state. Names of `Agent` cannot be names of an agent's own, but for the
+four methods that are there to be overridden.
 """
 
 from __future__ import annotations
 
 import sys
 from contextlib import asynccontextmanager
+from functools import partial
+from importlib import import_module
+from inspect import iscoroutinefunction, unwrap
+from types import CodeType
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
     Final,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    TypeVarTuple,
     dataclass_transform,
+    overload,
 )
 
 import attrs
-from trio.lowlevel import current_task
 
-from ._agent_verbs import Acting, import_log
+from lmos_actors.errors import AgentUnavailable, NotFound
+
+from ._blocking_work import outside_of
 from ._contract import Contract, compile_contract
 from ._declarations import event, prop
 from ._fields import check_defaults, check_members, collect_fields
-from ._invocation import CURRENT, OwnTask
-from ._links import check_on_exit
-from ._mailbox import Envelope, InternalTurn, MailboxOptions, Request, trace_text
-from ._operation import Operation
-from ._options import About, ClassOptions, check_said
-from ._runtime import RUNTIME
+from ._follow import Following, follow
+from ._groups import Group, join, leave
+from ._lifespan_task import AgentNursery
+from ._links import Monitor, check_on_exit, link_agents, monitor_agent, unlink_agents
+from ._mailbox import MailboxOptions, Stashed
+from ._monitor import NORMAL, check_reason
+from ._options import About, ClassOptions, check_behaviour, check_said
+from ._population import AgentQuery
+from ._ref import Ref
+from ._registry import at_hand, link_to, neighbour_of
+from ._slot_start import child_supervisor
+from ._slot_timers import send_after, turn_after
+from ._stash import behaviour_changed, check_stash, state_timeout, unstash
+from ._topics import Topic, topic_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+    from datetime import datetime
+    from types import UnionType
 
-    from ._mailbox import Mark
-    from ._monitor import Down
+    from lmos_actors._core import RandomStream, Timer
+
+    from ._affordances import Action, EventHandle, Turn
+    from ._monitor import Down, ExitReason
+    from ._observers import Gap
+    from ._population import Spread
+    from ._runtime import AgentSupervisor, Startable
+    from ._slot import Slot
+
+A = TypeVar("A")
+S = TypeVar("S", bound="Agent")
+V = TypeVar("V")
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+
+
+def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
+    """Return whether one of some functions, or a function inside it, has one of these names in its code."""
+    found = [getattr(unwrap(getattr(thing, "fget", thing)), "__code__", None) for thing in things]  # type: ignore[arg-type]
+    codes: list[CodeType] = [code for code in found if isinstance(code, CodeType)]
+    for code in codes:  # which grows by the functions inside
+        if not names.isdisjoint(code.co_names):
+            return True
+        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    return False
+
+
+def import_log(cls: type) -> None:
+    """Import what `self.log` needs, where a class seems to write a log.
+
+    It takes long, and the first line of a log would import it in the middle of a turn.
+    """
+    if mentions(vars(cls).values(), _LOG):
+        import_module("structlog")
+
+
+_LOG: Final = frozenset({"log"})
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(prop, event, attrs.field))
-class Agent(Acting):
+class Agent:
     """Subclass it, give it state as fields, and mark what consumers may use with `prop`, `event`, `@action`.
 
     `class X(Agent, serial=True)`: one run at a time over all actions, turns wait too (OTP's gen_server).
@@ -52,6 +108,9 @@ class Agent(Acting):
     """
 
     __contract__: ClassVar[Contract]
+    _slot: Slot | None = None
+    _behaviour: str = ""
+    _history: Any = None  # its last messages, see `_history.py`
 
     def __init_subclass__(
         cls,
@@ -126,54 +185,346 @@ class Agent(Acting):
         """Hold resources for the agent's life: entered before it takes messages, left after it has ended."""
         yield
 
+    # ---- who and where
 
-def _own_names() -> frozenset[str]:
-    names = {name for part in (Agent, Acting) for name in vars(part) if not name.startswith("__")}
-    return frozenset(names)
+    def _place(self) -> Slot:
+        slot = self._slot
+        if slot is None:
+            raise AgentUnavailable(type(self).__name__, "this incarnation has not started or has ended")
+        return slot
+
+    @property
+    def ref(self: S) -> Ref[S]:
+        """A ref to this agent."""
+        return Ref(self._place())
+
+    @property
+    def path(self) -> str:
+        """Its place in the tree."""
+        return self._place().path
+
+    def find(
+        self,
+        cls: type[A],
+        name: str | None = None,
+        *,
+        title: str | None = None,
+        type: str | None = None,
+        capability: str | None = None,
+        affordance: str | None = None,
+        spread: Spread | None = None,
+        key: str | None = None,
+    ) -> Ref[A]:
+        """Return a ref to an agent of that class, by name or the first started. Resolves on first use.
+
+        As `node.find`, which says more.
+        """
+        wanted = AgentQuery(cls, name, title, type, capability, affordance)
+        return Ref(link_to(self._place().rt, wanted, spread, key))
+
+    # ---- doing
+
+    def send(
+        self,
+        ref: Ref[A],
+        handle: Turn[A, P, Any] | Action[A, P, Any, Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Send one way, from a turn: what finds no seat waits in order, and this agent takes no further turn.
+
+        Raises MailboxFull past 1,024 such messages (64 to itself), or where the other side rejects;
+        InvalidInput, NotFound. What reaches no running agent is a dead letter.
+        """
+        try:
+            link = ref._link  # pyright: ignore[reportPrivateUsage] # every send passes here: no call between
+            key = handle.name
+        except AttributeError:
+            raise TypeError(f"send takes a ref and an action's handle, not {ref!r}, {handle!r}") from None
+        link.send_from(self._slot or self._place(), key, args, kwargs)
+
+    def send_after(
+        self,
+        seconds: float,
+        ref: Ref[A],
+        handle: Turn[A, P, Any] | Action[A, P, Any, Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Timer:
+        """Send one way `seconds` from now, as `send` does then; ends with the incarnation, or by `cancel()`.
+
+        Arguments are checked at once where the agent runs in this node: InvalidInput, NotFound. What reaches
+        no running agent then is a dead letter, and so is what its mailbox refuses. Raises ValueError for a
+        time below 0.
+        """
+        try:
+            link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # as in `send`
+            key = handle.name
+        except AttributeError:
+            raise TypeError(
+                f"send_after takes a ref and an action's handle, not {ref!r}, {handle!r}"
+            ) from None
+        if not seconds >= 0:
+            raise ValueError(f"send_after() needs a number of seconds of at least 0, not {seconds!r}")
+        return send_after(self._place(), seconds, at_hand(link), key, args, kwargs)
+
+    # ---- topics and groups
+
+    @overload
+    def follow(
+        self,
+        ref: Ref[A],
+        handle: EventHandle[A, V],
+        turn: Callable[[V], None],
+        /,
+        *,
+        size: int = 64,
+        on_gap: Callable[[Gap], None] | None = None,
+    ) -> Following: ...
+    @overload
+    def follow(
+        self,
+        topic: Topic[V],
+        turn: Callable[[V], None],
+        /,
+        *,
+        size: int = 64,
+        on_gap: Callable[[Gap], None] | None = None,
+    ) -> Following: ...
+    def follow(self, source: Any, /, *rest: Any, size: int = 64, on_gap: Any = None) -> Following:
+        """Have another agent's events, or a topic's values, arrive as turns of this incarnation.
+
+        Needs no task. Past `size` waiting ones the oldest is dropped and counted in `missed`; `on_gap` is
+        the turn that is told where something is missing. An agent that `find` does not know yet is
+        followed from its start on. A restart of the agent that is followed does not end it.
+        """
+        return follow(self._place(), source, rest, size, on_gap)
+
+    @overload
+    def topic(self, name: str, tp: type[V], /) -> Topic[V]: ...
+    @overload
+    def topic(self, name: str, tp: UnionType, /) -> Topic[Any]: ...
+    def topic(self, name: str, tp: Any, /) -> Topic[Any]:
+        """Return the node's topic of that name and type. Raises TypeError if it is one of another type."""
+        return topic_of(self._place().rt, name, tp)
+
+    def group(self, name: str, cls: type[A], /) -> Group[A]:
+        """Return the members of a group that are of that class."""
+        return Group(self._place().rt, name, cls)
+
+    def join_group(self, name: str, /) -> None:
+        """Be a member of a group, until this incarnation is stopped or ends.
+
+        Who joins twice has to leave twice, and is a member once.
+        """
+        join(self._place(), name)
+
+    def leave_group(self, name: str, /) -> bool:
+        """Undo one joining; False where this agent was no member."""
+        return leave(self._place(), name)
+
+    def after(self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs) -> Timer:
+        """Have a turn run `seconds` from now; it ends with the incarnation, or by `cancel()` of the timer."""
+        if not callable(turn):
+            raise TypeError(f"after() takes a turn and its arguments, not {turn!r}")
+        if not seconds >= 0:
+            raise ValueError(f"after() needs a number of seconds of at least 0, not {seconds!r}")
+        filled = partial(turn, *args, **kwargs) if args or kwargs else turn
+        return turn_after(self._slot or self._place(), seconds, filled, ())
+
+    def stop(self, reason: ExitReason = NORMAL) -> None:
+        """End with that reason, `normal` if none is given, once what waits and runs has been handled.
+
+        Supervisor, monitors and linked agents see it. Raises TypeError for anything but an ExitReason.
+        """
+        check_reason(reason)
+        slot = self._place()
+        shutdown = slot.spec.shutdown
+        slot.drain(reason, float(shutdown) if isinstance(shutdown, (int, float)) else None)
+
+    # ---- ending together
+
+    def link(self, ref: Ref[Any]) -> None:
+        """Let this incarnation and another agent's end together.
+
+        When one has ended with another reason than `normal`, the other ends at once with the same reason,
+        unless its class has `trap_exits=True`. Linking twice is linking once; with itself, nothing. Raises
+        AgentUnavailable or NotFound where that agent does not run, NotAllowed where it is no agent of this
+        process.
+        """
+        place = self._place()
+        link_agents(place, neighbour_of(place, ref))
+
+    def unlink(self, ref: Ref[Any]) -> None:
+        """Take a link away; nothing if there is none, or no such agent any more.
+
+        A turn of `on_exit` may be on its way already. Raises NotAllowed for what cannot be linked.
+        """
+        place = self._place()
+        try:
+            other = neighbour_of(place, ref)
+        except (NotFound, AgentUnavailable):  # the agent is gone
+            return
+        unlink_agents(place, other)
+
+    def monitor(self, ref: Ref[Any], turn: Callable[[Down], None], /) -> Monitor:
+        """Have a turn run with a `Down` for every incarnation of another agent that ends.
+
+        Lasts for this incarnation's life, needs no task and affects neither side. Where that agent does not
+        run now, a first `Down` says so, with the reason `shutdown` and the detail `not running`. Ends when
+        the agent is gone for good, or by `cancel()` of what is given back. Raises NotFound for a name that
+        was never found.
+        """
+        if iscoroutinefunction(turn):
+            raise TypeError(f"monitor() takes a def, as it becomes a turn, not {turn!r}")
+        place = self._place()
+        return monitor_agent(place, neighbour_of(place, ref), turn)
+
+    # ---- having behaviours
+
+    @property
+    def behaviour(self) -> str:
+        """The behaviour it has now: that of the last `become`, or the first its class declares."""
+        return self._behaviour
+
+    def become(self, behaviour: str, /) -> None:
+        """Have another behaviour from now on: it decides which actions with `when` are taken.
+
+        What was postponed or stashed comes next, in order; the timer of `state_timeout` ends. Nothing
+        happens if it is the present one. Raises ValueError for a behaviour that the class does not have.
+        """
+        slot = self._place()
+        contract = slot.agent.__contract__
+        check_behaviour(behaviour, type(self).__name__, contract.behaviours)
+        if behaviour != self._behaviour:
+            self._behaviour = behaviour
+            behaviour_changed(slot)
+
+    def state_timeout(
+        self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Timer:
+        """Have a turn run `seconds` from now unless the behaviour changes before; one at a time."""
+        if not seconds >= 0:
+            raise ValueError(f"state_timeout() needs a number of seconds of at least 0, not {seconds!r}")
+        return state_timeout(self._place(), seconds, partial(turn, *args, **kwargs))
+
+    def stash(self) -> NoReturn:
+        """Put the message in hand aside and end this turn here; it keeps its seat and its asker waits on.
+
+        It comes again after `unstash_all` or the next change of behaviour. In an `async def` action only
+        before its first wait. Raises RuntimeError where there is no message to put aside.
+        """
+        check_stash(self._place())
+        raise Stashed
+
+    def unstash_all(self) -> None:
+        """Take what was stashed or postponed next, in order, before all that came later."""
+        unstash(self._place())
+
+    @property
+    def nursery(self) -> AgentNursery:
+        """Tasks that live as long as this incarnation; an exception in one is a crash."""
+        return AgentNursery(self._place())
+
+    # ---- the outside world
+
+    def to_thread(
+        self, fn: Callable[[*Ts], V], /, *args: *Ts, abandon: bool = False
+    ) -> Coroutine[Any, Any, V]:
+        """Call a function that blocks in a thread, and return what it returns; what it raises is raised here.
+
+        At most 16 at a time in a node (`open_node(threads=...)`). A run that is cancelled waits for the
+        thread; with `abandon` it leaves it to end by itself, for nobody. Context variables are carried.
+        Raises RuntimeError in a `def` turn, ForbiddenCall on virtual time.
+        """
+        return outside_of(self._place(), "to_thread").to_thread(fn, args, abandon)
+
+    def to_process(self, fn: Callable[[*Ts], V], /, *args: *Ts) -> Coroutine[Any, Any, V]:
+        """Call a function that computes in a worker process; return what it returns, raise what it raises.
+
+        As many at a time as there are processors (`open_node(processes=...)`). The function has to stand
+        at the top level of a module, arguments and result must be picklable: TypeError. A cancel kills the
+        worker; a worker that ends by itself is WorkerDied. RuntimeError in a `def` turn, ForbiddenCall on
+        virtual time.
+        """
+        return outside_of(self._place(), "to_process").to_process(fn, args)
+
+    # ---- children
+
+    def start(
+        self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Ref[A]]:
+        """Start a permanent child named after its class: `worker`, then `worker-2`. It ends with this agent.
+
+        Raises StartFailed; WrongState when this agent is ending; RuntimeError, at once, in a `def` turn.
+        Cancelled: the start is undone.
+        """
+        made = partial(factory, *args, **kwargs) if args or kwargs else factory
+        return self._own_supervisor("start").start_class(made)
+
+    def start_child(self, spec: Startable[A], /) -> Coroutine[Any, Any, Ref[A]]:
+        """Start a child as a ChildSpec says. Raises NameTaken, ConfigError, and what `start` raises."""
+        started: Coroutine[Any, Any, Ref[A]] = self._own_supervisor("start_child").supervisor.start_child(
+            spec
+        )
+        return started
+
+    def start_supervisor(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
+        """Start the Supervisor of a SupervisorSpec, and return it. Raises what `start_child` does."""
+        started: Coroutine[Any, Any, Any] = self._own_supervisor(
+            "start_supervisor"
+        ).supervisor.start_supervisor(spec)
+        return started
+
+    def start_pool(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
+        """Start a Pool of children, and return its PoolRef. Raises what `start_child` does."""
+        own = self._own_supervisor("start_pool")
+        return own.supervisor.start_pool(spec)  # type: ignore[no-any-return]
+
+    def _own_supervisor(self, verb: str) -> AgentSupervisor:
+        slot = self._place()
+        if slot.turns.slot is not None:
+            raise slot.turns.misuse(verb, of="self.")
+        return child_supervisor(slot)
+
+    @property
+    def children(self) -> Any:
+        """The Supervisor of this agent's children. Raises WrongState when the agent is ending."""
+        return child_supervisor(self._place()).supervisor
+
+    # ---- time, chance, ids, log: the only sources an agent needs, so that a simulation can replay them
+
+    @property
+    def random(self) -> RandomStream:
+        """This agent's own stream of random numbers; the same for the same seed."""
+        slot = self._slot or self._place()
+        more = slot.extra or slot.ensure_extra()
+        if more.random is None:
+            more.random = slot.rt.entropy.stream(f"agent {slot.path} {slot.incarnation}{slot.owner.lives}")
+        return more.random
+
+    def now(self) -> datetime:
+        """The wall clock of this world, in UTC."""
+        return self._place().rt.entropy.now()
+
+    def new_id(self) -> str:
+        """A new UUID, version 4, as text."""
+        return self._place().rt.entropy.new_id()
+
+    @property
+    def log(self) -> Any:
+        """A structlog logger bound to this agent's path."""
+        slot = self._place()
+        more = slot.ensure_extra()
+        if more.log is None:
+            import structlog
+
+            more.log = structlog.get_logger().bind(agent=slot.path, incarnation=slot.incarnation)
+        return more.log
 
 
-_RESERVED: Final = _own_names()
-_VERBS: Final = _RESERVED - {name for name in vars(Agent) if name not in vars(Acting)}
-
-
-def is_agents_code() -> bool:
-    """Return whether the code that runs now is an agent's: a turn, a run, or a task of its own."""
-    rt = RUNTIME.get()
-    return CURRENT.get() is not None or (rt is not None and rt.turns.slot is not None)
-
-
-def current_request() -> Request:
-    """Return what the code that runs now was asked for, and by whom.
-
-    Raises LookupError outside an agent's turns and runs.
-    """
-    run = CURRENT.get()
-    if isinstance(run, OwnTask):
-        if run.request is None:
-            raise LookupError("this task of an agent was started by no run: nobody has asked for it")
-        return run.request
-    if run is not None:
-        return run.envelope.request()
-    rt = RUNTIME.get()
-    if rt is None or rt.turns.slot is None:
-        raise LookupError("no agent's turn or run is in progress here")
-    item = rt.turns.current
-    if isinstance(item, InternalTurn):
-        return Request(affordance=item.affordance, trace=trace_text(item.trace))
-    if isinstance(item, Envelope):
-        return item.request()
-    op: Operation | None
-    sender: Any
-    mark: Mark | None
-    if isinstance(item, Operation):
-        asker = current_task().context.get(CURRENT)
-        op, sender = item, asker.slot if asker is not None else None
-        mark = asker.envelope.trace if asker is not None else None
-    else:
-        op, _, sender = item
-        mark = getattr(item, "trace", None)
-    return Request(
-        affordance=op.name if op is not None else "started",
-        consumer=sender.path if sender is not None else None,
-        trace=trace_text(mark),
-    )
+_OVERRIDDEN: Final = frozenset({"started", "on_exit", "supervises", "lifespan"})
+_RESERVED: Final = frozenset(name for name in vars(Agent) if not name.startswith("__"))
+_VERBS: Final = _RESERVED - _OVERRIDDEN

@@ -30,7 +30,7 @@ NOT_RUNNING: Final = ExitReason("shutdown", "not running")
 
 @enable_ki_protection
 def link_agents(slot: Slot, other: Any) -> None:
-    """Link the present incarnations of two agents; see `Acting.link`."""
+    """Link the present incarnations of two agents; see `Agent.link`."""
     _check_near(other)
     if other is not slot:
         other.check_alive()
@@ -48,7 +48,7 @@ def unlink_agents(slot: Slot, other: Any) -> None:
 
 @enable_ki_protection
 def monitor_agent(slot: Slot, other: Any, turn: Callable[[Down], None]) -> Monitor:
-    """Let the agent of `slot` know how incarnations of another end; see `Acting.monitor`."""
+    """Let the agent of `slot` know how incarnations of another end; see `Agent.monitor`."""
     monitor = Monitor(slot, turn)
     if slot.state >= ENDING:  # it ends with the incarnation, which is ending
         return monitor

@@ -10,9 +10,9 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.errors import NotAllowed, NotFound
 from lmos_actors.protocol.td import AGENT_TYPES, TOOL_TYPES
 
-from ._members import Members
 from ._operation import ASKING, named
 from ._parking import park_among
+from ._pool_link import PoolLink
 from ._population import SPREADS
 from ._retrying import Retrying
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ._observers import Feed
     from ._population import AgentQuery, Spread
     from ._ref import Ref
-    from ._router import PoolLink
     from ._runtime import Runtime, Turns
     from ._slot import Slot
 
@@ -278,7 +277,7 @@ def slot_of(ref: Ref[Any]) -> Slot:
     link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
     link = link.inner if isinstance(link, Retrying) else link
     found: Any = link.resolve() if isinstance(link, LookupLink) else link
-    if isinstance(found, Members):
+    if isinstance(found, PoolLink):
         raise NotAllowed(f"{found.path!r} is a pool, this takes one agent: use the refs of pool.members")
     settled: Slot = found.settled() if hasattr(found, "settled") else found
     return settled

@@ -12,9 +12,9 @@ from lmos_actors.errors import AgentUnavailable, NotFound
 from ._invocation import CURRENT, OwnTask
 from ._observers import event_key, property_key
 from ._operation import STREAM
+from ._pool_link import PoolLink
 from ._registry import slot_of
 from ._retrying import found_link
-from ._router import PoolLink
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors import NORMAL, Down, ExitReason
-from lmos_actors.actors import Monitor, Slot, _agent_verbs
+from lmos_actors.actors import Monitor, Slot, _agent
 from lmos_actors.actors._task_links import TaskLink
 from tests.actors.otp_links.programs import (
     CORNERS,
@@ -137,8 +137,8 @@ def one_monitor_each(self: Any, other: Any, turn: Any) -> Any:
     return monitor
 
 
-SIGNAL, LINK, END_LINKS = Slot.exit_signal, _agent_verbs.link_agents, Slot.end_links
-PUSH, MONITOR = Monitor.push, _agent_verbs.monitor_agent
+SIGNAL, LINK, END_LINKS = Slot.exit_signal, _agent.link_agents, Slot.end_links
+PUSH, MONITOR = Monitor.push, _agent.monitor_agent
 
 BROKEN: list[tuple[object, str, Callable[..., Any]]] = [
     (Slot, "exit_signal", signal_on_normal),
@@ -146,11 +146,11 @@ BROKEN: list[tuple[object, str, Callable[..., Any]]] = [
     (Slot, "exit_signal", normal_is_not_trapped),
     (Slot, "exit_signal", traps_are_not_asked),
     (Slot, "exit_signal", another_reason),
-    (_agent_verbs, "link_agents", one_way),
-    (_agent_verbs, "link_agents", linked_to_the_dead),
-    (_agent_verbs, "unlink_agents", unlinked_one_way),
+    (_agent, "link_agents", one_way),
+    (_agent, "link_agents", linked_to_the_dead),
+    (_agent, "unlink_agents", unlinked_one_way),
     (Slot, "end_links", only_the_next),
-    (_agent_verbs, "monitor_agent", one_monitor_each),
+    (_agent, "monitor_agent", one_monitor_each),
     (TaskLink, "left", silent_task),
     (Monitor, "push", silent_monitor),
     (Monitor, "cancel", still_watching),

@@ -1,0 +1,58 @@
+"""The request on behalf of which the code that runs now works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trio.lowlevel import current_task
+
+from ._invocation import CURRENT, OwnTask
+from ._mailbox import Envelope, InternalTurn, Request, trace_text
+from ._operation import Operation
+from ._runtime import RUNTIME
+
+if TYPE_CHECKING:
+    from ._mailbox import Mark
+
+
+def is_agents_code() -> bool:
+    """Return whether the code that runs now is an agent's: a turn, a run, or a task of its own."""
+    rt = RUNTIME.get()
+    return CURRENT.get() is not None or (rt is not None and rt.turns.slot is not None)
+
+
+def current_request() -> Request:
+    """Return what the code that runs now was asked for, and by whom.
+
+    Raises LookupError outside an agent's turns and runs.
+    """
+    run = CURRENT.get()
+    if isinstance(run, OwnTask):
+        if run.request is None:
+            raise LookupError("this task of an agent was started by no run: nobody has asked for it")
+        return run.request
+    if run is not None:
+        return run.envelope.request()
+    rt = RUNTIME.get()
+    if rt is None or rt.turns.slot is None:
+        raise LookupError("no agent's turn or run is in progress here")
+    item = rt.turns.current
+    if isinstance(item, InternalTurn):
+        return Request(affordance=item.affordance, trace=trace_text(item.trace))
+    if isinstance(item, Envelope):
+        return item.request()
+    op: Operation | None
+    sender: Any
+    mark: Mark | None
+    if isinstance(item, Operation):
+        asker = current_task().context.get(CURRENT)
+        op, sender = item, asker.slot if asker is not None else None
+        mark = asker.envelope.trace if asker is not None else None
+    else:
+        op, _, sender = item
+        mark = getattr(item, "trace", None)
+    return Request(
+        affordance=op.name if op is not None else "started",
+        consumer=sender.path if sender is not None else None,
+        trace=trace_text(mark),
+    )
