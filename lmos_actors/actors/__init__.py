@@ -1,83 +1,15 @@
 """Agents, mailboxes and refs: what runs, what waits for it, and what points to it."""
 
-from ._affordances import (
-    Action as Action,
-    Assignment as Assignment,
-    Event as Event,
-    EventHandle as EventHandle,
-    Property as Property,
-    PropertyHandle as PropertyHandle,
-    StreamAction as StreamAction,
-    Turn as Turn,
-)
 from ._agent import Agent as Agent, mentions as mentions
 from ._blocking_work import Outside as Outside
-from ._calls import LocalCall as LocalCall, LocalStream as LocalStream
-from ._contract import Contract as Contract
 from ._current_request import current_request as current_request, is_agents_code as is_agents_code
-from ._declarations import Unit as Unit, action as action, event as event, every as every, prop as prop
 from ._descriptions import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
 from ._edge import Edge as Edge, Going as Going, TraceMembers as TraceMembers, Watch as Watch
 from ._follow import Following as Following
-from ._gates import RUNNING as RUNNING
-from ._gather import invoke_all as invoke_all
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
-from ._hold import (
-    hold as hold,
-    keep_state as keep_state,
-    release as release,
-    service_time as service_time,
-    set_service_time as set_service_time,
-)
-from ._invocation import (
-    CURRENT as CURRENT,
-    OwnTask as OwnTask,
-    Progress as Progress,
-    Run as Run,
-    Runners as Runners,
-)
 from ._link import Link as Link
-from ._links import Monitor as Monitor
-from ._mailbox import (
-    DEFAULT_MAILBOX as DEFAULT_MAILBOX,
-    OUT_SEATS as OUT_SEATS,
-    AgentStatistics as AgentStatistics,
-    Envelope as Envelope,
-    MailboxOptions as MailboxOptions,
-    MailboxStatistics as MailboxStatistics,
-    Mark as Mark,
-    Origin as Origin,
-    Request as Request,
-)
-from ._monitor import NORMAL as NORMAL, SHUTDOWN as SHUTDOWN, Down as Down, ExitReason as ExitReason
-from ._observers import (
-    ALL_EVENTS as ALL_EVENTS,
-    FEED_SIZE as FEED_SIZE,
-    MONITORS as MONITORS,
-    Backlog as Backlog,
-    BacklogHolder as BacklogHolder,
-    Feed as Feed,
-    FeedStatistics as FeedStatistics,
-    Gap as Gap,
-    Occurrence as Occurrence,
-    Sink as Sink,
-    Sinks as Sinks,
-    event_key as event_key,
-    property_key as property_key,
-)
-from ._operation import (
-    MISSING as MISSING,
-    RUN as RUN,
-    STREAM as STREAM,
-    TURN as TURN,
-    Operation as Operation,
-    Parameter as Parameter,
-    not_in as not_in,
-)
-from ._options import About as About
 from ._parking import park_among as park_among, wake_all as wake_all
-from ._pool_link import BY as BY, By as By, PoolLink as PoolLink, key_text as key_text, load_of as load_of
 from ._population import (
     AgentQuery as AgentQuery,
     Population as Population,
@@ -85,8 +17,6 @@ from ._population import (
     Resolver as Resolver,
     Spread as Spread,
 )
-from ._propagating_slot import PropagatingSlot as PropagatingSlot
-from ._receiving import Receiving as Receiving
 from ._ref import (
     Call as Call,
     CallStatus as CallStatus,
@@ -94,21 +24,7 @@ from ._ref import (
     entered_within as entered_within,
     tell_within as tell_within,
 )
-from ._registry import (
-    LookupLink as LookupLink,
-    link_to as link_to,
-    near_agents as near_agents,
-    near_links as near_links,
-    release_link as release_link,
-    slot_of as slot_of,
-)
 from ._remote_requests import Asker as Asker, Far as Far, OneWay as OneWay, Peer as Peer, Seats as Seats
-from ._report_values import (
-    class_made_by as class_made_by,
-    fields_of as fields_of,
-    message_of as message_of,
-)
-from ._reports import CrashReport as CrashReport
 from ._retrying import Attempt as Attempt, found_link as found_link
 from ._runtime import (
     BUDGET as BUDGET,
@@ -124,8 +40,6 @@ from ._runtime import (
     interruptible as interruptible,
     title_of as title_of,
 )
-from ._slot import OutputGate as OutputGate, Slot as Slot, StateStore as StateStore, Status as Status
-from ._slot_start import start_agent as start_agent, start_now as start_now
 from ._standin import (
     Altered as Altered,
     Standin as Standin,
@@ -134,7 +48,6 @@ from ._standin import (
     stand_in as stand_in,
 )
 from ._tally import Totals as Totals
-from ._thing import Thing as Thing, acting_as as acting_as
 from ._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_of as topic_of
 from ._trace_context import (
     TRACES as TRACES,
@@ -150,9 +63,108 @@ from ._trace_context import (
     sent_numbers as sent_numbers,
     trace_context as trace_context,
 )
-from ._traced_slot import TracedSlot as TracedSlot
 from ._waiting import Waiting as Waiting, WaitingGraph as WaitingGraph, waiting_graph as waiting_graph
 from ._watchdog import SlowTurnWarning as SlowTurnWarning, Watchdog as Watchdog
+from .crashes._report_values import (
+    class_made_by as class_made_by,
+    fields_of as fields_of,
+    message_of as message_of,
+)
+from .crashes._reports import CrashReport as CrashReport
+from .declaration._affordances import (
+    Action as Action,
+    Assignment as Assignment,
+    Event as Event,
+    EventHandle as EventHandle,
+    Property as Property,
+    PropertyHandle as PropertyHandle,
+    StreamAction as StreamAction,
+    Turn as Turn,
+)
+from .declaration._contract import Contract as Contract
+from .declaration._declarations import (
+    Unit as Unit,
+    action as action,
+    event as event,
+    every as every,
+    prop as prop,
+)
+from .declaration._options import About as About
+from .finding._gather import invoke_all as invoke_all
+from .finding._hold import (
+    hold as hold,
+    keep_state as keep_state,
+    release as release,
+    service_time as service_time,
+    set_service_time as set_service_time,
+)
+from .finding._pool_link import (
+    BY as BY,
+    By as By,
+    PoolLink as PoolLink,
+    key_text as key_text,
+    load_of as load_of,
+)
+from .finding._registry import (
+    LookupLink as LookupLink,
+    link_to as link_to,
+    near_agents as near_agents,
+    near_links as near_links,
+    release_link as release_link,
+    slot_of as slot_of,
+)
+from .finding._thing import Thing as Thing, acting_as as acting_as
+from .messages._gates import RUNNING as RUNNING
+from .messages._invocation import (
+    CURRENT as CURRENT,
+    OwnTask as OwnTask,
+    Progress as Progress,
+    Run as Run,
+    Runners as Runners,
+)
+from .messages._mailbox import (
+    DEFAULT_MAILBOX as DEFAULT_MAILBOX,
+    OUT_SEATS as OUT_SEATS,
+    AgentStatistics as AgentStatistics,
+    Envelope as Envelope,
+    MailboxOptions as MailboxOptions,
+    MailboxStatistics as MailboxStatistics,
+    Mark as Mark,
+    Origin as Origin,
+    Request as Request,
+)
+from .messages._monitor import NORMAL as NORMAL, SHUTDOWN as SHUTDOWN, Down as Down, ExitReason as ExitReason
+from .messages._observers import (
+    ALL_EVENTS as ALL_EVENTS,
+    FEED_SIZE as FEED_SIZE,
+    MONITORS as MONITORS,
+    Backlog as Backlog,
+    BacklogHolder as BacklogHolder,
+    Feed as Feed,
+    FeedStatistics as FeedStatistics,
+    Gap as Gap,
+    Occurrence as Occurrence,
+    Sink as Sink,
+    Sinks as Sinks,
+    event_key as event_key,
+    property_key as property_key,
+)
+from .messages._operation import (
+    MISSING as MISSING,
+    RUN as RUN,
+    STREAM as STREAM,
+    TURN as TURN,
+    Operation as Operation,
+    Parameter as Parameter,
+    not_in as not_in,
+)
+from .messages._receiving import Receiving as Receiving
+from .slot._calls import LocalCall as LocalCall, LocalStream as LocalStream
+from .slot._links import Monitor as Monitor
+from .slot._propagating_slot import PropagatingSlot as PropagatingSlot
+from .slot._slot import OutputGate as OutputGate, Slot as Slot, StateStore as StateStore, Status as Status
+from .slot._slot_start import start_agent as start_agent, start_now as start_now
+from .slot._traced_slot import TracedSlot as TracedSlot
 from .values import (
     HIDDEN as HIDDEN,
     Secret as Secret,

@@ -32,23 +32,23 @@ import attrs
 from lmos_actors.errors import AgentUnavailable, NotFound
 
 from ._blocking_work import outside_of
-from ._contract import Contract, compile_contract
-from ._declarations import event, prop
-from ._fields import check_defaults, check_members, collect_fields
 from ._follow import Following, follow
 from ._groups import Group, join, leave
-from ._lifespan_task import AgentNursery
-from ._links import Monitor, check_on_exit, link_agents, monitor_agent, unlink_agents
-from ._mailbox import MailboxOptions, Stashed
-from ._monitor import NORMAL, check_reason
-from ._options import About, ClassOptions, check_behaviour, check_said
 from ._population import AgentQuery
 from ._ref import Ref
-from ._registry import at_hand, link_to, neighbour_of
-from ._slot_start import child_supervisor
-from ._slot_timers import send_after, turn_after
-from ._stash import behaviour_changed, check_stash, state_timeout, unstash
 from ._topics import Topic, topic_of
+from .declaration._contract import Contract, compile_contract
+from .declaration._declarations import event, prop
+from .declaration._fields import check_defaults, check_members, collect_fields
+from .declaration._options import About, ClassOptions, check_behaviour, check_said
+from .finding._registry import at_hand, link_to, neighbour_of
+from .messages._mailbox import MailboxOptions, Stashed
+from .messages._monitor import NORMAL, check_reason
+from .slot._lifespan_task import AgentNursery
+from .slot._links import Monitor, check_on_exit, link_agents, monitor_agent, unlink_agents
+from .slot._slot_start import child_supervisor
+from .slot._slot_timers import send_after, turn_after
+from .slot._stash import behaviour_changed, check_stash, state_timeout, unstash
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import RandomStream, Timer
 
-    from ._affordances import Action, EventHandle, Turn
-    from ._monitor import Down, ExitReason
-    from ._observers import Gap
     from ._population import Spread
     from ._runtime import AgentSupervisor, Startable
-    from ._slot import Slot
+    from .declaration._affordances import Action, EventHandle, Turn
+    from .messages._monitor import Down, ExitReason
+    from .messages._observers import Gap
+    from .slot._slot import Slot
 
 A = TypeVar("A")
 S = TypeVar("S", bound="Agent")

@@ -28,13 +28,13 @@ from trio.lowlevel import RunVar, enable_ki_protection
 from lmos_actors._core import WAY_OUT, line_of_user
 from lmos_actors.errors import ConfigError, ForbiddenCall, WorkerDied, text_of
 
-from ._operation import named
 from ._runtime import RUNTIME
+from .messages._operation import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ._slot import Slot
+    from .slot._slot import Slot
 
 THREADS: Final = 16
 """Threads that the agents of one node may use at a time, unless `open_node(threads=...)` says otherwise."""

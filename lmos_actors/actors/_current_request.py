@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import current_task
 
-from ._invocation import CURRENT, OwnTask
-from ._mailbox import Envelope, InternalTurn, Request, trace_text
-from ._operation import Operation
 from ._runtime import RUNTIME
+from .messages._invocation import CURRENT, OwnTask
+from .messages._mailbox import Envelope, InternalTurn, Request, trace_text
+from .messages._operation import Operation
 
 if TYPE_CHECKING:
-    from ._mailbox import Mark
+    from .messages._mailbox import Mark
 
 
 def is_agents_code() -> bool:

@@ -22,14 +22,14 @@ from lmos_actors.protocol.td import (
 )
 
 from ._agent import Agent
-from ._operation import GATED, MISSING, STREAM, TURN
+from .messages._operation import GATED, MISSING, STREAM, TURN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ._affordances import ActionOptions, Event, Property
-    from ._contract import Contract
-    from ._operation import Operation, Parameter
+    from .declaration._affordances import ActionOptions, Event, Property
+    from .declaration._contract import Contract
+    from .messages._operation import Operation, Parameter
 
 BYTES: Final = "application/octet-stream"
 NO_SECURITY: Final = "nosec_sc"

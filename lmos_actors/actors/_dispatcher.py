@@ -38,15 +38,15 @@ from trio.lowlevel import (
 
 from lmos_actors.errors import AgentDied, AgentError, InvalidInput
 
-from ._crashes import crash_reason
-from ._gates import BUSY, DRAINING, IDLE, QUIET, WORKED
-from ._invocation import declared_failure
-from ._mailbox import DONE, QUEUED, Envelope, InternalTurn, SelfEnvelope, SelfMessage, Stashed, Tell
-from ._operation import GATED
-from ._reports import EARLIER
 from ._runtime import BUDGET
-from ._slot import NO_MAIL
-from ._stash import stash_turn
+from .crashes._crashes import crash_reason
+from .crashes._reports import EARLIER
+from .messages._gates import BUSY, DRAINING, IDLE, QUIET, WORKED
+from .messages._invocation import declared_failure
+from .messages._mailbox import DONE, QUEUED, Envelope, InternalTurn, SelfEnvelope, SelfMessage, Stashed, Tell
+from .messages._operation import GATED
+from .slot._slot import NO_MAIL
+from .slot._stash import stash_turn
 from .values import conceal
 
 LIVELOCK_AFTER = 2_000  # passes with turns left after which the guard checks whether time goes on
@@ -55,9 +55,9 @@ SHORTEST_WAIT: Final = 1e-6  # seconds that turns then wait
 LONGEST_WAIT: Final = 0.05
 
 if TYPE_CHECKING:
-    from ._operation import Operation
     from ._runtime import Runtime
-    from ._slot import Slot
+    from .messages._operation import Operation
+    from .slot._slot import Slot
 
 
 @enable_ki_protection

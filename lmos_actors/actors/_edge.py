@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ._mailbox import Envelope, Mark
-    from ._operation import Operation
+    from .messages._mailbox import Envelope, Mark
+    from .messages._operation import Operation
 
 
 class TraceMembers(TypedDict, total=False):

@@ -18,7 +18,7 @@ from trio.lowlevel import (
 from lmos_actors.errors import MailboxFull
 
 from ._dispatcher import may_run_now, run_now
-from ._mailbox import DONE, NEW, PARKED, RUNNING, Ask, FairQueue, Line
+from .messages._mailbox import DONE, NEW, PARKED, RUNNING, Ask, FairQueue, Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import trio
 
     from ._edge import Watch
-    from ._mailbox import Request
-    from ._operation import Operation
-    from ._slot import Slot
+    from .messages._mailbox import Request
+    from .messages._operation import Operation
+    from .slot._slot import Slot
 
 
 Peer: TypeAlias = "tuple[Hashable, Hashable]"

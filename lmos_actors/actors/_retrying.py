@@ -14,7 +14,7 @@ import trio
 
 from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, OutcomeUnknown, RateLimited
 
-from ._operation import ASKING, named
+from .messages._operation import ASKING, named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from lmos_actors._core import RandomStream
 
     from ._link import Link
-    from ._mailbox import AgentStatistics, MailboxStatistics
-    from ._monitor import Down
-    from ._observers import Feed
     from ._runtime import Runtime, Turns
+    from .messages._mailbox import AgentStatistics, MailboxStatistics
+    from .messages._monitor import Down
+    from .messages._observers import Feed
 
 FIRST: Final = 0.1
 """Seconds: the first wait is a random part of so many, each further one of twice as many."""

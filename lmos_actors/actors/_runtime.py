@@ -25,13 +25,13 @@ from trio.lowlevel import disable_ki_protection, reschedule
 from lmos_actors._core import describe
 from lmos_actors.errors import DeadlineExceeded
 
-from ._crashes import Crashes, hide_error, shown_message
-from ._invocation import CURRENT
-from ._mailbox import Bucket, InternalTurn
-from ._operation import Operation
 from ._parking import ReadyWaits
 from ._population import Population
 from ._tally import Tally
+from .crashes._crashes import Crashes, hide_error, shown_message
+from .messages._invocation import CURRENT
+from .messages._mailbox import Bucket, InternalTurn
+from .messages._operation import Operation
 from .values import conceal
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from lmos_actors._core import Entropy, Instrument, Timers
 
     from ._edge import Edge
-    from ._invocation import Runners
-    from ._mailbox import Ask, Envelope
-    from ._monitor import ExitReason
-    from ._observers import Feed
     from ._population import RemoteLookup, Resolver, Spreading
     from ._unsent import Outbox
+    from .messages._invocation import Runners
+    from .messages._mailbox import Ask, Envelope
+    from .messages._monitor import ExitReason
+    from .messages._observers import Feed
 
 BUDGET: Final = 256  # messages between two checkpoints
 BATCH: Final = 64  # messages of one agent before the next agent's turn

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from lmos_actors.errors import NotAllowed
 
-from ._affordances import NOTHING
-from ._gates import GONE
-from ._invocation import CURRENT, Run
-from ._observers import MONITORS
-from ._operation import GATED, TURN, Operation
-from ._registry import slot_of
+from .declaration._affordances import NOTHING
+from .finding._registry import slot_of
+from .messages._gates import GONE
+from .messages._invocation import CURRENT, Run
+from .messages._observers import MONITORS
+from .messages._operation import GATED, TURN, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ._agent import Agent
-    from ._contract import Contract
-    from ._mailbox import Envelope
-    from ._monitor import Down
     from ._ref import Ref
+    from .declaration._contract import Contract
+    from .messages._mailbox import Envelope
+    from .messages._monitor import Down
 
 A = TypeVar("A", bound="Agent")
 

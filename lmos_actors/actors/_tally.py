@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 
-from ._gates import GONE, IDLE, RUNNING, TALLIED
+from .messages._gates import GONE, IDLE, RUNNING, TALLIED
 
 
 @attrs.define

@@ -21,17 +21,17 @@ from urllib.parse import quote, unquote
 
 import trio
 
-from ._invocation import CURRENT
-from ._mailbox import Origin
-from ._operation import Operation
+from .messages._invocation import CURRENT
+from .messages._mailbox import Origin
+from .messages._operation import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
     from ._edge import Going, TraceMembers
-    from ._mailbox import Envelope, Mark
     from ._runtime import Runtime
+    from .messages._mailbox import Envelope, Mark
 
 TRACES: Final = "trace context"
 """What the names of the streams of chance begin with that ids of traces are drawn from."""

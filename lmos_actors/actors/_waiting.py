@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
-from ._calls import LocalStream
-from ._gates import SERIAL
-from ._invocation import CURRENT, Run
-from ._mailbox import PARKED, PENDING, RUNNING, STASHED, Envelope, OutgoingTell
+from .messages._gates import SERIAL
+from .messages._invocation import CURRENT, Run
+from .messages._mailbox import PARKED, PENDING, RUNNING, STASHED, Envelope, OutgoingTell
+from .slot._calls import LocalStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from ._parking import ReadyWait
     from ._runtime import Runtime
-    from ._slot import Slot
     from ._unsent import Outbox
+    from .slot._slot import Slot
 
 WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency", "ready", "credit", "room"]
 

@@ -34,8 +34,8 @@ from lmos_actors import (
     open_node,
     prop,
 )
-from lmos_actors.actors._reports import SIZE
-from lmos_actors.actors._value_text import LIMIT, show
+from lmos_actors.actors.crashes._reports import SIZE
+from lmos_actors.actors.crashes._value_text import LIMIT, show
 from lmos_actors.actors.values import Secrets
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle

@@ -12,7 +12,7 @@ import pytest
 
 from lmos_actors import NORMAL, Down, ExitReason
 from lmos_actors.actors import Monitor, Slot, _agent
-from lmos_actors.actors._task_links import TaskLink
+from lmos_actors.actors.slot._task_links import TaskLink
 from tests.actors.otp_links.programs import (
     CORNERS,
     REASONS,

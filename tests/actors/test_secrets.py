@@ -31,7 +31,7 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.actors import HIDDEN, conceal, shape_of
-from lmos_actors.actors._value_text import LIMIT, show
+from lmos_actors.actors.crashes._value_text import LIMIT, show
 from lmos_actors.actors.values import Secrets, hidden_fields, record_of, secrecy_of
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle

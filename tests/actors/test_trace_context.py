@@ -20,7 +20,7 @@ from lmos_actors.actors import (
     outgoing_trace,
     slot_of,
 )
-from lmos_actors.actors._mailbox import Tell
+from lmos_actors.actors.messages._mailbox import Tell
 from lmos_actors.simulation import TraceLog, simulate
 
 if TYPE_CHECKING:

@@ -146,7 +146,7 @@ def test_nothing_takes_the_order_of_a_set() -> None:
     ],
 )
 def test_the_order_of_a_set_is_seen(text: str) -> None:
-    assert len(list(set_orders(Module("lmos_actors.actors._slot", False, text)))) == 1
+    assert len(list(set_orders(Module("lmos_actors.actors.slot._slot", False, text)))) == 1
 
 
 @pytest.mark.parametrize(
@@ -164,4 +164,4 @@ def test_the_order_of_a_set_is_seen(text: str) -> None:
     ],
 )
 def test_what_does_not_depend_on_the_order_is_left_alone(text: str) -> None:
-    assert not list(set_orders(Module("lmos_actors.actors._slot", False, text)))
+    assert not list(set_orders(Module("lmos_actors.actors.slot._slot", False, text)))

@@ -253,7 +253,7 @@ async def test_what_cannot_be_read_is_said_and_the_rest_goes_on(
         ref.tell_nowait(Clerk.note, "lost")
         await settle()
         with monkeypatch.context() as patch:
-            patch.setattr("lmos_actors.actors._slot.Slot.mailbox_statistics", broken)
+            patch.setattr("lmos_actors.actors.slot._slot.Slot.mailbox_statistics", broken)
             patch.setattr("lmos_actors.observe._dump.waiting_graph", broken)
             lines = node.dump().splitlines()
         assert lines.count("  ... an agent cannot be read: LookupError") == 2

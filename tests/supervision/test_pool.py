@@ -41,7 +41,7 @@ from lmos_actors import (
     prop,
     simulate,
 )
-from lmos_actors.actors._pool_link import place_of
+from lmos_actors.actors.finding._pool_link import place_of
 from lmos_actors.testing import open_test_node, settle
 
 

@@ -20,7 +20,7 @@ from lmos_actors import (
     WrongState,
     action,
 )
-from lmos_actors.actors._pool_link import place_of
+from lmos_actors.actors.finding._pool_link import place_of
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
 from tests.matrix import examples

@@ -1,0 +1,1 @@
+"""Crash reports: what happened, where, on what message, as text without secrets."""

@@ -1,0 +1,205 @@
+"""The crashes of a node's agents: the last reports, the feeds that wait for the next, the log."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from lmos_actors._core import ASYNCIO, WAY_OUT
+from lmos_actors.errors import LinkedAgentDied, WrongEventLoop, group_of, text_of
+
+from ..messages._monitor import ExitReason
+from ..values import HIDDEN, PARTS, Secrets, conceal, conceal_all, conceal_unchecked
+from ._report_values import class_made_by, fields_of
+from ._reports import REASON, CrashReport
+from ._traces import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..messages._mailbox import Envelope
+    from ..messages._observers import Feed
+
+REPORTS: Final = 100  # kept by a node
+LOGGER: Final = "lmos_actors"
+AT_ONCE: Final = 10  # reports written to the log …
+WITHIN: Final = 10.0  # … in so many seconds
+
+
+def crash_reason(slot: Any, error: BaseException, hand: Any, earlier: Iterable[Any] = ()) -> ExitReason:
+    """Make the reason of an agent that ends by an exception, with its report.
+
+    `hand` is the item of its mailbox that raised, or words for what it was; `earlier` the items before it.
+    """
+    if isinstance(error, _OF_LOOPS):
+        error = _explained(slot, error)
+    return ExitReason("error", error=error, report=CrashReport(slot, error, hand, earlier))
+
+
+def _explained(slot: Any, error: BaseException) -> BaseException:
+    """Return an error that names the user's line and the way out for what asyncio code has raised."""
+    leaf = error
+    while (group := group_of(leaf)) is not None and len(group.exceptions) == 1:
+        leaf = group.exceptions[0]
+    text = text_of(leaf)
+    if not (any(part in text for part in _NO_LOOP) or _is_missing_loop(leaf, text)):
+        return error
+    way = _THREAD if slot.rt.real else WAY_OUT
+    why = text.partition(". ")[0].rstrip(".")
+    wrong = WrongEventLoop(f"asyncio code in an agent, at {place_of(leaf)}: {why}; {_ON_TRIO}, or {way}")
+    wrong.__cause__ = error
+    return wrong.with_traceback(leaf.__traceback__)
+
+
+_OF_LOOPS: Final[Any] = (RuntimeError, TypeError, AttributeError, BaseExceptionGroup)
+_NO_LOOP: Final = (
+    "no running event loop",
+    "There is no current event loop",
+    "asyncio.run() cannot be called from a running event loop",
+    "unrecognized yield message",
+    "Task got bad yield",
+)
+_ON_TRIO: Final = "agents run on trio: await trio.sleep(...) and its like"
+_THREAD: Final = (
+    "run what needs asyncio in a thread, await self.to_thread(asyncio.run, main()), "
+    "where node.portal().aio reaches agents"
+)
+
+
+def _is_missing_loop(error: BaseException, text: str) -> bool:
+    """Return whether asyncio itself has missed its loop, before Python 3.12 maybe by an AttributeError."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    inside = traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(ASYNCIO)
+    return inside and text.startswith("'NoneType' object has no attribute")
+
+
+def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
+    """As `crash_reason`, for what a run or a task lets out.
+
+    The end of a linked agent that was stopped is passed on as what it is: no crash.
+    """
+    if isinstance(error, LinkedAgentDied) and error.reason.kind == "shutdown":
+        passed_on: ExitReason = error.reason
+        return passed_on
+    return crash_reason(slot, error, hand)
+
+
+def shown_message(place: Any, affordance: str, message: Any) -> Any:
+    """Return what may be shown of a message that was sent to an agent or a pool, and perhaps never checked.
+
+    Where nobody knows what may be shown, because there is no agent yet, that is nothing.
+    """
+    if not isinstance(message, tuple) or not message:
+        return message  # pyright: ignore[reportUnknownVariableType] # no arguments, or none of a message
+    args: tuple[Any, ...] = cast("Any", message)
+    for slot in (place, *getattr(place, "members", ())):
+        op = _operation(getattr(slot, "table", None), affordance)
+        if op is not None:
+            return conceal_all(args, op.secrecies)
+        op = _operation(_table_of(slot), affordance)
+        if op is not None:
+            return tuple(map(_shown_unchecked, args, op.secrecies or (0,) * len(args)))
+    return HIDDEN
+
+
+def _operation(table: dict[str, Any] | None, affordance: str) -> Any:
+    keys = (affordance, f"={affordance}", affordance.replace("*", "="))
+    return next((table[key] for key in keys if key in table), None) if table else None
+
+
+def _table_of(slot: Any) -> dict[str, Any]:
+    spec = getattr(slot, "spec", None)
+    contract = getattr(class_made_by(getattr(spec, "factory", None)), "__contract__", None)
+    return contract.table if contract is not None else {}
+
+
+def _shown_unchecked(value: Any, secrecy: Any) -> Any:
+    """Return what may be shown of an argument that may be of another type than its declared one."""
+    return conceal_unchecked(value, secrecy) if secrecy else conceal(value, PARTS)
+
+
+def without_secrets(envelope: Envelope, text: str) -> str:
+    """Return the text of an error that a message ended with, without the secrets of message and agent."""
+    agent: Any = envelope.slot.agent
+    hidden = envelope.op.secrecies
+    guarded = agent is not None and agent.__contract__.guarded
+    if hidden is None and not guarded:
+        return text
+    found = Secrets()
+    for value, secrecy in zip(envelope.args, hidden or (), strict=False):
+        found.look(value, secrecy)
+    if guarded:
+        for value, secrecy in fields_of(cast("type", type(agent)), agent.__dict__).values():
+            found.look(value, secrecy)
+    return found.clean(text, REASON)
+
+
+def hide_error(envelope: Envelope, fields: dict[str, object]) -> None:
+    """Take secrets out of the record of an error; the output of a failure stays if its text tells none."""
+    text = str(fields["error"])
+    fields["error"] = shown = without_secrets(envelope, text)
+    if shown != text or fields.get("output") is None:
+        fields.pop("output", None)
+
+
+class Crashes:
+    """The reports of one node. `log`: write them to the standard library's logging, too."""
+
+    def __init__(self, *, log: bool) -> None:
+        self.reports: deque[CrashReport] = deque(maxlen=REPORTS)
+        self.feeds: list[Feed[CrashReport]] = []
+        self._log = _Log() if log else None
+
+    def take(self, slot: object, reason: ExitReason) -> None:
+        """Note a crash; nothing where the reason is another agent's, or was no crash."""
+        report: CrashReport | None = reason.report
+        if report is None or not report.is_of(slot):
+            return
+        self.reports.append(report)
+        if self.feeds:
+            for feed in tuple(self.feeds):
+                feed.push(report)
+        log = self._log
+        if log is not None and isinstance(report.error, Exception) and not report.is_first_start:
+            log.take(report)
+
+    def close(self) -> None:
+        """The node has ended: say what the log left out last."""
+        if self._log is not None:
+            self._log.say_left_out()
+
+
+class _Log:
+    """Writes reports to logging: ten in ten seconds, and how many were left out."""
+
+    def __init__(self) -> None:
+        self._logger = logging.getLogger(LOGGER)
+        self._until = float("-inf")
+        self._room = 0
+        self._left_out = 0
+
+    def take(self, report: CrashReport) -> None:
+        """Write a report, or count it as left out."""
+        now = report.stamp
+        if not self._until - WITHIN <= now < self._until:  # the time of day may be set back
+            self._until, self._room = now + WITHIN, AT_ONCE
+        if not self._room:
+            self._left_out += 1
+            return
+        self._room -= 1
+        self.say_left_out()
+        self._write("%s", report)
+
+    def say_left_out(self) -> None:
+        """Write how many were left out since the last one written."""
+        left_out, self._left_out = self._left_out, 0
+        if left_out:
+            self._write("%d crash reports were left out here; node.crash_reports has the last ones", left_out)
+
+    def _write(self, text: str, what: object) -> None:
+        with suppress(Exception):  # of a handler of the user's: the crash arrives elsewhere, too
+            self._logger.error(text, what)

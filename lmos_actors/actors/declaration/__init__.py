@@ -1,0 +1,1 @@
+"""What a class of agents declares, and the contract compiled from it."""

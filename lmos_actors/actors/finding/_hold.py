@@ -1,0 +1,119 @@
+"""Agents held and slowed from outside, for scenarios and simulations; how it works is in `_pacing.py`.
+
+All of it belongs to the agent's place in the tree: it lasts over restarts, until it is undone.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors.errors import ConfigError
+
+from ..messages._gates import BUSY, DRAINING, HELD, IDLE, PAUSED, QUIET, RUNNING
+from ._registry import slot_of
+
+if TYPE_CHECKING:
+    from .._ref import Ref
+    from ..slot._slot import Slot
+
+
+@enable_ki_protection
+def hold(ref: Ref[Any]) -> None:
+    """Have an agent take no message: no turn and no run begins, what has begun goes on.
+
+    Mail waits by the mailbox's policy, and timers wait too. A stop, a crash, a query, a cancel and a deadline
+    are heeded as ever; a stop lets what waits have its time and then answers it. Several holds count, each
+    ends by a `release`; a restarted agent is still held. Never blocks. Raises NotFound; NotAllowed for a
+    pool.
+    """
+    slot = slot_of(ref)
+    slot.leave_tally()
+    slot.ensure_pacing().holds += 1
+    if slot.gate in (IDLE, BUSY, QUIET):
+        _leave_ready_queue(slot)
+        slot.gate = PAUSED
+
+
+@enable_ki_protection
+def release(ref: Ref[Any]) -> None:
+    """Undo one `hold`. Never blocks. Raises RuntimeError when the agent is not held; NotFound, NotAllowed."""
+    slot = slot_of(ref)
+    if not slot.held:
+        raise RuntimeError(f"{slot.path} is not held")
+    pace = slot.ensure_pacing()
+    pace.holds -= 1
+    if pace.holds:
+        return
+    if slot.state in (RUNNING, DRAINING):
+        _begin_pending_runs(slot)
+    if slot.gate == PAUSED:
+        if slot.turns.slot is slot:  # it was held in the turn that runs now
+            slot.gate = BUSY
+        elif slot.ensure_extra().out:
+            slot.gate = HELD
+        else:
+            slot.resume()
+
+
+@enable_ki_protection
+def set_service_time(ref: Ref[Any], seconds: float) -> None:
+    """Have an agent work `seconds` on each message before its turn runs, or its run begins; 0: no time.
+
+    It works on one message at a time, and an answer comes at the end of that time. A run goes on beside the
+    work on the next message, unless its class is `serial`. The message in work keeps the time it began with.
+    Never blocks. Raises ConfigError for a number that is below 0 or not finite, NotFound, NotAllowed.
+    """
+    if not 0 <= seconds < math.inf:
+        raise ConfigError(f"must be a finite number of seconds of at least 0, not {seconds!r}", "seconds")
+    slot = slot_of(ref)
+    slot.leave_tally()
+    slot.ensure_pacing().seconds = float(seconds)
+    if slot.gate in (IDLE, BUSY, QUIET):
+        _leave_ready_queue(slot)
+        if slot.turns.slot is not slot:
+            slot.resume()
+
+
+def service_time(ref: Ref[Any]) -> float:
+    """Return the seconds that an agent works on each message. Raises NotFound, NotAllowed."""
+    extra = slot_of(ref).extra
+    return extra.pace.seconds if extra is not None and extra.pace is not None else 0.0
+
+
+def keep_state(ref: Ref[Any]) -> None:
+    """Have an agent's next incarnation begin with the fields and the behaviour that this one has now.
+
+    The objects that they refer to are not copied. Raises AgentUnavailable when there is no incarnation;
+    NotFound, NotAllowed.
+    """
+    slot = slot_of(ref)
+    agent = slot.agent
+    if agent is None:
+        raise slot.closed_error()
+    fields = [field.name for field in attrs.fields(agent.__class__)]
+    names = ("_behaviour", *fields, *(p.hidden for p in agent.__contract__.properties.values()))
+    slot.ensure_extra().kept = {name: agent.__dict__[name] for name in names if name in agent.__dict__}
+
+
+def _leave_ready_queue(slot: Slot) -> None:
+    """Keep the dispatcher from taking the agent as it stands."""
+    if slot.turns.slot is slot:
+        slot.turns.leave = True
+    elif slot.gate == BUSY:
+        with suppress(ValueError):
+            slot.rt.ready.remove(slot)
+
+
+def _begin_pending_runs(slot: Slot) -> None:
+    """Begin the runs that could have begun while the agent was held."""
+    extra = slot.ensure_extra()
+    for op, line in tuple(extra.pending.items()):
+        while line and extra.active.get(op, 0) < op.concurrency:
+            if not slot.begin_next(line):
+                break
+    slot.admit()

@@ -1,0 +1,490 @@
+"""One address for several agents of a class: which of them gets a message, and what they count together.
+
+A message is handed on to one member as its sender sent it: nothing waits here and no task stands between.
+What a member is, and how many there are, is decided above (`supervision/_members.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import asynccontextmanager
+from hashlib import blake2b
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_args
+
+import attrs
+import trio
+from msgspec import json, to_builtins
+from trio.lowlevel import checkpoint, enable_ki_protection, reschedule
+
+from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, InvalidInput, NotAllowed, NotFound
+
+from .._parking import park_among
+from ..messages._gates import EMPTY, GONE, RUNNING, STATES
+from ..messages._mailbox import AgentStatistics, MailboxStatistics
+from ..messages._observers import MONITORS, Feed, Sinks
+from ..messages._operation import ASKING, MISSING, named
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+
+    from .._runtime import Runtime, Turns
+    from ..messages._monitor import Down
+    from ..messages._observers import Sink
+    from ..messages._operation import Operation, Parameter
+    from ..slot._slot import Slot
+
+By: TypeAlias = Literal["round_robin", "least_loaded", "key"]
+BY: Final[tuple[str, ...]] = get_args(By)
+
+_PROPERTIES: Final = "?="  # how the keys of reading and writing begin
+_encode: Final = json.Encoder(order="deterministic").encode
+_MASK: Final = (1 << 64) - 1
+_FACTOR: Final = 2862933555777941757  # of a linear congruential generator of full period
+
+
+def key_text(key: object) -> bytes:
+    """Return a key as text, the same in every process; equal plain data are one key."""
+    try:
+        return _encode(key)
+    except TypeError:  # a mapping whose keys are not text
+        return _encode(to_builtins(key, str_keys=True, order="deterministic"))
+
+
+def place_of(key: object, size: int) -> int:
+    """Return the place from 0 to `size - 1` where a key belongs, the same in every process.
+
+    With one place more, one key in `size + 1` moves, all of them to the new place; with one less, those of
+    the last place alone (jump consistent hashing, Lamping and Veach 2014). Equal plain data are one key.
+    """
+    state = int.from_bytes(blake2b(key_text(key), digest_size=8).digest(), "big")
+    place, following = 0, 0
+    while following < size:
+        place = following
+        state = (state * _FACTOR + 1) & _MASK
+        following = int((place + 1) * ((1 << 31) / ((state >> 33) + 1)))
+    return place
+
+
+def load_of(member: Slot) -> int:
+    """Count what waits and runs at an agent: in its mailbox, in front of it, in its turn and its runs."""
+    load = member.accepted - member.begun
+    extra = member.extra
+    if extra is not None:
+        load += len(extra.runs) + len(extra.parked or ())
+    return load + 1 if member.turns.slot is member else load
+
+
+class Placed(Protocol):
+    """Where a pool is in the tree: its supervisor."""
+
+    @property
+    def path(self) -> str:
+        """Names from the root's children down."""
+        ...
+
+
+class _Spout:
+    """A listener of the whole pool, as one member sees it: it does not end with that member."""
+
+    __slots__ = ("gap", "only_reads", "push")
+
+    def __init__(self, sink: Sink) -> None:
+        self.only_reads: bool = getattr(sink, "only_reads", False)
+        self.push = sink.push
+        self.gap = sink.gap
+
+    def close(self) -> None:
+        """This member is gone for good; the others are not."""
+
+
+class PoolSinks(Sinks):
+    """The listeners of a pool: each hears every member, those who come later too."""
+
+    __slots__ = ("_members", "_spouts")
+
+    def __init__(self, members: PoolLink) -> None:
+        super().__init__()
+        self._members = members
+        self._spouts: dict[tuple[str, Sink], _Spout] = {}
+
+    def add(self, key: str, sink: Sink) -> None:
+        """Let a sink hear what any member pushes under `key` from now on."""
+        if (key, sink) in self._spouts:
+            return
+        super().add(key, sink)
+        spout = self._spouts[key, sink] = _Spout(sink)
+        for member in self._members.everybody():
+            member.sinks().add(key, spout)
+
+    def remove(self, key: str, sink: Sink) -> None:
+        """Take a sink out; it may be gone already."""
+        super().remove(key, sink)
+        spout = self._spouts.pop((key, sink), None)
+        if spout is not None:
+            for member in self._members.everybody():
+                member.sinks().remove(key, spout)
+
+    def join(self, member: Slot) -> None:
+        """Let everybody hear a new member."""
+        for (key, _), spout in self._spouts.items():
+            member.sinks().add(key, spout)
+
+    def close(self) -> None:
+        """The pool is gone for good."""
+        for member in self._members.everybody():
+            for (key, _), spout in self._spouts.items():
+                member.sinks().remove(key, spout)
+        self._spouts.clear()
+        super().close()
+
+
+class PoolLink:
+    """A link to whichever member is chosen, message by message; see `Link`.
+
+    It keeps the counts of all that have ever been members.
+    """
+
+    __slots__ = (
+        "_departed", "_key", "_leaving", "_next", "_pick", "_places", "_refused", "_sinks", "_sticky", "gone",
+        "identity", "members", "placed", "rt", "turns",
+    )  # fmt: skip
+
+    def __init__(self, rt: Runtime, placed: Placed, by: By, key: str | None) -> None:
+        self.rt = rt
+        self.turns: Turns = rt.turns
+        self.placed = placed
+        rt.slots_made += 1
+        self.identity: tuple[object, int] = (rt, rt.slots_made)
+        self.members: list[Slot] = []
+        self.gone = False
+        self._leaving: list[Slot] = []
+        self._departed: Counter[str] = Counter()
+        self._refused = 0  # by the pool itself: they reached no member
+        self._sinks = PoolSinks(self)
+        self._next = 0
+        self._key = key
+        self._places: dict[str, tuple[int, Parameter]] = {}
+        picks: dict[By, Callable[[str, tuple[Any, ...], Mapping[str, Any]], Slot]] = {
+            "round_robin": self._in_turn,
+            "least_loaded": self._least_loaded,
+            "key": self._by_key,
+        }
+        self._pick = picks[by]
+        self._sticky = by == "key"  # what is for one member is for no other
+
+    @property
+    def path(self) -> str:
+        """The pool's place in the tree."""
+        return self.placed.path
+
+    # ---- who belongs to it, as its supervisor says
+
+    def everybody(self) -> list[Slot]:
+        """Return the members and those who still handle what they had when they were removed."""
+        return [*self.members, *self._leaving]
+
+    def seat(self, members: Iterable[Slot]) -> None:
+        """Let these be the members, and nobody else."""
+        wanted, present = list(members), self.everybody()
+        for former in present:
+            if former not in wanted:
+                self.departed(former)
+        self.members = []
+        self._leaving = []
+        for member in wanted:
+            if member not in present:
+                self._sinks.join(member)
+            self.members.append(member)
+
+    def join(self, members: Iterable[Slot]) -> None:
+        """Let these be members too, after all others."""
+        for member in members:
+            self._sinks.join(member)
+            self.members.append(member)
+
+    def leave(self, count: int) -> list[Slot]:
+        """Choose none of the last `count` members from now on, and return them, the last one first."""
+        leaving = [self.members.pop() for _ in range(count)]
+        self._leaving.extend(leaving)
+        return leaving
+
+    def departed(self, former: Slot) -> None:
+        """Keep the counts of one who has ended and whose slot is emptied for good."""
+        if former in self._leaving:
+            self._leaving.remove(former)
+        self._departed.update(_numbers(former.statistics()))
+
+    def close(self) -> None:
+        """The pool is gone for good."""
+        self.gone = True
+        self._sinks.close()
+        waiting, self.rt.appeared = self.rt.appeared, []
+        self.rt.timers.woke = True
+        for task in waiting:
+            reschedule(task)
+
+    # ---- what they are together
+
+    def sinks(self) -> Sinks:
+        """Return the listeners of the pool."""
+        return self._sinks
+
+    def operation(self, key: str) -> Operation:
+        """Return the operation of that key. Raises `NotFound`, `AgentUnavailable`."""
+        if self.gone or not self.members:
+            raise self.nobody()
+        return self.members[0].operation(key)
+
+    def nobody(self) -> AgentUnavailable | NotFound:
+        """Make the error for a message that no member can take, and count it."""
+        if self.gone:
+            return NotFound("agent", self.path)
+        self._refused += 1
+        return AgentUnavailable(self.path, self.unready())
+
+    def statistics(self) -> AgentStatistics:
+        """Add up the counts of all members, present and former; `running` if at least one of them is."""
+        numbers = Counter(self._departed)
+        for member in self.everybody():
+            numbers.update(_numbers(member.statistics()))
+        numbers["refused"] += self._refused
+        names = [a.name for a in attrs.fields(AgentStatistics) if a.name != "state"]
+        return AgentStatistics(**{name: numbers[name] for name in names}, state=self._state())
+
+    def _state(self) -> str:
+        states = [member.state for member in self.members]
+        if self.gone:
+            return STATES[GONE]
+        return STATES[RUNNING if RUNNING in states else min(states, default=EMPTY)]
+
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """Add up how full the mailboxes of the members are."""
+        each = [member.mailbox_statistics() for member in self.everybody()]
+        return MailboxStatistics(
+            depth=sum(one.depth for one in each),
+            size=sum(one.size for one in each),
+            when_full=each[0].when_full if each else "wait",
+            parked=sum(one.parked for one in each),
+            displaced=sum(one.displaced for one in each),
+        )
+
+    # ---- waiting
+
+    @named("ref.ready")
+    async def wait_running(self) -> None:
+        """Wait until a member takes messages. Raises NotFound when the pool is gone for good."""
+        while not any(member.state == RUNNING for member in self.members):
+            if self.gone or self.rt.ended:
+                raise NotFound("agent", self.path)
+            await park_among(self.rt.appeared)
+
+    def unready(self) -> str:
+        """Return why no member takes messages now."""
+        return f"none of its {len(self.members)} members is running"
+
+    # ---- choosing
+
+    def _in_turn(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Slot:
+        """Return the next member that runs."""
+        if key[0] in _PROPERTIES:
+            raise self._no_property()
+        members = self.members
+        place = self._next if self._next < len(members) else 0
+        try:
+            member = members[place]
+        except IndexError:  # the pool has not begun to start
+            raise self.nobody() from None
+        self._next = place + 1
+        return member if member.state == RUNNING else self._next_running(place)
+
+    def _next_running(self, place: int) -> Slot:
+        members = self.members
+        for step in range(1, len(members)):
+            there = (place + step) % len(members)
+            if members[there].state == RUNNING:
+                self._next = there + 1
+                return members[there]
+        raise self.nobody()
+
+    def _least_loaded(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Slot:
+        """Return the running member that has the least to do; of several the next in turn."""
+        if key[0] in _PROPERTIES:
+            raise self._no_property()
+        members, least = self.members, -1
+        size, chosen = len(members), 0
+        for place in chain(range(self._next, size), range(min(self._next, size))):
+            member = members[place]
+            if member.state == RUNNING:
+                load = load_of(member)
+                if least < 0 or load < least:
+                    least, chosen = load, place
+                if not load:
+                    break
+        if least < 0:
+            raise self.nobody()
+        self._next = chosen + 1
+        return members[chosen]
+
+    def _by_key(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Slot:
+        """Return the member to which the key belongs, whether it runs or not."""
+        if key[0] in _PROPERTIES:
+            raise self._no_property()
+        place, param = self._places.get(key) or self._place_of_key(key)
+        value: Any = kwargs.get(param.name, MISSING)
+        if place < len(args) and not param.keyword_only:
+            value = args[place]
+        if value is MISSING:
+            value = param.default
+        else:
+            try:
+                value = param.shape.take(value)
+            except InvalidInput:
+                value = MISSING
+        if value is MISSING:  # the member refuses it as any agent would
+            return self._in_turn(key, args, kwargs)
+        return self.members[place_of(value, len(self.members))]
+
+    def _place_of_key(self, key: str) -> tuple[int, Parameter]:
+        op = self.operation(key)
+        for place, param in enumerate(op.params):
+            if self._key is None or param.name == self._key:
+                self._places[key] = found = place, param
+                return found
+        self._refused += 1
+        name = self._key or "key"
+        lacks = f"parameter {self._key!r}" if self._key else "parameter"
+        raise InvalidInput(
+            f"{op.label} has no {lacks} by which the pool {self.path!r} could choose", f"$.{name}"
+        )
+
+    def _no_property(self) -> NotAllowed:
+        return NotAllowed(
+            f"{self.path!r} is a pool: each of its members has its own properties, see pool.members"
+        )
+
+    def choose(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Slot:
+        """Return the member that is to have a message. Raises AgentUnavailable, NotAllowed, NotFound."""
+        return self._pick(key, args, kwargs)
+
+    def replaces(self, member: Slot) -> bool:
+        """Return whether another member may take what this one has not begun and does not take any more."""
+        return member.state != RUNNING and not self._sticky
+
+    # ---- handing on
+
+    # A member is chosen when the coroutine runs, not when it is made: by then it may be another's turn.
+
+    @named(ASKING)
+    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """See `Link`."""
+        while True:
+            member = self._pick(key, args, kwargs)
+            try:
+                return await member.ask(key, args, kwargs)
+            except AgentUnavailable:  # so it has not begun, and another member may take it
+                if member.state == RUNNING or self._sticky:
+                    raise
+
+    @named(ASKING)
+    async def ask_within(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """See `Link`: the deadline is one for all members that are tried."""
+        ends = trio.current_time() + seconds
+        while True:
+            member = self._pick(key, args, kwargs)
+            left = ends - trio.current_time()
+            if left <= 0:
+                raise DeadlineExceeded(self.path, seconds)
+            try:
+                return await member.ask_within(key, args, kwargs, left)
+            except AgentUnavailable:
+                if member.state == RUNNING or self._sticky:
+                    raise
+            except DeadlineExceeded as error:
+                raise DeadlineExceeded(error.agent, seconds) from None
+
+    @named("ref.tell")
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        while True:
+            member = self._pick(key, args, kwargs)
+            try:
+                return await member.tell(key, args, kwargs)
+            except AgentUnavailable:
+                if member.state == RUNNING or self._sticky:
+                    raise
+
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        self._pick(key, args, kwargs).tell_nowait(key, args, kwargs)
+
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`. While no member runs, the message is a dead letter, as with a single agent."""
+        try:
+            member = self._pick(key, args, kwargs)
+        except AgentUnavailable as exc:
+            pool: Any = self  # of whom the record needs the path alone
+            self.rt.dead_letter(str(exc), pool, sender, key, args)
+            return
+        member.send_from(sender, key, args, kwargs)
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def begin(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[Any]:
+        """See `Link`."""
+        async with self._pick(key, args, kwargs).begin(key, args, kwargs, seconds) as call:
+            yield call
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def stream(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[Any]:
+        """See `Link`."""
+        async with self._pick(key, args, kwargs).stream(key, args, kwargs, seconds) as items:
+            yield items
+
+    # ---- listening to all
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
+        """Subscribe to the events of all members until the block is left."""
+        await checkpoint()
+        if key[1] in _PROPERTIES:
+            raise self._no_property()
+        self.operation(key)
+        feed: Feed[Any] = Feed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
+        self._sinks.add(key[1:], feed)
+        try:
+            yield feed
+        finally:
+            self._sinks.remove(key[1:], feed)
+            feed.close()
+
+    def link(self) -> Any:
+        """Refuse: a link joins two lives, and a pool has many."""
+        raise NotAllowed(f"{self.path!r} is a pool, a link takes one agent: use the refs of pool.members")
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def watch(self) -> AsyncGenerator[Feed[Down]]:
+        """Monitor all members until the block is left."""
+        await checkpoint()
+        if self.gone:
+            raise NotFound("agent", self.path)
+        feed: Feed[Down] = Feed(self.rt.timers)
+        self._sinks.add(MONITORS, feed)
+        try:
+            yield feed
+        finally:
+            self._sinks.remove(MONITORS, feed)
+            feed.close()
+
+
+def _numbers(statistics: AgentStatistics) -> dict[str, int]:
+    return {name: value for name, value in attrs.asdict(statistics).items() if isinstance(value, int)}

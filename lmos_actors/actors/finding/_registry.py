@@ -1,0 +1,283 @@
+"""Refs that resolve on first use."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors.errors import NotAllowed, NotFound
+from lmos_actors.protocol.td import AGENT_TYPES, TOOL_TYPES
+
+from .._parking import park_among
+from .._population import SPREADS
+from .._retrying import Retrying
+from ..messages._operation import ASKING, named
+from ._pool_link import PoolLink
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Mapping
+
+    from .._population import AgentQuery, Spread
+    from .._ref import Ref
+    from .._runtime import Runtime, Turns
+    from ..declaration._contract import Contract
+    from ..messages._mailbox import AgentStatistics, MailboxStatistics
+    from ..messages._monitor import Down
+    from ..messages._observers import Feed
+    from ..slot._slot import Slot
+
+
+class LookupLink:
+    """A link that looks for its agent when it is first used, and keeps what it found.
+
+    Near ones come first. What was found elsewhere is kept until that is gone.
+    """
+
+    __slots__ = ("_beyond", "_found", "_seen", "rt", "wanted")
+
+    def __init__(self, rt: Runtime, wanted: AgentQuery) -> None:
+        self.rt = rt
+        self.wanted = wanted
+        """What is looked for."""
+        self._found: Slot | PoolLink | None = None
+        self._beyond: Any = None
+        self._seen = -1
+
+    def resolve(self) -> Any:
+        """Return the slot, the pool, or the link that leads elsewhere. Raises NotFound."""
+        found = self._found or self.look()
+        if found is None:
+            raise self._missing()
+        return found
+
+    def near(self) -> Slot | PoolLink | None:
+        """Return the slot, or the pool, if there is one by now."""
+        if self._found is None:
+            self._found = near_link(self.rt, self.wanted)
+        return self._found
+
+    def look(self) -> Any:
+        """Return what `resolve` gives, None if there is no such agent and nowhere else to look."""
+        rt, beyond = self.rt, self._beyond
+        if self._found is not None or rt.seeker is None or self.wanted.is_place:
+            return self.near()
+        if beyond is not None and (beyond.is_settled or self._seen == rt.population.version):
+            return beyond
+        self._seen = rt.population.version
+        found = self.near()
+        if found is None and beyond is None:
+            beyond = self._beyond = rt.seeker.beyond(self.wanted)
+        return found or beyond
+
+    def _missing(self) -> NotFound:
+        cls, name = self.wanted.cls, self.wanted.name
+        if not self.wanted.is_plain:
+            return NotFound("agent", self.wanted.shown, where="this node")
+        title = cls.__name__ if cls is not None else "any class"
+        where = "" if name is None or cls is None else f"this node that is a {title}"
+        return NotFound("agent", name or title, where=where)
+
+    @property
+    def turns(self) -> Turns:
+        """Whose turn runs now."""
+        return self.rt.turns
+
+    @property
+    def path(self) -> str:
+        """Where the agent is; the name it is looked for by, until it has been found."""
+        found = self.look()
+        return found.path if found is not None else self.wanted.shown
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """What makes two refs equal. Raises NotFound when there is no such agent yet."""
+        identity: tuple[object, int] = self.resolve().identity
+        return identity
+
+    @named(ASKING)
+    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """See `Link`."""
+        return await self.resolve().ask(key, args, kwargs)
+
+    @named(ASKING)
+    async def ask_within(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """See `Link`."""
+        return await self.resolve().ask_within(key, args, kwargs, seconds)
+
+    @named("ref.tell")
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        await self.resolve().tell(key, args, kwargs)
+
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        self.resolve().tell_nowait(key, args, kwargs)
+
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        self.resolve().send_from(sender, key, args, kwargs)
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def begin(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[Any]:
+        """See `Link`."""
+        async with self.resolve().begin(key, args, kwargs, seconds) as call:
+            yield call
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def stream(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[Any]:
+        """See `Link`."""
+        async with self.resolve().stream(key, args, kwargs, seconds) as items:
+            yield items
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
+        """See `Link`."""
+        async with self.resolve().listen(key, conflate=conflate, gaps=gaps, size=size) as feed:
+            yield feed
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def watch(self) -> AsyncGenerator[Feed[Down]]:
+        """See `Link`."""
+        async with self.resolve().watch() as feed:
+            yield feed
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def link(self) -> AsyncGenerator[None]:
+        """See `Link`."""
+        async with self.resolve().link():
+            yield
+
+    @named("ref.ready")
+    async def wait_running(self) -> None:
+        """Wait until there is such an agent and it takes messages. Raises NotFound at the node's end."""
+        while (found := self.look()) is None:
+            if self.rt.ended:
+                raise self._missing()
+            await park_among(self.rt.appeared)
+        if found is self._beyond:  # one that appears here meanwhile will do as well
+            found = await found.settle_unless(self.near) or self.resolve()
+        await found.wait_running()
+
+    def unready(self) -> str:
+        """Return why nobody takes messages now: what was found does not run, or nothing was found."""
+        found = self._found or self._beyond
+        return str(self._missing()) if found is None else found.unready()
+
+    def statistics(self) -> AgentStatistics:
+        """See `Link`."""
+        found: AgentStatistics = self.resolve().statistics()
+        return found
+
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """See `Link`."""
+        found: MailboxStatistics = self.resolve().mailbox_statistics()
+        return found
+
+
+def link_to(rt: Runtime, wanted: AgentQuery, spread: Spread | None, key: str | None) -> Any:
+    """Return the link of a ref that was looked for. Raises TypeError for what cannot be looked for."""
+    if wanted.cls is not None and not isinstance(wanted.cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"find takes an agent class, then perhaps a name, not {wanted.cls!r}")
+    if spread is None:
+        if key is not None:
+            raise TypeError('key goes with spread="key"')
+        return LookupLink(rt, wanted)
+    if spread not in SPREADS or (key is not None and spread != "key"):
+        raise TypeError(f"spread is one of {', '.join(SPREADS)}, and key goes with the last, not {spread!r}")
+    assert rt.spread is not None
+    return rt.spread(wanted, spread, key)
+
+
+def near_link(rt: Runtime, wanted: AgentQuery) -> Slot | PoolLink | None:
+    """Return the first started agent, or pool, of a node that is wanted, None if there is none."""
+    resolver = rt.resolver
+    if resolver is None:
+        return None
+    if wanted.is_place:
+        return resolver.at(wanted.name or "")  # type: ignore[no-any-return]
+    if wanted.is_plain:
+        found: Slot | PoolLink | None = resolver.resolve(wanted.cls, wanted.name)
+        return found
+    return next(near_links(rt, wanted), None)
+
+
+def near_links(rt: Runtime, wanted: AgentQuery) -> Iterator[Any]:
+    """Return all agents and pools of a node that are wanted, in start order."""
+    return (link for link, _ in near_agents(rt, wanted))
+
+
+def near_agents(rt: Runtime, wanted: AgentQuery) -> Iterator[tuple[Any, type[Any]]]:
+    """Return them with their classes."""
+    resolver = rt.resolver
+    for link, cls in resolver.every(wanted.cls, wanted.name) if resolver is not None else ():
+        if cls is not None and is_wanted(cls, wanted):
+            yield link, cls
+
+
+def is_wanted(cls: type, wanted: AgentQuery) -> bool:
+    """Return whether what agents of a class say of themselves is what is looked for."""
+    contract: Contract | None = getattr(cls, "__contract__", None)
+    if contract is None:
+        return False
+    about, types = contract.options.about, TOOL_TYPES if contract.options.tool else AGENT_TYPES
+    return wanted.is_met(
+        contract.title,
+        types if about is None else (*types, *about.types),
+        () if about is None else about.capabilities,
+        (*contract.properties, *contract.actions, *contract.events),
+    )
+
+
+def check_home(rt: Runtime, link: Any) -> None:
+    """Raise NotAllowed where a link leads to a node in another thread: what it would change is not ours."""
+    other: Runtime | None = getattr(link, "rt", None)
+    if other is not None and other.thread != rt.thread:
+        raise NotAllowed(f"{link.path!r} is an agent of a node in another thread: use its node.portal()")
+
+
+def neighbour_of(slot: Slot, ref: Ref[Any]) -> Slot:
+    """As `slot_of`, for an agent of the same thread. Raises NotAllowed for another's."""
+    found = slot_of(ref)
+    check_home(slot.rt, found)
+    return found
+
+
+def release_link(ref: Any) -> None:
+    """Let go of what a ref to an agent elsewhere holds; a near one holds nothing."""
+    link: Any = ref._link  # what a ref is for those inside, and a consumed thing too
+    link = link.inner if isinstance(link, Retrying) else link
+    let_go = getattr(link, "release", None)
+    if let_go is not None:
+        let_go()
+
+
+def at_hand(link: Any) -> Any:
+    """Return the slot or the pool that a link has found, or finds now, in its node; else the link itself."""
+    return (link.near() or link) if isinstance(link, LookupLink) else link
+
+
+def slot_of(ref: Ref[Any]) -> Slot:
+    """Return the slot that a near ref points to. Raises NotFound when it leads nowhere yet.
+
+    Raises NotAllowed for a pool, which has many.
+    """
+    link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+    link = link.inner if isinstance(link, Retrying) else link
+    found: Any = link.resolve() if isinstance(link, LookupLink) else link
+    if isinstance(found, PoolLink):
+        raise NotAllowed(f"{found.path!r} is a pool, this takes one agent: use the refs of pool.members")
+    settled: Slot = found.settled() if hasattr(found, "settled") else found
+    return settled

@@ -1,0 +1,118 @@
+"""An agent spoken to by wire names and plain data, as files and protocols do who know no class of it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from lmos_actors.errors import AgentUnavailable, NotFound
+
+from .._retrying import found_link
+from ..messages._invocation import CURRENT, OwnTask
+from ..messages._observers import event_key, property_key
+from ..messages._operation import STREAM
+from ._pool_link import PoolLink
+from ._registry import slot_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+    from contextlib import AbstractAsyncContextManager
+
+    from .._ref import Ref
+    from ..messages._observers import Feed
+    from ..slot._calls import LocalCall, LocalStream
+    from ..slot._slot import Slot
+
+
+class Thing:
+    """A near agent or pool by the names its consumers know. Raises NotFound when the ref leads nowhere yet.
+
+    Input is plain data; what comes out are the values that a typed consumer would get. Errors are those of
+    `Ref`.
+    """
+
+    __slots__ = ("link",)
+
+    def __init__(self, ref: Ref[Any]) -> None:
+        found = found_link(ref._link)  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+        self.link: Slot | PoolLink = found if isinstance(found, PoolLink) else slot_of(ref)
+
+    @property
+    def slot(self) -> Slot:
+        """The slot of the agent; of a pool that of a member, which all have the same operations."""
+        link = self.link
+        if not isinstance(link, PoolLink):
+            return link
+        return next((member for member in link.members if member.table), link.members[0])
+
+    # ---- verbs
+
+    def reading(self, name: str) -> AbstractAsyncContextManager[LocalCall]:
+        """Read a property: `async with thing.reading("units") as call`, then `await call.result()`."""
+        return self.link.begin(self._key("property", property_key(name), name), (), {}, None)
+
+    def writing(self, name: str, value: Any) -> AbstractAsyncContextManager[LocalCall]:
+        """Set a property."""
+        return self.link.begin(self._key("property", f"={name}", name), (value,), {}, None)
+
+    def invoking(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[LocalCall]:
+        """Invoke an action with one object as its input; see `Ref.begin`."""
+        args, kwargs = self._input(name, data)
+        return self.link.begin(name, args, kwargs, None)
+
+    def streaming(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[LocalStream]:
+        """Invoke an action with many outputs: `async with thing.streaming("count") as items`."""
+        args, kwargs = self._input(name, data, stream=True)
+        return self.link.stream(name, args, kwargs, None)
+
+    async def tell(self, name: str, data: Any = UNSET) -> None:
+        """Send one way; see `Ref.tell`."""
+        args, kwargs = self._input(name, data)
+        await self.link.tell(name, args, kwargs)
+
+    def observe(self, name: str) -> AbstractAsyncContextManager[Feed[Any]]:
+        """Return the present value of a property, then every change."""
+        key = self._key("property", f"+{property_key(name)}", name)
+        return self.link.listen(key, conflate=True, gaps=False, size=64)
+
+    def subscribe(self, name: str, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Any]]:
+        """Return every event from now on."""
+        key = self._key("event", f"+{event_key(name)}", name)
+        return self.link.listen(key, conflate=False, gaps=False, size=size)
+
+    # ---- names
+
+    def _key(self, kind: str, key: str, name: str) -> str:
+        if key not in self.slot.table:
+            prefix = key[: len(key) - len(name)]
+            known = [k[len(prefix) :] for k in self.slot.table if k.startswith(prefix) and k != prefix]
+            raise self._unknown(kind, name, known)
+        return key
+
+    def _unknown(self, kind: str, name: str, known: Iterable[str]) -> Exception:
+        if not self.slot.table:
+            return self.slot.closed_error()
+        return NotFound(kind, name, where=self.link.path, known=known)
+
+    def _input(self, name: str, data: Any, *, stream: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        op = self.slot.table.get(name)
+        if op is None or op.internal or (op.kind == STREAM) is not stream:
+            table = self.slot.table.values()
+            known = [op.name for op in table if not op.internal and (op.kind == STREAM) is stream]
+            raise self._unknown("stream action" if stream else "action", name, known)
+        return self.slot.spread(op, None if data is UNSET else data)
+
+
+@contextmanager
+def acting_as(ref: Ref[Any]) -> Generator[None]:
+    """Let what is sent inside the block be sent by that agent. Raises AgentUnavailable if it is down."""
+    slot = slot_of(ref)
+    if slot.agent is None:
+        raise AgentUnavailable(slot.path, "it is not running, nobody can act as it")
+    token = CURRENT.set(OwnTask(slot))
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)

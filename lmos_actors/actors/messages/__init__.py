@@ -1,0 +1,1 @@
+"""Messages and what they are sent through: operations, envelopes, runs, listeners."""

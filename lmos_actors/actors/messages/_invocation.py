@@ -1,0 +1,352 @@
+"""Runs of `async def` actions, the tasks that carry them, and their progress.
+
+A run is carried by a runner: a task of the supervisor's nursery with one cancel scope that it leaves and
+makes anew only after a cancel. Handing a run to a parked runner costs one switch; opening a nursery or a
+scope for every run would cost several times that. A runner parks in an empty context, so that the last run,
+its agent and its message can be collected.
+
+What this file keeps true:
+
+1. The code that hands a run over sets the runner's context before it wakes: nothing leaks from run to run,
+   and the handler's first step is already in the run's own context.
+2. The agent takes no turn between handing over and the handler's first step: later messages of the same
+   sender must not overtake.
+3. A run is settled once: by its value, its failure, a cancel, or the agent's death. What the handler does
+   afterwards has no effect on the answer; but its end is waited for before the next incarnation starts.
+4. An exception that is no `ActionFailed` ends the agent (`Slot.die`), settled or not.
+5. A cancellation that no scope around the run has asked for (`_split`, `_stray`) is an error of the handler:
+   passed on, it would end the runner task, and with it the supervisor.
+"""
+
+from __future__ import annotations
+
+import math
+from contextvars import Context, ContextVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import trio
+from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+
+from lmos_actors.errors import ActionFailed, AgentError, group_of
+
+from ..values import conceal
+from ._mailbox import DONE, RUNNING, Envelope, Stashed
+from ._operation import RUN, STREAM, Operation
+
+if TYPE_CHECKING:
+    from ._mailbox import Mark, Request
+    from ._observers import Feed
+
+G = TypeVar("G")
+G_contra = TypeVar("G_contra", contravariant=True)
+
+CURRENT: ContextVar[Run | OwnTask | None] = ContextVar("lmos_actors_current_run", default=None)
+"""What the code of an agent that runs now belongs to; None in a turn, and outside any agent."""
+_NO_RUN: Final = Context()  # of all parked runners: nothing is ever set in it
+
+
+class Progress(Generic[G_contra]):
+    """Handed to an `async def` action that asks for it: `progress.report(0.5)`.
+
+    Reports conflate: a caller sees the latest. They never wait, and go nowhere when nobody listens.
+    """
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def report(self, value: G_contra, /) -> None:
+        """Tell the caller how far the run is.
+
+        Raises:
+            TypeError: the value is not of the declared type, which is a bug of the agent.
+        """
+        self._run.report(value)
+
+
+class Run:
+    """One invocation of an `async def` or stream action, from hand-over to the end of its coroutine."""
+
+    __slots__ = (
+        "agent", "args", "begun", "cancelled", "envelope", "op", "progress_feed", "runner", "sender",
+        "settled", "slot",
+    )  # fmt: skip
+
+    def __init__(self, slot: Any, envelope: Envelope) -> None:
+        self.slot = slot
+        self.agent = slot.agent
+        self.op: Operation = envelope.op
+        self.args = envelope.args
+        self.envelope = envelope
+        self.sender = envelope.sender
+        self.settled = False
+        self.begun = False  # whether a line of the handler has run
+        self.cancelled = False
+        self.runner: Runner | None = None
+        self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
+        envelope.phase = RUNNING
+        envelope.run = self
+
+    def report(self, value: Any) -> None:
+        """Pass a progress value on to the listeners. Raises TypeError for a value of another type."""
+        shape = self.op.progress
+        if shape is not None:
+            try:
+                value = shape.take(value)
+            except AgentError as exc:
+                raise TypeError(f"{self.op.label} reported progress of another type: {exc}") from None
+        if self.settled:
+            return
+        if self.envelope.trace is not None:
+            hidden = shape.secrecy if shape is not None else 0
+            self.slot.rt.note("progress", self.envelope, progress=conceal(value, hidden))
+        if self.progress_feed is not None:
+            self.progress_feed.push(value)
+
+    def cancel(self) -> None:
+        """Cancel the coroutine; the caller has settled the run already."""
+        self.cancelled = True
+        runner = self.runner
+        if runner is not None:
+            runner.scope.cancel("the run was cancelled")
+
+    def settle_value(self, value: Any) -> None:
+        """Answer with a value, unless the run is settled."""
+        if not self.settled:
+            self.settled = True
+            self.slot.run_settled("handled")
+            if self.envelope.trace is not None:
+                self.slot.rt.note("answered", self.envelope, value=value)
+            self.envelope.phase = DONE
+            self.envelope.answer(value)
+
+    def settle_error(self, error: Exception, account: str) -> None:
+        """Answer with an error, unless the run is settled; `account` names the counter it goes to."""
+        if not self.settled:
+            self.settled = True
+            self.slot.run_settled(account)
+            if self.envelope.trace is not None:
+                text, output = f"{type(error).__name__}: {error}", getattr(error, "output", None)
+                self.slot.rt.note("answered", self.envelope, error=text, output=output)
+            self.envelope.phase = DONE
+            self.envelope.fail(error)
+
+    @enable_ki_protection
+    async def execute(self) -> None:
+        """Run the handler to its end. Raises `trio.Cancelled` alone, and what is no `Exception`."""
+        op, slot = self.op, self.slot
+        CURRENT.set(self)
+        if slot.rt.edge is not None:
+            slot.rt.edge.enter(self.envelope)  # of this run's own context
+        slot.run_began(self)
+        current_task().custom_sleep_data = self  # until it first waits: then trio empties it
+        self.begun = True
+        try:
+            value = await (self._stream() if op.kind == STREAM else self._call())
+            if op.kind != STREAM:
+                value = op.result(value)
+        except BaseException as exc:  # noqa: ASYNC103 -- what is cancelled goes on, the rest arrives in the reason
+            cancelled, error = _split(exc)
+            if cancelled is not None and trio.current_effective_deadline() > -math.inf:
+                error, cancelled = error or _stray(self.op.label, exc), None
+            if isinstance(error, Stashed):
+                slot.stash_run(self)
+            elif error is not None:
+                self._failed(error)
+            else:
+                slot.run_cancelled(self)
+            if cancelled is not None:
+                raise cancelled from None
+        else:
+            self.settle_value(value)
+        finally:
+            slot.run_ended(self)
+
+    def _failed(self, error: BaseException) -> None:
+        group = group_of(error)
+        if group is not None and group.subgroup(Stashed) is not None:
+            error = RuntimeError("stash() was called inside a nursery: that waits for its tasks first")
+        failure = declared_failure(error)
+        if failure is not None:
+            self.settle_error(failure, "handled")
+            return
+        self.slot.run_crashed(self, error)
+        fatal = self.slot.rt.fatal
+        if not isinstance(error, Exception) and fatal is not None:
+            fatal(error)
+
+    def skip(self) -> None:
+        """Cancelled between hand-over and first step: it never runs."""
+        self.slot.run_began(self)
+        self.slot.run_cancelled(self)
+        self.slot.run_ended(self)
+
+    def _call(self) -> Any:
+        if self.op.progress is not None:
+            return self.op.fn(self.agent, Progress[Any](self), *self.args)
+        return self.op.fn(self.agent, *self.args)
+
+    async def _stream(self) -> None:
+        args = (Progress[Any](self), *self.args) if self.op.progress is not None else self.args
+        items = self.op.fn(self.agent, *args)
+        put = getattr(self.envelope, "put", None)
+        try:
+            async for item in items:
+                value = self.op.result(item)
+                if put is not None:
+                    await put(value)
+                    if self.envelope.trace is not None:
+                        self.slot.rt.note("item", self.envelope, value=value)
+        finally:
+            await _close(items)
+
+
+async def _close(items: Any) -> None:
+    """Close an async generator whatever happens: its `finally` blocks belong to the run."""
+    await items.aclose()
+
+
+class OwnTask:
+    """A task of an agent beside its turns and runs: its lifespan, or a task of its nursery.
+
+    It takes the place of a run where the package asks whose code runs now, so what it sends is the agent's.
+    It is in the trace of the message in whose turn or run it was started; `request` is what that run was
+    asked for.
+    """
+
+    __slots__ = ("envelope", "op", "request", "slot")
+
+    def __init__(self, slot: Any, mark: Mark | None = None, request: Request | None = None) -> None:
+        self.slot = slot
+        self.op = OWN_TASK
+        self.request = request
+        self.envelope = Envelope(slot, OWN_TASK, (), None)
+        self.envelope.trace = mark
+
+
+OWN_TASK: Final = Operation(
+    verb="act", name="a task of its own", owner="agent", kind=RUN, fn=lambda: None, internal=True
+)
+
+
+def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """Part an exception into what belongs to cancel scopes and what is the handler's own."""
+    if isinstance(exc, trio.Cancelled):
+        return exc, None
+    group = group_of(exc)
+    return (None, exc) if group is None else group.split(trio.Cancelled)
+
+
+def _stray(label: str, exc: BaseException) -> RuntimeError:
+    """Make the error of a handler that lets out a cancellation that nothing around it has asked for."""
+    error = RuntimeError(
+        f"{label} let out a cancellation that belongs to no scope around it; "
+        f"a `yield` inside a cancel scope or nursery does that"
+    )
+    error.__cause__ = exc
+    return error
+
+
+def declared_failure(exc: BaseException) -> ActionFailed | None:
+    """Return the failure an exception stands for: itself, or the first leaf of a group of failures."""
+    if isinstance(exc, ActionFailed):
+        return exc
+    group = group_of(exc)
+    if group is None:
+        return None
+    leaves = [declared_failure(part) for part in group.exceptions]
+    return leaves[0] if None not in leaves else None
+
+
+class Runner:
+    """A task that carries runs, one after another."""
+
+    __slots__ = ("_pool", "_run", "home", "scope", "task")
+
+    def __init__(self, pool: Runners) -> None:
+        self._pool = pool
+        self._run: Run | None = None
+        self.scope = trio.CancelScope()
+        self.task: trio.lowlevel.Task | None = None  # while it is parked
+        self.home: trio.lowlevel.Task | None = None  # for its whole life
+
+    def hand(self, run: Run) -> None:
+        """Wake the parked runner with a run, in the run's own context."""
+        self._run = run
+        run.runner = self
+        task = self.task
+        self.task = None
+        if task is not None:
+            task.context = run.slot.context().copy()
+            reschedule(task)
+
+    @enable_ki_protection
+    async def main(self) -> None:
+        """Carry runs until the pool has enough parked runners."""
+        self.home = current_task()
+        while self._run is not None or self._pool.keep(self):
+            with trio.CancelScope() as self.scope:
+                while not self.scope.cancel_called:
+                    if self._run is None:
+                        if not self._pool.keep(self):
+                            return
+                        await self._park()
+                    await self._carry()
+
+    async def _carry(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            if run.cancelled:
+                run.skip()
+            else:
+                await run.execute()
+            run.runner = None
+
+    async def _park(self) -> None:
+        self.task = current_task()
+        self.task.context = _NO_RUN  # so that the last run, its agent and its message may go
+        self._pool.park(self)
+        await wait_task_rescheduled(self._abort)
+
+    def _abort(self, _: object) -> Abort:
+        self.task = None
+        self._pool.unpark(self)
+        return Abort.SUCCEEDED
+
+
+class Runners:
+    """The runner tasks of one supervisor's nursery: at most `spare` of them parked."""
+
+    __slots__ = ("_nursery", "_parked", "_spare")
+
+    def __init__(self, nursery: trio.Nursery, spare: int = 64) -> None:
+        self._nursery = nursery
+        self._parked: list[Runner] = []
+        self._spare = spare
+
+    def carry(self, run: Run) -> None:
+        """Hand a run to a parked runner, or to a new one."""
+        run.slot.rt.timers.woke = True
+        if self._parked:
+            self._parked.pop().hand(run)
+            return
+        runner = Runner(self)
+        runner.hand(run)
+        run.slot.context().copy().run(self._start, runner, run)
+
+    def _start(self, runner: Runner, run: Run) -> None:
+        self._nursery.start_soon(runner.main, name=f"runner of {run.op.label}")
+
+    def keep(self, runner: Runner) -> bool:
+        """Return whether one more parked runner is worth its memory."""
+        return len(self._parked) < self._spare
+
+    def park(self, runner: Runner) -> None:
+        """Take a runner that has nothing to do."""
+        self._parked.append(runner)
+
+    def unpark(self, runner: Runner) -> None:
+        """Forget a parked runner that is being cancelled."""
+        if runner in self._parked:
+            self._parked.remove(runner)

@@ -1,0 +1,278 @@
+"""Operations: named functions of an agent that a mailbox carries out, with the types of input and output.
+
+Every verb of a ref ends in an operation: invoking an action, reading a property, subscribing to an
+event. The dispatcher knows three kinds and nothing else: a turn runs from start to end in one step, a
+run needs time, a stream is a run with many outputs.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from lmos_actors.errors import AgentError, InvalidInput, NotAllowed, NotFound, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..values import Secrecy, Shape
+
+TURN, RUN, STREAM, GATED = range(4)  # GATED: a turn that not every behaviour allows
+RUNS: Final = (RUN, STREAM)
+
+ASKING: Final = "ref.invoke/read/write"  # what an asking coroutine is called where nobody awaits it
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def named(title: str) -> Callable[[F], F]:
+    """Let Python's warning of a coroutine that nobody awaited name the verb that the user wrote."""
+
+    def rename(fn: F) -> F:
+        fn.__qualname__ = title
+        return fn
+
+    return rename
+
+
+def _no_short_cut(_value: Any, /) -> Any:
+    raise InvalidInput("several arguments, or none")
+
+
+def _pass(value: Any, /) -> Any:
+    return value
+
+
+MISSING: Final = object()
+
+CHECKED: Final[Mapping[str, Any]] = MappingProxyType({})
+"""In place of a call's arguments by name: all of them are among the others, bound and checked."""
+
+
+class Parameter:
+    """One parameter of an action, as its caller sees it."""
+
+    __slots__ = ("default", "keyword_only", "name", "shape", "wire_name")
+
+    def __init__(
+        self, name: str, wire_name: str, shape: Shape[Any], default: object, *, keyword_only: bool
+    ) -> None:
+        self.name = name
+        self.wire_name = wire_name
+        self.shape = shape
+        self.default = default
+        self.keyword_only = keyword_only
+
+
+class _Anything:
+    """A shape that passes whatever the runtime itself hands over."""
+
+    exact = None
+    name = "anything"
+    secrecy = 0
+
+    @staticmethod
+    def take(value: Any, path: str = "$") -> Any:
+        """Pass it."""
+        return value
+
+
+ANYTHING: Final[Any] = Parameter("it", "it", _Anything(), MISSING, keyword_only=False)  # type: ignore[arg-type]
+
+
+def _checks_by_place(params: tuple[Parameter, ...], whole: bool) -> list[tuple[Any, str]] | None:
+    """Return the check of each argument and where it stands; None where one has to be given by its name."""
+    if any(p.keyword_only for p in params):
+        return None
+    return [(p.shape.take, "$" if whole else f"$.{p.wire_name}") for p in params]
+
+
+class Operation:
+    """A function of an agent class that a message can name; made once per class."""
+
+    __slots__ = (
+        "checks", "concurrency", "fn", "give", "inputs", "internal", "kind", "label", "name", "names",
+        "on_disconnect", "owner", "params", "postpone", "progress", "repeatable", "result_secrecy",
+        "result_shape", "secrecies", "take", "verb", "when", "whole",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        verb: str,
+        name: str,
+        owner: str,
+        kind: int,
+        fn: Callable[..., Any],
+        params: tuple[Parameter, ...] = (),
+        result: Shape[Any] | None = None,
+        progress: Shape[Any] | None = None,
+        concurrency: int = 1,
+        whole: bool = False,
+        internal: bool = False,
+        on_disconnect: str = "cancel",
+        when: tuple[str, ...] | None = None,
+        postpone: bool = False,
+        repeatable: bool | None = None,
+    ) -> None:
+        self.verb = verb
+        self.name = name
+        self.owner, self.label = owner, f"{owner}.{name}"
+        self.kind, self.fn = kind, fn
+        self.params, self.names = params, tuple(p.wire_name for p in params)
+        # the short cuts of the hot path: the check of a lone argument, and of the result
+        lone = len(params) == 1 and not params[0].keyword_only
+        self.take: Callable[[Any], Any] = params[0].shape.take if lone else _no_short_cut
+        self.checks = _checks_by_place(params, whole)
+        self.inputs = [(p.wire_name, p.name, p.shape.take) for p in params]
+        self.give: Callable[[Any], Any] = result.take if result is not None else _pass
+        self.result_shape, self.progress = result, progress
+        self.concurrency = concurrency
+        self.whole, self.internal = whole, internal
+        self.on_disconnect = on_disconnect
+        self.when, self.postpone = when, postpone
+        self.repeatable = verb != "invoke" if repeatable is None else repeatable
+        # what must not be shown of the arguments, None if nothing; of the result
+        hidden = tuple(p.shape.secrecy for p in params)
+        self.secrecies: tuple[Secrecy, ...] | None = hidden if any(hidden) else None
+        self.result_secrecy: Secrecy = result.secrecy if result is not None else 0
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Check and convert the arguments of a call, in the order of the parameters.
+
+        Raises:
+            InvalidInput: one is missing, unknown, given twice or of another type.
+        """
+        params = self.params
+        if not kwargs and len(args) == len(params):
+            if len(params) == 1 and not params[0].keyword_only:
+                try:
+                    return (self.take(args[0]),)
+                except InvalidInput:  # once more, with the path that the refusal names
+                    return (self._checked(params[0], args[0]),)
+            if not params:
+                return args
+            if self.checks is not None:
+                checked = zip(self.checks, args, strict=True)
+                return tuple([take(value, path) for (take, path), value in checked])
+        return self._bind_slowly(args, dict(kwargs))
+
+    def take_anything(self) -> None:
+        """Check the lone argument no more: whatever it is, it is refused for a reason that comes first."""
+        self.take = _pass
+        self.checks = None
+
+    def _bind_slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        positional = sum(not p.keyword_only for p in self.params)
+        if len(args) > positional:
+            count = f"{positional} positional argument{'' if positional == 1 else 's'}"
+            raise InvalidInput(f"{self.label} takes {count}, not {len(args)}")
+        bound: list[Any] = []
+        for place, p in enumerate(self.params):
+            value = args[place] if place < len(args) and not p.keyword_only else MISSING
+            if p.name in kwargs:
+                if value is not MISSING:
+                    raise InvalidInput(f"{self.label} got {p.name!r} twice", f"$.{p.wire_name}")
+                value = kwargs.pop(p.name)
+            elif value is MISSING and kwargs and p.default is MISSING:
+                self._refuse_unknown(kwargs)
+            bound.append(self._checked(p, value))
+        if kwargs:
+            raise self._unknown(next(iter(kwargs)))
+        return tuple(bound)
+
+    def _checked(self, p: Parameter, value: Any) -> Any:
+        path = "$" if self.whole else f"$.{p.wire_name}"
+        if value is not MISSING:
+            return p.shape.take(value, path)
+        if p.default is MISSING:
+            raise InvalidInput(f"{self.label} needs {p.wire_name!r}", path)
+        return p.default
+
+    @property
+    def sort(self) -> str:
+        """What it belongs to, for people."""
+        return {"invoke": "an action", "subscribe": "an event"}.get(self.verb, "a property")
+
+    def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
+        """Name a misspelt argument rather than the one that is missing for it."""
+        known = [p.name for p in self.params]
+        for name in kwargs:
+            if name not in known:
+                raise self._unknown(name)
+
+    def _unknown(self, name: str) -> InvalidInput:
+        near = nearest(name, [p.wire_name for p in self.params])
+        hint = f", did you mean {near!r}?" if near else ""
+        return InvalidInput(f"{self.label} has no parameter {name!r}{hint}", f"$.{name}")
+
+    def from_input(self, data: Any) -> tuple[Any, ...]:
+        """Check and convert an input given as plain data: one object keyed by parameter names.
+
+        Raises:
+            InvalidInput: as `bind`.
+        """
+        return self.bind(*self.spread(data))
+
+    def spread(self, data: Any, *, tolerant: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Turn such an input into the arguments of a call, not checked yet.
+
+        Raises:
+            InvalidInput: it is no object, or has a member that is no parameter, unless `tolerant`.
+        """
+        if self.whole:
+            return (data,), {}
+        if data is None:
+            data = {}
+        if not isinstance(data, dict):
+            raise InvalidInput(f"{self.label} takes an object, not {type(data).__name__}")
+        given: dict[Any, Any] = dict(data)  # pyright: ignore[reportUnknownArgumentType]
+        names = {wire: name for wire, name, _ in self.inputs}
+        if not tolerant:
+            for key in given:
+                if key not in names:
+                    raise self._unknown(str(key))
+        return (), {names[key]: value for key, value in given.items() if key in names}
+
+    def taken(self, data: Any) -> tuple[Any, ...] | None:
+        """Check an input of which everything is there; None sends it the long way: `spread`, then `bind`.
+
+        A short cut for requests from afar: it takes a third of the time, and leaves refusals to the other.
+        """
+        if self.whole or type(data) is not dict:
+            return None
+        given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
+        try:
+            return tuple([take(given[wire]) for wire, _, take in self.inputs])
+        except (InvalidInput, KeyError):
+            return None
+
+    def result(self, value: Any) -> Any:
+        """Check and convert what the function gave.
+
+        Raises:
+            TypeError: it is not of the declared type, which is a bug of the agent.
+        """
+        try:
+            return self.give(value)
+        except InvalidInput as exc:
+            raise self.wrong_result(exc) from None
+
+    def wrong_result(self, exc: InvalidInput) -> TypeError:
+        """Make the error of a handler whose result is not of the type it declares."""
+        declared = self.result_shape.name if self.result_shape is not None else "nothing"
+        return TypeError(f"{self.label} gave a result that is not its declared {declared}: {exc}")
+
+
+_SORTS: Final = {"?": "property", "=": "property", "!": "event"}
+
+
+def not_in(table: Mapping[str, Operation], key: str, path: str) -> AgentError:
+    """Make the error for a key that is not in a table: its name is of another sort, or of none."""
+    name = key.lstrip("?=!+")
+    for op in table.values():
+        if op.name == name:
+            return NotAllowed(f"{name!r} of {path} is {op.sort}: {op.verb} it")
+    kind = _SORTS.get(key.lstrip("+")[:1], "action")
+    known = [op.name for op in table.values() if op.name != "*" and op.sort.endswith(kind)]
+    return NotFound(kind, name, where=path, known=known)

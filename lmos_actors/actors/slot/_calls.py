@@ -1,0 +1,203 @@
+"""Calls and streams on a near agent: envelopes whose answers are kept until they are fetched."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import trio
+from trio.lowlevel import (
+    Abort,
+    checkpoint,
+    checkpoint_if_cancelled,
+    current_task,
+    enable_ki_protection,
+    reschedule,
+    wait_task_rescheduled,
+)
+
+from lmos_actors.errors import ActionCancelled, DeadlineExceeded
+
+from .._parking import park_among
+from .._ref import STREAM_CREDIT, CallStatus
+from .._runtime import awaited
+from ..messages._invocation import CURRENT
+from ..messages._mailbox import DONE, RUNNING, WORKED_ON, Envelope
+from ..messages._observers import Feed
+from ..messages._operation import STREAM, named
+from ..messages._receiving import Receiving
+
+if TYPE_CHECKING:
+    from lmos_actors._core import Timer
+
+    from ..messages._operation import Operation
+
+
+class LocalCall(Envelope):
+    """An invocation whose consumer may look at it before it ends; see `Call`."""
+
+    __slots__ = (
+        "_done", "_error", "_timer", "_value", "_waiting", "cancelled", "deadline", "feed", "reason",
+        "stood_in_line",
+    )  # fmt: skip
+
+    def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
+        super().__init__(slot, op, args, sender)
+        self._done = False
+        self.stood_in_line = False
+        self._value: Any = None
+        self._error: Exception | None = None
+        self._waiting: list[trio.lowlevel.Task] = []
+        self._timer: Timer | None = None
+        self.cancelled = False
+        self.reason: str | None = None
+        self.deadline: float | None = None
+        self.feed: Feed[Any] = Feed(slot.rt.timers, conflate=True)
+
+    # ---- the slot's side
+
+    def on_pending(self) -> None:
+        self.stood_in_line = True
+
+    def answer(self, value: Any) -> None:
+        self._value = value
+        self._finish()
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        self.phase = DONE
+        self._done = True
+        self.feed.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._waiting = self._waiting, []
+        self.slot.rt.timers.woke = True
+        for task in waiting:
+            reschedule(task)
+
+    def expire_in(self, seconds: float) -> None:
+        """Have the call fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
+        if self._done:
+            return
+        self.deadline = trio.current_time() + seconds
+
+        def expire() -> None:
+            if self.slot.withdraw(self):
+                self.fail(DeadlineExceeded(self.slot.path, seconds))
+
+        self._timer = self.slot.rt.timers.call_at(self.deadline, expire)
+
+    # ---- the consumer's side
+
+    @property
+    def progress(self) -> Feed[Any]:
+        """The progress that the run reports."""
+        return self.feed
+
+    def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
+        if self._done:
+            return ()
+        receiver = self.feed.receiver
+        return tuple(self._waiting) if receiver is None else (*self._waiting, receiver)
+
+    @awaited("call.")
+    @named("call.result")
+    async def result(self) -> Any:
+        """Wait for the final answer and return it."""
+        await checkpoint_if_cancelled()
+        while not self._done:
+            await park_among(self._waiting)
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    @awaited("call.")
+    @named("call.query")
+    async def query(self) -> CallStatus:
+        """Return how the invocation stands."""
+        await checkpoint()
+        return self._status()
+
+    @awaited("call.")
+    @named("call.cancel")
+    @enable_ki_protection
+    async def cancel(self, reason: str | None = None) -> CallStatus:
+        """Cancel the invocation if it is still open."""
+        await checkpoint()
+        if self.slot.withdraw(self):
+            self.cancelled = True
+            self.reason = reason
+            self.fail(ActionCancelled(reason))
+        return self._status()
+
+    @enable_ki_protection
+    def leave(self) -> None:
+        """The consumer is gone."""
+        if not self._done and self.slot.withdraw(self):
+            self.fail(ActionCancelled("the consumer left"))
+
+    def _status(self) -> CallStatus:
+        if self._done:
+            return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
+        return CallStatus("in progress" if self.phase in (RUNNING, WORKED_ON) else "pending")
+
+
+class LocalStream(Receiving, LocalCall):
+    """An invocation with many outputs: the run waits while the consumer is 16 items behind."""
+
+    __slots__ = ("_items", "_receiver", "_room", "consumer")
+
+    def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
+        super().__init__(slot, op, args, sender)
+        self._items: deque[Any] = deque()
+        self._receiver: trio.lowlevel.Task | None = None
+        self._room: trio.lowlevel.Task | None = None
+        self.consumer = CURRENT.get()
+
+    @property
+    def held_up(self) -> bool:
+        """The run waits for its consumer to take items."""
+        return self._room is not None
+
+    def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
+        tasks = super().waiting_tasks()
+        return tasks if self._receiver is None else (*tasks, self._receiver)
+
+    def answer(self, value: Any) -> None:
+        if self.op.kind != STREAM and value is not None:
+            self._items.append(value)  # of an action that gives one output, which is then the only item
+        super().answer(value)
+
+    async def put(self, item: Any) -> None:
+        """Take one output from the run; wait while there is no credit."""
+        await checkpoint_if_cancelled()
+        while len(self._items) >= STREAM_CREDIT and not self._done:
+            self._room = current_task()
+
+            def abort(_: object) -> Abort:
+                self._room = None
+                return Abort.SUCCEEDED
+
+            await wait_task_rescheduled(abort)
+        self._items.append(item)
+        self._wake("_receiver")
+
+    def _wake(self, who: str) -> None:
+        task: trio.lowlevel.Task | None = getattr(self, who)
+        if task is not None:
+            setattr(self, who, None)
+            self.slot.rt.timers.woke = True
+            reschedule(task)
+
+    def _finish(self) -> None:
+        super()._finish()
+        self._wake("_receiver")
+        self._wake("_room")
+
+    def _next(self) -> Any:
+        item = self._items.popleft()
+        self._wake("_room")
+        return item

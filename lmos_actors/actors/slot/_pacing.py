@@ -1,0 +1,155 @@
+"""The holds and the service time of one slot, over all its incarnations.
+
+A held agent begins no turn and no run; what has begun goes on. An agent with a service time works on each
+message for so long, one at a time, before the turn of that message runs: the effects of the turn, its
+answer included, come at the end of that time. Meanwhile the message has given up its seat and has had no
+effect yet. So a sender that withdraws it finds that nothing has happened, and so does one that hears that
+the agent died.
+
+An agent that is neither has no `Pacing` and pays nothing. The verbs that hold an agent are in `_hold.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .._runtime import BATCH
+from ..messages._gates import BUSY, HELD, PAUSED, WORKED, WORKING
+from ..messages._mailbox import DONE, QUEUED, WORKED_ON, Envelope, FairQueue, InternalTurn, PeriodicTurn
+
+if TYPE_CHECKING:
+    from collections import deque
+
+    from lmos_actors._core import Timer
+
+    from .._runtime import Runtime
+
+
+class PacedSlot(Protocol):
+    """The slot of an agent that is held or works on messages; see `Slot`, which stands above this file."""
+
+    rt: Runtime
+    extra: Any
+    begun: int
+    gate: int
+    queue: list[Any] | deque[Any]
+
+    def ensure_extra(self) -> Any: ...
+    def long_queue(self) -> deque[Any]: ...
+    def put_back(self, items: list[Any]) -> None: ...
+    def admit(self) -> None: ...
+    def on_idle(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+class Pacing:
+    """How often an agent is held, the seconds that it works on each message, and the message in work."""
+
+    __slots__ = ("_slot", "holds", "item", "seconds", "timer")
+
+    def __init__(self, slot: PacedSlot) -> None:
+        self._slot = slot
+        self.holds = 0
+        self.seconds = 0.0  # of service for each message
+        self.item: Any = None  # out of the queue: it is worked on, or its turn is due
+        self.timer: Timer | None = None  # until the work is done
+
+    def holds_back(self) -> bool:
+        """Return whether no turn is to be taken out of the queue now, nor work to be begun."""
+        slot = self._slot
+        if self.timer is not None:
+            slot.gate = WORKING
+        elif self.item is not None:
+            slot.gate = WORKED
+            slot.rt.schedule(slot)
+        elif self.holds:
+            slot.gate = PAUSED
+            slot.on_idle()
+        else:
+            slot.ensure_extra().pace = None  # the agent is as any other again
+            return False
+        return True
+
+    def take(self, item: Any) -> None:
+        """Queue a message that has been accepted, of an agent with an empty queue, and go on."""
+        if self.seconds and self.timer is None and self.item is None and not self.holds:
+            self._work_on(item)
+        else:
+            self._slot.queue = [item]
+            self._slot.resume()
+
+    def begin_work(self) -> bool:
+        """Take the message that waits longest and work on it; return whether there was one."""
+        item = self._next_in_queue()
+        if item is not None:
+            self._work_on(item)
+        return item is not None
+
+    def _work_on(self, item: Any) -> None:
+        slot = self._slot
+        if not isinstance(item, InternalTurn):
+            slot.begun += 1
+            if isinstance(item, Envelope):
+                item.phase = WORKED_ON
+                item.began()
+        elif isinstance(item, PeriodicTurn):
+            item = InternalTurn(*item.take())  # it waits no more: the next firing is not merged into it
+        self.item = item
+        self.timer = slot.rt.timers.call_after(self.seconds, self._work_done)
+        slot.gate = WORKING
+        if slot.extra.parked:
+            slot.admit()
+
+    def _next_in_queue(self) -> Any:
+        """Take the first item out of the queue that still means something, None if there is none."""
+        slot = self._slot
+        queue = slot.queue if len(slot.queue) <= BATCH else slot.long_queue()
+        if type(queue) is FairQueue:
+            queue.reorder_fairly()
+        while queue:
+            item = queue[0]
+            del queue[0]
+            if not (isinstance(item, Envelope) and item.phase == DONE):
+                return item
+            slot.ensure_extra().withdrawn -= 1
+        return None
+
+    def _work_done(self) -> None:
+        slot = self._slot
+        self.timer = None
+        if slot.gate == WORKING:
+            if slot.extra.out:
+                slot.gate = HELD
+            elif self.item is not None:  # as `resume` would find; here it is nearly always so
+                slot.gate = WORKED
+                slot.rt.schedule(slot)
+            else:
+                slot.resume()
+
+    def take_finished_work(self) -> list[Any]:
+        """Take the message that the agent has worked on, for its turn; none if it was withdrawn."""
+        self._slot.gate = BUSY
+        item = self.return_item()
+        return [] if item is None else [item]
+
+    def end_work(self) -> None:
+        """Stop working, as the incarnation ends; the message goes back to the queue, to be answered."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        item = self.return_item()
+        if item is not None:
+            self._slot.put_back([item])
+
+    def return_item(self) -> Any:
+        """Take the message in work, which has a seat again, None if there is none.
+
+        The timer of the work goes on, and finds no message at its end.
+        """
+        item, self.item = self.item, None
+        if item is not None and not isinstance(item, InternalTurn):
+            self._slot.begun -= 1
+            if isinstance(item, Envelope):
+                item.phase = QUEUED
+                item.on_seat_regained()
+        return item

@@ -1,0 +1,1957 @@
+"""The slot of an agent: what refs point to, and all that happens to a message on its way to the agent.
+
+A slot outlives the incarnations of its agent. The accounts, the listeners and the mailbox options belong to
+the slot; the queue, the runs and the timers belong to the incarnation. One class in one long file, because
+the parts call each other in circles: a message that is withdrawn may be the last one that a stopping agent
+waited for, the end of an incarnation answers what still waits, and each answer counts. The sections stand
+in the order in which a message meets them: asking and telling, seats, the queue, leaving, turns, runs, then
+the end of an incarnation. The rest stands beside this file, as functions over a slot or as objects made on
+first need: its start (`_slot_start.py`), behaviours (`_stash.py`), service time (`_pacing.py`, `_hold.py`),
+timers (`_slot_timers.py`), links and monitors (`_links.py`), the lifespan (`_lifespan_task.py`).
+
+What this file keeps true:
+
+- **Accounts.** Every accepted message leaves by one of the methods here, and each counts it, so that at
+  every instant at which no turn runs `accepted == handled + cancelled + dropped + dead_lettered + waiting +
+  running`. A refusal by type (`InvalidInput`) is an answer of the agent and counts as handled; a message
+  that found no seat was never accepted and counts as refused alone.
+- **Order** is kept per sender. That is why an agent takes no turn between handing a run over and the run's
+  first step (`HANDING`), why a parked sender keeps the gate from being `IDLE` (an inline turn would
+  overtake it), and why a sender that is let in queues behind what is there.
+- **One final answer.** An incarnation ends by `die`, at once, or by `drain`, which lets what waits be
+  handled first. Both are synchronous and end in `_end`, which answers everything that is left. `_end` only
+  begins the unwinding: runs are cancelled, the lifespan is asked to leave. `_maybe_finish` is called by
+  whatever has just unwound (a run, the lifespan, the children) and goes on when all has. Only then does
+  `_finish` report the end to the supervisor, so that two incarnations never hold one resource. No step
+  waits, so an ending agent needs no task of its own.
+
+      die/drain -> _end -> _answer_all, _release_resources -> _maybe_finish -> _finish -> owner.exited
+
+- **Memory.** A node may have very many idle agents. An idle agent is this one slotted object and the
+  agent's own; what few agents need is in `Extra`, which is made when it is first needed (`ensure_extra`),
+  and the dicts in there are one shared empty dict until then (`NOT_NEEDED_YET`). Counters are few for the
+  same reason: `accepted`, `begun` and `handled` count what went through the queue, `inline` counts what
+  began and ended in the asker's own step, and all others are in `Extra`.
+
+The hot path of the package is here. `ask` of an idle agent runs the turn in the asker's own step, and
+`tell_nowait` appends a tuple. Everything but the common case goes to a method of its own, so that the
+common case stays short; the short paths are repeated in `ask`, `ask_within`, `tell_nowait` and `send_from`
+on purpose, as sharing them would cost a call a message. How to read a condition there: `gate` is zero only
+for an idle agent (`IDLE`), `leave_tally()` turns the gate `TALLIED` into `IDLE`, `op.kind` is zero only for
+a plain turn, and `accepted - begun` is the number of seats taken. `size` is -1 while the mailbox is closed,
+so one comparison finds both a full mailbox and a closed one. `turns.budget` counts down over all askers:
+one that spends it makes a checkpoint, so that a task that only asks idle agents cannot keep the loop to
+itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
+
+import trio
+from trio.lowlevel import (
+    Abort,
+    checkpoint,
+    checkpoint_if_cancelled,
+    current_task,
+    enable_ki_protection,
+    reschedule,
+    wait_task_rescheduled,
+)
+
+from lmos_actors.errors import (
+    AgentDied,
+    AgentError,
+    AgentUnavailable,
+    InvalidInput,
+    MailboxFull,
+    NotAllowed,
+    NotFound,
+)
+
+from .._parking import park_among
+from .._runtime import BATCH, BUDGET
+from ..crashes._crashes import crash_reason, end_reason
+from ..messages._gates import (
+    BUSY,
+    CLOSED,
+    DOWN,
+    DRAINING,
+    EMPTY,
+    ENDING,
+    GONE,
+    HANDING,
+    HELD,
+    IDLE,
+    PAUSED,
+    QUIET,
+    RUNNING,
+    SERIAL,
+    STATE_TEXTS,
+    STATES,
+    TALLIED,
+    WORKED,
+)
+from ..messages._invocation import CURRENT, Run, declared_failure
+from ..messages._mailbox import (
+    DONE,
+    OUT_SEATS,
+    OWN_SEATS,
+    PARKED,
+    PENDING,
+    QUEUED,
+    RUNNING as RUN_BEGUN,
+    STASHED,
+    WORKED_ON,
+    AgentStatistics,
+    Ask,
+    Envelope,
+    FairQueue,
+    InternalTurn,
+    Line,
+    MailboxStatistics,
+    OutgoingTell,
+    RunLine,
+    SelfEnvelope,
+    SelfMessage,
+    Stashed,
+    Tell,
+)
+from ..messages._monitor import NORMAL, SHUTDOWN, Down, ExitReason
+from ..messages._observers import ALL_EVENTS, MONITORS, Feed, Occurrence, Sinks, event_key, property_key
+from ..messages._operation import ASKING, CHECKED, RUNS, named, not_in
+from ..values import conceal
+from ._calls import LocalCall, LocalStream
+from ._lifespan_task import LifespanTask, is_cancel
+from ._pacing import Pacing
+from ._task_links import TaskLink, carry_signals
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+    from contextvars import Context
+
+    from lmos_actors._core import RandomStream, Timer
+
+    from .._runtime import AgentSupervisor, Owner, Runtime, Turns
+    from ..crashes._reports import CrashReport
+    from ..messages._invocation import OwnTask
+    from ..messages._mailbox import MailboxOptions
+    from ..messages._observers import Sink
+    from ..messages._operation import Operation
+    from ._task_links import LinkPeer
+
+# The state of a child as its supervisor sees it; written by the supervisor alone.
+Status: TypeAlias = Literal["starting", "running", "stopping", "restarting", "stopped"]
+
+NO_MAIL: Final[Any] = ()  # the queue of an agent that waits for mail
+NO_TABLE: Final[dict[str, Any]] = {}  # the operations of a slot without an agent
+SHUT: Final = -1  # as a size: nothing is accepted
+SHARED: Final = 4
+"""Runs of an action at once from which on the last of them is kept for a peer that has none."""
+
+_AT_REST: Final = (IDLE, SERIAL, HELD, QUIET, PAUSED)
+
+
+class StateStore(Protocol):
+    """Where a persistent agent's state is kept between incarnations; filled in by persistence."""
+
+    async def load(self, path: str) -> dict[str, Any] | None:
+        """Return the last state kept for the agent at `path` as plain data, None if there is none."""
+        ...
+
+    async def keep(self, path: str, state: dict[str, Any]) -> None:
+        """Keep a state; returns when it will be found again."""
+        ...
+
+
+class OutputGate(Protocol):
+    """Holds what a persistent agent's turn sends out until what it changed has been kept."""
+
+    def hold(self, output: Callable[[], None]) -> None:
+        """Take an answer, event or message, in order, to be released after the commit of its turn."""
+        ...
+
+
+class _FrozenDict(dict[Any, Any]):
+    """The empty dict for all that agents have not needed yet; shared, so nothing may be put in."""
+
+    def __setitem__(self, key: Any, value: Any, /) -> None:
+        raise TypeError("this dict is shared by all agents: call ensure_extra() first")
+
+    def setdefault(self, key: Any, default: Any = None, /) -> Any:
+        raise TypeError("this dict is shared by all agents: call ensure_extra() first")
+
+
+NOT_NEEDED_YET: Final = _FrozenDict()
+
+
+class Stash:
+    """The messages that one incarnation has put aside, in order, and the timer of its present behaviour."""
+
+    __slots__ = ("by_run", "changed", "items", "timer", "up_next")
+
+    def __init__(self) -> None:
+        self.items: dict[int, Any] = {}
+        self.up_next: list[Any] = []
+        """Brought back in the turn that runs now: the first to be taken when it ends."""
+        self.changed = False
+        """The turn that runs now has changed the behaviour: what it puts aside is tried again at once."""
+        self.by_run: tuple[Run | OwnTask | None, int] = (None, 0)
+        """The run that has last changed the behaviour, and how many messages that brought back."""
+        self.timer: Timer | None = None
+
+    def all_messages(self) -> list[Any]:
+        """Return all messages that are put aside."""
+        return [*self.up_next, *self.items.values()]
+
+
+class Extra:
+    """The data that an agent has only once it has needed it."""
+
+    __slots__ = (
+        "active",
+        "cancelled",
+        "child_supervisor",
+        "dead_lettered",
+        "displaced",
+        "drain_timer",
+        "dropped",
+        "errors",
+        "follows",
+        "groups",
+        "handing",
+        "kept",
+        "lifespan_task",
+        "links",
+        "log",
+        "monitors",
+        "out",
+        "own",
+        "pace",
+        "parked",
+        "pending",
+        "random",
+        "reason",
+        "refused",
+        "removed",
+        "runs",
+        "silent",
+        "sinks",
+        "stash",
+        "timers",
+        "waiters",
+        "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self.cancelled = 0
+        self.dropped = 0
+        self.displaced = 0  # of those
+        self.dead_lettered = 0
+        self.runs: dict[Run, None] = NOT_NEEDED_YET
+        self.active: dict[Operation, int] = NOT_NEEDED_YET
+        self.pending: dict[Operation, RunLine] = NOT_NEEDED_YET
+        self.handing: Run | None = None
+        self.parked: Line | None = None
+        self.sinks: Sinks | None = None
+        self.timers: dict[Timer, None] | None = None
+        self.follows: Any = None  # the first of a chain, see `_follow.py`
+        self.groups: dict[Any, None] | None = None  # those it is a member of
+        self.links: dict[Any, None] | None = None  # the other ends of this incarnation's links
+        self.monitors: dict[Any, None] | None = None  # those it has made itself
+        self.lifespan_task: LifespanTask | None = None
+        self.child_supervisor: AgentSupervisor | None = None
+        self.silent = False  # this end is not reported to the supervisor
+        self.removed = False  # the slot is to be removed for good at this end
+        self.out: dict[OutgoingTell, None] = (
+            NOT_NEEDED_YET  # messages of its turns that wait for seats elsewhere
+        )
+        self.stash: Stash | None = None
+        self.own = 0
+        self.withdrawn = 0  # envelopes in the queue that are done
+        self.reason: ExitReason | None = None
+        self.errors: tuple[BaseException, ...] = ()
+        self.drain_timer: Timer | None = None
+        self.waiters: list[trio.lowlevel.Task] | None = None
+        self.random: RandomStream | None = None
+        self.log: Any = None
+        self.pace: Pacing | None = None
+        self.kept: dict[str, Any] | None = None  # what the next incarnation begins with
+
+
+class Slot:
+    """One place in the tree, what waits there, and the agent that lives there now.
+
+    It is the near end of a ref: see `Link`.
+    """
+
+    __slots__ = (
+        "accepted",
+        "agent",
+        "begun",
+        "ctx",
+        "extra",
+        "gate",
+        "handled",
+        "incarnation",
+        "inline",
+        "mailbox",
+        "name",
+        "number",
+        "owner",
+        "queue",
+        "rt",
+        "size",
+        "spec",
+        "state",
+        "status",
+        "table",
+        "turns",
+    )  # fmt: skip
+
+    traced = False
+    """Every message is recorded, so no turn runs in the asker's step; see `_traced_slot.py`."""
+
+    def __init__(
+        self, rt: Runtime, owner: Owner, spec: Any, name: str | int, mailbox: MailboxOptions
+    ) -> None:
+        self.rt = rt
+        self.turns: Turns = rt.turns
+        self.owner = owner
+        self.spec = spec
+        self.name = name
+        self.mailbox = mailbox
+        self.number: int = rt.slots_made + 1
+        rt.slots_made = self.number
+        self.agent: Any = None
+        self.table: dict[str, Operation] = NO_TABLE
+        self.ctx: Context | None = None
+        self.queue: list[Any] | deque[Any] = NO_MAIL  # a deque once it is longer than a batch
+        self.gate: int = CLOSED
+        self.size: int = SHUT
+        self.state: int = EMPTY
+        self.status: Status = "starting"
+        self.incarnation: int = 0
+        self.accepted: int = 0  # taken into the mailbox
+        self.begun: int = 0  # of those: no longer waiting, for whatever reason
+        self.handled: int = 0  # of those: answered by the agent
+        self.inline: int = 0  # begun and ended in the asker's own step, in none of the three above
+        self.extra: Extra | None = None
+
+    @property
+    def label(self) -> str:
+        """The child's name in its supervisor."""
+        name = self.name
+        return name if isinstance(name, str) else f"{self.spec.name}-{name}"
+
+    @property
+    def path(self) -> str:
+        """Names from the root's children down, joined by slashes."""
+        name = self.name
+        return self.owner.child_path(name if isinstance(name, str) else self.label)
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """The identity by which two refs are equal."""
+        return self.rt, self.number
+
+    @property
+    def factory(self) -> Callable[[], Any]:
+        """The factory of the next agent: that of the spec, with refs in place of references to siblings."""
+        spec = self.spec
+        if not spec.references:
+            return spec.factory  # type: ignore[no-any-return]
+        return spec.filled(self.owner.ref_to)  # type: ignore[no-any-return]
+
+    def leave_tally(self) -> bool:
+        """Take the agent out of the node's totals before its accounts change; return whether it was in."""
+        if self.gate != TALLIED:
+            return False
+        self.rt.tally.remove(self)
+        self.gate = IDLE
+        return True
+
+    def ensure_extra(self) -> Extra:
+        """Return the data that few agents need, made at the first call."""
+        extra = self.extra
+        if extra is None:
+            extra = self.extra = Extra()
+        return extra
+
+    def ensure_run_tables(self) -> Extra:
+        """Return the same with its tables of runs and of those in line, made at the first call."""
+        extra = self.extra or self.ensure_extra()
+        if extra.runs is NOT_NEEDED_YET:
+            extra.runs, extra.active, extra.pending = {}, {}, {}
+        return extra
+
+    def ensure_outgoing(self) -> dict[OutgoingTell, None]:
+        """Return room for messages of its turns that wait for seats elsewhere."""
+        extra = self.ensure_extra()
+        if extra.out is NOT_NEEDED_YET:
+            extra.out = {}
+        return extra.out
+
+    def ensure_stash(self) -> Stash:
+        """Return the stash, made at the first call."""
+        extra = self.ensure_extra()
+        if extra.stash is None:
+            extra.stash = Stash()
+        return extra.stash
+
+    def ensure_pacing(self) -> Pacing:
+        """Return the holds and the service time of the agent, made at the first call."""
+        extra = self.ensure_extra()
+        if extra.pace is None:
+            extra.pace = Pacing(self)
+        return extra.pace
+
+    def context(self) -> Context:
+        """Return the agent's context: a copy of the node's, made for each incarnation."""
+        ctx = self.ctx
+        if ctx is None:
+            ctx = self.ctx = self.rt.base_context.copy()
+        return ctx
+
+    # ---- accounts
+
+    def waiting(self) -> int:
+        """Count what has been accepted and has not begun, from the lists themselves."""
+        count = sum(not isinstance(m, InternalTurn) for m in self.queue) if self.queue else 0
+        if self.extra is not None:
+            count += sum(len(line) for line in self.extra.pending.values()) - self.extra.withdrawn
+            count += len(self.extra.stash.all_messages()) if self.extra.stash is not None else 0
+        return count
+
+    def running(self) -> int:
+        """Count what has begun and has not ended."""
+        extra = self.extra
+        if extra is None:
+            return 0
+        item = extra.pace.item if extra.pace is not None else None
+        worked_on = item is not None and not isinstance(item, InternalTurn)
+        return worked_on + sum(not run.settled for run in extra.runs)
+
+    def statistics(self) -> AgentStatistics:
+        """Count over all incarnations; see `AgentStatistics` for the identity that holds."""
+        extra = self.extra
+        return AgentStatistics(
+            accepted=self.accepted + self.inline,
+            handled=self.handled + self.inline,
+            cancelled=extra.cancelled if extra else 0,
+            dropped=extra.dropped if extra else 0,
+            dead_lettered=extra.dead_lettered if extra else 0,
+            waiting=self.waiting(),
+            running=self.running(),
+            refused=extra.refused if extra else 0,
+            restarts=max(0, self.incarnation - 1),
+            incarnation=self.incarnation,
+            state=self.state_name,
+        )
+
+    @property
+    def state_name(self) -> str:
+        """Its state as `statistics` has it: `running`, `down`, ..."""
+        return STATES[self.state]
+
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """Return how full the mailbox is."""
+        extra = self.extra
+        return MailboxStatistics(
+            depth=self.accepted - self.begun,
+            size=self.mailbox.size,
+            when_full=self.mailbox.when_full,
+            parked=len(extra.parked) if extra and extra.parked else 0,
+            displaced=extra.displaced if extra else 0,
+        )
+
+    def full(self) -> bool:
+        """Return whether a message finds no seat now; false while closed."""
+        return 0 < self.size <= self.accepted - self.begun
+
+    # ---- what a message asks for
+
+    def operation(self, key: str) -> Operation:
+        """Return the operation of that key. Raises `NotFound`, `AgentUnavailable`."""
+        try:
+            return self.table[key]
+        except KeyError:
+            raise self.unknown(key) from None
+
+    def unknown(self, key: str) -> Exception:
+        """Make the error for a key that is not in the table."""
+        if self.state in (EMPTY, GONE):
+            return self.closed_error()
+        return not_in(self.table, key, self.path)
+
+    def closed_error(self) -> AgentUnavailable | NotFound:
+        """Make the error for a message to a slot that takes none."""
+        if self.state == GONE:
+            return NotFound("agent", self.path)
+        return AgentUnavailable(self.path, STATE_TEXTS[self.state])
+
+    def bound(self, op: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Check and convert arguments; a refusal is an answer of the agent and counts as handled."""
+        try:
+            return op.bind(args, kwargs)
+        except InvalidInput as exc:
+            exc.__context__ = None  # of the caller's attempt on the short path
+            self._count_refusal()
+            raise
+
+    def spread(
+        self, op: Operation, data: Any, *, tolerant: bool = False
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Turn an input of plain data into arguments; a refusal counts as in `bound`."""
+        try:
+            return op.spread(data, tolerant=tolerant)
+        except InvalidInput:
+            self._count_refusal()
+            raise
+
+    def _count_refusal(self) -> None:
+        if self.size > 0:
+            self.leave_tally()
+            self.inline += 1
+
+    def sender(self) -> Any:
+        """Return the slot of the agent whose code runs now, None outside any."""
+        run = CURRENT.get()
+        return self.turns.slot if run is None else run.slot
+
+    # ---- asking
+
+    @named(ASKING)
+    @enable_ki_protection
+    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Have an operation carried out and return its value; the arguments are checked first.
+
+        An idle agent's turn runs here, in the asker's step: no task switch, and no checkpoint after it, as a
+        call that had its effect returns its value. Raises an `AgentError`, or
+        `trio.Cancelled`: then the run is cancelled.
+        """
+        try:
+            op = self.table[key]
+        except KeyError:
+            raise self.unknown(key) from None
+        if kwargs or len(args) != 1:
+            if kwargs or args or op.params:
+                args = self.bound(op, args, kwargs)
+        else:
+            try:
+                value = op.take(args[0])
+                if value is not args[0]:
+                    args = (value,)
+            except InvalidInput:
+                args = self.bound(op, args, kwargs)
+        await checkpoint_if_cancelled()
+        turns = self.turns
+        budget = turns.budget = turns.budget - 1
+        if budget < 0:
+            await self.yield_to_others()
+        if (self.gate and not self.leave_tally()) or op.kind:
+            return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
+        try:
+            return self.run_inline(op, args)
+        except Stashed:
+            pass  # left before the waiting: what comes of it has nothing to do with this exception
+        return await self.ask_queued(Ask(self, op, args, self.sender(), None), None, aside=True)
+
+    def run_inline(self, op: Operation, args: tuple[Any, ...]) -> Any:
+        """Run a turn of the idle agent now, in the caller's step."""
+        turns = self.turns
+        self.gate = BUSY
+        turns.slot = self
+        turns.current = op
+        ctx = self.ctx
+        if ctx is None:
+            ctx = self.context()
+        try:
+            if len(args) == 1:  # a star costs as much as the call
+                value = ctx.run(op.fn, self.agent, args[0])
+            else:
+                value = ctx.run(op.fn, self.agent, *args)
+            try:
+                value = op.give(value)
+            except InvalidInput as exc:
+                raise op.wrong_result(exc) from None
+        except BaseException as exc:
+            turns.slot = None
+            raise self.inline_failed(exc, op, args) from None
+        turns.slot = None
+        self.inline += 1
+        if turns.leave:
+            turns.leave = False
+            self.after_turn()
+        elif self.queue:
+            self.rt.schedule(self)
+        else:
+            self.gate = IDLE
+        return value
+
+    async def yield_to_others(self) -> None:
+        """Let other tasks run, now that the budget is spent."""
+        await checkpoint()
+        self.turns.budget = BUDGET
+        wake = self.rt.wake_watchdog
+        if wake is not None:
+            wake()
+
+    async def ask_queued(self, ask: Ask, seconds: float | None, *, aside: bool = False) -> Any:
+        """Post an ask and wait for its answer; `aside`: the agent has put it aside already."""
+        if aside:
+            self.stash_inline_ask(ask)
+        else:
+            self.post(ask)
+        if ask.phase == DONE:  # the new message was dropped
+            return self._outcome(ask)
+        ask.task = current_task()
+        if seconds is not None:
+            self.rt.deadlines.add(ask, seconds)
+
+        def abort(_: object) -> Abort:
+            ask.task = None
+            return Abort.SUCCEEDED
+
+        try:
+            await wait_task_rescheduled(abort)
+        except BaseException:
+            self.withdraw(ask)
+            raise
+        finally:
+            if ask.bucket is not None:
+                self.rt.deadlines.forget(ask)
+        return self._outcome(ask)
+
+    @staticmethod
+    def _outcome(ask: Ask) -> Any:
+        if ask.error is not None:
+            try:
+                raise ask.error
+            finally:
+                ask.error = None  # no cycle through the traceback
+        return ask.value
+
+    @named(ASKING)
+    @enable_ki_protection
+    async def ask_within(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """As `ask`, with a deadline `seconds` from now; the node sweeps deadlines every 10 ms."""
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        await checkpoint_if_cancelled()
+        turns = self.turns
+        turns.budget -= 1
+        if turns.budget < 0:
+            await self.yield_to_others()
+        if (self.gate and not self.leave_tally()) or op.kind:
+            return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
+        try:
+            return self.run_inline(op, args)
+        except Stashed:
+            pass  # as in `ask`
+        return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds, aside=True)
+
+    # ---- telling
+
+    @enable_ki_protection
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Send one way. Raises `trio.WouldBlock` where `tell` would wait."""
+        try:
+            op = self.table[key]
+        except KeyError:
+            raise self.unknown(key) from None
+        if kwargs or len(args) != 1:
+            args = self.bound(op, args, kwargs)
+        else:
+            try:
+                value = op.take(args[0])
+                if value is not args[0]:
+                    args = (value,)
+            except InvalidInput:
+                args = self.bound(op, args, kwargs)
+        run = CURRENT.get()
+        if run is None:
+            sender = self.turns.slot
+        else:
+            sender = run.slot
+            if run.envelope.trace is not None:  # a tuple has no place for it
+                self.post_or_block(op, args, sender)
+                return
+        if self.accepted - self.begun >= self.size or op.kind:
+            self.post_or_block(op, args, sender)
+            return
+        self.accepted += 1
+        if self.queue:
+            self.queue.append((op, args, sender))
+            return
+        self.queue = [(op, args, sender)]
+        if not self.gate or self.leave_tally():
+            self.gate = BUSY
+            self.rt.schedule(self)
+        elif self.gate == QUIET:
+            self.resume()
+
+    @named("ref.tell")
+    @enable_ki_protection
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Send one way; under `wait`, wait for a seat in a full mailbox."""
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        await checkpoint_if_cancelled()
+        run = CURRENT.get()
+        sender = self.turns.slot if run is None else run.slot
+        plain = not op.kind and (run is None or run.envelope.trace is None)
+        if plain and self.accepted - self.begun < self.size:
+            self.seat(op, args, sender)
+        else:
+            tell = Tell(self, op, args, sender)
+            self.post(tell)
+            if tell.phase == PARKED:
+                await self._parked(tell)
+                return
+        turns = self.turns
+        turns.budget -= 1
+        if turns.budget < 0:
+            await self.yield_to_others()
+
+    def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
+        """Accept a one-way message to a turn, for which there is a seat."""
+        self.accepted += 1
+        self.put((op, args, sender))
+
+    async def _parked(self, tell: Tell) -> None:
+        tell.task = current_task()
+
+        def abort(_: object) -> Abort:
+            tell.task = None
+            self.withdraw(tell)  # at once: a seat that becomes free now is the next sender's
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+        if tell.lost is not None:
+            raise tell.lost
+
+    def post_or_block(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
+        """Post a one-way message, but raise `trio.WouldBlock` instead of parking it."""
+        if self.mailbox.when_full == "wait" and self.full():
+            raise trio.WouldBlock
+        self.post(Tell(self, op, args, sender))
+
+    # ---- sending from a turn
+
+    @enable_ki_protection
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Send one way from an agent's turn: what finds no seat holds the agent back.
+
+        So `def` agents feel back-pressure without awaiting: the sender gets no turn until its message has a
+        seat.
+        """
+        try:
+            op = self.table[key]
+        except KeyError:
+            self.send_to_nobody(sender, key, args)
+            return
+        if kwargs or len(args) != 1:
+            if kwargs is not CHECKED:
+                args = self.bound(op, args, kwargs)
+        else:
+            try:
+                value = op.take(args[0])
+                if value is not args[0]:
+                    args = (value,)
+            except InvalidInput:
+                args = self.bound(op, args, kwargs)
+        if op.kind or sender is self or self.accepted - self.begun >= self.size:
+            self.send_slowly(sender, op, args)
+            return
+        self.accepted += 1
+        if self.queue:
+            self.queue.append((op, args, sender))
+            return
+        self.queue = [(op, args, sender)]
+        if not self.gate or self.leave_tally():
+            self.gate = BUSY
+            self.rt.schedule(self)
+        elif self.gate == QUIET:
+            self.resume()
+
+    def send_to_nobody(self, sender: Any, key: str, args: tuple[Any, ...]) -> None:
+        """There is no such key, or no agent yet: the latter is a dead letter as after a crash."""
+        error = self.unknown(key)
+        if not isinstance(error, AgentUnavailable):
+            raise error
+        self.rt.dead_letter(str(error), self, sender, key, args)
+
+    def send_slowly(self, sender: Any, op: Operation, args: tuple[Any, ...]) -> None:
+        """As `send_from`, where the message is to the sender itself, needs time, or finds no seat."""
+        if sender is self and self.state <= DRAINING:
+            self._send_own(op, args)
+            return
+        if self.mailbox.when_full == "wait" and len(sender.ensure_extra().out) >= OUT_SEATS and self.full():
+            raise MailboxFull(self.path, self.mailbox.size)
+        held = OutgoingTell(self, op, args, sender)
+        try:
+            self.post(held)
+        except MailboxFull:
+            raise
+        except AgentUnavailable as exc:
+            self.rt.dead_letter(str(exc), self, sender, op.name, args)
+            return
+        if held.phase == PARKED:
+            held.holds = sender
+            sender.outgoing_parked(held)
+
+    def _send_own(self, op: Operation, args: tuple[Any, ...]) -> None:
+        extra = self.ensure_extra()
+        if extra.own >= OWN_SEATS:
+            raise MailboxFull(self.path, OWN_SEATS)
+        self.take_own_seat()
+        self.accepted += 1
+        self.put(self.own(op, args))
+
+    def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
+        """Make what stands in the queue for a message of the agent to itself."""
+        return SelfMessage((op, args, self))
+
+    def take_own_seat(self) -> None:
+        """A message to itself has its reserved seat, or has it again."""
+        self.ensure_extra().own += 1
+        if self.size > 0:
+            self.size += 1  # a seat of its own: it takes none from the others
+
+    def free_own_seat(self) -> None:
+        """A message to itself has left its reserved seat."""
+        self.ensure_extra().own -= 1
+        if self.size > 0:
+            self.size -= 1
+
+    def outgoing_parked(self, held: OutgoingTell) -> None:
+        """A message of this agent's turn waits for a seat elsewhere: no further turn until it has one."""
+        if self.state >= ENDING:  # nothing is left to be held back
+            held.holds = None
+            return
+        self.ensure_outgoing()[held] = None
+        self.leave_tally()
+        if self.gate in (IDLE, BUSY, QUIET, WORKED):
+            if self.turns.slot is self:
+                self.turns.leave = True
+            self.gate = HELD
+
+    def outgoing_admitted(self, held: OutgoingTell) -> None:
+        """One of them has its seat, or needs none any more."""
+        out = self.ensure_extra().out
+        out.pop(held, None)
+        if not out and self.gate == HELD:
+            self.resume()
+
+    # ---- calls, streams and listening
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def begin(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[LocalCall]:
+        """Invoke and hold on to the call."""
+        async with self._open(LocalCall, key, args, kwargs, seconds) as call:
+            yield call
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def stream(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
+    ) -> AsyncGenerator[LocalStream]:
+        """Invoke and receive many outputs."""
+        async with self._open(LocalStream, key, args, kwargs, seconds) as call:
+            yield call
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def _open(
+        self,
+        kind: type[Any],
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None,
+    ) -> AsyncGenerator[Any]:
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        await checkpoint_if_cancelled()
+        call = kind(self, op, args, self.sender())
+        self.post(call)
+        try:
+            if seconds is not None:
+                call.expire_in(seconds)
+            yield call
+        finally:
+            call.leave()
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
+        """Observe a property or subscribe to events until the block is left."""
+        feed: Feed[Any] = Feed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
+        place = key[1:]
+        try:
+            await self.ask(key, (feed,), {})
+            yield feed
+        finally:
+            self._unlisten(place, feed)
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def watch(self) -> AsyncGenerator[Feed[Down]]:
+        """Monitor until the block is left."""
+        await checkpoint()
+        feed: Feed[Down] = Feed(self.rt.timers)
+        if self.state == GONE:
+            raise self.closed_error()
+        self.sinks().add(MONITORS, feed)
+        try:
+            yield feed
+        finally:
+            self._unlisten(MONITORS, feed)
+
+    def _unlisten(self, key: str, sink: Sink) -> None:
+        extra = self.extra
+        if extra is not None and extra.sinks is not None:
+            extra.sinks.remove(key, sink)
+        sink.close()
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def link(self) -> AsyncGenerator[None]:
+        """Link this incarnation and the task that enters, until it leaves; see `Ref.link`."""
+        await checkpoint()
+        self.check_alive()
+        end = TaskLink(self)
+        try:
+            with end.scope:
+                yield
+        except BaseException as exc:
+            end.left(exc)
+            raise
+        end.left(None)
+
+    # ---- seats
+
+    def post(self, envelope: Envelope) -> None:
+        """Accept an envelope, park it, or refuse it, by the mailbox's policy.
+
+        Raises `MailboxFull`, `AgentUnavailable` or `NotFound` when it is refused.
+        """
+        run = CURRENT.get()
+        if run is not None and run.envelope.trace is not None and envelope.trace is None:
+            envelope.trace = run.envelope.trace  # what came over a wire, handed on
+        if self.accepted - self.begun >= self.size and not self._make_room(envelope):
+            return
+        self.accepted += 1
+        envelope.phase = QUEUED
+        self.put(envelope)
+
+    def post_last(self, envelope: Envelope) -> None:
+        """Post an envelope, behind all that wait for a seat though one may be free. Raises as `post` does."""
+        extra = self.extra
+        if extra is not None and extra.parked:
+            envelope.phase = PARKED
+            extra.parked.join(envelope)
+        else:
+            self.post(envelope)
+
+    def _make_room(self, envelope: Envelope) -> bool:
+        """Return whether the envelope may go in after all; if not, it has been parked, dropped or refused."""
+        if self.size < 0:
+            self.ensure_extra().refused += 1
+            raise self.closed_error()
+        policy = self.mailbox.when_full
+        extra = self.ensure_extra()
+        if policy == "wait" and envelope.parks:
+            envelope.phase = PARKED
+            if extra.parked is None:
+                extra.parked = Line()
+            extra.parked.join(envelope)
+            if self.gate == IDLE:  # all seats are in line for a run: an inline turn would overtake this one
+                self.gate = QUIET
+            return False
+        if policy in ("reject", "wait"):
+            extra.refused += 1
+            raise MailboxFull(self.path, self.mailbox.size)
+        if policy == "drop_oldest":
+            self._drop_oldest()
+            return True
+        self.accepted += 1
+        self._dropped(envelope)
+        return False
+
+    def _drop_oldest(self) -> None:
+        extra = self.ensure_extra()
+        waiting = self.oldest_stashed() or self.oldest_pending()
+        if waiting is not None:
+            self._dropped(waiting)
+            return
+        if extra.withdrawn:
+            self.clear_withdrawn()
+        queue = self.queue if len(self.queue) <= BATCH else self.long_queue()
+        for place, item in enumerate(queue):
+            if not isinstance(item, (InternalTurn, SelfMessage, SelfEnvelope)):
+                del queue[place]
+                self._dropped(item)
+                return
+
+    def oldest_pending(self) -> Envelope | None:
+        """Take an oldest message of others out of the lines for runs, None if there is none."""
+        for line in self.ensure_extra().pending.values():
+            for envelope in line:
+                if not isinstance(envelope, SelfEnvelope):
+                    line.remove(envelope)
+                    return envelope
+        return None
+
+    def oldest_stashed(self) -> Any:
+        """Take the oldest message of others from the stash, None if there is none."""
+        extra = self.extra
+        if extra is not None and extra.stash is not None:
+            for key, item in extra.stash.items.items():
+                if not isinstance(item, (SelfMessage, SelfEnvelope)):
+                    return extra.stash.items.pop(key)
+        return None
+
+    def _dropped(self, item: Any) -> None:
+        self.begun += 1
+        self.ensure_extra().dropped += 1
+        if isinstance(item, Envelope):
+            self.rt.note("dropped", item)
+            item.phase = DONE
+            item.fail(MailboxFull(self.path, self.mailbox.size))
+
+    def displace(self, envelope: Envelope, error: MailboxFull) -> None:
+        """Drop a request that waits, as its seat is somebody else's from now on."""
+        phase, envelope.phase = envelope.phase, DONE
+        extra = self.ensure_extra()
+        if phase == QUEUED:
+            self.withdraw_queued()
+        elif phase == STASHED:
+            del self.ensure_stash().items[id(envelope)]
+        else:
+            extra.pending[envelope.op].remove(envelope)
+        self.begun += 1
+        extra.dropped += 1
+        extra.displaced += 1
+        self.rt.note("dropped", envelope)
+        envelope.fail(error)
+
+    def put(self, item: Any) -> None:
+        """Queue what has been accepted, and see to it that its turn comes."""
+        gate = self.gate
+        if gate and (gate != TALLIED or not self.leave_tally()):
+            if self.queue:
+                self.queue.append(item)
+            elif gate == QUIET and self.extra is not None and self.extra.pace is not None:
+                self.extra.pace.take(item)
+                return
+            else:
+                self.queue = [item]
+            if gate == QUIET:
+                self.resume()
+            return
+        if isinstance(item, Envelope) and item.op.kind in RUNS:
+            self.begin_run(item, hold=True)
+            return
+        self.gate = BUSY
+        self.queue = [item]
+        self.rt.schedule(self)
+
+    def admit(self) -> None:
+        """Let parked senders in, as far as there are seats."""
+        extra = self.extra
+        if extra is None or not extra.parked:
+            return
+        parked = extra.parked
+        while parked and self.accepted - self.begun < self.size:
+            envelope = parked.first()
+            self.accepted += 1
+            envelope.phase = QUEUED
+            self.put(envelope)
+            envelope.admitted()
+
+    # ---- the queue: a list, as nearly all are short; of a long one either end is reached at once
+
+    def take_batch(self) -> list[Any]:
+        """Take at most a batch of the items that wait longest out of the queue."""
+        queue = self.queue
+        if type(queue) is list and len(queue) <= BATCH:
+            self.queue = []
+            return queue
+        queue = self.long_queue()
+        if type(queue) is FairQueue:
+            queue.reorder_fairly()
+        first = queue.popleft
+        return [first() for _ in range(min(BATCH, len(queue)))]
+
+    def put_back(self, items: list[Any]) -> None:
+        """Put items back that were not taken after all, before all others."""
+        if isinstance(self.queue, deque):
+            self.queue.extendleft(reversed(items))
+        else:
+            self.queue = [*items, *self.queue]
+
+    def long_queue(self) -> deque[Any]:
+        """Return the queue as a deque, which it is from now on."""
+        queue = self.queue
+        if not isinstance(queue, deque):
+            queue = self.queue = deque(queue)
+        return queue
+
+    def withdraw_queued(self) -> None:
+        """Count an envelope in the queue as done.
+
+        It is passed over when its turn comes; once half the queue is done, all such are taken out
+        together, so that withdrawing costs no search.
+        """
+        extra = self.ensure_extra()
+        extra.withdrawn += 1
+        if extra.withdrawn * 2 > len(self.queue):
+            self.clear_withdrawn()
+
+    def clear_withdrawn(self) -> None:
+        """Take the envelopes out that are done."""
+        before, queue = len(self.queue), self.queue
+        self.queue = type(queue)(m for m in queue if not (isinstance(m, Envelope) and m.phase == DONE))
+        self.ensure_extra().withdrawn -= before - len(self.queue)  # others may be in the batch in hand
+
+    # ---- leaving without being handled
+
+    def withdraw(self, envelope: Envelope) -> bool:
+        """Take a request out wherever it is, as its consumer is gone; return whether it was still open.
+
+        Queued, it gives up its seat; running, its run is cancelled and not waited for.
+        """
+        phase = envelope.phase
+        if phase == DONE:
+            return False
+        if phase == RUN_BEGUN:
+            return self._withdraw_run(envelope)
+        envelope.phase = DONE
+        extra = self.ensure_extra()
+        if phase == PARKED:
+            if extra.parked is not None:
+                extra.parked.pop(envelope, None)
+            if self.gate == QUIET and not extra.parked and self.size > 0 and extra.pace is None:
+                self.gate = IDLE  # no inline turn could overtake anybody now
+            return True
+        if phase == QUEUED:
+            self.withdraw_queued()
+        elif phase == STASHED:
+            del self.ensure_stash().items[id(envelope)]
+        elif phase == WORKED_ON:
+            self.ensure_pacing().return_item()
+            envelope.phase = DONE
+        else:
+            extra.pending[envelope.op].remove(envelope)
+        self.begun += 1
+        extra.cancelled += 1
+        self.rt.note("cancelled", envelope)
+        self.admit()
+        self.on_idle()
+        return True
+
+    def _withdraw_run(self, envelope: Envelope) -> bool:
+        run = envelope.run
+        if run is None or run.settled:
+            return False
+        run.settled = True
+        envelope.phase = DONE
+        self.ensure_extra().cancelled += 1
+        self.rt.note("cancelled", envelope)
+        run.cancel()
+        return True
+
+    def lose(self, item: Any, reason: str, error: Exception | None) -> None:
+        """Count what never began as dead-lettered; fail its sender, or record it.
+
+        Nothing of a queue outlives a crash: that a request was not begun tells its sender that it is safe to
+        repeat.
+
+        `error` stands in the answer; None means the agent died.
+        """
+        if isinstance(item, InternalTurn) or (isinstance(item, Envelope) and item.phase == DONE):
+            return
+        self.begun += 1
+        self.ensure_extra().dead_lettered += 1
+        if isinstance(item, tuple):
+            op, args, sender = cast("tuple[Operation, tuple[Any, ...], Slot | None]", item)
+            if isinstance(item, SelfMessage):
+                self.free_own_seat()
+            self.rt.dead_letter(reason, self, sender, op.name, args)
+            return
+        envelope: Envelope = item
+        envelope.phase = DONE
+        if isinstance(envelope, SelfEnvelope):
+            self.free_own_seat()
+        if envelope.waits_for_answer:
+            self.rt.note("answered", envelope, error=reason)
+        else:
+            self.rt.dead_letter(reason, self, envelope.sender, envelope.op.name, envelope.args)
+        envelope.fail(error or AgentDied(reason, started=False, agent=self))
+
+    # ---- taking turns
+
+    def resume(self) -> None:
+        """Go on taking turns."""
+        extra = self.extra
+        if extra is not None and extra.pace is not None:
+            pace = extra.pace
+            if pace.seconds and pace.timer is None and pace.item is None and not pace.holds:
+                if self.queue and pace.begin_work():
+                    return
+            elif pace.holds_back():
+                return
+        if self.queue:
+            self.gate = BUSY
+            self.rt.schedule(self)
+        else:
+            quiet = extra is not None and (extra.parked or extra.pace is not None)
+            self.gate = QUIET if quiet else IDLE
+            self.queue = NO_MAIL
+            if self.state == DRAINING:
+                self.on_idle()
+
+    def resume_if_idle(self) -> None:
+        """Take turns again if nothing else holds the agent."""
+        if self.gate in (IDLE, QUIET):
+            self.resume()
+
+    @property
+    def held(self) -> bool:
+        """Whether the agent is held."""
+        extra = self.extra
+        return extra is not None and extra.pace is not None and extra.pace.holds > 0
+
+    def inline_failed(self, exc: BaseException, op: Operation, args: tuple[Any, ...]) -> BaseException:
+        """Deal with what an inline turn raised; return what its asker is to see.
+
+        A declared failure is raised as it is; anything else ends the agent, and the asker gets `AgentDied`.
+        """
+        self.turns.leave = False
+        if isinstance(exc, Stashed):
+            return exc
+        self.inline += 1
+        failure = declared_failure(exc)
+        if failure is not None or (op.internal and isinstance(exc, AgentError)):
+            self.after_turn()
+            return failure or exc
+        return self.turn_crashed(exc, crash_reason(self, exc, (op, args, self.sender())))
+
+    def turn_crashed(self, exc: BaseException, reason: ExitReason) -> BaseException:
+        """End the agent for what its turn raised; return what the asker is to see."""
+        self.die(reason)
+        if not isinstance(exc, Exception):
+            if self.rt.fatal is not None:
+                self.rt.fatal(exc)
+            return exc
+        return AgentDied(str(reason), started=True, agent=self)
+
+    def after_turn(self) -> None:
+        """Go on after a turn of which something came: held back, stopped, ended."""
+        self.restore_stashed()
+        if self.gate == BUSY:
+            self.resume()
+
+    def on_idle(self) -> None:
+        """End a stopping agent once nothing waits or runs any more."""
+        if self.state == DRAINING and self.gate in _AT_REST and self.turns.slot is not self:
+            extra = self.ensure_extra()
+            if not self.queue and not extra.runs and not any(extra.pending.values()) and not extra.out:
+                self._end(extra.reason or SHUTDOWN)
+            elif self.gate == IDLE:
+                self.gate = QUIET
+
+    # ---- runs
+
+    def begin_next(self, line: RunLine) -> bool:
+        """Begin the first run in line that the behaviour allows; return whether there was one."""
+        while line:
+            op = next(iter(line)).op
+            kept = self._keeps_last(op)
+            envelope = line.first(partial(self._has_no_run, op) if kept else None)
+            if envelope is None:
+                return False
+            self.begin_run(envelope, hold=False)
+            if envelope.phase == RUN_BEGUN:
+                return True
+        return False
+
+    def begin_run(self, envelope: Envelope, *, hold: bool) -> None:
+        """Hand a run to a runner, or put it in line for its action's concurrency.
+
+        `hold`: no turn until the run's first step, as later messages must not overtake it.
+        """
+        extra = self.ensure_run_tables()
+        op = envelope.op
+        if op.when is not None and not self.enabled(op):
+            self.postpone_or_refuse(envelope)
+            return
+        active = extra.active.get(op, 0)
+        # the last of several at once is kept for a peer that has none
+        is_last = active + 1 == op.concurrency >= SHARED
+        if active >= op.concurrency or (is_last and not self._has_no_run(op, envelope.peer)):
+            envelope.phase = PENDING
+            extra.pending.setdefault(op, RunLine()).join(envelope)
+            envelope.on_pending()
+            return
+        extra.active[op] = active + 1
+        run = Run(self, envelope)
+        envelope.began()
+        extra.runs[run] = None
+        self.begun += 1
+        if isinstance(envelope, SelfEnvelope):
+            self.free_own_seat()
+        if hold:
+            self.gate = HANDING
+            extra.handing = run
+        self.rt.note("delivered", envelope)
+        runners = self.owner.runners
+        if runners is not None:
+            runners.carry(run)
+
+    def _keeps_last(self, op: Operation) -> bool:
+        """Return whether only one more run may begin now, which is kept for a peer that has none."""
+        return op.concurrency >= SHARED and self.ensure_run_tables().active.get(op, 0) == op.concurrency - 1
+
+    def _has_no_run(self, op: Operation, peer: Any) -> bool:
+        """Return whether a peer may have the last run of an action; what came over no connection may."""
+        runs = self.ensure_run_tables().runs
+        return peer is None or not any(run.envelope.peer == peer and run.op is op for run in runs)
+
+    @property
+    def serial(self) -> bool:
+        """Whether the class has `serial=True`: one run at a time over all actions, and no turn beside it."""
+        agent = self.agent
+        return agent is not None and bool(agent.__contract__.serial)
+
+    def run_began(self, run: Run) -> None:
+        """The handler's first step is about to run: the agent may take turns again."""
+        extra = self.ensure_extra()
+        if extra.handing is run:
+            extra.handing = None
+            if self.gate == HANDING:
+                if self.serial:
+                    self.gate = SERIAL
+                elif extra.out:
+                    self.gate = HELD
+                else:
+                    self.resume()
+
+    def run_settled(self, account: str) -> None:
+        """Count the final answer of a run."""
+        if account == "handled":
+            self.handled += 1
+        else:
+            extra = self.ensure_extra()
+            setattr(extra, account, getattr(extra, account) + 1)
+
+    def run_cancelled(self, run: Run) -> None:
+        """The coroutine was cancelled; if nobody has settled it, the node is ending."""
+        run.settle_error(AgentDied("shutdown", started=run.begun, agent=self), "cancelled")
+
+    def run_crashed(self, run: Run, exc: BaseException) -> None:
+        """The coroutine raised what it does not declare."""
+        reason = end_reason(self, exc, run.envelope)
+        run.settle_error(AgentDied(str(reason), started=True, agent=self), "handled")
+        self.die(reason)
+
+    def run_ended(self, run: Run) -> None:
+        """The coroutine has unwound."""
+        extra = self.ensure_extra()
+        extra.runs.pop(run, None)
+        if extra.handing is run:
+            extra.handing = None
+        op = run.op
+        extra.active[op] = extra.active.get(op, 1) - 1
+        if self.state >= ENDING:
+            self._maybe_finish()
+            return
+        line = extra.pending.get(op)
+        if self.gate == SERIAL:
+            self.gate = IDLE
+        if line and not self.held and self.begin_next(line):
+            self.admit()
+        elif self.gate == IDLE:
+            if extra.out:
+                self.gate = HELD
+            else:
+                self.resume()
+        else:
+            self.on_idle()
+
+    # ---- messages put aside
+
+    def enabled(self, op: Operation) -> bool:
+        """Return whether the agent takes messages for this operation now."""
+        return op.when is None or self.agent.behaviour in op.when
+
+    def postpone_or_refuse(self, item: Any) -> None:
+        """Postpone a message that the present behaviour does not allow, or refuse it."""
+        op: Operation = item.op if isinstance(item, Envelope) else item[0]
+        if op.postpone:
+            self.put_aside(item)
+            return
+        error = NotAllowed(
+            f"{op.name!r} of {self.path} is not allowed in behaviour {self.agent.behaviour!r}, "
+            f"only in {_either(op.when or ())}"
+        )
+        if isinstance(item, Envelope) and item.waits_for_answer:
+            self.begun += 1
+            self.handled += 1
+            item.phase = DONE
+            self.rt.note("answered", item, error=f"NotAllowed: {error}")
+            item.fail(error)
+            self.admit()
+        else:
+            self.lose(item, str(error), None)
+            self.admit()
+
+    def put_aside(self, item: Any) -> None:
+        stash = self.ensure_stash()
+        envelope = item if isinstance(item, Envelope) else None
+        if envelope is not None:
+            envelope.on_stashed()
+        if stash.changed and self.turns.slot in (self, None):
+            stash.up_next.append(item)
+            if envelope is not None:
+                envelope.phase = QUEUED
+            return
+        if envelope is not None:
+            envelope.phase = STASHED
+        stash.items[id(item)] = item
+
+    def stash_inline_ask(self, ask: Ask) -> None:
+        """A turn in its asker's own step puts its message aside: the asker has to wait after all."""
+        if self.accepted - self.begun >= self.size:
+            self.after_turn()
+            self.post(ask)
+        else:
+            self.accepted += 1
+            self.put_aside(ask)
+            self.after_turn()
+
+    def stash_run(self, run: Run) -> None:
+        """A run puts its message aside in its first step; its coroutine has ended."""
+        envelope = run.envelope
+        if run.settled:
+            return
+        run.settled = True
+        envelope.run = None
+        if isinstance(envelope, SelfEnvelope):
+            self.take_own_seat()
+        self.begun -= 1
+        envelope.on_seat_regained()
+        envelope.on_stashed()
+        stash = self.ensure_stash()
+        if stash.by_run[0] is run:  # nothing has happened since
+            envelope.phase = QUEUED
+            self.long_queue().insert(stash.by_run[1], envelope)
+            self.resume_if_idle()
+        else:
+            self.put_aside(envelope)
+
+    def restore_stashed(self) -> None:
+        """After a turn: put what it brought back before all else."""
+        extra = self.extra
+        if extra is not None and extra.stash is not None:
+            stash = extra.stash
+            stash.changed = False
+            if stash.up_next:
+                items, stash.up_next = stash.up_next, []
+                self.put_back(items)
+
+    # ---- those who listen to it
+
+    def sinks(self) -> Sinks:
+        """Return the listeners of this slot, made at the first call."""
+        extra = self.ensure_extra()
+        if extra.sinks is None:
+            extra.sinks = Sinks()
+        return extra.sinks
+
+    def property_changed(self, name: str, value: Any) -> None:
+        """Tell the observers of a property."""
+        extra = self.extra
+        if extra is not None and extra.sinks is not None:
+            key = property_key(name)
+            if key in extra.sinks.by_key:
+                self._note_change(key, name, value)
+                extra.sinks.push(key, value)
+
+    def show_properties(self, sinks: Sinks) -> None:
+        """Push a new incarnation's values to the observers: an observation outlives a restart."""
+        for key in tuple(sinks.by_key):
+            if key.startswith("?"):
+                op = self.table.get(key)
+                if op is not None:
+                    value = op.fn(self.agent)
+                    self._note_change(key, op.name, value)
+                    sinks.push(key, value)
+
+    def _note_change(self, key: str, name: str, value: Any) -> None:
+        if self.rt.instrument is not None:
+            shown = conceal(value, self.table[key].result_secrecy)
+            self.rt.record("changed", self, property=name, value=shown)
+
+    def note_event(self, name: str, data: Any) -> None:
+        """Tell the instrument of an event."""
+        self.rt.record("event", self, event=name, data=data)
+
+    @enable_ki_protection
+    def emit(self, event: Any, value: Any) -> None:
+        """Tell the subscribers of an event."""
+        take = event.take
+        if take is not None:
+            try:
+                value = take(value)
+            except InvalidInput as exc:
+                raise TypeError(
+                    f"{self.path} emitted a {event.handle.name!r} of another type: {exc}"
+                ) from None
+        if self.rt.instrument is not None:
+            self.note_event(event.handle.name, conceal(value, event.secrecy))
+        extra = self.extra
+        if extra is None or extra.sinks is None:
+            return
+        name = event.handle.name
+        copy = None if event.immutable else take
+        extra.sinks.push(event_key(name), value, copy)
+        if ALL_EVENTS in extra.sinks.by_key:
+            each_its_own = None if copy is None else partial(_copied, copy)
+            extra.sinks.push(ALL_EVENTS, Occurrence(name, value), each_its_own)
+
+    def install(self, agent: Any) -> None:
+        self.agent = agent
+        agent._slot = self
+        self.ctx = None
+
+    def keep_timer(self, timer: Timer) -> None:
+        """Have a timer end with this incarnation."""
+        if self.state >= ENDING:
+            timer.cancel()
+            return
+        extra = self.extra
+        timers = None if extra is None else extra.timers
+        if timers is None:
+            timers = self.timers()
+        timer.kept = timers
+        timers[timer] = None
+
+    def timers(self) -> dict[Timer, None]:
+        extra = self.ensure_extra()
+        if extra.timers is None:
+            extra.timers = {}
+        return extra.timers
+
+    # ---- waiting for it
+
+    @named("ref.ready")
+    @enable_ki_protection
+    async def wait_running(self) -> None:
+        """Wait until the agent takes messages. Raises NotFound when it is gone for good."""
+        while self.state not in (RUNNING, GONE):
+            await self._wait()
+        if self.state == GONE:
+            raise self.closed_error()
+
+    @enable_ki_protection
+    async def wait_down(self) -> None:
+        """Wait until the present incarnation has ended and unwound."""
+        while self.state < DOWN:
+            await self._wait()
+
+    def unready(self) -> str:
+        """Return why the agent takes no messages now, "" while it does."""
+        return "" if self.state == RUNNING else f"it is {STATE_TEXTS[self.state]}"
+
+    async def _wait(self) -> None:
+        extra = self.ensure_extra()
+        if extra.waiters is None:
+            extra.waiters = []
+        await park_among(extra.waiters)
+
+    def wake_waiters(self) -> None:
+        extra = self.extra
+        if extra is not None and extra.waiters:
+            waiters, extra.waiters = extra.waiters, None
+            self.rt.timers.woke = True
+            for task in waiters:
+                reschedule(task)
+
+    # ---- end
+
+    def stop(self, reason: ExitReason, shutdown: float | str) -> bool:
+        """Begin to stop; return whether it has ended already.
+
+        `shutdown`: seconds for what waits and runs, `"brutal"` for none, `"infinity"` for no limit.
+        """
+        if self.state >= ENDING:
+            self._force_stop(shutdown)
+            return self.state >= DOWN
+        if shutdown == "brutal":
+            self.die(reason)
+            self._force_stop(shutdown)
+        else:
+            self.drain(reason, None if shutdown == "infinity" else float(shutdown))
+        return self.state >= DOWN
+
+    def _force_stop(self, shutdown: float | str) -> None:
+        extra = self.extra
+        if shutdown == "brutal" and extra is not None:
+            if extra.lifespan_task is not None:
+                extra.lifespan_task.force_stop()
+            if extra.child_supervisor is not None:
+                extra.child_supervisor.kill()
+
+    @property
+    def gone(self) -> bool:
+        """The slot has been emptied for good."""
+        return self.state == GONE
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing waits, runs, listens or is held, so that a stop ends it at once."""
+        return self.gate in (IDLE, TALLIED) and self.extra is None
+
+    @enable_ki_protection
+    def drain(self, reason: ExitReason, seconds: float | None) -> None:
+        """Take nothing new, let what waits and runs be handled, then end; at once when idle."""
+        if self.state >= ENDING:
+            return
+        if self.gate in (IDLE, TALLIED) and (self.extra is None or not self.extra.runs):
+            self.state = DRAINING
+            self._end(reason)
+            return
+        extra = self.ensure_extra()
+        stopping = self.state == DRAINING
+        if not stopping:
+            self.state = DRAINING
+            self.size = SHUT
+            self._refuse_parked("stopping")
+            self._leave_feeds_and_groups()
+        if not (stopping and extra.reason is not None and extra.reason.abnormal):
+            extra.reason = reason  # of several, an error is not forgotten
+        if seconds is not None and extra.drain_timer is None:
+            extra.drain_timer = self.rt.timers.call_at(
+                trio.current_time() + seconds, lambda: self._end(extra.reason or reason)
+            )
+        if self.turns.slot is self:
+            self.turns.leave = True
+        self.on_idle()
+
+    def _refuse_parked(self, why: str) -> None:
+        extra = self.extra
+        if extra is None or not extra.parked:
+            return
+        parked, extra.parked = extra.parked, None
+        for envelope in parked:
+            envelope.phase = DONE
+            extra.refused += 1
+            if isinstance(envelope, OutgoingTell):
+                self.rt.dead_letter(why, self, envelope.sender, envelope.op.name, envelope.args)
+            envelope.fail(AgentUnavailable(self.path, why))
+
+    def die(self, reason: ExitReason) -> None:
+        """End now: close the mailbox, answer everything, cancel the runs. Never blocks."""
+        if self.state >= ENDING:
+            if reason.error is not None and self.state == ENDING:
+                self.ensure_extra().errors += (reason.error,)
+            return
+        if reason.error is not None and reason.report is None:
+            reason = crash_reason(self, reason.error, None)
+        self._end(reason)
+        self.rt.crashes.take(self, reason)
+
+    def _end(self, reason: ExitReason) -> None:
+        if self.state >= ENDING:
+            return
+        if self.gate == TALLIED:
+            self.leave_tally()
+        self.state = ENDING
+        self.gate = CLOSED
+        self.size = SHUT
+        extra = self.extra
+        if extra is not None and extra.pace is not None:
+            extra.pace.end_work()
+        if self.turns.slot is self:
+            self.turns.leave = True
+        extra = self.extra
+        queue, self.queue = self.queue, NO_MAIL
+        if extra is None:
+            extra = self.ensure_extra() if queue else None
+        if extra is not None:
+            extra.reason = reason
+            self._answer_all(queue, reason)
+            self._release_resources(reason)
+            self._maybe_finish()
+        else:
+            self._finish(reason)
+
+    def _answer_all(self, queue: Iterable[Any], reason: ExitReason) -> None:
+        """Answer everything that still waits, as lost by a crash or refused by a stop."""
+        extra = self.ensure_extra()
+        crashed = reason.abnormal
+        why = str(reason) if crashed else "stopped"
+        error = None if crashed else AgentUnavailable(self.path, why)
+        self._refuse_parked(why)
+        for line in tuple(extra.pending.values()):
+            while (envelope := line.first()) is not None:
+                self.lose(envelope, why, error)
+        stash, extra.stash = extra.stash, None
+        for item in (*(stash.all_messages() if stash is not None else ()), *queue):
+            self.lose(item, why, error)
+        extra.withdrawn = 0
+        for run in tuple(extra.runs):
+            if not run.settled:
+                if crashed and not run.envelope.waits_for_answer:
+                    self.rt.dead_letter(why, self, run.sender, run.op.name, run.args)
+                died = AgentDied(why, started=run.begun, agent=self)
+                lost = died if run.begun else error or died  # handed over, and not a line of it has run
+                run.settle_error(lost, "dead_lettered" if crashed else "cancelled")
+            run.cancel()
+
+    def _release_resources(self, reason: ExitReason) -> None:
+        extra = self.ensure_extra()
+        if extra.drain_timer is not None:
+            extra.drain_timer.cancel()
+            extra.drain_timer = None
+        for held in extra.out:
+            held.holds = None  # still on its way, but it holds nobody back any more
+        extra.out.clear()
+        timers, extra.timers = extra.timers, None
+        for timer in tuple(timers or ()):
+            timer.cancel()
+        self._leave_feeds_and_groups()
+        self.end_monitors()
+        if extra.lifespan_task is not None:
+            extra.lifespan_task.end(reason)
+
+    def _leave_feeds_and_groups(self) -> None:
+        """End all followings and leave all groups, so that nothing new comes in."""
+        extra = self.ensure_extra()
+        while extra.follows is not None:
+            extra.follows.drop()
+        groups, extra.groups = extra.groups, None
+        for roll in groups or ():
+            roll.lose(self)
+
+    def _maybe_finish(self) -> None:
+        extra = self.ensure_extra()
+        if self.state == ENDING and not extra.runs:
+            if extra.lifespan_task is not None and not extra.lifespan_task.ended:
+                extra.lifespan_task.runs_ended()
+            elif extra.child_supervisor is not None:
+                extra.child_supervisor.stop_children(self.spec.shutdown)
+            else:
+                self._finish(extra.reason or NORMAL)
+
+    def lifespan_ended(self) -> None:
+        """The lifespan has been left."""
+        if self.state == ENDING:
+            self._maybe_finish()
+
+    def children_ended(self, reason: ExitReason | None, raised: Iterable[BaseException]) -> None:
+        """All children have ended; without a reason because they were stopped, or could not start.
+
+        A supervisor that gives up is a crash of its agent; one whose work is done ends it.
+        """
+        extra = self.ensure_extra()
+        extra.child_supervisor = None
+        extra.errors += tuple(raised)
+        if self.state >= ENDING:
+            self._maybe_finish()
+        elif reason is None:
+            if extra.lifespan_task is not None:
+                extra.lifespan_task.runs_ended()
+        elif reason.error is None:
+            shutdown = self.spec.shutdown
+            self.drain(reason, float(shutdown) if isinstance(shutdown, (int, float)) else None)
+        elif extra.lifespan_task is not None and extra.lifespan_task.entering:
+            extra.lifespan_task.fail_entering(reason.error)
+        else:
+            self.die(ExitReason("error", error=reason.error))
+
+    async def undo_start(self, exc: BaseException) -> BaseException:
+        """End what a failed start has begun; return the error, with what was raised meanwhile."""
+        extra = self.ensure_extra()
+        reason = SHUTDOWN if is_cancel(exc) else ExitReason("error", error=exc)
+        with trio.CancelScope(shield=True):
+            if extra.lifespan_task is not None:
+                extra.lifespan_task.end(reason)
+                await extra.lifespan_task.wait_ended()
+            if extra.child_supervisor is not None:
+                extra.child_supervisor.stop_children(self.spec.shutdown)
+                await extra.child_supervisor.wait_ended()
+        late, extra.errors = extra.errors, ()
+        self._start_over(reason)
+        return BaseExceptionGroup("a start that failed, and what followed", [exc, *late]) if late else exc
+
+    def _start_over(self, reason: ExitReason) -> None:
+        """Clear all that a start has left that failed before the agent was opened."""
+        queue, self.queue = self.queue, NO_MAIL
+        self._answer_all(queue, reason)
+        self._release_resources(reason)
+        self._uninstall()
+        self._forget_incarnation()
+        self.ensure_extra().silent = False
+        self.end_links(reason)
+
+    def _forget_incarnation(self) -> None:
+        extra = self.ensure_extra()
+        extra.lifespan_task = extra.stash = None  # a run that unwound may have made a shelf anew
+        extra.active.clear()
+        extra.pending.clear()
+        extra.random = extra.log = extra.reason = None
+
+    def _uninstall(self) -> None:
+        agent, self.agent = self.agent, None
+        if agent is not None:
+            agent._slot = None
+        self.ctx = None
+        self.state = DOWN
+        self.gate = CLOSED
+        self.size = SHUT
+
+    def _finish(self, reason: ExitReason) -> None:
+        """Report the end to the supervisor and the listeners; everything has unwound."""
+        extra = self.extra
+        first_reason = reason
+        if extra is not None and extra.errors:
+            reason = self._with_errors(reason, extra.errors)
+        elif reason.error is not None and reason.report is None:
+            reason = self._with_errors(reason, ())
+        self._uninstall()
+        report = True
+        if extra is not None:
+            report, extra.silent = not extra.silent, False
+            if extra.errors:
+                extra.errors = ()
+                if not first_reason.abnormal and reason.error is not None:
+                    self.owner.raised_at_end(self, reason.error)
+            self._forget_incarnation()
+            if extra.sinks is not None and report:
+                extra.sinks.gap(str(reason))
+                extra.sinks.push(MONITORS, Down(self.path, self.incarnation, reason))
+        if self.rt.instrument is not None:
+            crash = {"report": reason.report} if reason.report is not None else {}
+            self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason), **crash)
+        if report:
+            self.owner.exited(self, reason)
+        if extra is not None:
+            if extra.removed:
+                self.remove()
+            self.wake_waiters()
+            self.end_links(reason)
+
+    def _with_errors(self, reason: ExitReason, errors: tuple[BaseException, ...]) -> ExitReason:
+        """Add what was raised while unwinding: exceptions always arrive somewhere."""
+        every = errors if reason.error is None else (reason.error, *errors)
+        alone = every[0] if len(every) == 1 else BaseExceptionGroup("errors of one incarnation", every)
+        report: CrashReport | None = reason.report
+        if report is not None and report.is_of(self):
+            report.unwound(errors)
+            return ExitReason("error", error=alone, report=report)
+        raised = crash_reason(self, alone, "its end")
+        self.rt.crashes.take(self, raised)
+        return raised
+
+    def remove(self) -> None:
+        """Empty the slot for good, as its child spec is gone; old refs then raise NotFound."""
+        if self.state == ENDING:  # something of it still unwinds
+            self.ensure_extra().removed = True
+        if self.state in (ENDING, GONE):
+            return
+        self.state = GONE
+        self.rt.tally.note_removed()
+        if self.rt.edge is not None:
+            self.rt.edge.gone(self)
+        extra = self.extra
+        if extra is not None and extra.sinks is not None:
+            extra.sinks.close()
+        self.wake_waiters()
+
+    # ---- links
+
+    def check_alive(self) -> None:
+        """Raise AgentUnavailable or NotFound unless there is an incarnation to link to."""
+        if self.state not in (RUNNING, DRAINING):
+            raise self.closed_error()
+
+    def join(self, peer: LinkPeer) -> None:
+        """Be linked to `peer` until either has ended."""
+        extra = self.ensure_extra()
+        if extra.links is None:
+            extra.links = {}
+        extra.links[peer] = None
+
+    def part(self, peer: Any) -> None:
+        """See `LinkPeer`."""
+        extra = self.extra
+        if extra is not None and extra.links is not None:
+            extra.links.pop(peer, None)
+
+    def exit_signal(self, down: Down) -> None:
+        """See `LinkPeer`."""
+        if self.state >= ENDING or self.agent is None:
+            return
+        if self.agent.__contract__.options.trap_exits:
+            self.put(InternalTurn(self.agent.on_exit, (down,)))
+        elif down.reason.kind != "normal":
+            if self.turns.slot is self:
+                self._signal_after_turn(down)
+            else:
+                self._end_with(down.reason)
+
+    def _signal_after_turn(self, down: Down) -> None:
+        """What its own turn does has ended a linked one: no turn is ended in its middle."""
+        agent = self.agent  # not the number: an incarnation that fails to start has none of its own
+
+        def again() -> None:
+            if self.agent is agent:
+                self.exit_signal(down)
+
+        self.rt.timers.call_at(trio.current_time(), again)
+
+    def _end_with(self, reason: ExitReason) -> None:
+        lifespan_task = self.extra.lifespan_task if self.extra is not None else None
+        self.die(reason)
+        if lifespan_task is not None:
+            lifespan_task.abandon()
+
+    def end_links(self, reason: ExitReason) -> None:
+        """This incarnation has ended and unwound: signal that to all it was linked to."""
+        extra = self.extra
+        if extra is None or not extra.links:
+            return
+        links, extra.links = extra.links, None
+        down = Down(self.path, self.incarnation, reason)
+        for peer in links:
+            peer.part(self)
+            self.rt.signals.append((peer, down))
+        carry_signals(self.rt)
+
+    def end_monitors(self) -> None:
+        """This incarnation is ending: what it monitors is nothing to it any more."""
+        extra = self.extra
+        if extra is not None and extra.monitors is not None:
+            for monitor in tuple(extra.monitors):
+                monitor.cancel()
+            extra.monitors = None
+
+
+def _copied(copy: Callable[[Any], Any], occurrence: Occurrence) -> Occurrence:
+    return Occurrence(occurrence.event, copy(occurrence.data))
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return " or ".join(map(repr, names))

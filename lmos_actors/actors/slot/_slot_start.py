@@ -1,0 +1,184 @@
+"""The start of an incarnation: make the agent, enter its lifespan, run its first turn, open its mailbox.
+
+A start may wait (a lifespan to enter, children to start) or not; those that need not wait, which are nearly
+all, start in the step of the caller, without a task switch. A start that fails raises StartFailed and leaves
+nothing behind (`Slot.undo_start`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import trio
+
+from lmos_actors.errors import StartFailed, WrongState
+
+from .._runtime import interruptible
+from ..crashes._crashes import crash_reason
+from ..crashes._reports import ENTERING, FACTORY, STARTED
+from ..declaration._history import kept_turn
+from ..messages._gates import BUSY, CLOSED, DOWN, DRAINING, ENDING, IDLE, RUNNING, STARTING, STATES
+from ..messages._mailbox import PeriodicTurn
+from ._lifespan_task import LifespanTask, is_cancel
+from ._slot_timers import run_every
+
+if TYPE_CHECKING:
+    from .._runtime import AgentSupervisor
+    from ..declaration._contract import Contract
+    from ..messages._monitor import ExitReason
+    from ._slot import Slot
+
+
+def start_now(slot: Slot) -> None:
+    """Start an agent whose start needs no waiting. Raises StartFailed."""
+    _open(slot, _make(slot))
+
+
+async def start_agent(slot: Slot) -> None:
+    """Start an agent: enter its lifespan, start its children, as it has any. Raises StartFailed.
+
+    It waits only where the agent has one of them.
+    """
+    agent = _make(slot)
+    contract = agent.__contract__
+    if contract.has_lifespan or contract.has_children:
+        slot.install(agent)
+        try:
+            await _prepare(slot, contract)
+        except BaseException as exc:
+            reason = crash_reason(slot, exc, ENTERING)
+            cause = await slot.undo_start(exc)
+            if is_cancel(exc) or (cause is exc and _is_own_failure(slot, exc)):
+                raise
+            slot.rt.crashes.take(slot, reason)
+            raise _start_failed(slot, exc, reason) from cause
+        if slot.state not in (STARTING, DRAINING):
+            return
+    _open(slot, agent)
+
+
+def child_supervisor(slot: Slot) -> AgentSupervisor:
+    """Return the supervisor of the agent's children, made at the first call.
+
+    Raises WrongState when the agent is ending, and what its `supervises()` raises.
+    """
+    extra = slot.ensure_extra()
+    if extra.child_supervisor is None:
+        starter = slot.rt.starter
+        if slot.state >= ENDING or starter is None:
+            raise WrongState(slot.path, STATES[slot.state], "it starts no more children")
+        extra.child_supervisor = starter(slot)
+    return extra.child_supervisor
+
+
+def _make(slot: Slot) -> Any:
+    """Make the agent object. Raises StartFailed."""
+    slot.state = STARTING
+    try:
+        staging, spec = slot.rt.staging, slot.spec
+        factory = slot.factory if spec.references else spec.factory  # without a call: agents are many
+        agent = interruptible(factory if staging is None else partial(staging.make, slot))
+        contract = getattr(type(cast("object", agent)), "__contract__", None)
+        if contract is None:
+            raise TypeError(f"the factory made {agent!r}, which is no agent")
+        if agent._slot is not None:
+            raise TypeError(f"the factory gave {agent!r}, which lives already; it must make a new one")
+    except BaseException as exc:
+        slot.state = DOWN
+        reason = crash_reason(slot, exc, FACTORY)
+        slot.rt.crashes.take(slot, reason)
+        raise _start_failed(slot, exc, reason) from exc
+    _restore_kept_state(slot, agent)
+    slot.table = contract.table if staging is None else staging.table(slot, agent)
+    return agent
+
+
+def _restore_kept_state(slot: Slot, agent: Any) -> None:
+    extra = slot.extra
+    if extra is not None and extra.kept is not None:
+        kept, extra.kept = extra.kept, None
+        agent.__dict__.update(kept)
+
+
+async def _prepare(slot: Slot, contract: Contract) -> None:
+    if contract.has_lifespan:
+        lifespan_task = slot.ensure_extra().lifespan_task = LifespanTask(slot)
+        await lifespan_task.enter()
+    if contract.has_children and slot.state < ENDING:
+        extra = slot.ensure_extra()
+        extra.silent = True  # should the agent die meanwhile, it is a failed start and no more
+        failed: StartFailed | None = None
+        try:
+            await child_supervisor(slot).ready()
+        except StartFailed as exc:
+            failed = exc
+        if slot.state >= ENDING and extra.reason is not None and extra.reason.error is not None:
+            raise extra.reason.error
+        if failed is not None:
+            raise failed
+        extra.silent = False
+
+
+def _open(slot: Slot, agent: Any) -> None:
+    """Run `started()`, the first turn, and open the mailbox. Raises StartFailed."""
+    if slot.agent is None:
+        slot.install(agent)
+    slot.incarnation += 1
+    slot.gate = BUSY
+    if slot.state != DRAINING:
+        own = slot.extra.own if slot.extra is not None else 0  # what its lifespan has sent to itself
+        slot.size = slot.mailbox.size + own
+    contract = agent.__contract__
+    if (contract.has_started or contract.periodic) and not _survives_first_turn(slot, agent, contract):
+        return
+    slot.state = DRAINING if slot.state == DRAINING else RUNNING
+    if slot.rt.instrument is not None:
+        slot.rt.record("started", slot, incarnation=slot.incarnation)
+    if slot.gate == BUSY:
+        if slot.queue or slot.state == DRAINING or slot.extra is not None:
+            slot.resume()
+        else:
+            slot.gate = IDLE
+    extra = slot.extra
+    if extra is not None:
+        if extra.sinks is not None and slot.agent is not None:
+            slot.show_properties(extra.sinks)
+        slot.wake_waiters()
+
+
+def _survives_first_turn(slot: Slot, agent: Any, contract: Any) -> bool:
+    turns = slot.turns
+    outer = turns.slot, turns.current
+    turns.slot, turns.current = slot, (None, (), None)
+    try:
+        if contract.has_started:
+            slot.context().run(agent.started)
+    except BaseException as exc:
+        reason = crash_reason(slot, exc, STARTED)
+        slot.incarnation -= 1
+        slot.ensure_extra().silent = True
+        slot.die(reason)
+        raise _start_failed(slot, exc, reason) from exc
+    finally:
+        turns.slot, turns.current = outer
+        turns.leave = False
+    slot.restore_stashed()
+    if slot.gate == CLOSED:
+        return False
+    for seconds, name in contract.periodic:
+        turn = kept_turn(agent, getattr(agent, name))
+        run_every(slot, trio.current_time() + seconds, seconds, PeriodicTurn(turn))
+    return True
+
+
+def _is_own_failure(slot: Slot, exc: BaseException) -> bool:
+    return isinstance(exc, StartFailed) and exc.path == slot.path
+
+
+def _start_failed(slot: Slot, exc: BaseException, reason: ExitReason) -> StartFailed:
+    """Make the error for a start that failed; what is no `Exception` ends the node too."""
+    if not isinstance(exc, Exception) and slot.rt.fatal is not None:
+        slot.rt.fatal(exc)
+    error = reason.error or exc
+    return StartFailed(slot.path, reason.report.text(error) or type(error).__name__)

@@ -1,0 +1,127 @@
+"""Timers of an agent: turns and messages that come after some seconds, while its incarnation lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors.errors import LmosActorsError
+
+from .._trace_context import current_mark
+from ..declaration._history import kept_turn
+from ..messages._mailbox import InternalTurn, PeriodicTurn
+from ..messages._operation import CHECKED
+from ._slot import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors._core import Timer
+
+    from ..messages._operation import Operation
+
+
+@enable_ki_protection
+def turn_after(slot: Slot, seconds: float, fn: Callable[..., None], args: tuple[Any, ...]) -> Timer:
+    """Have a turn run `seconds` from now, while this incarnation lives."""
+    agent = slot.agent
+    if agent is not None and agent.__contract__.options.history:
+        fn = kept_turn(agent, fn)
+    due = _Due(slot, fn, args)
+    due.timer = timer = slot.rt.timers.call_after(seconds, due.fire)
+    slot.keep_timer(timer)
+    return timer
+
+
+@enable_ki_protection
+def send_after(
+    slot: Slot, seconds: float, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Timer:
+    """Have a message sent `seconds` from now, as a turn that sends it then, while this incarnation lives.
+
+    Where the agent runs near, arguments are checked now: InvalidInput, NotFound. What is refused when it
+    is sent is a dead letter, as no code is left to see the error.
+    """
+    delayed = _Delayed(slot, link, key, args, kwargs)
+    delayed.timer = timer = slot.rt.timers.call_after(seconds, delayed.fire)
+    slot.keep_timer(timer)
+    return timer
+
+
+def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> None:
+    """Have a turn run at `when` and every so many seconds after it."""
+    timers = slot.timers()
+
+    def fire() -> None:
+        timers.pop(timer, None)
+        if not firing.waiting:
+            firing.waiting = True
+            slot.put(firing)
+        now = trio.current_time()
+        missed = max(0, int((now - when) / seconds))
+        run_every(slot, when + (missed + 1) * seconds, seconds, firing)
+
+    timer = slot.rt.timers.call_at(when, fire)
+    timers[timer] = None
+
+
+class _Delayed:
+    """A message that is sent when its time comes; it stands for the turn that would send it then."""
+
+    __slots__ = ("args", "checked", "key", "kwargs", "link", "op", "sender", "timer", "trace")
+
+    timer: Timer
+    checked: tuple[Any, ...]
+
+    def __init__(
+        self, sender: Slot, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        self.sender = sender
+        self.link = link
+        self.key = key
+        self.args = args
+        self.kwargs = kwargs
+        self.op: Operation | None = None
+        if isinstance(link, Slot) and link.table:
+            self.op = op = link.operation(key)
+            self.checked = op.bind(args, kwargs)
+        self.trace = current_mark(sender.rt) if sender.traced else None
+
+    def fire(self) -> None:
+        """Send it."""
+        sender, link, key, timer = self.sender, self.link, self.key, self.timer
+        if timer.kept is not None:
+            timer.kept.pop(timer, None)
+        turns = sender.turns
+        turns.slot, turns.current = sender, self
+        try:
+            if self.op is not None and link.table.get(key) is self.op:  # no other agent has come since
+                link.send_from(sender, key, self.checked, CHECKED)
+            else:
+                link.send_from(sender, key, self.args, self.kwargs)
+        except LmosActorsError as error:
+            sender.rt.dead_letter(str(error), link, sender, key, self.args)
+        finally:
+            turns.slot, turns.leave = None, False
+
+
+class _Due(InternalTurn):
+    """A turn of a timer that has its time; it stands in the queue from then on."""
+
+    __slots__ = ("slot", "timer")
+
+    timer: Timer
+
+    def __init__(self, slot: Slot, fn: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self.fn, self.args = fn, args
+        self.slot = slot
+        self.trace = current_mark(slot.rt) if slot.traced else None
+
+    def fire(self) -> None:
+        """Queue it."""
+        timer = self.timer
+        if timer.kept is not None:
+            timer.kept.pop(timer, None)
+        self.slot.put(self)

@@ -1,0 +1,115 @@
+"""Behaviours of an agent: messages put aside until its behaviour allows them, and the timer of a behaviour.
+
+The rules are those of OTP's `gen_statem`: what is not allowed in the present behaviour is refused, or
+postponed where its action says so (`Slot.postpone_or_refuse`); what was postponed is tried again, in order
+and before all that came later, once the behaviour changes. A message put aside keeps its seat: it has been
+accepted and has not begun, so the accounts take back that it had.
+
+`stash()` ends the turn by raising `Stashed`, a BaseException, so that an `except Exception` of the handler
+cannot swallow it. It is allowed only where nothing else can have happened meanwhile: in a turn, or in the
+first step of a run. trio empties a task's `custom_sleep_data` whenever it wakes the task, which is how the
+first step is recognised (`_is_first_step`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trio.lowlevel import current_task, enable_ki_protection
+
+from ..messages._invocation import CURRENT
+from ..messages._mailbox import QUEUED, Envelope, InternalTurn, SelfMessage
+from ..messages._operation import STREAM
+from ._slot_timers import turn_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors._core import Timer
+
+    from ..messages._invocation import OwnTask, Run
+    from ._slot import Slot
+
+
+def check_stash(slot: Slot) -> None:
+    """Raise RuntimeError unless a message is in hand that may be put aside."""
+    run = CURRENT.get()
+    if slot.turns.slot is slot:
+        if isinstance(slot.turns.current, InternalTurn) or _is_start(slot.turns.current):
+            raise RuntimeError("stash() puts the message in hand aside: a timer's turn has none")
+    elif run is None or run.slot is not slot or run.op.kind == STREAM or not _is_first_step(run):
+        raise RuntimeError("stash() puts the message in hand aside: in its turn, or before the first wait")
+
+
+@enable_ki_protection
+def unstash(slot: Slot) -> int:
+    """Bring back what was put aside: it comes first, in order. Return how many messages that are."""
+    extra = slot.extra
+    if extra is None or extra.stash is None or not extra.stash.items:
+        return 0
+    stash = extra.stash
+    items = list(stash.items.values())
+    stash.items.clear()
+    for item in items:
+        if isinstance(item, Envelope):
+            item.phase = QUEUED
+    if slot.turns.slot is slot:
+        stash.up_next += items
+        slot.turns.leave = True
+    else:
+        slot.put_back(items)
+        slot.resume_if_idle()
+    return len(items)
+
+
+@enable_ki_protection
+def behaviour_changed(slot: Slot) -> None:
+    """End the timer of the last behaviour, and try again what was postponed in it."""
+    stash = slot.ensure_stash()
+    _end_state_timeout(slot)
+    if slot.turns.slot is slot:
+        stash.changed = True
+        slot.turns.leave = True
+        unstash(slot)
+    else:
+        stash.by_run = CURRENT.get(), unstash(slot)
+
+
+def stash_turn(slot: Slot, item: Any) -> None:
+    """Put the message aside whose turn the dispatcher has begun."""
+    if isinstance(item, SelfMessage):
+        slot.take_own_seat()
+    if type(item) is not tuple:
+        slot.begun -= 1
+    slot.put_aside(item)
+
+
+def state_timeout(slot: Slot, seconds: float, fn: Callable[[], None]) -> Timer:
+    """Have a turn run `seconds` from now if the behaviour is still the same, replacing an earlier one."""
+    stash = slot.ensure_stash()
+    _end_state_timeout(slot)
+
+    def due() -> None:  # the behaviour may change between the firing and its turn
+        if stash.timer is timer:
+            stash.timer = None
+            fn()
+
+    due.__qualname__ = getattr(fn, "__qualname__", "state timeout")
+    timer = stash.timer = turn_after(slot, seconds, due, ())
+    return timer
+
+
+def _end_state_timeout(slot: Slot) -> None:
+    extra = slot.extra
+    if extra is not None and extra.stash is not None and extra.stash.timer is not None:
+        extra.stash.timer.cancel()
+        extra.stash.timer = None
+
+
+def _is_first_step(run: Run | OwnTask) -> bool:
+    """Return whether the code that runs now is the run's, and nothing else has run since it began."""
+    return current_task().custom_sleep_data is run  # trio empties it whenever the task is woken
+
+
+def _is_start(item: Any) -> bool:
+    return isinstance(item, tuple) and item[0] is None

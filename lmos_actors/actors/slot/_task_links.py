@@ -1,0 +1,141 @@
+"""The links of a task's block with an agent, and the exit signals that go round between linked lives.
+
+As in OTP, a link joins two lives: those of two agents' incarnations (`_links.py`), or of an incarnation and
+a task's block (`TaskLink`). When one of them has ended and unwound, an exit signal with its reason goes to
+the other. Any reason but `normal` ends that one too, at once and with the same reason; an agent whose class
+has `trap_exits=True` gets a turn of `on_exit` instead, for `normal` as well.
+
+Signals are worked off one after another, from one queue of the node: a chain of linked agents may be of
+any length and needs no depth of the stack.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+from trio.lowlevel import current_task
+
+from lmos_actors.errors import AgentDied, AgentUnavailable, LinkedAgentDied, group_of
+
+from ..messages._gates import ENDING
+from ..messages._invocation import CURRENT, Run
+from ..messages._monitor import SHUTDOWN, Down, ExitReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._runtime import Runtime
+
+
+class LinkPeer(Protocol):
+    """One end of a link."""
+
+    def part(self, peer: Any) -> None:
+        """There is no link to `peer` any more; there may have been none."""
+        ...
+
+    def exit_signal(self, down: Down) -> None:
+        """The other end is no more. Never blocks, runs nothing of the user's, never raises."""
+        ...
+
+
+class LinkedSlot(LinkPeer, Protocol):
+    """The slot at the other end of a task's link; see `Slot`, which stands above this file."""
+
+    rt: Runtime
+    state: int
+    incarnation: int
+    extra: Any
+
+    @property
+    def path(self) -> str: ...
+    def join(self, peer: LinkPeer) -> None: ...
+
+
+def carry_signals(rt: Runtime) -> None:
+    """Work off the exit signals on their way, and those that these bring about."""
+    if rt.signalling:
+        return
+    rt.signalling = True
+    try:
+        while rt.signals:
+            peer, down = rt.signals.popleft()
+            peer.exit_signal(down)
+    finally:
+        rt.signalling = False
+
+
+class TaskLink:
+    """A task's end of a link: the block of `async with ref.link()`."""
+
+    __slots__ = ("_down", "_name", "_slot", "_tied", "scope")
+
+    def __init__(self, slot: LinkedSlot) -> None:
+        self.scope = trio.CancelScope()
+        self._slot = slot
+        self._down: Down | None = None
+        self._tied = True
+        self._name = _name_of_task()
+        slot.join(self)
+
+    def part(self, peer: Any) -> None:
+        """See `LinkPeer`."""
+        self._tied = False
+
+    def exit_signal(self, down: Down) -> None:
+        """See `LinkPeer`."""
+        if down.reason.kind != "normal":
+            self._down = down
+            self._slot.rt.timers.woke = True
+            self.scope.cancel(f"linked to {down.agent}, which has ended: {down.reason}")
+
+    def left(self, error: BaseException | None) -> None:
+        """The block was left, with `error` if any: tell the agent. Raises what is to leave it instead."""
+        slot = self._slot
+        slot.part(self)
+        own = None if error is None else _without(error, lambda leaf: isinstance(leaf, trio.Cancelled))
+        down = self._down or (self._ending() if own is not None else None)
+        if down is not None and (error is None or down.reason.error is not error):  # else it has come round
+            raise _died(down, error) from down.reason.error
+        if error is not None and self._tied:
+            reason = SHUTDOWN if own is None else ExitReason("error", error=own)
+            slot.rt.signals.append((slot, Down(self._name, 0, reason)))
+            carry_signals(slot.rt)
+
+    def _ending(self) -> Down | None:
+        """Return the end of an agent that has died and only unwinds, None else; its signal is to come."""
+        slot, extra = self._slot, self._slot.extra
+        if not self._tied or slot.state != ENDING or extra is None or extra.reason is None:
+            return None
+        down = Down(slot.path, slot.incarnation, extra.reason)
+        return None if down.reason.kind == "normal" else down
+
+
+def _name_of_task() -> str:
+    run = CURRENT.get()
+    if isinstance(run, Run):
+        return f"run {run.op.name} of {run.slot.path}"
+    return f"task {current_task().name}{f' of {run.slot.path}' if run is not None else ''}"
+
+
+def _died(down: Down, error: BaseException | None) -> BaseException:
+    """Make what leaves a block whose agent has died: with what else its body raised, if that is news."""
+    died = LinkedAgentDied(down.agent, down.incarnation, down.reason)
+    other = None if error is None else _without(error, lambda leaf: _is_same_news(leaf, down))
+    if other is None:
+        return died
+    return BaseExceptionGroup(f"a block linked to {down.agent} raised too", [died, other])
+
+
+def _is_same_news(error: BaseException, down: Down) -> bool:
+    if isinstance(error, LinkedAgentDied):
+        return error.reason is down.reason
+    return isinstance(error, (trio.Cancelled, AgentDied, AgentUnavailable))
+
+
+def _without(error: BaseException, out: Callable[[BaseException], bool]) -> BaseException | None:
+    group = group_of(error)
+    if group is None:
+        return None if out(error) else error
+    return group.split(out)[1]

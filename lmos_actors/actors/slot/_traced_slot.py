@@ -1,0 +1,167 @@
+"""A slot whose messages are recorded: used instead of `Slot` where a node has an instrument.
+
+Nothing of this costs anything where nobody looks. Here no turn runs in the asker's step and no message
+is a bare tuple, so every message has a number, the number of the message it all began with (its trace),
+and records from `sent` to `answered`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
+
+from lmos_actors.errors import AgentError
+
+from .._trace_context import current_mark, next_mark
+from ..messages._gates import BUSY
+from ..messages._mailbox import QUEUED, Ask, SelfMessage, Tell
+from ..messages._operation import ASKING, CHECKED, named
+from ..values import conceal_all
+from ._slot import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .._runtime import Owner, Runtime
+    from ..messages._mailbox import Envelope, MailboxOptions, Mark
+    from ..messages._operation import Operation
+
+_UNSHOWN = ("observe", "subscribe", "subscribe to all")
+
+
+class TracedSlot(Slot):
+    """A slot that tells the node's instrument of every message."""
+
+    __slots__ = ("path",)
+
+    traced = True
+    path: str  # kept, as every record has it
+
+    def __init__(
+        self, rt: Runtime, owner: Owner, spec: Any, name: str | int, mailbox: MailboxOptions
+    ) -> None:
+        super().__init__(rt, owner, spec, name, mailbox)
+        self.path = super().path  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @named(ASKING)
+    @enable_ki_protection
+    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """As `Slot.ask`, always through the mailbox."""
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        await checkpoint_if_cancelled()
+        return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
+
+    @named(ASKING)
+    @enable_ki_protection
+    async def ask_within(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """As `Slot.ask_within`, always through the mailbox."""
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        await checkpoint_if_cancelled()
+        return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
+
+    @enable_ki_protection
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """As `Slot.tell_nowait`."""
+        op = self.operation(key)
+        args = self.bound(op, args, kwargs)
+        self.post_or_block(op, args, self.sender())
+
+    def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
+        """As `Slot.seat`, with a number, a trace and a record."""
+        self.post(Tell(self, op, args, sender))
+
+    @enable_ki_protection
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """As `Slot.send_from`."""
+        op = self.table.get(key)
+        if op is None:
+            self.send_to_nobody(sender, key, args)
+            return
+        if kwargs is not CHECKED:
+            args = self.bound(op, args, kwargs)
+        if sender is self:
+            self.rt.record("sent", self, affordance=op.name, verb="tell", **_origin(self.path, op, args))
+        if sender is self or op.kind or self.accepted - self.begun >= self.size:
+            self.send_slowly(sender, op, args)
+            return
+        tell = Tell(self, op, args, sender)
+        self._note_sent(tell)
+        self.accepted += 1
+        tell.phase = QUEUED
+        if self.gate:
+            self.put(tell)
+        else:
+            self.gate = BUSY
+            self.queue = [tell]
+            self.rt.schedule(self)
+
+    def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
+        """As `Slot.own`, in the trace of what runs now."""
+        made = TracedSelfMessage((op, args, self))
+        made.trace = current_mark(self.rt)
+        return made
+
+    def post(self, envelope: Envelope) -> None:
+        """As `Slot.post`, with a number, a trace and a record."""
+        self._note_sent(envelope)
+        try:
+            super().post(envelope)
+        except AgentError as exc:
+            trace = envelope.trace
+            number = trace[0] if trace is not None else None
+            self.rt.record("refused", self, id=number, error=type(exc).__name__)
+            raise
+
+    def _note_sent(self, envelope: Envelope) -> None:
+        rt = self.rt
+        mark = envelope.trace
+        if mark is None:  # else it came over a wire
+            rt.messages = number = rt.messages + 1
+            mark = envelope.trace = next_mark(rt, number)
+        number, trace, _, sender_name = mark
+        op, sender = envelope.op, envelope.sender
+        verb = "tell" if not op.internal and isinstance(envelope, Tell) else op.verb
+        fields: dict[str, object] = {
+            "id": number,
+            "trace": trace,
+            "affordance": op.name,
+            "verb": verb,
+            "from": sender_name or "user" if sender is None else sender.path or "user",
+        }
+        args = envelope.args
+        if args and op.verb not in _UNSHOWN:
+            fields["input"] = _shown(op, args)
+        if rt.instrument is not None:
+            rt.instrument.record("sent", self.path, fields)
+
+    def note_event(self, name: str, data: Any) -> None:
+        """As `Slot.note_event`, with the trace of the message on behalf of which it is emitted."""
+        mark = current_mark(self.rt)
+        if mark is None or not mark[1]:
+            super().note_event(name, data)
+        else:
+            self.rt.record("event", self, event=name, data=data, trace=mark[1])
+
+
+class TracedSelfMessage(SelfMessage):
+    """A message of an agent to itself that hands on the trace it was sent in."""
+
+    trace: Mark | None = None
+
+
+def _origin(sender: str | None, op: Operation, args: tuple[Any, ...]) -> dict[str, object]:
+    fields: dict[str, object] = {"from": sender or "user"}
+    if args and op.verb not in _UNSHOWN:
+        fields["input"] = _shown(op, args)
+    return fields
+
+
+def _shown(op: Operation, args: tuple[Any, ...]) -> Any:
+    if op.secrecies is not None:
+        args = conceal_all(args, op.secrecies)
+    return args[0] if op.whole or op.internal else dict(zip(op.names, args, strict=False))
