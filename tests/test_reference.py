@@ -6,7 +6,7 @@ import inspect
 import re
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, get_overloads
 
 import attrs
 import msgspec
@@ -147,7 +147,8 @@ def test_the_members_of_a_class_are_in_its_section(name: str) -> None:
         f"{member}({each})"
         for member in wanted
         if inspect.isfunction(mine.get(member))
-        for each in list(inspect.signature(mine[member]).parameters)[1:]
+        for form in get_overloads(mine[member]) or [mine[member]]
+        for each in list(inspect.signature(form).parameters)[1:]
         if each not in known
     }
     assert sorted((wanted - known) | parameters) == []
