@@ -31,6 +31,7 @@ Extension: docs/reference/lmos-extensions.md, "One-way messages".
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from lmos_actors.errors import InvalidInput
@@ -215,13 +216,13 @@ class SentTells:
     def begun(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Take back the credit of the messages with these numbers; those that are not open are ignored."""
         opened = self._by_number
-        for first, last in ranges:
-            if last - first < len(opened):
-                found = [opened[number] for number in range(first, last + 1) if number in opened]
-            else:  # not a step for each number that a peer can think of
-                found = [message for number, message in opened.items() if first <= number <= last]
-            for message in found:
-                self.end(message)
+        numbers, at = list(opened), 0  # lowest first
+        # one way through both: a peer may name as many ranges, of as many numbers, as a frame can say
+        for first, last in sorted(ranges):
+            at = bisect_left(numbers, first, at)
+            while at < len(numbers) and numbers[at] <= last:
+                self.end(opened[numbers[at]])
+                at += 1
 
     def close(self) -> list[OneWayMessage]:
         """End everything, as the connection is gone; return the messages that were open, oldest first."""

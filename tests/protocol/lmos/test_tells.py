@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -16,6 +16,9 @@ from lmos_actors._core import Account, Budget
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos import SessionOptions
 from tests.matrix import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 THING = "http://here/agents/counter"
 OTHER = "http://here/agents/other"
@@ -349,6 +352,50 @@ def test_a_number_that_was_used_is_refused(number: int) -> None:
     (error,) = frames_of(line.thing)
     assert error["detail"] == "the number of a one-way message is higher than all before"
     assert len(line.waiting) == 3
+
+
+class CountedDict(dict[int, Any]):
+    """A dictionary that counts how many of its entries are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for number in super().__iter__():
+            self.looks += 1
+            yield number
+
+    def __getitem__(self, number: int) -> Any:
+        self.looks += 1
+        return super().__getitem__(number)
+
+    def __contains__(self, number: object) -> bool:
+        self.looks += 1
+        return super().__contains__(number)
+
+    def items(self) -> Any:
+        return [(number, self[number]) for number in self]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "left"),
+    [(9_999, 1 << 60, 300), (1, 1 << 60, 0), (1, 290, 10), (9_999, 1, 300), (5, 5, 299)],
+)
+def test_many_ranges_of_credit_cost_no_more_than_they_and_the_messages(
+    first: int, last: int, left: int
+) -> None:
+    line = Line()
+    assert line.fill(THING, OTHER) == 512
+    line.take_all()
+    assert line.tell_all() + line.tell_all(OTHER) == 512
+    tells = line.consumer._requests.tells
+    tells.begun([(513, 512 + 212)])
+    assert len(tells) == 300
+    tells._by_number = counted = CountedDict(tells._by_number)
+    ranges = [(first + 724, last + 724)] * 2_000
+    frame = lmos.TellCredit(thing_id=THING, message_id="x", begun=ranges)
+    line.consumer.receive(msgspec.json.encode(frame).decode())
+    assert len(tells) == left
+    assert counted.looks <= 2 * 300 + len(ranges)
 
 
 @pytest.mark.parametrize("begun", [[(0, 1 << 60)], [(5, 1)], [(2, 2)] * 3, [(1 << 62, 1 << 62)], []])
