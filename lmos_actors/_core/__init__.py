@@ -9,7 +9,12 @@ from ._budget import (
     BudgetStatistics as BudgetStatistics,
     weight as weight,
 )
-from ._entropy import Entropy as Entropy, RandomStream as RandomStream, SeededEntropy as SeededEntropy
+from ._entropy import (
+    Entropy as Entropy,
+    RandomStream as RandomStream,
+    SeededBytes as SeededBytes,
+    seeded_entropy as seeded_entropy,
+)
 from ._environment import (
     Environment as Environment,
     current_environment as current_environment,

@@ -1,7 +1,7 @@
 """Ids, random numbers and wall-clock time: the one source of everything that differs from run to run.
 
-`Entropy` is the real source. `SeededEntropy` returns the same of everything for the same seed, on every
-machine and under every hash seed.
+`Entropy()` is the real source. `seeded_entropy` makes one that returns the same of everything for the same
+seed, on every machine and under every hash seed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import MutableSequence, Sequence
+    from collections.abc import Callable, MutableSequence, Sequence
 
     import trio
 
@@ -251,15 +251,30 @@ def _format_ids(raw: bytes) -> list[str]:
 
 
 class Entropy:
-    """The real source: ids and stream keys from the operating system, time from its clock.
+    """A source of ids, chance and time of day. Without arguments it is the real one: no run can be repeated.
 
-    Nothing here blocks. `seed` is None: no run with it can be repeated.
+    It is put together from functions, each of which a world may replace: `id_bytes` returns the bytes of new
+    ids, `key_bytes` the eight bytes that begin the stream of a name, `stamp` the time as a number, `time_of`
+    the time of day of such a number. None of them blocks. `seed` is that of the world, None without one.
     """
 
-    seed: int | None = None
-
-    def __init__(self) -> None:
-        self._ids = _POOL
+    def __init__(
+        self,
+        *,
+        seed: int | None = None,
+        id_bytes: Callable[[int], bytes] | None = None,
+        key_bytes: Callable[[str], bytes] | None = None,
+        stamp: Callable[[], float] = time.time,
+        time_of: Callable[[float], datetime] | None = None,
+    ) -> None:
+        self.seed = seed
+        self.stamp = stamp
+        """Returns the time of day as a number for `time_of`: for what happens too often for `now`."""
+        self.time_of = _real_time_of if time_of is None else time_of
+        """Returns the time of day of a stamp, in UTC."""
+        self._ids = _POOL if id_bytes is None else list[str]()
+        self._id_bytes = os.urandom if id_bytes is None else id_bytes
+        self._key_bytes = _real_key_bytes if key_bytes is None else key_bytes
 
     def new_id(self) -> str:
         """Return a new UUID of version 4, as text."""
@@ -275,61 +290,61 @@ class Entropy:
         """Return the time of day, in UTC."""
         return self.time_of(self.stamp())
 
-    def stamp(self) -> float:
-        """Return the time of day as a number for `time_of`: for what happens too often for `now`."""
-        return time.time()
-
-    def time_of(self, stamp: float) -> datetime:
-        """Return the time of day of a stamp, in UTC."""
-        return datetime.fromtimestamp(stamp, UTC)
-
     def stream(self, name: str) -> RandomStream:
         """Make a stream of random numbers.
 
         With a seed, equal names make equal streams from their beginning, so the caller keeps the stream;
         different names make unrelated ones. Without a seed every stream is new.
         """
-        return RandomStream(int.from_bytes(os.urandom(8), "little"))
-
-    def _id_bytes(self, size: int) -> bytes:
-        return os.urandom(size)
+        return RandomStream(int.from_bytes(self._key_bytes(name), "little"))
 
 
-class SeededEntropy(Entropy):
-    """All from `seed`; time is `EPOCH`, 2030-01-01T00:00:00Z, plus the virtual time of `clock`.
+def _real_time_of(stamp: float) -> datetime:
+    return datetime.fromtimestamp(stamp, UTC)
 
-    Ids and every stream are derived apart, so that using more of one changes nothing in the others.
+
+def _real_key_bytes(_name: str) -> bytes:
+    return os.urandom(8)
+
+
+def seeded_entropy(seed: int, clock: trio.abc.Clock) -> Entropy:
+    """Return a source of which all follows from `seed` and the virtual time of `clock`.
+
+    Time is `EPOCH`, 2030-01-01T00:00:00Z, plus virtual time, to the microsecond. Ids and every stream are
+    derived apart, so that using more of one changes nothing in the others.
     """
+    derived = SeededBytes(seed)
+    return Entropy(
+        seed=seed,
+        id_bytes=derived.of_ids,
+        key_bytes=derived.of_stream,
+        stamp=clock.current_time,
+        time_of=_virtual_time_of,
+    )
 
-    def __init__(self, seed: int, clock: trio.abc.Clock) -> None:
-        super().__init__()
-        self.seed = seed
-        self._ids: list[str] = []
+
+def _virtual_time_of(stamp: float) -> datetime:
+    return EPOCH + timedelta(seconds=stamp)
+
+
+class SeededBytes:
+    """Bytes that follow from a seed: for ids, batch by batch, and for streams, by name."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._batches = 0
-        self._clock = clock
 
-    def now(self) -> datetime:
-        """Return the time of day of the simulated world, in UTC, to the microsecond."""
-        return self.time_of(self.stamp())
-
-    def stamp(self) -> float:
-        """Return the seconds of virtual time."""
-        return self._clock.current_time()
-
-    def time_of(self, stamp: float) -> datetime:
-        """Return the time of day of a stamp, in UTC."""
-        return EPOCH + timedelta(seconds=stamp)
-
-    def stream(self, name: str) -> RandomStream:
-        """Make the stream of that name, at its beginning."""
-        return RandomStream(int.from_bytes(self._derive("stream", name, 8), "little"))
-
-    def _id_bytes(self, size: int) -> bytes:
+    def of_ids(self, size: int) -> bytes:
+        """Return the bytes of the next ids."""
         self._batches += 1
         return self._derive("ids", str(self._batches), size)
 
+    def of_stream(self, name: str) -> bytes:
+        """Return the eight bytes that begin the stream of a name."""
+        return self._derive("stream", name, 8)
+
     def _derive(self, use: str, name: str, size: int) -> bytes:
-        text = f"lmos-actors/1 {self.seed} {use} {name}"
+        text = f"lmos-actors/1 {self._seed} {use} {name}"
         return hashlib.shake_128(text.encode("utf-8", "surrogatepass")).digest(size)
 
 

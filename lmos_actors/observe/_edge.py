@@ -41,7 +41,7 @@ class NodeEdge:
         self._spans = spans
         self.hands_on = spans is not None
 
-    def came(self, far: Far, way: str, traceparent: str | None, tracestate: str | None, /) -> InboundRequest:
+    def came(self, far: Far, way: str, traceparent: str | None, tracestate: str | None, /) -> WatchedRequest:
         """See `Edge`."""
         incoming_trace(self._rt, far, traceparent, tracestate)
         span: Span | None = None
@@ -50,7 +50,7 @@ class NodeEdge:
             if origin is not None:
                 put_in_span(far, origin)
         received = None if self._metrics is None else self._metrics.received
-        return InboundRequest(_key(far.op, way), received, self._spans, span)
+        return WatchedRequest(_key(far.op, way), received, self._spans, span)
 
     def refused(self, way: str, verb: str, error: BaseException, /) -> None:
         """See `Edge`."""
@@ -66,7 +66,7 @@ class NodeEdge:
             if origin is not None:
                 trace = recorded_trace(self._rt, trace, origin)
         sent = None if self._metrics is None else self._metrics.sent
-        return OutboundRequest(_key(op, way), sent, self._spans, span, trace)
+        return OutboundRequest(WatchedRequest(_key(op, way), sent, self._spans, span), trace)
 
     def mark(self, mark: Mark | None, /) -> Mark | None:
         """See `Edge`."""
@@ -116,8 +116,8 @@ def watch_edge(
     return metrics
 
 
-class InboundRequest:
-    """A request that came in; see `Watch`."""
+class WatchedRequest:
+    """A request that is counted and recorded as a span, until its end; see `Watch`."""
 
     __slots__ = ("_ended", "_key", "_request_counts", "_since", "_span", "_spans")
 
@@ -149,21 +149,18 @@ class InboundRequest:
             self._spans.end(self._span, error)
 
 
-class OutboundRequest(InboundRequest):
+class OutboundRequest:
     """A request that goes out; see `Going`."""
 
-    __slots__ = ("trace",)
+    __slots__ = ("_request", "trace")
 
-    def __init__(
-        self,
-        key: Key,
-        counts: RequestCounts | None,
-        spans: Spans | None,
-        span: Span | None,
-        trace: TraceMembers,
-    ) -> None:
-        super().__init__(key, counts, spans, span)
+    def __init__(self, request: WatchedRequest, trace: TraceMembers) -> None:
+        self._request = request
         self.trace = trace
+
+    def ended(self, error: BaseException | None, /) -> None:
+        """See `Going`."""
+        self._request.ended(error)
 
     def __enter__(self) -> TraceMembers:
         return self.trace
@@ -171,4 +168,4 @@ class OutboundRequest(InboundRequest):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        self.ended(error)
+        self._request.ended(error)

@@ -7,8 +7,8 @@ over a connection to it: streams in memory, or sockets of this machine.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from time import perf_counter, time
+import os
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
@@ -17,8 +17,7 @@ import trio
 from lmos_actors._core import (
     Entropy,
     Environment,
-    RandomStream,
-    SeededEntropy,
+    SeededBytes,
     current_environment,
     set_environment,
 )
@@ -72,7 +71,7 @@ def run_world(
 
 
 async def _live(main: Callable[[A], Awaitable[T]], given: A, seed: int, log: TraceLog | None) -> T:
-    set_environment(Environment(RealEntropy(seed, trio.lowlevel.current_clock()), None, log))
+    set_environment(Environment(_live_entropy(seed), None, log))
     return await main(given)
 
 
@@ -95,7 +94,7 @@ class RealClock(trio.abc.Clock):
         return deadline - self.current_time()
 
 
-class PacedClock(RealClock):
+class PacedClock(trio.abc.Clock):
     """Time at another speed, which stands still while any task can run.
 
     It advances only while Trio waits, and never past the deadline that it waits for, so that the speed of the
@@ -126,32 +125,23 @@ class PacedClock(RealClock):
         return (deadline - now) / self._speed
 
 
-class RealEntropy(SeededEntropy):
-    """Chance from the seed, as in a simulated world; the date is today's, and ids are unlike any others.
+def _live_entropy(seed: int) -> Entropy:
+    """Return chance from the seed, as in a simulated world; the date is today's, and ids repeat no others.
 
     Others meet ids and traces of more than one run: requests of two runs must not be taken for repeats.
     """
+    derived = SeededBytes(seed)
 
-    def stream(self, name: str) -> RandomStream:
-        """Make the stream of that name; that of traces is new each time."""
-        return Entropy.stream(self, name) if name.startswith(TRACES) else super().stream(name)
+    def key_bytes(name: str) -> bytes:
+        return os.urandom(8) if name.startswith(TRACES) else derived.of_stream(name)
 
-    def _id_bytes(self, size: int) -> bytes:
-        return Entropy._id_bytes(self, size)
-
-    def stamp(self) -> float:
-        """Return the time of day as a number."""
-        return time()
-
-    def time_of(self, stamp: float) -> datetime:
-        """Return the time of day of a stamp, in UTC."""
-        return datetime.fromtimestamp(stamp, UTC)
+    return Entropy(seed=seed, key_bytes=key_bytes)
 
 
 def begin_time() -> None:
     """Restart real time at 0.0, so that the time to open the world is not part of the run."""
     clock = trio.lowlevel.current_clock()
-    if isinstance(clock, RealClock):
+    if isinstance(clock, RealClock | PacedClock):
         clock.start_clock()
 
 

@@ -29,7 +29,14 @@ from trio import (  # pyright: ignore[reportPrivateUsage]
 from trio._core import _run as _trio_run  # pyright: ignore[reportPrivateUsage]
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
-from lmos_actors._core import WAY_OUT, Environment, SeededEntropy, line_of_user, runs_asyncio, set_environment
+from lmos_actors._core import (
+    WAY_OUT,
+    Environment,
+    line_of_user,
+    runs_asyncio,
+    seeded_entropy,
+    set_environment,
+)
 from lmos_actors.actors import is_agents_code
 from lmos_actors.errors import Deadlocked, ForbiddenCall
 
@@ -90,7 +97,7 @@ def simulate(
 class _World:
     def __init__(self, seed: int, log: TraceLog | None, outside: ExitStack) -> None:
         self.clock = VirtualClock()
-        self._ambient = Environment(SeededEntropy(seed, self.clock), self.clock, log)
+        self._ambient = Environment(seeded_entropy(seed, self.clock), self.clock, log)
         self._deadlock_watch = DeadlockWatch(self._ambient.describe)
         self.clock.on_deadlock = self._deadlock_watch.report_deadlock
         self._log = log

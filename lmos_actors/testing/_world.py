@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lmos_actors._core import Environment, SeededEntropy, TaskTimers, set_environment
+from lmos_actors._core import Environment, TaskTimers, seeded_entropy, set_environment
 from lmos_actors.errors import Deadlocked
 from lmos_actors.simulation import DeadlockWatch, VirtualClock, forbidden_to_agents, seeded_order
 
@@ -49,7 +49,7 @@ def virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
 def enter_world(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) -> None:
     """Make the current run a world of that seed, with deadlock detection, until the stack is unwound."""
     timers: Timers = clock if isinstance(clock, VirtualClock) else _timers_of(stack)
-    environment = Environment(SeededEntropy(seed, clock), timers)
+    environment = Environment(seeded_entropy(seed, clock), timers)
     stack.callback(set_environment, None)
     set_environment(environment)
     stack.enter_context(seeded_order(seed))

@@ -233,30 +233,20 @@ class SentTells:
         return found
 
 
-class _ThingCredit(_UsedCredit):
-    """The credit of one thing: messages that wait, and those begun whose credit is to go back."""
-
-    __slots__ = ("begun", "begun_bytes")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun = 0
-        self.begun_bytes = 0
-
-
 class ReceivedTells:
     """The thing's side: messages that wait, and credit that is to go back."""
 
     __slots__ = (
-        "_begun", "_begun_bytes", "_each", "_highest", "_known", "_known_each", "_may_grow", "_narrower",
-        "_things", "_total", "is_tight", "thing", "waiting", "window",
+        "_begun", "_begun_bytes", "_begun_of", "_each", "_highest", "_known", "_known_each", "_may_grow",
+        "_narrower", "_things", "_total", "is_tight", "thing", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.waiting = 0
         """The number of messages that have arrived, and have neither begun nor been refused."""
         self._highest = 0
-        self._things: dict[str, _ThingCredit] = {}
+        self._things: dict[str, _UsedCredit] = {}  # of messages that wait, or begun and not given back
+        self._begun_of: dict[str, _UsedCredit] = {}  # the part of it that is to go back, by thing
         self._total = _UsedCredit()
         self._begun: list[int] = []
         self._begun_bytes = 0
@@ -330,7 +320,7 @@ class ReceivedTells:
         if not total.within(window) or (held is not None and not held.within(each)):
             return InvalidInput("a one-way message came without credit", "$.tell")
         if held is None:
-            held = self._things[thing] = _ThingCredit()
+            held = self._things[thing] = _UsedCredit()
         held.add(size)
         total.add(size)
         self.waiting += 1
@@ -351,19 +341,15 @@ class ReceivedTells:
     def begin(self, thing: str, number: int, size: int) -> bool:
         """Note that a message has begun; return whether credit is to go back now."""
         self.waiting -= 1
-        held = self._things[thing]
-        held.begun += 1
-        held.begun_bytes += size
+        own = self._begun_of.get(thing)
+        if own is None:
+            own = self._begun_of[thing] = _UsedCredit()
+        own.add(size)
         self.thing = thing
         begun, window, each = self._begun, self._known, self._known_each
         begun.append(number)
         self._begun_bytes += size
-        return (
-            2 * held.begun >= each.items
-            or 2 * held.begun_bytes >= each.bytes
-            or 2 * len(begun) >= window.items
-            or 2 * self._begun_bytes >= window.bytes
-        )
+        return _is_half(own, each) or 2 * len(begun) >= window.items or 2 * self._begun_bytes >= window.bytes
 
     @property
     def owes(self) -> bool:
@@ -372,13 +358,13 @@ class ReceivedTells:
 
     def due(self) -> Ranges:
         """Return the numbers of all messages whose credit goes back now."""
-        for thing, held in tuple(self._things.items()):
-            if held.begun:
-                held.messages -= held.begun
-                held.bytes -= held.begun_bytes
-                held.begun = held.begun_bytes = 0
-                if not held.messages:
-                    del self._things[thing]
+        for thing, begun in self._begun_of.items():
+            held = self._things[thing]
+            held.messages -= begun.messages
+            held.bytes -= begun.bytes
+            if not held.messages:
+                del self._things[thing]
+        self._begun_of.clear()
         self._total.messages -= len(self._begun)
         self._total.bytes -= self._begun_bytes
         numbers, self._begun, self._begun_bytes = self._begun, [], 0
