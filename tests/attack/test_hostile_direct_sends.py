@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lmos_actors import Node
 
 LARGE = 3_000_000
-"""Characters that the buffers of two sockets do not take."""
+"""Characters that a socket does not take at once whose peer has a small buffer."""
 
 HEAD = (
     b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -95,8 +95,11 @@ class Peer:
 
 async def connect(node: Node) -> Peer:
     port = int(node.urls[0].rstrip("/").rpartition(":")[2])
-    peer = Peer(socket.create_connection(("127.0.0.1", port)))
-    peer.socket.setblocking(False)
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", port))
+    sock.setblocking(False)
+    peer = Peer(sock)
     peer.send(HEAD)
     await peer.read(until=lambda came: b"\r\n\r\n" in came)
     peer.came = b""
