@@ -75,7 +75,9 @@ async def dispatch(rt: Runtime) -> None:
         if not ready:
             if livelock.passes:
                 livelock.reset()
+            rt.run_worked = run_worked
             others = rt.timers.go_on(ready)
+            rt.run_worked = None
             if not ready:
                 rt.dispatcher = current_task()
                 await wait_task_rescheduled(abort)

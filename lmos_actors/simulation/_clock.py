@@ -138,7 +138,12 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             if len(heap) > _MANY_TIMERS and self._heap_horizon == math.inf:
                 self._heap_horizon = (int(self._now * _PAGES_PER_SECOND) + 1) / _PAGES_PER_SECOND
         else:
-            self._put_in_page((when, sequence, timer))
+            page = self._pages.get(int(when * _PAGES_PER_SECOND))
+            if page is None:
+                self._put_in_page((when, sequence, timer))
+            else:
+                page.append((when, sequence, timer))
+                self._put_off += 1
         return timer
 
     def _put_in_page(self, entry: tuple[float, int, Timer]) -> None:

@@ -106,6 +106,10 @@ class Run:
                     return agent, (path, name)
         return None
 
+    def path(self, of: str) -> str | None:
+        agents = self.cast.get(of, ())
+        return agents[0].path if len(agents) == 1 and of not in self.unstarted.values() else None
+
     def slots(self, of: str) -> Sequence[Agent]:
         if of == "*":
             return [agent for agents in self.cast.values() for agent in agents]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .._runtime import BATCH
+from .._runtime import BATCH, BUDGET
 from ..messages._gates import BUSY, HELD, PAUSED, WORKED, WORKING
 from ..messages._mailbox import DONE, QUEUED, WORKED_ON, Envelope, FairQueue, InternalTurn, PeriodicTurn
 
@@ -122,7 +122,12 @@ class Pacing:
                 slot.gate = HELD
             elif self.item is not None:  # as `resume` would find; here it is nearly always so
                 slot.gate = WORKED
-                slot.rt.schedule(slot)
+                rt = slot.rt
+                if rt.run_worked is None or rt.ready:
+                    rt.schedule(slot)
+                else:  # the dispatcher would take it next, with a budget that begins anew
+                    rt.turns.budget = BUDGET
+                    rt.run_worked(rt, slot)
             else:
                 slot.resume()
 

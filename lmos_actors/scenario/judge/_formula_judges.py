@@ -57,6 +57,10 @@ class FormulaJudge(Judge):
         if self.of_agents:
             self.records = _MAIL if self._mail else _TURNS
 
+    def paths(self) -> frozenset[str] | None:
+        path = self.view.path(self.of)
+        return None if path is None else frozenset((path, self.of))
+
     def concerns(self, path: str) -> bool | None:
         found = self.directory.find(path)
         if found is None or found[0] is None:

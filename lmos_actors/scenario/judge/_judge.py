@@ -52,6 +52,10 @@ class View(Protocol):
         """
         ...
 
+    def path(self, of: str) -> str | None:
+        """Return the path of the one agent of a name; None for a name of several, or that is not known."""
+        ...
+
     def slots(self, of: str) -> Sequence[Slot]:
         """Return the slots that there are now; of a supervisor's name, those below it."""
         ...
@@ -157,6 +161,10 @@ class Judge:
         self.name = name
         self.place = place
         self.met_at: float | None = None
+
+    def paths(self) -> frozenset[str] | None:
+        """Return the paths of the only agents whose records can be for this judge; None: not known."""
+        return None
 
     def concerns(self, path: str) -> bool | None:
         """Return whether records of the agent at a path are for this judge; None: not known yet."""

@@ -70,6 +70,13 @@ class Judges:
         formulas += [series.formula for series in self._series.values()]
         self._counts = any("delivered" in formula.names for formula in formulas)
         self._is_final = False
+        # where the judges of a kind speak of few agents, records of all others need no search
+        self._only: dict[str, frozenset[str]] = {}
+        for kind in self.kinds:
+            paths = [judge.paths() for judge in self._judges if kind in judge.records]
+            known = [found for found in paths if found is not None]
+            if len(known) == len(paths):
+                self._only[kind] = frozenset().union(*known)
 
     @property
     def count(self) -> int:
@@ -88,6 +95,8 @@ class Judges:
             self._recent.append(path)
             if len(self._recent) >= _MOST_RECENT:
                 self._count_recent()
+        if kind in self._only and path not in self._only[kind]:
+            return
         try:
             judges = self._concerned[path].get(kind)
         except KeyError:

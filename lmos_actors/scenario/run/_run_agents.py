@@ -110,6 +110,11 @@ class RunAgents:
             return f"{self._paths[above]}/{member}"
         return target if above else f"{target}/0"
 
+    def path_of_one(self, name: str) -> str | None:
+        """Return the path of the agent of a name; None for a name of several, or that is none in the file."""
+        several = name in self._pools or name in self._counts
+        return None if several else self._paths.get(name)
+
     def refs(self, of: str) -> Sequence[Ref[Any]]:
         """Return the refs of an agent, or of all of a population or pool."""
         count = self._counts.get(of)

@@ -46,6 +46,10 @@ class RunView:
         except LmosActorsError:  # its first start is under way
             return None, names
 
+    def path(self, of: str) -> str | None:
+        """Return the path of the one agent of a name; None for a name of several, or that is not known."""
+        return self._run.agents.path_of_one(of)
+
     def slots(self, of: str) -> Sequence[Slot]:
         """Return the slots that there are."""
         return self._run.agents.slots(of)
