@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors import Agent, ChildSpec, Ref, action, open_node, simulate
 from lmos_actors._core import BUDGET
+from lmos_actors.actors import set_service_time
 from lmos_actors.simulation import TraceLog, VirtualClock, settle
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ async def doze(scene: Scene, naps: list[float]) -> None:
 Plan = list[list[tuple[float, str]]]
 
 
-async def live(plan: Plan, naps: list[float]) -> list[tuple[float, str]]:
+async def live(plan: Plan, naps: list[float], services: list[float]) -> list[tuple[float, str]]:
     scene = Scene()
     async with open_node() as node, trio.open_nursery() as nursery:
         for number in range(AGENTS):
@@ -108,15 +109,18 @@ async def live(plan: Plan, naps: list[float]) -> list[tuple[float, str]]:
         nursery.start_soon(doze, scene, naps)
         for number, own in enumerate(plan):
             made = lambda number=number, own=own: Doer(scene=scene, number=number, plan=own)  # noqa: E731
-            await node.start_child(ChildSpec(f"doer-{number}", made))
+            ref = await node.start_child(ChildSpec(f"doer-{number}", made))
+            set_service_time(ref, services[number])
         await trio.sleep(20)
         nursery.cancel_scope.cancel()
     return scene.seen
 
 
-def told(plan: Plan, naps: list[float], seed: int) -> tuple[list[tuple[float, str]], list[str]]:
+def told(
+    plan: Plan, naps: list[float], services: list[float], seed: int
+) -> tuple[list[tuple[float, str]], list[str]]:
     log = TraceLog()
-    return simulate(live, plan, naps, seed=seed, log=log), log.lines()
+    return simulate(live, plan, naps, services, seed=seed, log=log), log.lines()
 
 
 def by_the_loop(_: VirtualClock, _ready: Sized, /) -> bool:
@@ -129,12 +133,19 @@ doings = st.tuples(instants, st.sampled_from(["nothing", "set", "cancel", "deadl
 plans = st.lists(st.lists(doings, max_size=6), min_size=AGENTS, max_size=AGENTS)
 
 
-@given(plans, st.lists(instants, max_size=6), st.integers(0, 3))
-def test_all_is_as_if_the_loop_had_come_round_every_time(plan: Plan, naps: list[float], seed: int) -> None:
-    quick = told(plan, naps, seed)
+@given(
+    plans,
+    st.lists(instants, max_size=6),
+    st.lists(st.sampled_from([0.0, 0.0, 0.125, 0.25]), min_size=AGENTS, max_size=AGENTS),
+    st.integers(0, 3),
+)
+def test_all_is_as_if_the_loop_had_come_round_every_time(
+    plan: Plan, naps: list[float], services: list[float], seed: int
+) -> None:
+    quick = told(plan, naps, services, seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(VirtualClock, "go_on", by_the_loop)
-        assert told(plan, naps, seed) == quick
+        assert told(plan, naps, services, seed) == quick
 
 
 class Passes(trio.abc.Instrument):

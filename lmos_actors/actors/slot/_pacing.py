@@ -123,9 +123,9 @@ class Pacing:
             elif self.item is not None:  # as `resume` would find; here it is nearly always so
                 slot.gate = WORKED
                 rt = slot.rt
-                if rt.run_worked is None or rt.ready:
+                if rt.run_worked is None:
                     rt.schedule(slot)
-                else:  # the dispatcher would take it next, with a budget that begins anew
+                else:  # the dispatcher, which has no other turn, would take it next with a budget begun anew
                     rt.turns.budget = BUDGET
                     rt.run_worked(rt, slot)
             else:
