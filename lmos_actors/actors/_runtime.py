@@ -294,6 +294,8 @@ class Runtime:
     messages: int = 0  # numbered where an instrument looks
     signalling: bool = False
     trace_context: Any = None  # made at its first use, see `_trace_context.py`
+    run_worked: Callable[[Any, Any], None] | None = None
+    """Runs the turn of an agent whose work is done, while the dispatcher lets virtual time go on."""
 
     def __init__(
         self, *, timers: Timers, entropy: Entropy, instrument: Instrument | None, real: bool
@@ -305,8 +307,6 @@ class Runtime:
         self.turns = Turns()
         self.ready: deque[Any] = deque()  # slots with mail
         self.dispatcher: trio.lowlevel.Task | None = None
-        self.run_worked: Callable[[Any, Any], None] | None = None
-        """Runs the turn of an agent whose work is done, while the dispatcher lets virtual time go on."""
         self.deadlines = Deadlines(timers)
         self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS)
         self.dead_letter_count = 0
