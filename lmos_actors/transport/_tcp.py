@@ -58,7 +58,8 @@ class DirectStream(trio.abc.HalfCloseableStream):
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
         """Send what the kernel takes, without waiting; return how many bytes that was."""
-        self._check_sending()
+        if self._said_last or self._socket.fileno() < 0:
+            self._check_sending()  # raises
         try:
             return self._socket.send(data)
         except _IDLE:
@@ -101,7 +102,8 @@ class DirectStream(trio.abc.HalfCloseableStream):
         else:
             await wait_readable(self._socket)
         while True:
-            self._check_open()
+            if self._socket.fileno() < 0:
+                self._check_open()  # raises: it was closed while this waited
             try:
                 data = self._socket.recv(size)
             except _IDLE:

@@ -373,7 +373,9 @@ class Connection:
         """Return what is to be sent next, the Close at last."""
         self._is_more = False
         try:
-            return self._asides() + self._messages() or self._closing()
+            # asked for here and not in `_asides`: most batches have none, and each is one call less
+            asides = self._asides() if self._ping_due or self._pongs is not None else b""
+            return asides + self._messages() or self._closing()
         except LocalProtocolError:
             self._break("the connection is closed")  # says wsproto
             return b""
@@ -390,7 +392,9 @@ class Connection:
         return found
 
     def _messages(self) -> bytes:
-        if (self._ended is not None and not self._owes) or self._handler is None or self._is_flushed():
+        if (self._ended is not None and not self._owes) or self._handler is None:
+            return b""
+        if self._asked_close is not None and self._is_flushed():
             return b""
         self._owes = False
         try:
@@ -406,9 +410,7 @@ class Connection:
         return data
 
     def _is_flushed(self) -> bool:
-        """Whether a handler that always has more has had its time, once we were asked to close."""
-        if self._asked_close is None:
-            return False
+        """Return whether a handler that always has more has had its time, as we were asked to close."""
         if self._flush_by is None:
             self._flush_by = trio.current_time() + self._options.write_seconds
         return trio.current_time() >= self._flush_by

@@ -172,7 +172,11 @@ class PeerConnection:
             raise InvalidInput(str(error)) from None
         if session.waiting_bytes not in self._near:
             self._charge(session.waiting_bytes)
-        self._await(request, pending)
+        request.pending = pending
+        if pending.done:
+            request.answer(pending.value)
+        else:
+            self._open[pending] = request
         return True
 
     def _ask(self, request: PendingRequest) -> lmos.ConsumerRequest:
@@ -211,14 +215,6 @@ class PeerConnection:
         if request.verb == "write many" and self.session.habits == "kotlin-wot":
             return len(request.payload)
         return 1 if request.names is None or self._reads_at_once(request) else len(request.names)
-
-    def _await(self, request: PendingRequest, pending: lmos.ConsumerRequest) -> None:
-        """Take note of the message that carries a request; it may be answered already."""
-        request.pending = pending
-        if pending.done:
-            request.answer(pending.value)
-        else:
-            self._open[pending] = request
 
     def _charge(self, waiting: int) -> None:
         """Charge what waits to be sent now, where that is another amount than before."""
@@ -338,8 +334,7 @@ class PeerConnection:
         if not isinstance(run, lmos.PendingRun):
             return None
         question = RunQuestion(request.far, "query", request.name)
-        self._await(question, self.session.query(run))
-        return await self._standing(request, question)
+        return await self._standing(request, question, self.session.query(run))
 
     async def cancel(self, request: PendingRequest, reason: str | None) -> lmos.RunStatus | None:
         """Cancel a request; see `RemotePeer`. A second cancel of a run waits for the answer to the first."""
@@ -358,20 +353,25 @@ class PeerConnection:
         question = self._open.get(control)
         if not isinstance(question, RunQuestion):
             question = RunQuestion(request.far, "cancel", request.name)
-            self._await(question, control)
-        return await self._standing(request, question)
+        return await self._standing(request, question, control)
 
-    async def _standing(self, request: PendingRequest, question: RunQuestion) -> lmos.RunStatus | None:
+    async def _standing(
+        self, request: PendingRequest, question: RunQuestion, control: lmos.ConsumerRequest
+    ) -> lmos.RunStatus | None:
         """Wait for the answer to a question about a run. Raises the error that it is answered with."""
+        question.pending = control
+        if control.done:  # it was known here
+            known: lmos.RunStatus | None = control.value
+            return known
+        self._open[control] = question
         try:
             while not question.ended:
                 await park_among(question.tasks)
         except BaseException:
             if not question.ended and not question.tasks:  # no other task waits for the same answer
                 question.ended = True
-                pending = question.pending
-                if pending is not None and self._open.pop(pending, None) is not None:
-                    self.session.forget(pending)
+                if self._open.pop(control, None) is not None:
+                    self.session.forget(control)
             raise
         # NotFound: the run has ended there; its own answer, which says how, is on its way
         if question.error is not None and not request.ended and not isinstance(question.error, NotFound):

@@ -289,8 +289,7 @@ class ServerConnection:
             self._post_tell(OneWay(link, op, args, self._tells, asked))
             return True
         far = Far(link, op, args, self, asked)
-        self._post(far)
-        if self._context.answers_later(far) and asked.open:
+        if self._post(far) and asked.open:
             self._tell(far, self.session.pending)
         return True
 
@@ -326,13 +325,13 @@ class ServerConnection:
         if isinstance(far, OneWay):
             self._post_tell(far)
             return
-        self._post(far)
+        is_later = self._post(far)
         if not asked.open:
             return
         if remaining is not None and remaining < LONGEST:
             far.until = trio.current_time() + remaining
             self._rt.deadlines.add(far, remaining)
-        if asked.verb.word == "invoke" and self._context.answers_later(far):
+        if is_later and asked.verb.word == "invoke":
             self._tell(far, self.session.pending)
 
     def _send_again(self, far: Far, pool: PoolLink, requested: RequestedOperation) -> bool:
@@ -346,20 +345,24 @@ class ServerConnection:
             return False
         return True
 
-    def _post(self, far: Far) -> None:
-        """Put a request into its agent's mailbox. Raises MailboxFull, AgentUnavailable, NotFound."""
+    def _post(self, far: Far) -> bool:
+        """Put a request into its agent's mailbox; return whether its answer is declared to come later.
+
+        Raises MailboxFull, AgentUnavailable, NotFound.
+        """
+        is_later = self._context.answers_later(far)
         message = far.asked.message
         came(far, WAY, message.traceparent, message.tracestate)
         self._context.open[far.asked] = far
         try:
             self._tells.check_order(far.slot)
-            now = self._is_alone and not self._context.answers_later(far)
-            far.post(self._context.seats, self._peer, now=now)
+            far.post(self._context.seats, self._peer, now=self._is_alone and not is_later)
         except BaseException as error:
             self._context.open.pop(far.asked, None)
             ended(far, error)
             self._counted = error
             raise
+        return is_later
 
     def _post_tell(self, tell: OneWay) -> None:
         """Put a one-way message into its agent's mailbox, or park it. Raises as `_post` does."""
@@ -482,7 +485,8 @@ class ServerConnection:
             self._listeners.accept(asked, listener)
 
     def _after_answer(self, *, shared: bool) -> None:
-        self.check_end()
+        if not self._is_alone:  # else `text` looks at it, in this step
+            self.check_end()
         if shared:  # its answer has gone out over other connections too
             self._context.settled()
 

@@ -98,8 +98,11 @@ _encode: Final = msgspec.json.Encoder().encode
 PAYLOADS: Final = ("input", "data", "value", "output", "progress", "about")
 
 
-def finite_only(encode: Callable[[Message], bytes]) -> Callable[[Message], bytes]:
-    """Make an encoder that raises LocalProtocolError for a payload with a number that is not finite."""
+def finite_only(encode: Callable[[Message], bytes], most: int | None = None) -> Callable[[Message], bytes]:
+    """Return an encoder that raises LocalProtocolError for a payload with a number that is not finite.
+
+    And for a message of more than `most` bytes: a peer would end the whole connection over it.
+    """
 
     def write(message: Message) -> bytes:
         frame = encode(message)
@@ -107,6 +110,8 @@ def finite_only(encode: Callable[[Message], bytes]) -> Callable[[Message], bytes
         if b"null" in frame and any(_has_infinite(getattr(message, name, None)) for name in PAYLOADS):
             name = message_type(message)
             raise LocalProtocolError(f"this {name} cannot be written as JSON: a number is not finite")
+        if most is not None and len(frame) > most:
+            raise LocalProtocolError(f"this {message_type(message)} is longer than {most} bytes")
         return frame
 
     return write

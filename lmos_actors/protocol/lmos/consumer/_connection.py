@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lmos_actors.errors import LocalProtocolError, MailboxFull
 
-from .._dialects import message_type
 from .._limits import finite_only
 from .._outbox import Outbox
 from .._pending import ConsumerRequest, Feed
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from .._codec import Codec, Unreadable
-    from .._messages import Base, Message
+    from .._messages import Base
     from .._peer import SessionOptions
     from ._outcomes import Outcomes
 
@@ -55,7 +54,7 @@ class ConsumerConnection:
         self.kotlin = codec.dialect.habits == "kotlin-wot"
         self.ours = bool(offers) and not self.kotlin
         self.known = tuple(word for word in options.offers if word in offers and self.ours)
-        self.encode = self._within(finite_only(codec.encode))
+        self.encode = finite_only(codec.encode, options.max_bytes)
         self.outbox = Outbox(
             self.encode,
             taken=_mark,
@@ -67,18 +66,6 @@ class ConsumerConnection:
         self.strays = 0
         self.late = 0
 
-    def _within(self, encode: Callable[[Message], bytes]) -> Callable[[Message], bytes]:
-        """Refuse a longer frame than is accepted here: a peer would end the whole connection over it."""
-        most = self.options.max_bytes
-
-        def write(message: Message) -> bytes:
-            frame = encode(message)
-            if len(frame) > most:
-                raise LocalProtocolError(f"this {message_type(message)} is longer than {most} bytes")
-            return frame
-
-        return write
-
     def admit(self, thing: str, held: int, limit: int, more: int = 1) -> None:
         """Check that there is room for `more` requests; `held` of at most `limit` are open already.
 
@@ -86,7 +73,8 @@ class ConsumerConnection:
             LocalProtocolError: the session is closed, or no thing is named.
             MailboxFull: too many are there, or too much waits to be sent.
         """
-        self.check_open()
+        if self.closed:
+            self.check_open()  # raises
         if not thing:
             raise LocalProtocolError("a request names its thing")
         if held + more > limit:

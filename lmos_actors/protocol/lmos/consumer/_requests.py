@@ -89,8 +89,10 @@ class Requests:
             MailboxFull: too many are open, or too much waits to be sent.
         """
         self.check_room(pending)
-        self._send(pending)
-        self._open[pending.message_id] = pending
+        request, connection = pending.request, self._connection
+        connection.outbox.put_frame(connection.encode(request), pending)
+        self.asked += 1
+        self._open[request.message_id] = pending
         return pending
 
     def tell(self, message: OneWayMessage) -> None:
@@ -133,12 +135,9 @@ class Requests:
         limit = ASIDES * self._connection.options.max_open
         if len(self._controls) >= limit:
             raise MailboxFull(control.thing_id, limit)
-        self._send(control)
-        self._controls[control.message_id] = control
-
-    def _send(self, pending: ConsumerRequest) -> None:
-        self._connection.outbox.put(pending.request, pending)
+        self._connection.outbox.put(control.request, control)
         self.asked += 1
+        self._controls[control.message_id] = control
 
     # -- finding
 
@@ -201,8 +200,9 @@ class Requests:
         return (RequestAnswered(whole, whole.values),)
 
     def _take_out(self, pending: ConsumerRequest) -> None:
-        if self._open.pop(pending.message_id, None) is None:
-            self._controls.pop(pending.message_id, None)
+        message_id = pending.request.message_id
+        if self._open.pop(message_id, None) is None:
+            self._controls.pop(message_id, None)
 
     def forget(self, pending: ConsumerRequest) -> None:
         """Stop waiting for a request; of what comes for it only errors are reported, as `ForgottenFailed`."""

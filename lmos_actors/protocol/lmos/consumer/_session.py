@@ -211,14 +211,14 @@ class ConsumerSession:
 
         Raises NotAllowed: input streams, and the peer does not offer them.
         """
-        known = self._connection.known
-        new_id = message_id or self._connection.new_id()
+        connection = self._connection
+        known, new_id = connection.known, message_id or connection.new_id()
         request = InvokeAction(
             thing_id=thing,
             message_id=new_id,
             correlation_id=new_id,
             action=action,
-            input=self._given(input),
+            input=None if input is UNSET and connection.kotlin else input,
             remaining=remaining if "deadlines" in known else None,
             attempt=attempt if "retries" in known else None,
             **trace,
@@ -227,9 +227,6 @@ class ConsumerSession:
         if credit is None and not streams and not binary:
             return self._requests.ask(run)
         return self._runs.ask_streaming(run, credit, streams or {}, binary=binary)
-
-    def _given(self, input: Any) -> Any:
-        return None if input is UNSET and self._connection.kotlin else input
 
     def tell(
         self, thing: str, action: str, input: Any = UNSET, *, host: Any = None, **trace: Unpack[TraceMembers]
@@ -245,7 +242,7 @@ class ConsumerSession:
                 message_id=new_id,
                 correlation_id=new_id,
                 action=action,
-                input=self._given(input),
+                input=None if input is UNSET and self._connection.kotlin else input,
                 tell=self._requests.tells.next_number,
                 **trace,
             )
