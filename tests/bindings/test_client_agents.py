@@ -154,6 +154,7 @@ async def test_a_sender_is_held_back_until_there_is_room(autojump_clock: Any) ->
     options = lmos.SessionOptions(max_waiting=2)
     async with scripted(session=options) as (peers, node):
         ref, agent = await station(node, await weather(peers))
+        peers.wire.say("tellWindow", messages=64, bytes=65_536)
         peers.wire.stuck = True
         await ref.invoke(Station.report, 10)
         await quiet()

@@ -346,7 +346,8 @@ async def test_tells_wait_for_the_outbox_and_nothing_else(autojump_clock: Any) -
     options = lmos.SessionOptions(max_waiting=2, max_open=100)
     async with scripted(session=options) as (peers, _), trio.open_nursery() as nursery:
         ref = await weather(peers)
-        for n in range(10):  # fewer than the first window of one agent has
+        peers.wire.say("tellWindow", messages=64, bytes=65_536)
+        for n in range(10):  # fewer than the window of one agent has
             await ref.tell(Weather.turn, str(n))  # nobody answers
         await quiet()
         peers.wire.stuck = True
