@@ -268,10 +268,8 @@ class Entropy:
         time_of: Callable[[float], datetime] | None = None,
     ) -> None:
         self.seed = seed
-        self.stamp = stamp
-        """Returns the time of day as a number for `time_of`: for what happens too often for `now`."""
-        self.time_of = _real_time_of if time_of is None else time_of
-        """Returns the time of day of a stamp, in UTC."""
+        self._stamp = stamp
+        self._time_of = _real_time_of if time_of is None else time_of
         self._ids = _POOL if id_bytes is None else list[str]()
         self._id_bytes = os.urandom if id_bytes is None else id_bytes
         self._key_bytes = _real_key_bytes if key_bytes is None else key_bytes
@@ -289,6 +287,14 @@ class Entropy:
     def now(self) -> datetime:
         """Return the time of day, in UTC."""
         return self.time_of(self.stamp())
+
+    def stamp(self) -> float:
+        """Return the time of day as a number for `time_of`: for what happens too often for `now`."""
+        return self._stamp()
+
+    def time_of(self, stamp: float) -> datetime:
+        """Return the time of day of a stamp, in UTC."""
+        return self._time_of(stamp)
 
     def stream(self, name: str) -> RandomStream:
         """Make a stream of random numbers.

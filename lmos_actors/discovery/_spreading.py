@@ -17,22 +17,75 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 from lmos_actors.actors import park_among
 from lmos_actors.errors import AgentDied, AgentUnavailable, DeadlineExceeded, NotAllowed, NotFound
 
-from ._choosing import Choosing
+from ._candidates import Candidates
 from ._lookup import FRESH, NEVER, PAUSE, Replica
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from lmos_actors.actors import AgentStatistics, Attempt, Down, Feed, MailboxStatistics
+    from lmos_actors.actors import (
+        AgentQuery,
+        AgentStatistics,
+        Attempt,
+        Down,
+        Feed,
+        MailboxStatistics,
+        Operation,
+        Runtime,
+        Spread,
+        Turns,
+    )
     from lmos_actors.errors import AgentError
+
+    from ._lookup import Lookup
 
 WAITS: Final = (0.5, 1.0, 2.0, 5.0)
 """Seconds between the look-ups of one who waits until there is such an agent; the last for ever."""
 
 
-class Choice(Choosing):
+class Choice:
     """A link to whichever of the agents that are sought is chosen, request by request; see `Link`."""
+
+    def __init__(
+        self,
+        rt: Runtime,
+        lookup: Lookup | None,
+        id_of: Callable[[Any], str],
+        sought: AgentQuery,
+        by: Spread | None,
+        key: str | None,
+    ) -> None:
+        self.rt = rt
+        self.turns: Turns = rt.turns
+        self._candidates = Candidates(rt, lookup, id_of, sought, by, key)
+        self._known = self._candidates.known
+        self._sought = sought
+        self._by = by
+        self._key = key
+        self._why = ""  # why the last one refused that a waiting task has tried
+
+    @property
+    def path(self) -> str:
+        """The path of the agent that it leads to; until then, and of several, what is sought."""
+        return self._candidates.path
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it leads to one agent elsewhere, which has been found."""
+        return self._candidates.is_settled
+
+    def settled(self) -> Any:
+        """Return the link that it leads to; see `Candidates.settled`."""
+        return self._candidates.settled()
+
+    def operation(self, key: str) -> Operation:
+        """Return the operation of that key, as the class has it. Raises NotFound."""
+        return self._candidates.operation(key)
+
+    def repeatable(self, key: str) -> bool:
+        """Return whether asking twice does no more than asking once."""
+        return self._candidates.repeatable(key)
 
     # ---- carrying
 
@@ -48,12 +101,12 @@ class Choice(Choosing):
         known = self._known
         if known is not None and known.is_older_than(FRESH) and self._by is not None:
             known.look_soon()
-        chosen = self._choose(key, args, kwargs, tried)
+        chosen = self._candidates.choose(key, args, kwargs, tried)
         if chosen is None and known is not None and known.is_older_than(PAUSE if tried else 0.0):
             await known.look()
-            chosen = self._choose(key, args, kwargs, tried)
+            chosen = self._candidates.choose(key, args, kwargs, tried)
         if chosen is None:
-            raise error or self._missing()
+            raise error or self._candidates.missing()
         tried[chosen] = None
         return chosen
 
@@ -77,7 +130,7 @@ class Choice(Choosing):
         kwargs: Mapping[str, Any],
         seconds: float | None = None,
     ) -> Any:
-        self._check(key)
+        self._candidates.check(key)
         await checkpoint_if_cancelled()
         ends = inf if seconds is None else trio.current_time() + seconds
         tried: dict[Replica, None] = {}
@@ -109,7 +162,7 @@ class Choice(Choosing):
     ) -> Replica:
         """Return the next one that can be reached. Raises `error` where there is none any more, or why."""
         while True:
-            self._check_node()
+            self._candidates.check_node()
             replica = await self._next_one(key, args, kwargs, tried, error)
             try:
                 await replica.reached()
@@ -157,7 +210,7 @@ class Choice(Choosing):
 
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: raises `trio.WouldBlock` also where it has to be looked for, or connected, first."""
-        self._check(key)
+        self._candidates.check(key)
         replica = self._at_once(key, args, kwargs)
         if replica is None:
             raise trio.WouldBlock
@@ -165,7 +218,7 @@ class Choice(Choosing):
 
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`. While none is known that can take it at once, the message is a dead letter."""
-        self._check(key)
+        self._candidates.check(key)
         replica = self._at_once(key, args, kwargs)
         if replica is None:
             place: Any = self  # of whom the record needs the path alone
@@ -176,11 +229,11 @@ class Choice(Choosing):
 
     def _at_once(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replica | None:
         """Choose without waiting; what would have to be waited for is begun."""
-        self._check_node()
+        self._candidates.check_node()
         if self._known is not None and self._known.is_older_than(FRESH):
             self._known.look_soon()
         tried: dict[Replica, None] = {}
-        while (chosen := self._choose(key, args, kwargs, tried)) is not None:
+        while (chosen := self._candidates.choose(key, args, kwargs, tried)) is not None:
             if chosen.usable_link is not None:
                 return chosen
             tried[chosen] = None
@@ -293,7 +346,7 @@ class Choice(Choosing):
         while True:
             if near() is not None:
                 return None
-            self._check_node()
+            self._candidates.check_node()
             if await self._is_there_first(near):
                 return self
             if near() is None:
@@ -319,10 +372,10 @@ class Choice(Choosing):
     def unready(self) -> str:
         """Return why nobody takes messages: nobody was found, or those that were do not run."""
         known = self._known
-        if not self._members():
+        if not self._candidates.members():
             if known is not None and known.at == NEVER:
                 return f"no answer yet from {known.asked}"
-            missing = self._missing()
+            missing = self._candidates.missing()
             return missing.why if isinstance(missing, AgentUnavailable) else str(missing)
         return self._why or "none of those that were found runs"
 
@@ -330,7 +383,7 @@ class Choice(Choosing):
         """Look whether there is one that runs."""
         if self._known is not None and self._known.is_older_than(PAUSE):
             await self._known.look()
-        for replica in self._members():
+        for replica in self._candidates.members():
             try:
                 link = await replica.reached()
                 if replica.is_down:
@@ -341,7 +394,7 @@ class Choice(Choosing):
                 self._why = str(error)
                 continue
             if self._by is None:
-                self._current = replica
+                self._candidates.current = replica
             return True
         return False
 
@@ -351,7 +404,7 @@ class Choice(Choosing):
             self._known.when_looked(lambda: self._tell(found))
 
     def _tell(self, found: Callable[[Any], None]) -> None:
-        replica = self._choose("", (), {}, {})
+        replica = self._candidates.choose("", (), {}, {})
         if replica is not None and replica.some_link is not None:
             found(replica.link)
 

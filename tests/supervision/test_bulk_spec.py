@@ -1,4 +1,4 @@
-"""Crowds: many agents of one spec that are known by their numbers, over all lives of their supervisor."""
+"""`BulkSpec`: many agents of one spec that keep their number over all incarnations of their supervisor."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Slow(Agent):
         yield
 
 
-def crowd(count: int, factory: Any = Member, **more: Any) -> BulkSpec:
+def bulk(count: int, factory: Any = Member, **more: Any) -> BulkSpec:
     return BulkSpec("peer", member=ChildSpec("peer", factory), count=count, **{"max_restarts": 99, **more})
 
 
@@ -76,7 +76,7 @@ def members(supervisor: Supervisor) -> tuple[Slot, ...]:
 
 def test_members_are_numbered_and_found_by_number() -> None:
     async def main(node: Node) -> None:
-        supervisor = await start(node, crowd(12))
+        supervisor = await start(node, bulk(12))
         assert [path for path, _ in STARTED] == [f"peer/{n}" for n in range(12)]
         assert [child.label for child in supervisor.children] == [str(n) for n in range(12)]
         assert supervisor.child("11") == Ref(members(supervisor)[11])
@@ -90,7 +90,7 @@ def test_members_are_numbered_and_found_by_number() -> None:
 
 def test_a_member_is_restarted_in_its_place() -> None:
     async def main(node: Node) -> None:
-        supervisor = await start(node, crowd(3))
+        supervisor = await start(node, bulk(3))
         await supervisor.child("1").tell(Member.boom)
         await supervisor.child("1").ready()
         await supervisor.settled()
@@ -102,7 +102,7 @@ def test_a_member_is_restarted_in_its_place() -> None:
 
 def test_it_keeps_its_size_in_another_life() -> None:
     async def main(node: Node) -> None:
-        supervisor = await start(node, crowd(3, max_restarts=0))
+        supervisor = await start(node, bulk(3, max_restarts=0))
         before = members(supervisor)
         await supervisor.child("1").tell(Member.boom)
         await trio.sleep(1)
@@ -116,7 +116,7 @@ def test_it_keeps_its_size_in_another_life() -> None:
 
 def test_who_listens_to_a_member_hears_it_in_another_life() -> None:
     async def main(node: Node) -> None:
-        supervisor = await start(node, crowd(2, max_restarts=0))
+        supervisor = await start(node, bulk(2, max_restarts=0))
         async with supervisor.child("0").monitor() as downs:
             await supervisor.child("1").tell(Member.boom)
             await trio.sleep(1)
@@ -143,7 +143,7 @@ def test_a_temporary_member_that_ended_stays_away() -> None:
 
 def test_starts_are_spread_evenly() -> None:
     async def main(node: Node) -> None:
-        supervisor = await start(node, crowd(4, over=2.0))
+        supervisor = await start(node, bulk(4, over=2.0))
         await trio.lowlevel.checkpoint()
         assert [slot.status for slot in members(supervisor)] == ["running", *["stopped"] * 3]
         await trio.sleep(5)
@@ -154,7 +154,7 @@ def test_starts_are_spread_evenly() -> None:
 
 def test_starts_that_need_waiting_are_spread_too() -> None:
     async def main(node: Node) -> None:
-        supervisor = await start(node, crowd(3, Slow, over=3.0))
+        supervisor = await start(node, bulk(3, Slow, over=3.0))
         await trio.sleep(5)
         assert STARTED == [("peer/0", 0.5), ("peer/1", 1.5), ("peer/2", 2.5)]
         assert [slot.status for slot in members(supervisor)] == ["running"] * 3
@@ -164,7 +164,7 @@ def test_starts_that_need_waiting_are_spread_too() -> None:
 
 def test_in_another_life_all_start_at_once() -> None:
     async def main(node: Node) -> None:
-        supervisor = await start(node, crowd(3, over=3.0, max_restarts=0))
+        supervisor = await start(node, bulk(3, over=3.0, max_restarts=0))
         await trio.sleep(0.5)
         await supervisor.child("0").tell(Member.boom)
         await trio.sleep(5)
@@ -176,7 +176,7 @@ def test_in_another_life_all_start_at_once() -> None:
 
 def test_who_was_started_before_its_time_is_left_alone() -> None:
     async def main(node: Node) -> None:
-        supervisor = await start(node, crowd(3, over=3.0))
+        supervisor = await start(node, bulk(3, over=3.0))
         await supervisor.restart_child("2")
         await trio.sleep(5)
         assert STARTED == [("peer/0", 0.0), ("peer/2", 0.0), ("peer/1", 1.0)]
@@ -184,18 +184,18 @@ def test_who_was_started_before_its_time_is_left_alone() -> None:
     in_world(main)
 
 
-def test_a_node_that_ends_starts_nobody_more() -> None:
+def test_a_node_that_ends_starts_no_more() -> None:
     async def main(node: Node) -> None:
-        await start(node, crowd(3, over=3.0))
+        await start(node, bulk(3, over=3.0))
         await trio.sleep(1.5)
 
     in_world(main)
     assert STARTED == [("peer/0", 0.0), ("peer/1", 1.0)]
 
 
-def test_a_crowd_that_waits_for_members_to_end_starts_nobody_more() -> None:
+def test_a_bulk_that_waits_for_members_to_end_starts_no_more() -> None:
     async def main(node: Node) -> None:
-        supervisor = await start(node, crowd(3, over=3.0))
+        supervisor = await start(node, bulk(3, over=3.0))
         await supervisor.child("0").tell(Member.work)
         await trio.sleep(0.5)
 
@@ -203,16 +203,16 @@ def test_a_crowd_that_waits_for_members_to_end_starts_nobody_more() -> None:
     assert STARTED == [("peer/0", 0.0)]
 
 
-def test_a_start_that_fails_fails_the_crowd() -> None:
+def test_a_start_that_fails_fails_the_bulk() -> None:
     made = lambda: Member(fails_at="peer/1")  # noqa: E731
 
     async def at_once(node: Node) -> None:
         with pytest.raises(StartFailed, match="peer/1 could not start: no room"):
-            await node.start_supervisor(crowd(3, made))
+            await node.start_supervisor(bulk(3, made))
         assert [path for path, _ in STARTED] == ["peer/0", "peer/1"]
 
     async def later(node: Node) -> None:
-        await node.start_supervisor(crowd(3, made, over=3.0))
+        await node.start_supervisor(bulk(3, made, over=3.0))
         await trio.sleep(9)
 
     in_world(at_once)
