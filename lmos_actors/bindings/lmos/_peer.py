@@ -257,7 +257,7 @@ class Peer:
         return self.connection
 
     def _connection_ended(self, standing: PeerConnection, ended: Ended | None, lasted: float) -> None:
-        self.connection = None
+        self.connection = None  # first: a caller that is woken below may ask again
         if lasted >= STOOD:
             self._backoff.reset()
         drained = ended is not None and ended.code == DRAINED and ended.by == "peer"

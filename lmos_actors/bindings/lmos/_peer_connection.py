@@ -258,6 +258,7 @@ class PeerConnection:
     def withdraw(self, request: PendingRequest) -> None:
         """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
         pending, session = request.pending, self.session
+        # the values of the lines are None, so `self` says that the request was not there
         if self._queue.pop(request, self) is None:
             if self._messages(request) > 1:
                 self._send_queued()  # there may be room for those behind it, which are fewer
@@ -295,7 +296,7 @@ class PeerConnection:
                 request.fail(error)
             else:
                 del self._queue[request]
-        if self._stalled:
+        if self._stalled:  # else credit alone is missing, and `TellRoom` says when there is some
             self._send_credited()
         if self._unasked:
             self._ask_listenings()
@@ -303,7 +304,7 @@ class PeerConnection:
     def _send_credited(self, _: object = None) -> None:
         """Send what credit allows: one message for each waiting thing in turn."""
         self._stalled = False
-        things = deque(self._queues_by_thing)
+        things = deque(self._queues_by_thing)  # in turn: much credit of one does not starve others
         while things and not self._is_over:
             thing = things.popleft()
             held = self._queues_by_thing[thing]
@@ -558,6 +559,7 @@ class PeerConnection:
             self._fail_unfinished(pending, sent=sent)
         for table in (self._open, self._feeds, self._unasked):
             table.clear()
+        # taken out first: a sender that is let go may look at the line in this step
         line, self._queue = self._queue, OrderedDict()
         held, self._queues_by_thing = self._queues_by_thing, {}
         for request in (*line, *(request for each in held.values() for request in each)):

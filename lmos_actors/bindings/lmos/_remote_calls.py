@@ -220,7 +220,7 @@ class RemoteStream(Receiving, RemoteRun, eq=False):
         try:
             return self.interface.convert_answer(self.op, raw, self.far.path)
         except RemoteProtocolError as error:
-            self._items.clear()
+            self._items.clear()  # what follows an item of another type cannot be trusted either
             if self.far.withdraw(self):
                 self.fail(error)
             self._error = error

@@ -218,7 +218,7 @@ class RemoteLink:
 
     async def _answer(self, ask: PendingAsk, op: Operation) -> Any:
         """Send a request, park until it is answered or its deadline is swept, and return the answer."""
-        await checkpoint_if_cancelled()
+        await checkpoint_if_cancelled()  # a cancelled caller sends nothing
         self.far.peer.post(ask)
         if not ask.ended:
             ask.task = current_task()
@@ -227,7 +227,7 @@ class RemoteLink:
                 deadlines.add(ask, ask.seconds)
 
             def abort(_: object) -> Abort:
-                ask.task = None
+                ask.task = None  # so that an answer in this step does not wake it a second time
                 return Abort.SUCCEEDED
 
             try:

@@ -353,7 +353,7 @@ class ServerConnection:
         is_later = self._context.answers_later(far)
         message = far.asked.message
         came(far, WAY, message.traceparent, message.tracestate)
-        self._context.open[far.asked] = far
+        self._context.open[far.asked] = far  # before it is posted: it may be answered in this step
         try:
             self._tells.check_order(far.slot)
             far.post(self._context.seats, self._peer, now=self._is_alone and not is_later)
@@ -530,7 +530,7 @@ class ServerConnection:
     def check_end(self) -> None:
         """See whether the peer is too slow, or the connection is to end now that nothing is open."""
         if self._over or self._giving_up:
-            return
+            return  # what is held is let go of as a whole
         held = self.session.held
         if held not in self._near:
             self._charge(held)
