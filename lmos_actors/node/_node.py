@@ -420,7 +420,7 @@ async def open_node(
     takes connections: on virtual time the default is one in memory that all nodes of the trio run share,
     else that of the operating system.
 
-    `security` decides who is let in, and to what; without it every client that reaches the node is. Pages in
+    `security` decides which clients are let in, and to what; without it all clients are. Pages in
     browsers are let in only from the node's own origin and from those of `origins`. To listen at an address
     that others reach without security, or where passwords would travel without TLS, needs `insecure=True`,
     except on a network in memory. `credentials` are what its own refs present, each to the place it is for.

@@ -316,7 +316,7 @@ class SupervisorLoop:
             self._report()
 
     def begun(self) -> None:
-        """Take note that the supervisor runs: nobody waits for its start any more."""
+        """Take note that the supervisor runs, and let `begin` return."""
         self.failure = None
         self.started.set()
 
@@ -340,7 +340,7 @@ class SupervisorLoop:
             if isinstance(child, Slot):
                 await start_agent(child)
             else:
-                assert self.nursery is not None  # the loop runs: nothing else starts children that wait
+                assert self.nursery is not None  # the loop runs, as only it starts children that need waiting
                 await child.begin(self.nursery.start_soon)
         except BaseException:
             with trio.CancelScope(shield=True):

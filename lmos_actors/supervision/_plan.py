@@ -144,7 +144,8 @@ class Plan(Generic[C]):
         """A start that a decision had asked for has failed. Those after it in `start` stay stopped.
 
         Each attempt has an entry of its own in the window: of the attempt that comes next, entered when
-        that is made, as in OTP; with a back-off at once, so that nobody waits for a restart that cannot be.
+        that is made, as in OTP; with a back-off at once, so that there is no delay before a restart that the
+        limit forbids.
         """
         if child not in self.children:
             return Decision()

@@ -24,7 +24,7 @@ def class_of(factory: Any) -> type[Any] | None:
 
 
 def name_of(factory: Any) -> str:
-    """Return the name of an agent that nobody named: that of its class, `TravelDesk` as `travel-desk`."""
+    """Return the name of an agent that was given none: that of its class, `TravelDesk` as `travel-desk`."""
     return _kebab_case(getattr(_inmost(factory), "__name__", "agent"))
 
 
@@ -40,7 +40,7 @@ def _inmost(factory: Any) -> Any:
 
 
 def shown(factory: Any) -> str:
-    """Return a factory as text: of what it gives to its agents the names alone, as that may be secret."""
+    """Return a factory as text, with the names of its arguments only: their values may be secret."""
     if not isinstance(factory, partial):
         return repr(factory)
     made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]

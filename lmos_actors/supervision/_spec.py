@@ -123,11 +123,12 @@ class ChildSpec(Generic[A_co]):
 class SupervisorSpec:
     """A supervisor and its children, started in order and stopped in reverse order.
 
-    `strategy` says who is restarted with a child that ended: nobody else, everybody, or those after it.
-    More than `max_restarts` restarts within `max_seconds` end the supervisor itself. `auto_shutdown` ends
-    it when any, or the last, of its significant children has ended by itself. `restart`, `shutdown`,
-    `significant` and `backoff` speak of this supervisor as a child of another. References between its
-    agents (`sibling`) are checked here, and those that lead out of it by the supervisor above.
+    `strategy` decides which children are restarted when one has ended: that one alone (`one_for_one`), all
+    (`one_for_all`), or that one and those after it (`rest_for_one`). More than `max_restarts` restarts
+    within `max_seconds` end the supervisor itself. `auto_shutdown` ends it when any, or the last, of its
+    significant children has ended by itself. `restart`, `shutdown`, `significant` and `backoff` are about
+    this supervisor as a child of another. References between its agents (`sibling`) are checked here, and
+    those that lead out of it by the supervisor above.
     Raises ConfigError naming the field, NameTaken for two children of one name, IdTaken of one id.
     """
 
@@ -231,8 +232,8 @@ class BulkSpec:
 class Pool(Generic[A_co]):
     """Several agents of one kind behind one ref, which hands each message to one of them.
 
-    `by` says to whom: `round_robin` to the next that runs; `least_loaded` to the running one with the fewest
-    messages waiting and running; `key` to the one to which the value of the parameter `key` belongs (None:
+    `by` decides which: `round_robin` takes the next that runs; `least_loaded` the running one with the fewest
+    messages waiting and running; `key` the one to which the value of the parameter `key` belongs (None:
     of the action's first one), so that equal values always meet the same member. `restart`, `shutdown`,
     `mailbox` and `backoff` are those of every member, as in `ChildSpec`; `max_restarts` and `max_seconds`
     are the pool's, as in `SupervisorSpec`. `name` empty: named after the class.
