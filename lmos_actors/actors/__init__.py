@@ -8,7 +8,7 @@ from ._dispatcher import dispatch as dispatch
 from ._edge import Edge as Edge, Going as Going, TraceMembers as TraceMembers, Watch as Watch
 from ._follow import Following as Following
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
-from ._link import Link as Link
+from ._link import Attempt as Attempt, Invocation as Invocation, Link as Link
 from ._parking import park_among as park_among, wake_all as wake_all
 from ._population import (
     AgentQuery as AgentQuery,
@@ -25,7 +25,7 @@ from ._ref import (
     tell_within as tell_within,
 )
 from ._remote_requests import Asker as Asker, Far as Far, OneWay as OneWay, Peer as Peer, Seats as Seats
-from ._retrying import Attempt as Attempt, found_link as found_link
+from ._retrying import found_link as found_link
 from ._runtime import (
     BUDGET as BUDGET,
     AgentSupervisor as AgentSupervisor,

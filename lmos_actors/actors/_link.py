@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import attrs
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
@@ -14,11 +16,32 @@ if TYPE_CHECKING:
     from .messages._observers import Feed
 
 
+@attrs.define
+class Attempt:
+    """One of several attempts of a request: its number, and the message id of the first, once it has one."""
+
+    number: int = 1
+    message_id: str | None = None
+
+
+@attrs.frozen
+class Invocation:
+    """A call or a stream that is to be opened: what is invoked with what, for how many seconds at most."""
+
+    key: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    seconds: float | None = None
+    stream: bool = False
+
+
 class Link(Protocol):
     """How requests of a ref travel. Keys are those of `_contract.py`; values are checked on the way.
 
-    `unready` says why the agent takes no messages now, for those who wait in `wait_running`, and is empty
-    where it is known to take some. It never raises.
+    `ask` has positional arguments and no `Invocation`: of a near agent nothing is made for a request that is
+    answered at once. `seconds` is how long an answer is waited for; the attempts of one request have one
+    `attempt`, by which a far agent knows that it has answered it. `unready` says why the agent takes no
+    messages now, for tasks in `wait_running`, and is empty where it is known to take some. It never raises.
     """
 
     @property
@@ -29,21 +52,20 @@ class Link(Protocol):
     def path(self) -> str: ...
     @property
     def identity(self) -> tuple[object, int]: ...
-    def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Coroutine[Any, Any, Any]: ...
-    def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    def ask(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
     ) -> Coroutine[Any, Any, Any]: ...
     def tell(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Coroutine[Any, Any, None]: ...
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None: ...
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None: ...
-    def begin(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AbstractAsyncContextManager[Any]: ...
-    def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AbstractAsyncContextManager[Any]: ...
+    def open(self, invocation: Invocation) -> AbstractAsyncContextManager[Any]: ...
     def listen(
         self, key: str, *, conflate: bool, gaps: bool, size: int
     ) -> AbstractAsyncContextManager[Feed[Any]]: ...

@@ -16,6 +16,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import DeadlineExceeded
 
+from ._link import Invocation
 from ._parking import waiting_for
 from ._retrying import Retrying, bounds_of
 from .declaration._affordances import EventHandle, PropertyHandle
@@ -133,9 +134,7 @@ class Ref(Generic[A_co]):
             key = handle.name
         except AttributeError:
             raise wrong_handle("invoke", "an action", handle) from None
-        if self._seconds is None:
-            return link.ask(key, args, kwargs)
-        return link.ask_within(key, args, kwargs, self._seconds)
+        return link.ask(key, args, kwargs, self._seconds)
 
     def begin(
         self: Ref[A], handle: Action[A, P, R, G] | Turn[A, P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -144,7 +143,8 @@ class Ref(Generic[A_co]):
 
         Leaving the block before the result has come cancels the run.
         """
-        return self._entered("begin").begin(_action("begin", handle), args, kwargs, self._seconds)
+        link = self._entered("begin")
+        return link.open(Invocation(_action("begin", handle), args, kwargs, self._seconds))
 
     def stream(
         self: Ref[A], handle: StreamAction[A, P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -153,7 +153,8 @@ class Ref(Generic[A_co]):
 
         The agent is at most 16 items ahead of the consumer. Leaving the block early cancels the run.
         """
-        return self._entered("stream").stream(_action("stream", handle), args, kwargs, self._seconds)
+        link = self._entered("stream")
+        return link.open(Invocation(_action("stream", handle), args, kwargs, self._seconds, stream=True))
 
     def tell(
         self: Ref[A],
@@ -211,9 +212,7 @@ class Ref(Generic[A_co]):
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse(verb)
-        if self._seconds is None:
-            return link.ask(key, args, NO_KEYWORDS)
-        return link.ask_within(key, args, NO_KEYWORDS, self._seconds)
+        return link.ask(key, args, NO_KEYWORDS, self._seconds)
 
     # ---- listening
 

@@ -14,6 +14,7 @@ import trio
 
 from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, OutcomeUnknown, RateLimited
 
+from ._link import Attempt
 from .messages._operation import ASKING, named
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import RandomStream
 
-    from ._link import Link
+    from ._link import Invocation, Link
     from ._runtime import Runtime, Turns
     from .messages._mailbox import AgentStatistics, MailboxStatistics
     from .messages._monitor import Down
@@ -32,14 +33,6 @@ FIRST: Final = 0.1
 """Seconds: the first wait is a random part of so many, each further one of twice as many."""
 
 LONGEST: Final = 5.0
-
-
-@attrs.define
-class Attempt:
-    """Which attempt of a request this is; `message_id` is that of the first, once it has one."""
-
-    number: int = 1
-    message_id: str | None = None
 
 
 @attrs.frozen
@@ -90,34 +83,25 @@ class Retrying:
         return self.inner.identity
 
     @named(ASKING)
-    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """See `Link`."""
-        return await self._ask(key, args, kwargs, None)
-
-    @named(ASKING)
-    async def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
-    ) -> Any:
-        """See `Link`: the deadline is one for all attempts and the waits between them."""
-        return await self._ask(key, args, kwargs, trio.current_time() + seconds, seconds)
-
-    async def _ask(
+    async def ask(
         self,
         key: str,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        deadline: float | None,
-        seconds: float = 0.0,
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
     ) -> Any:
-        attempt, begin = Attempt(), trio.current_time()
+        """See `Link`: the deadline is one for all attempts and the waits between them."""
+        deadline = None if seconds is None else trio.current_time() + seconds
+        attempt, begin = Attempt(), trio.current_time()  # views do not nest: no other is given
         while True:
             left = None if deadline is None else deadline - trio.current_time()
             try:
                 if left is not None and left <= 0:
-                    raise DeadlineExceeded(self.path, seconds)
-                return await self._once(key, args, kwargs, left, attempt)
+                    raise DeadlineExceeded(self.path, seconds or 0.0)
+                return await self.inner.ask(key, args, kwargs, left, attempt)
             except DeadlineExceeded:
-                raise DeadlineExceeded(self.path, seconds) from None
+                raise DeadlineExceeded(self.path, seconds or 0.0) from None
             except (OutcomeUnknown, AgentUnavailable, RateLimited) as error:
                 wait = self._wait(attempt, error)
                 if not self._goes_on(key, attempt, begin, wait):
@@ -137,21 +121,6 @@ class Retrying:
         if not _repeatable(self.inner, key) or (attempts is not None and attempt.number >= attempts):
             return False
         return seconds is None or trio.current_time() + wait - begin <= seconds
-
-    async def _once(
-        self,
-        key: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        seconds: float | None,
-        attempt: Attempt,
-    ) -> Any:
-        again: Any = getattr(self.inner, "ask_again", None)
-        if again is not None:
-            return await again(key, args, kwargs, seconds, attempt)
-        if seconds is None:
-            return await self.inner.ask(key, args, kwargs)
-        return await self.inner.ask_within(key, args, kwargs, seconds)
 
     def _chance(self) -> float:
         random = self._random
@@ -174,17 +143,9 @@ class Retrying:
         """See `Link`."""
         self.inner.send_from(sender, key, args, kwargs)
 
-    def begin(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AbstractAsyncContextManager[Any]:
+    def open(self, invocation: Invocation) -> AbstractAsyncContextManager[Any]:
         """See `Link`."""
-        return self.inner.begin(key, args, kwargs, seconds)
-
-    def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AbstractAsyncContextManager[Any]:
-        """See `Link`."""
-        return self.inner.stream(key, args, kwargs, seconds)
+        return self.inner.open(invocation)
 
     def listen(
         self, key: str, *, conflate: bool, gaps: bool, size: int

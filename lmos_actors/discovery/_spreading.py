@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from zlib import crc32
 
 import trio
+from attrs import evolve
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
 from lmos_actors.actors import park_among
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Attempt,
         Down,
         Feed,
+        Invocation,
         MailboxStatistics,
         Operation,
         Runtime,
@@ -171,38 +173,18 @@ class Choice:
             else:
                 return replica
 
-    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """See `Link`."""
-        return await self._carry(lambda each, _: each.link.ask(key, args, kwargs), key, args, kwargs)
-
-    async def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
-    ) -> Any:
-        """See `Link`: looking, and connecting, count."""
-        return await self._carry(
-            lambda each, left: each.link.ask_within(key, args, kwargs, left), key, args, kwargs, seconds
-        )
-
-    async def ask_again(
+    async def ask(
         self,
         key: str,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        seconds: float | None,
-        attempt: Attempt,
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
     ) -> Any:
-        """Ask, as one of several attempts, all under one id."""
-
-        async def send(replica: Replica, left: float | None) -> Any:
-            link = replica.link
-            again = getattr(link, "ask_again", None)
-            if again is not None:
-                return await again(key, args, kwargs, left, attempt)
-            return await (
-                link.ask(key, args, kwargs) if left is None else link.ask_within(key, args, kwargs, left)
-            )
-
-        return await self._carry(send, key, args, kwargs, seconds)
+        """See `Link`: looking, and connecting, count."""
+        return await self._carry(
+            lambda each, left: each.link.ask(key, args, kwargs, left, attempt), key, args, kwargs, seconds
+        )
 
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
@@ -243,38 +225,12 @@ class Choice:
 
     @asynccontextmanager
     @enable_ki_protection
-    async def begin(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[Any]:
+    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
         """See `Link`: who could not be reached is passed over, who was is not."""
-        async with self._entered("begin", key, args, kwargs, seconds) as call:
-            yield call
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[Any]:
-        """See `Link`."""
-        async with self._entered("stream", key, args, kwargs, seconds) as items:
-            yield items
-
-    @asynccontextmanager
-    async def _entered(
-        self,
-        verb: str,
-        key: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        seconds: float | None,
-    ) -> AsyncGenerator[Any]:
+        key, args, kwargs, seconds = invocation.key, invocation.args, invocation.kwargs, invocation.seconds
         async with AsyncExitStack() as stack:
-
-            def enter(link: Any, left: float | None) -> AbstractAsyncContextManager[Any]:
-                entered: AbstractAsyncContextManager[Any] = getattr(link, verb)(key, args, kwargs, left)
-                return entered
-
-            yield await self._carry(_entering(stack, enter), key, args, kwargs, seconds)
+            enter = _entering(stack, lambda link, left: link.open(evolve(invocation, seconds=left)))
+            yield await self._carry(enter, key, args, kwargs, seconds)
 
     # ---- listening
 

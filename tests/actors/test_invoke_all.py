@@ -339,7 +339,7 @@ class FarLink:
         self.turns = near._link.turns
         self._answer = answer
 
-    async def ask(self, _key: str, args: tuple[Any, ...], _kwargs: object) -> Any:
+    async def ask(self, _key: str, args: tuple[Any, ...], *_: object) -> Any:
         return await self._answer(args)
 
 

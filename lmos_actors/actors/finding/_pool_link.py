@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_args
 
 import attrs
@@ -28,6 +29,7 @@ from ..messages._operation import ASKING, MISSING, named
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
+    from .._link import Attempt, Invocation
     from .._runtime import Runtime, Turns
     from ..messages._monitor import Down
     from ..messages._observers import Sink
@@ -376,34 +378,30 @@ class PoolLink:
     # A member is chosen when the coroutine runs, not when it is made: by then it may be another's turn.
 
     @named(ASKING)
-    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """See `Link`."""
+    async def ask(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
+    ) -> Any:
+        """See `Link`: the deadline is one for all members that are tried."""
+        ends = inf if seconds is None else trio.current_time() + seconds
+        left = seconds
         while True:
             member = self._pick(key, args, kwargs)
             try:
-                return await member.ask(key, args, kwargs)
+                return await member.ask(key, args, kwargs, left)
             except AgentUnavailable:  # so it has not begun, and another member may take it
                 if member.state == RUNNING or self._sticky:
                     raise
-
-    @named(ASKING)
-    async def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
-    ) -> Any:
-        """See `Link`: the deadline is one for all members that are tried."""
-        ends = trio.current_time() + seconds
-        while True:
-            member = self._pick(key, args, kwargs)
-            left = ends - trio.current_time()
-            if left <= 0:
-                raise DeadlineExceeded(self.path, seconds)
-            try:
-                return await member.ask_within(key, args, kwargs, left)
-            except AgentUnavailable:
-                if member.state == RUNNING or self._sticky:
-                    raise
             except DeadlineExceeded as error:
-                raise DeadlineExceeded(error.agent, seconds) from None
+                raise DeadlineExceeded(error.agent, seconds or error.seconds) from None
+            if seconds is not None:
+                left = ends - trio.current_time()
+                if left <= 0:
+                    raise DeadlineExceeded(self.path, seconds)
 
     @named("ref.tell")
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -432,21 +430,11 @@ class PoolLink:
 
     @asynccontextmanager
     @enable_ki_protection
-    async def begin(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[Any]:
+    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
         """See `Link`."""
-        async with self._pick(key, args, kwargs).begin(key, args, kwargs, seconds) as call:
-            yield call
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[Any]:
-        """See `Link`."""
-        async with self._pick(key, args, kwargs).stream(key, args, kwargs, seconds) as items:
-            yield items
+        member = self._pick(invocation.key, invocation.args, invocation.kwargs)
+        async with member.open(invocation) as opened:
+            yield opened
 
     # ---- listening to all
 

@@ -19,6 +19,7 @@ from ._pool_link import PoolLink
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping
 
+    from .._link import Attempt, Invocation
     from .._population import AgentQuery, Spread
     from .._ref import Ref
     from .._runtime import Runtime, Turns
@@ -97,16 +98,16 @@ class LookupLink:
         return identity
 
     @named(ASKING)
-    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """See `Link`."""
-        return await self.resolve().ask(key, args, kwargs)
-
-    @named(ASKING)
-    async def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    async def ask(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
     ) -> Any:
         """See `Link`."""
-        return await self.resolve().ask_within(key, args, kwargs, seconds)
+        return await self.resolve().ask(key, args, kwargs, seconds, attempt)
 
     @named("ref.tell")
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -123,21 +124,10 @@ class LookupLink:
 
     @asynccontextmanager
     @enable_ki_protection
-    async def begin(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[Any]:
+    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
         """See `Link`."""
-        async with self.resolve().begin(key, args, kwargs, seconds) as call:
-            yield call
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[Any]:
-        """See `Link`."""
-        async with self.resolve().stream(key, args, kwargs, seconds) as items:
-            yield items
+        async with self.resolve().open(invocation) as opened:
+            yield opened
 
     @asynccontextmanager
     @enable_ki_protection

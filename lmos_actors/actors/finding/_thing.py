@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from lmos_actors.errors import AgentUnavailable, NotFound
 
+from .._link import Invocation
 from .._retrying import found_link
 from ..messages._invocation import CURRENT, OwnTask
 from ..messages._observers import event_key, property_key
@@ -51,21 +52,21 @@ class Thing:
 
     def reading(self, name: str) -> AbstractAsyncContextManager[LocalCall]:
         """Read a property: `async with thing.reading("units") as call`, then `await call.result()`."""
-        return self.link.begin(self._key("property", property_key(name), name), (), {}, None)
+        return self.link.open(Invocation(self._key("property", property_key(name), name), (), {}))
 
     def writing(self, name: str, value: Any) -> AbstractAsyncContextManager[LocalCall]:
         """Set a property."""
-        return self.link.begin(self._key("property", f"={name}", name), (value,), {}, None)
+        return self.link.open(Invocation(self._key("property", f"={name}", name), (value,), {}))
 
     def invoking(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[LocalCall]:
         """Invoke an action with one object as its input; see `Ref.begin`."""
         args, kwargs = self._input(name, data)
-        return self.link.begin(name, args, kwargs, None)
+        return self.link.open(Invocation(name, args, kwargs))
 
     def streaming(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[LocalStream]:
         """Invoke an action with many outputs: `async with thing.streaming("count") as items`."""
         args, kwargs = self._input(name, data, stream=True)
-        return self.link.stream(name, args, kwargs, None)
+        return self.link.open(Invocation(name, args, kwargs, stream=True))
 
     async def tell(self, name: str, data: Any = UNSET) -> None:
         """Send one way; see `Ref.tell`."""

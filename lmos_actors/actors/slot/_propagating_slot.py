@@ -20,6 +20,7 @@ from ._traced_slot import TracedSelfMessage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .._link import Attempt
     from ..messages._mailbox import Envelope, SelfMessage
     from ..messages._operation import Operation
 
@@ -33,23 +34,17 @@ class PropagatingSlot(Slot):
 
     @named(ASKING)
     @enable_ki_protection
-    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    async def ask(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
+    ) -> Any:
         """As `Slot.ask`; through the mailbox where there is a trace to hand on."""
         if handed_mark(self.rt) is None:
-            return await super().ask(key, args, kwargs)
-        op = self.operation(key)
-        args = self.bound(op, args, kwargs)
-        await checkpoint_if_cancelled()
-        return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
-
-    @named(ASKING)
-    @enable_ki_protection
-    async def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
-    ) -> Any:
-        """As `Slot.ask_within`; through the mailbox where there is a trace to hand on."""
-        if handed_mark(self.rt) is None:
-            return await super().ask_within(key, args, kwargs, seconds)
+            return await super().ask(key, args, kwargs, seconds)
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()

@@ -35,7 +35,7 @@ What this file keeps true:
 
 The hot path of the package is here. `ask` of an idle agent runs the turn in the asker's own step, and
 `tell_nowait` appends a tuple. Everything but the common case goes to a method of its own, so that the
-common case stays short; the short paths are repeated in `ask`, `ask_within`, `tell_nowait` and `send_from`
+common case stays short; the short paths are repeated in `ask`, `tell_nowait` and `send_from`
 on purpose, as sharing them would cost a call a message. How to read a condition there: `gate` is zero only
 for an idle agent (`IDLE`), `leave_tally()` turns the gate `TALLIED` into `IDLE`, `op.kind` is zero only for
 a plain turn, and `accepted - begun` is the number of seats taken. `size` is -1 while the mailbox is closed,
@@ -134,6 +134,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import RandomStream, Timer
 
+    from .._link import Attempt, Invocation
     from .._runtime import AgentSupervisor, Owner, Runtime, Turns
     from ..crashes._reports import CrashReport
     from ..messages._invocation import OwnTask
@@ -526,12 +527,20 @@ class Slot:
 
     @named(ASKING)
     @enable_ki_protection
-    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    async def ask(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
+    ) -> Any:
         """Have an operation carried out and return its value; the arguments are checked first.
 
         An idle agent's turn runs here, in the asker's step: no task switch, and no checkpoint after it, as a
-        call that had its effect returns its value. Raises an `AgentError`, or
-        `trio.Cancelled`: then the run is cancelled.
+        call that had its effect returns its value. Raises an `AgentError`, DeadlineExceeded if it is not
+        answered after `seconds` (the node sweeps deadlines every 10 ms), or `trio.Cancelled`: then the run is
+        cancelled.
         """
         try:
             op = self.table[key]
@@ -553,12 +562,12 @@ class Slot:
         if budget < 0:
             await self.yield_to_others()
         if (self.gate and not self.leave_tally()) or op.kind:
-            return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
+            return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
         try:
             return self.run_inline(op, args)
         except Stashed:
             pass  # left before the waiting: what comes of it has nothing to do with this exception
-        return await self.ask_queued(Ask(self, op, args, self.sender(), None), None, aside=True)
+        return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds, aside=True)
 
     def run_inline(self, op: Operation, args: tuple[Any, ...]) -> Any:
         """Run a turn of the idle agent now, in the caller's step."""
@@ -634,27 +643,6 @@ class Slot:
             finally:
                 ask.error = None  # no cycle through the traceback
         return ask.value
-
-    @named(ASKING)
-    @enable_ki_protection
-    async def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
-    ) -> Any:
-        """As `ask`, with a deadline `seconds` from now; the node sweeps deadlines every 10 ms."""
-        op = self.operation(key)
-        args = self.bound(op, args, kwargs)
-        await checkpoint_if_cancelled()
-        turns = self.turns
-        turns.budget -= 1
-        if turns.budget < 0:
-            await self.yield_to_others()
-        if (self.gate and not self.leave_tally()) or op.kind:
-            return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
-        try:
-            return self.run_inline(op, args)
-        except Stashed:
-            pass  # as in `ask`
-        return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds, aside=True)
 
     # ---- telling
 
@@ -853,40 +841,16 @@ class Slot:
 
     @asynccontextmanager
     @enable_ki_protection
-    async def begin(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[LocalCall]:
-        """Invoke and hold on to the call."""
-        async with self._open(LocalCall, key, args, kwargs, seconds) as call:
-            yield call
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[LocalStream]:
-        """Invoke and receive many outputs."""
-        async with self._open(LocalStream, key, args, kwargs, seconds) as call:
-            yield call
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def _open(
-        self,
-        kind: type[Any],
-        key: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        seconds: float | None,
-    ) -> AsyncGenerator[Any]:
-        op = self.operation(key)
-        args = self.bound(op, args, kwargs)
+    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
+        """Invoke and hold on to the call, or to the stream."""
+        op = self.operation(invocation.key)
+        args = self.bound(op, invocation.args, invocation.kwargs)
         await checkpoint_if_cancelled()
-        call = kind(self, op, args, self.sender())
+        call = (LocalStream if invocation.stream else LocalCall)(self, op, args, self.sender())
         self.post(call)
         try:
-            if seconds is not None:
-                call.expire_in(seconds)
+            if invocation.seconds is not None:
+                call.expire_in(invocation.seconds)
             yield call
         finally:
             call.leave()

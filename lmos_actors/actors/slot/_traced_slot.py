@@ -23,6 +23,7 @@ from ._slot import Slot
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .._link import Attempt
     from .._runtime import Owner, Runtime
     from ..messages._mailbox import Envelope, MailboxOptions, Mark
     from ..messages._operation import Operation
@@ -46,19 +47,15 @@ class TracedSlot(Slot):
 
     @named(ASKING)
     @enable_ki_protection
-    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """As `Slot.ask`, always through the mailbox."""
-        op = self.operation(key)
-        args = self.bound(op, args, kwargs)
-        await checkpoint_if_cancelled()
-        return await self.ask_queued(Ask(self, op, args, self.sender(), None), None)
-
-    @named(ASKING)
-    @enable_ki_protection
-    async def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    async def ask(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
     ) -> Any:
-        """As `Slot.ask_within`, always through the mailbox."""
+        """As `Slot.ask`, always through the mailbox."""
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()

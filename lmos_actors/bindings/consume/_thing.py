@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from lmos_actors.actors import Ref, entered_within, event_key, found_link, property_key, tell_within
+from lmos_actors.actors import (
+    Invocation,
+    Ref,
+    entered_within,
+    event_key,
+    found_link,
+    property_key,
+    tell_within,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -89,11 +97,12 @@ class ConsumedThing:
 
     def begin(self, name: str, input: Any = UNSET) -> AbstractAsyncContextManager[Call[Any, Any]]:
         """Invoke an action and hold on to the call: `async with thing.begin("forecast", {...}) as call`."""
-        return self._entered("begin").begin(name, _given(input), {}, self._seconds)
+        return self._entered("begin").open(Invocation(name, _given(input), {}, self._seconds))
 
     def stream(self, name: str, input: Any = UNSET) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Invoke an action with many outputs: `async with thing.stream("count", {...}) as items`."""
-        return self._entered("stream").stream(name, _given(input), {}, self._seconds)
+        link = self._entered("stream")
+        return link.open(Invocation(name, _given(input), {}, self._seconds, stream=True))
 
     def tell(self, name: str, input: Any = UNSET) -> Coroutine[Any, Any, None]:
         """Send one way: at most once, no answer."""
@@ -154,19 +163,19 @@ class ConsumedThing:
 
     def reading(self, name: str) -> AbstractAsyncContextManager[RemoteCall]:
         """Read a property: `async with thing.reading("units") as call`, then `await call.result()`."""
-        return self._link.begin(property_key(name), (), {}, self._seconds)
+        return self._link.open(Invocation(property_key(name), (), {}, self._seconds))
 
     def writing(self, name: str, value: Any) -> AbstractAsyncContextManager[RemoteCall]:
         """Set a property."""
-        return self._link.begin(f"={name}", (value,), {}, self._seconds)
+        return self._link.open(Invocation(f"={name}", (value,), {}, self._seconds))
 
     def invoking(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[RemoteCall]:
         """Invoke an action; see `begin`."""
-        return self._link.begin(name, _given(data), {}, self._seconds)
+        return self._link.open(Invocation(name, _given(data), {}, self._seconds))
 
     def streaming(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[RemoteStream]:
         """Invoke an action with many outputs; see `stream`."""
-        return self._link.stream(name, _given(data), {}, self._seconds)
+        return self._link.open(Invocation(name, _given(data), {}, self._seconds, stream=True))
 
     # ---- inside
 
@@ -182,9 +191,7 @@ class ConsumedThing:
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse(verb, of="thing.")
-        if self._seconds is None:
-            return link.ask(key, args, {})
-        return link.ask_within(key, args, {}, self._seconds)
+        return link.ask(key, args, {}, self._seconds)
 
     def _entered(self, verb: str) -> Link:
         link = self._link

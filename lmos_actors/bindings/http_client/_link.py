@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         AgentStatistics,
         Attempt,
         Feed,
+        Invocation,
         MailboxStatistics,
         Operation,
         Runtime,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from ..lmos._peer import Headers
     from ..lmos._peer_listening import RemoteListener, SharedListening, Sink
     from ..lmos._peer_requests import RemotePeer, RemoteThing
-    from ..lmos._remote_calls import RemoteCall, RemoteStream
     from ..lmos._remote_interface import RemoteInterface
     from ._forms import HttpOperations
     from ._peer import PeerRegistry
@@ -88,28 +88,16 @@ class HttpLink:
     # ---- asking
 
     @enable_ki_protection
-    async def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """See `Link`."""
-        return await self._at(key).ask(key, args, kwargs)
-
-    @enable_ki_protection
-    async def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
-    ) -> Any:
-        """See `Link`."""
-        return await self._at(key).ask_within(key, args, kwargs, seconds)
-
-    @enable_ki_protection
-    async def ask_again(
+    async def ask(
         self,
         key: str,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        seconds: float | None,
-        attempt: Attempt,
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
     ) -> Any:
-        """Ask, as one of several attempts; HTTP has no field that marks them as one request."""
-        return await self._at(key).ask_again(key, args, kwargs, seconds, attempt)
+        """See `Link`. HTTP has no field that marks several attempts as one request."""
+        return await self._at(key).ask(key, args, kwargs, seconds, attempt)
 
     # ---- telling
 
@@ -132,21 +120,10 @@ class HttpLink:
 
     @asynccontextmanager
     @enable_ki_protection
-    async def begin(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[RemoteCall]:
-        """Invoke and hold on to the call."""
-        async with self._at(key).begin(key, args, kwargs, seconds) as call:
-            yield call
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[RemoteStream]:
-        """Invoke and receive many outputs."""
-        async with self._at(key).stream(key, args, kwargs, seconds) as call:
-            yield call
+    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
+        """Invoke and hold on to the call, or to the stream."""
+        async with self._at(invocation.key).open(invocation) as opened:
+            yield opened
 
     # ---- listening
 

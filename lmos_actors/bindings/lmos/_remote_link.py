@@ -55,12 +55,13 @@ from ._peer_requests import STREAM, PendingAsk, PendingTell, SentTell, TurnTell
 from ._remote_calls import RemoteCall, RemoteStream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from lmos_actors.actors import (
         AgentStatistics,
         Attempt,
         Going,
+        Invocation,
         MailboxStatistics,
         Operation,
         Runtime,
@@ -175,38 +176,21 @@ class RemoteLink:
 
     # ---- asking
 
-    def ask(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
-        """See `Link`. While there is no room for more requests, waits for it."""
-        return self._ask(key, args, kwargs, None, None)
-
-    def ask_within(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
-    ) -> Coroutine[Any, Any, Any]:
-        """See `Link`: the deadline is swept here, and sent to the peer."""
-        return self._ask(key, args, kwargs, seconds, None)
-
-    def ask_again(
-        self,
-        key: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        seconds: float | None,
-        attempt: Attempt,
-    ) -> Coroutine[Any, Any, Any]:
-        """Ask, as one of several attempts, all under one id."""
-        if attempt.message_id is None:
-            attempt.message_id = self.rt.entropy.new_id()
-        return self._ask(key, args, kwargs, seconds, attempt)
-
     @enable_ki_protection
-    async def _ask(
+    async def ask(
         self,
         key: str,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        seconds: float | None,
-        attempt: Attempt | None,
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
     ) -> Any:
+        """See `Link`. While there is no room for more requests, waits for it.
+
+        The deadline is swept here, and sent to the peer.
+        """
+        if attempt is not None and attempt.message_id is None:
+            attempt.message_id = self.rt.entropy.new_id()
         op, args, payload, names = self._bound(key, args, kwargs)
         going, trace = self._instrumented(op)
         deadline = None if seconds is None else trio.current_time() + seconds
@@ -324,33 +308,10 @@ class RemoteLink:
 
     @asynccontextmanager
     @enable_ki_protection
-    async def begin(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[RemoteCall]:
-        """Invoke and hold on to the call."""
-        async with self._open(RemoteCall, key, args, kwargs, seconds) as call:
-            yield call
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def stream(
-        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None
-    ) -> AsyncGenerator[RemoteStream]:
-        """Invoke and receive many outputs, under credit."""
-        async with self._open(RemoteStream, key, args, kwargs, seconds) as call:
-            yield call
-
-    @asynccontextmanager
-    @enable_ki_protection
-    async def _open(
-        self,
-        kind: type[Any],
-        key: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        seconds: float | None,
-    ) -> AsyncGenerator[Any]:
-        op, args, payload, names = self._bound(key, args, kwargs)
+    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
+        """Invoke and hold on to the call, or receive many outputs, under credit."""
+        op, _, payload, names = self._bound(invocation.key, invocation.args, invocation.kwargs)
+        kind, seconds = (RemoteStream if invocation.stream else RemoteCall), invocation.seconds
         going, trace = self._instrumented(op)
         deadline = None if seconds is None else trio.current_time() + seconds
         call = kind(
@@ -360,7 +321,7 @@ class RemoteLink:
             feed=Feed(self.rt.timers, conflate=True),
             trace=sent_numbers(self.rt, trace),
         )  # fmt: skip
-        if kind is RemoteStream and op.verb == "invoke":
+        if isinstance(call, RemoteStream) and op.verb == "invoke":
             shape = op.result_shape
             call.credit, call.binary = STREAM, shape is not None and shape.exact is bytes
         await checkpoint_if_cancelled()
@@ -495,7 +456,7 @@ class RemoteLink:
         await far.peer.connected(far.path)
         while far.unwell:
             try:
-                await self._ask("?", (), {}, None, None)
+                await self.ask("?", (), {})
             except (AgentUnavailable, MailboxFull, OutcomeUnknown, RateLimited):
                 await trio.sleep(backoff.next())
                 await far.peer.connected(far.path)
