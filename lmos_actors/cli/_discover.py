@@ -18,7 +18,7 @@ from ._signals import signals
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lmos_actors.discovery import Explored, Found
+    from lmos_actors.discovery import Exploration, Found
 
 OK: Final = 0
 NOTHING: Final = 1
@@ -52,12 +52,12 @@ def discover(query: AgentQuery) -> int:
     return OK if explored.things else NOTHING
 
 
-async def _explored(query: AgentQuery) -> Explored:
+async def _explored(query: AgentQuery) -> Exploration:
     async with open_node(**query.options) as node:
         return await node.discover(query.source, **query.criteria)
 
 
-def _say(explored: Explored, *, as_json: bool) -> None:
+def _say(explored: Exploration, *, as_json: bool) -> None:
     for url in explored.directories:
         print(f"lmos-actors: asked the directory at {url}", file=sys.stderr)
     for why in explored.left_out:

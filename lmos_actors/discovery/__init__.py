@@ -1,4 +1,4 @@
-"""How agents are found: directories, and those who register and look there."""
+"""Discovery of agents: directories, registration, search, DNS-SD and well-known URLs (WoT Discovery)."""
 
 from ._client import (
     Directory as Directory,
@@ -6,27 +6,27 @@ from ._client import (
     HttpDirectory as HttpDirectory,
     place_of_directory as place_of_directory,
 )
-from ._found import Found as Found
+from ._exploration import Exploration as Exploration, explore as explore, explore_all as explore_all
+from ._finder import AgentFinder as AgentFinder
 from ._lookup import Lookup as Lookup
 from ._mdns import (
-    Announced as Announced,
     Announcement as Announcement,
     Announcer as Announcer,
+    DiscoveredService as DiscoveredService,
     addresses_of as addresses_of,
     browse as browse,
     name_of as name_of,
 )
-from ._register import (
+from ._registrar import (
     TTL as TTL,
-    Exhibit as Exhibit,
+    ExposedAgent as ExposedAgent,
     Registered as Registered,
     Registrar as Registrar,
     Registration as Registration,
-    paths_of as paths_of,
+    notifier_of as notifier_of,
 )
-from ._seeking import Seeking as Seeking
-from ._spreading import Choice as Choice
-from ._wellknown import Explored as Explored, explore as explore, explore_all as explore_all
+from ._replica_link import ReplicaLink as ReplicaLink
+from ._search_results import Found as Found
 from .directory import (
     DirectoryOptions as DirectoryOptions,
     Notice as Notice,

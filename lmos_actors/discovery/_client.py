@@ -1,7 +1,8 @@
-"""What speaks with a directory of descriptions: the API of W3C WoT Discovery, over HTTP/1.1.
+"""Client of a directory: the Directory Service API of W3C WoT Discovery, over HTTP/1.1.
 
-Nothing that a directory answers is believed before it is checked, everything is bounded, and no redirect is
-followed: a directory is who was named.
+Answers are bounded in time, bytes and pages, and checked by the callers. No redirect is followed:
+credentials and trust belong to the URL that was configured. A kept connection may be closed by the server at
+any time, so a request on it is repeated once on a new one; all requests of this API are idempotent.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Network
 
 SECONDS: Final = 10.0
-"""For one request, connecting included."""
+"""Limit for one request, connecting included, in seconds."""
 
 MAX_ANSWER: Final = 8 << 20
-"""Bytes of an answer."""
+"""Limit of an answer, in bytes."""
 
-PAGE: Final = 100
-"""Descriptions that are asked for at a time."""
+PAGE_SIZE: Final = 100
+"""Descriptions requested at a time."""
 
-PAGES: Final = 20
-"""Pages that are read at most."""
+MAX_PAGES: Final = 20
+"""Limit of pages that are read."""
 
-TOLD: Final = 300  # characters of a refusal
+MAX_REASON: Final = 300  # characters of a refusal
 
 TD_JSON: Final = "application/td+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -53,7 +54,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class DirectoryRefused(TransportError):
-    """A directory answered with a refusal; `status` is that of HTTP."""
+    """Refusal by a directory; `status` is the HTTP status."""
 
     def __init__(self, url: str, status: int, why: str) -> None:
         self.url = url
@@ -63,43 +64,40 @@ class DirectoryRefused(TransportError):
 
 
 class Directory(Protocol):
-    """Where descriptions are registered and looked up.
+    """Directory of descriptions: registration and search.
 
-    All raise ConnectFailed where nothing can be reached, DirectoryRefused where it does not do what is asked.
+    All methods raise ConnectFailed where it cannot be reached, DirectoryRefused where it refuses.
     """
 
     @property
     def url(self) -> str:
-        """How it is named."""
+        """URL that identifies the directory."""
         ...
 
     async def put(self, thing_id: str, text: bytes, ttl: float) -> None:
-        """Create or replace the entry of a description, for so many seconds."""
+        """Create or replace the entry of a description, for `ttl` seconds."""
         ...
 
     async def renew(self, thing_id: str) -> bool:
-        """Let an entry begin its time anew; False where there is none."""
+        """Restart an entry's time to live. Return False if there is no such entry."""
         ...
 
     async def remove(self, thing_id: str) -> None:
-        """Take an entry away; there may be none."""
+        """Remove an entry, if there is one."""
         ...
 
     async def find(self, query: str | None, most: int) -> list[Any]:
-        """Return the descriptions, as plain data, that a JSONPath chooses, without one all.
-
-        At most so many.
-        """
+        """Return at most `most` descriptions that a JSONPath selects, as plain data; without one, of all."""
         ...
 
     async def aclose(self) -> None:
-        """Nothing more is asked for now; what holds a connection lets it go."""
+        """Release the connection, if one is kept."""
         ...
 
 
 @attrs.frozen
 class Answer:
-    """What was answered; `headers` by their names in lower case, those of one name joined by commas."""
+    """Answer; `headers` by name in lower case, with repeated ones joined by commas."""
 
     status: int
     headers: Mapping[bytes, bytes]
@@ -107,22 +105,22 @@ class Answer:
 
 
 def place_of_directory(url: str) -> Endpoint:
-    """Return where a directory is. Raises ConfigError for what is no URL of one."""
+    """Return the endpoint of a directory's URL. Raises ConfigError for any other text."""
     if "://" not in url:
-        raise ConfigError("a directory is at an http or https URL, such as http://127.0.0.1:8080")
+        raise ConfigError("a directory needs an http or https URL, such as http://127.0.0.1:8080")
     endpoint = endpoint_of(url)
     if not url.startswith(_SCHEMES):
-        raise ConfigError(f"a directory is at an http or https URL, not at {url!r}")
+        raise ConfigError(f"a directory needs an http or https URL, not {url!r}")
     if "?" in endpoint.target or "#" in url:
         raise ConfigError(f"the URL of a directory ends with its path: {url!r}")
     return endpoint
 
 
 class HttpDirectory:
-    """A directory elsewhere. `url` is that of its root: `http://127.0.0.1:8081`, without `/things`.
+    """Remote directory. `url` is that of its root, `http://127.0.0.1:8081`, without `/things`.
 
-    `headers_for` is asked at every request for what goes with it to that URL, such as credentials. The
-    connection is kept for the next request, with `keep`, until `aclose`. Raises ConfigError for no such URL.
+    `headers_for` returns the headers of each request to that URL, such as credentials. With `keep` the
+    connection is kept for the next request, until `aclose`. Raises ConfigError for an invalid URL.
     """
 
     def __init__(
@@ -141,9 +139,9 @@ class HttpDirectory:
         self._tls = tls
         self._headers_for = headers_for
         self._keep = keep
-        self._talk: _Talk | None = None
+        self._connection: _Connection | None = None
 
-    # ---- what can be asked
+    # ---- requests
 
     async def put(self, thing_id: str, text: bytes, ttl: float) -> None:
         """See `Directory`."""
@@ -161,37 +159,37 @@ class HttpDirectory:
         self._checked(await self.ask("DELETE", _entry(thing_id)), 200, 204, 404)
 
     async def find(self, query: str | None, most: int) -> list[Any]:
-        """See `Directory`: where it knows no JSONPath, all descriptions are given, page by page."""
+        """See `Directory`: if it does not support JSONPath, all descriptions are read page by page."""
         if query is not None:
             answer = await self.ask("GET", f"/search/jsonpath?{urlencode({'query': query})}")
             if answer.status not in _NO_SEARCH:
-                return self._listed(answer)[:most]
+                return self._parsed_list(answer)[:most]
         found: list[Any] = []
-        for page in range(PAGES):
-            answer = await self.ask("GET", f"/things?limit={PAGE}&offset={page * PAGE}")
-            listed = self._listed(answer)
+        for page in range(MAX_PAGES):
+            answer = await self.ask("GET", f"/things?limit={PAGE_SIZE}&offset={page * PAGE_SIZE}")
+            listed = self._parsed_list(answer)
             found += listed
             if len(found) >= most or not listed or not _NEXT.search(answer.headers.get(b"link", b"")):
                 break
         return found[:most]
 
-    def _listed(self, answer: Answer) -> list[Any]:
+    def _parsed_list(self, answer: Answer) -> list[Any]:
         body = self._checked(answer, 200).body
         try:
             listed: list[Any] = msgspec.json.decode(body, type=list[Any])
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-            raise DirectoryRefused(self.url, 200, f"what it lists is no JSON array: {error}") from None
+            raise DirectoryRefused(self.url, 200, f"its answer is not a JSON array: {error}") from None
         return listed
 
     def _checked(self, answer: Answer, *wanted: int) -> Answer:
         if answer.status not in wanted:
-            raise DirectoryRefused(self.url, answer.status, _told(answer))
+            raise DirectoryRefused(self.url, answer.status, _reason_in(answer))
         return answer
 
-    # ---- how
+    # ---- HTTP
 
     async def ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> Answer:
-        """Ask one thing, over the connection of the last time if it still stands and nobody uses it."""
+        """Return the answer to a request, over the kept connection if it is free and still open."""
         try:
             with trio.fail_after(SECONDS):
                 return await self._asked(method, self._prefix + path, body, kind)
@@ -203,26 +201,28 @@ class HttpDirectory:
             raise cut_off(self.url, error, secure=self._endpoint.secure) from error
         except _BROKEN as error:
             raise ConnectFailed(self.url, f"{error}" or type(error).__name__) from error
-        except h11.LocalProtocolError:  # whose text has the header, which may be secret
+        except h11.LocalProtocolError:  # its text holds the header, which may be a secret
             raise ConnectFailed(self.url, "a header for it cannot be sent") from None
 
     async def _asked(self, method: str, target: str, body: bytes, kind: str) -> Answer:
         headers = self._headers(body, kind)
         request = h11.Request(method=method, target=target, headers=headers)
-        if self._talk is not None:
+        if self._connection is not None:
             try:
-                async with self._talking(self._talk) as talk:
-                    return await talk.ask(request, body)
-            except _BROKEN:  # it was closed meanwhile; asking twice does no more than asking once
+                async with self._keeping(self._connection) as connection:
+                    return await connection.ask(request, body)
+            except _BROKEN:  # closed by the server meanwhile; the request is idempotent, so it is repeated
                 pass
         stream = await self._network.connect(attrs.evolve(self._endpoint, target="/"), self._tls)
-        async with self._talking(_Talk(stream)) as talk:
-            return await talk.ask(request, body)
+        async with self._keeping(_Connection(stream)) as connection:
+            return await connection.ask(request, body)
 
     def _headers(self, body: bytes, kind: str) -> list[tuple[bytes, bytes]]:
         try:
             own = self._headers_for(self.url) if self._headers_for is not None else ()
-        except ConfigError as error:  # a file may be missing for a while, which is to end nothing
+        except (
+            ConfigError
+        ) as error:  # a file of secrets may be missing for a moment: the next request retries
             raise ConnectFailed(self.url, str(error)) from None
         headers = [(b"Host", self._endpoint.authority.encode()), (b"Accept", ACCEPT.encode()), *own]
         if kind:
@@ -230,50 +230,50 @@ class HttpDirectory:
         return headers
 
     @asynccontextmanager
-    async def _talking(self, talk: _Talk) -> AsyncGenerator[_Talk]:
-        """Keep the connection if it can be used again afterwards."""
-        self._talk = None
+    async def _keeping(self, connection: _Connection) -> AsyncGenerator[_Connection]:
+        """Lend a connection, and keep it afterwards if it can be used again."""
+        self._connection = None
         try:
-            yield talk
+            yield connection
         except BaseException:
-            await trio.aclose_forcefully(talk.stream)
+            await trio.aclose_forcefully(connection.stream)
             raise
-        if self._has_room and talk.renew():
-            self._talk = talk
+        if self._has_room and connection.renew():
+            self._connection = connection
         else:
-            await trio.aclose_forcefully(talk.stream)
+            await trio.aclose_forcefully(connection.stream)
 
     @property
     def _has_room(self) -> bool:
-        return self._keep and self._talk is None
+        return self._keep and self._connection is None
 
     async def aclose(self) -> None:
         """Close the connection, if there is one."""
-        talk, self._talk = self._talk, None
-        if talk is not None:
-            await trio.aclose_forcefully(talk.stream)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await trio.aclose_forcefully(connection.stream)
 
 
-class _Talk:
-    """One connection, for one request after the other."""
+class _Connection:
+    """HTTP/1.1 connection, for one request at a time."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
         self._http = h11.Connection(h11.CLIENT)
 
     def renew(self) -> bool:
-        """Make ready for another request; False where the connection cannot carry one."""
+        """Prepare for another request. Return False if the connection cannot carry one."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
         return True
 
     async def ask(self, request: h11.Request, body: bytes) -> Answer:
-        """Send a request and read its answer. Raises ConnectFailed for one that is too long."""
+        """Return the answer to a request. Raises ConnectFailed for an answer that is too long."""
         sent = self._http.send(request) or b""
         if body:
             sent += self._http.send(h11.Data(data=body)) or b""
-        with suppress(trio.BrokenResourceError):  # it may all the same have been answered, such as with 401
+        with suppress(trio.BrokenResourceError):  # a server may answer, such as with 401, before reading all
             await self.stream.send_all(sent + (self._http.send(h11.EndOfMessage()) or b""))
         head = await self._next()
         while isinstance(head, h11.InformationalResponse):
@@ -306,12 +306,12 @@ def _entry(thing_id: str) -> str:
     return f"/things/{quote(thing_id, safe='')}"
 
 
-def _told(answer: Answer) -> str:
-    """Return what problem details say, as one line, nothing else of an answer."""
+def _reason_in(answer: Answer) -> str:
+    """Return the reason in problem details (RFC 9457) as one printable line, "" without one."""
     try:
-        said = msgspec.convert(msgspec.json.decode(answer.body), dict[str, Any])
+        problem = msgspec.convert(msgspec.json.decode(answer.body), dict[str, Any])
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return ""
-    line = said.get("detail") or said.get("title")
+    line = problem.get("detail") or problem.get("title")
     line = line.strip() if isinstance(line, str) else ""
-    return line if len(line) <= TOLD and line.isprintable() else ""
+    return line if len(line) <= MAX_REASON and line.isprintable() else ""

@@ -1,4 +1,4 @@
-"""What a node has looked up in directories: kept for a while, looked up again when it turns out to be old."""
+"""Look-ups in directories, and the replicas they found: remembered, and refreshed when out of date."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lmos_actors.actors import RUNNING, PoolLink, Ref, load_of
 from lmos_actors.bindings import found_link, is_connected, is_down, reached
 from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, NotFound, TransportError
 
-from ._found import NotSought, Rejected, query_of, taken
+from ._search_results import NotMatching, ResultRejected, checked_result, jsonpath_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.td import Description
 
     from ._client import Directory
-    from ._found import Found
+    from ._search_results import Found
 
-FRESH: Final = 15.0
-"""Seconds for which what was found counts as what there is, where several are sought."""
+FRESH_SECONDS: Final = 15.0
+"""Seconds after which a choice among several replicas starts a new look-up in the background."""
 
-PAUSE: Final = 1.0
-"""Seconds after a look-up before which there is no other, whatever turns out to be gone."""
+MIN_INTERVAL: Final = 1.0
+"""Seconds between two look-ups at least, whatever turns out to be gone."""
 
-MOST: Final = 1_000
-"""Descriptions that one look-up reads from one directory."""
+MAX_RESULTS: Final = 1_000
+"""Limit of descriptions that one look-up reads from one directory."""
 
-KEPT: Final = 64
-"""Agents elsewhere that one look-up chooses from: those whose ids are first in order."""
+MAX_REPLICAS: Final = 64
+"""Limit of remote replicas for a query: the first ids in order, so that all nodes choose from the same."""
 
-CONNECTING: Final = 10.0
-"""Seconds for the first connection to an agent elsewhere."""
+CONNECT_SECONDS: Final = 10.0
+"""Limit for the first connection to an agent elsewhere, in seconds."""
 
 NEVER: Final = float("-inf")
 
 
 class StartSoon(Protocol):
-    """Starts a task of the stage of a node that outlives its agents."""
+    """Function that starts a task in the stage of a node that outlives its agents."""
 
     def __call__(self, async_fn: Callable[..., Awaitable[object]], /, *args: Any, name: str) -> None: ...
 
 
 class Replica:
-    """One of several agents that are as good as each other."""
+    """One of several interchangeable agents."""
 
     __slots__ = ("_dropped", "_link", "_make", "description", "directory", "id", "open", "rejected")
 
@@ -58,9 +58,9 @@ class Replica:
         self.id = id
         self.description = description
         self.directory = directory
-        """The URL of the one that told of it, None for an agent of this node."""
+        """URL of the directory that listed it, None for an agent of this node."""
         self.open = 0
-        """Requests from here, to an agent elsewhere, that are not answered yet."""
+        """Unanswered requests from this node, for an agent elsewhere."""
         self.rejected = False
         self._link: Any = None
         self._make: Callable[[], Any] | None = None
@@ -68,14 +68,14 @@ class Replica:
 
     @classmethod
     def near(cls, id: str, link: Any) -> Replica:
-        """Make one for an agent, or a pool, of this node."""
+        """Return the replica of an agent or a pool of this node."""
         made = cls(id)
         made._link = link
         return made
 
     @classmethod
     def elsewhere(cls, id: str, description: Description, directory: str, make: Callable[[], Any]) -> Replica:
-        """Make one for an agent elsewhere, whose link is made at its first use."""
+        """Return the replica of an agent elsewhere, whose link is made on first use."""
         made = cls(id, description, directory)
         made._make = make
         return made
@@ -87,14 +87,14 @@ class Replica:
 
     @property
     def link(self) -> Any:
-        """What leads there; made, and connecting, from the first use on. Raises ConfigError."""
+        """Link to it; the first use makes it, and it connects in the background. Raises ConfigError."""
         if self._link is None and self._make is not None:
             self._link = self._make()
         return self._link
 
     @property
-    def some_link(self) -> Any:
-        """What leads there, None where its description leads nowhere after all."""
+    def link_or_none(self) -> Any:
+        """Link to it, None if its description has no usable form."""
         try:
             return self.link
         except ConfigError:
@@ -103,13 +103,13 @@ class Replica:
 
     @property
     def usable_link(self) -> Any:
-        """What leads there if a request can be sent now, else None; never waits."""
-        link = self.some_link
+        """Link to it if a request can be sent now, else None; never waits."""
+        link = self.link_or_none
         return None if link is None or self.is_down or not is_connected(link) else link
 
     @property
     def is_down(self) -> bool:
-        """Whether, as far as is known here, it cannot take a request now."""
+        """Whether it is known to be unable to take a request now."""
         link = self._link
         if link is None:
             return self.rejected
@@ -118,26 +118,26 @@ class Replica:
         return all(member.state != RUNNING for member in _members(link))
 
     def load(self) -> int:
-        """Count what an agent here has to do, and what one elsewhere was asked from here."""
+        """Return its load: of an agent here all its work, of one elsewhere the open requests of this node."""
         return self.open if self._make is not None else sum(load_of(each) for each in _members(self._link))
 
-    async def reached(self) -> Any:
-        """Wait for the connection that its first use makes. Raises AgentUnavailable."""
+    async def wait_reached(self) -> Any:
+        """Wait until its link is connected, and return it. Raises AgentUnavailable."""
         try:
             link = self.link
             if self._make is not None:
-                with trio.fail_after(CONNECTING):
+                with trio.fail_after(CONNECT_SECONDS):
                     await reached(link)
         except (ConnectFailed, ConfigError) as error:
             self.rejected = True
             raise AgentUnavailable(self.id, str(error)) from error
         except trio.TooSlowError:
-            raise AgentUnavailable(self.id, f"no connection within {CONNECTING:g} s") from None
+            raise AgentUnavailable(self.id, f"no connection within {CONNECT_SECONDS:g} s") from None
         return link
 
     @contextmanager
     def counted(self) -> Generator[None]:
-        """Count a request that is being answered; the last of one that was dropped takes the link with it."""
+        """Count an open request; the end of the last one releases the link of a dropped replica."""
         self.open += 1
         try:
             yield
@@ -146,7 +146,7 @@ class Replica:
             self._end()
 
     def drop(self) -> None:
-        """Use it no more: what was sent there is still answered, then the link is let go."""
+        """Stop using it; open requests are still answered, then its link is released."""
         self._dropped = True
         self._end()
 
@@ -159,118 +159,115 @@ def _members(link: Any) -> Sequence[Slot]:
     return link.members if isinstance(link, PoolLink) else (link,)
 
 
-class Known:
-    """What was found elsewhere of one thing that is sought."""
+class KnownReplicas:
+    """Remote replicas that match one query, as of the last look-up."""
 
-    __slots__ = ("_busy", "_lookup", "at", "failure", "replicas", "sought", "why")
+    __slots__ = ("_done", "_lookup", "at", "failure", "query", "replicas", "why")
 
-    def __init__(self, lookup: Lookup, sought: AgentQuery) -> None:
-        self.sought = sought
+    def __init__(self, lookup: Lookup, query: AgentQuery) -> None:
+        self.query = query
         self.replicas: dict[str, Replica] = {}
         """By id, in the order of ids."""
         self.at = NEVER
-        """When it was last looked up."""
+        """Time of the last look-up."""
         self.why = ""
-        """Why something that was told of is not among them."""
+        """Reason for which a listed agent was rejected, for messages."""
         self.failure: TransportError | None = None
         self._lookup = lookup
-        self._busy: trio.Event | None = None
+        self._done: trio.Event | None = None
 
     @property
     def asked(self) -> str:
-        """The directories that are asked, as their URLs."""
+        """URLs of the directories, for messages."""
         return ", ".join(directory.url for directory in self._lookup.directories)
 
     def is_older_than(self, seconds: float) -> bool:
-        """Return whether the last look-up is longer ago."""
+        """Return whether the last look-up is longer ago than this."""
         return trio.current_time() - self.at > seconds
 
-    def look_soon(self) -> trio.Event:
-        """Have it looked up; return what is set when that is done, at once where the node has ended."""
-        if self._busy is not None:
-            return self._busy
+    def start_look_up(self) -> trio.Event:
+        """Start a look-up unless one runs. Return the event of its end, set already if the node has ended."""
+        if self._done is not None:
+            return self._done
         done = trio.Event()
         if self._lookup.rt.ended:
             done.set()
         else:
-            self._busy = done
-            self._lookup.start_soon(self._look, name=f"look-up of {self.sought.shown}")
+            self._done = done
+            self._lookup.start_soon(self._look_up, name=f"look-up of {self.query.shown}")
         return done
 
-    def when_looked(self, tell: Callable[[], None]) -> None:
-        """Have somebody told when the next look-up, or the one that is under way, is done."""
+    def on_looked_up(self, callback: Callable[[], None]) -> None:
+        """Call back when the current or next look-up is done; never, if the node has ended."""
         if self._lookup.rt.ended:
             return
-        done = self.look_soon()
+        done = self.start_look_up()
 
-        async def told() -> None:
+        async def notify() -> None:
             await done.wait()
-            tell()
+            callback()
 
-        self._lookup.start_soon(told, name=f"told of a look-up of {self.sought.shown}")
+        self._lookup.start_soon(notify, name=f"told of a look-up of {self.query.shown}")
 
-    async def look(self) -> None:
-        """Look up, and wait for that; several who ask at one time ask once."""
-        await self.look_soon().wait()
+    async def look_up(self) -> None:
+        """Wait for a look-up; concurrent callers share one."""
+        await self.start_look_up().wait()
 
     @enable_ki_protection
-    async def _look(self) -> None:
-        done = self._busy
+    async def _look_up(self) -> None:
+        done = self._done
         assert done is not None
         try:
-            found = await self._lookup.found(self.sought)
+            found = await self._lookup.found(self.query)
             self.failure, self.why = found.failure, found.why
-            self._take(found)
+            self._merge(found)
         finally:
-            self.at, self._busy = trio.current_time(), None
+            self.at, self._done = trio.current_time(), None
             done.set()
 
-    def _take(self, results: Results) -> None:
-        """Keep those that were there before and are as they were, or of whom nobody could be asked."""
+    def _merge(self, results: SearchResults) -> None:
+        """Take in results; unchanged replicas are kept, and those of directories that did not answer."""
         before, found = self.replicas, dict[str, Replica]()
         for id, each in results.things.items():
             kept = before.get(id)
             if kept is None or (kept.description, kept.directory) != (each.description, each.directory):
-                kept = self._lookup.replica(self.sought.cls, each)
+                kept = self._lookup.replica(self.query.cls, each)
             found[id] = kept
         for replica in before.values():
             if replica.directory in results.silent:
                 found.setdefault(replica.id, replica)
-        self.replicas = dict(sorted(found.items())[:KEPT])
+        self.replicas = dict(sorted(found.items())[:MAX_REPLICAS])
         for replica in before.values():
             if self.replicas.get(replica.id) is not replica:
                 replica.drop()
 
-    def gone(self, replica: Replica) -> None:
-        """It has turned out not to be there any more."""
+    def forget(self, replica: Replica) -> None:
+        """Remove a replica that turned out to be gone."""
         if self.replicas.get(replica.id) is replica:
             del self.replicas[replica.id]
             replica.drop()
 
     def missing(self) -> AgentUnavailable | NotFound:
-        """Make the error for nothing having been found: that may be for want of an answer."""
+        """Return the error for no result: AgentUnavailable if a directory did not answer, else NotFound."""
         if self.failure is not None:
-            return AgentUnavailable(self.sought.shown, f"it is not of this node, and {self.failure}")
+            return AgentUnavailable(self.query.shown, f"it is not of this node, and {self.failure}")
         why = f" (of one that was found: {self.why})" if self.why else ""
-        return NotFound("agent", self.sought.shown, where=f"this node and in its directories{why}")
+        return NotFound("agent", self.query.shown, where=f"this node and in its directories{why}")
 
 
-class Results:
-    """What all directories said."""
+class SearchResults:
+    """Results of one search in all directories."""
 
     def __init__(self) -> None:
         self.things: dict[str, Found] = {}
         self.failure: TransportError | None = None
         self.silent: dict[str, None] = {}
-        """The URLs of those that did not answer, or wrongly."""
+        """URLs of the directories that did not answer, or not validly."""
         self.why = ""
 
 
 class Lookup:
-    """The directories that a node looks in, and what it has found there.
-
-    `ours` gives the authorities of the node's own addresses.
-    """
+    """Search in the directories of a node; `ours` returns the authorities of the node's own addresses."""
 
     def __init__(
         self,
@@ -288,14 +285,14 @@ class Lookup:
 
     # ---- looking
 
-    async def found(self, sought: AgentQuery, directories: Sequence[Directory] | None = None) -> Results:
-        """Ask all directories, at one time. That one does not answer, or wrongly, is told in the results."""
-        asked, results = self.directories if directories is None else directories, Results()
+    async def found(self, query: AgentQuery, directories: Sequence[Directory] | None = None) -> SearchResults:
+        """Return the results of all directories, asked concurrently; a failed one is noted in the results."""
+        asked, results = self.directories if directories is None else directories, SearchResults()
         answers: dict[Directory, list[Any]] = {}
 
         async def ask(directory: Directory) -> None:
             try:
-                answers[directory] = await directory.find(query_of(sought), MOST)
+                answers[directory] = await directory.find(jsonpath_of(query), MAX_RESULTS)
             except TransportError as error:
                 results.failure = error
                 results.silent[directory.url] = None
@@ -307,15 +304,15 @@ class Lookup:
             for number, entry in enumerate(answers.get(directory, ())):
                 if not number % 16:
                     await checkpoint()
-                self._sort_in(entry, sought, directory.url, results)
+                self._add_result(entry, query, directory.url, results)
         return results
 
-    def _sort_in(self, entry: Any, sought: AgentQuery, url: str, results: Results) -> None:
+    def _add_result(self, entry: Any, query: AgentQuery, url: str, results: SearchResults) -> None:
         try:
-            found = taken(entry, sought, url, self._ours(), self.refer)
-        except NotSought:
+            found = checked_result(entry, query, url, self._ours(), self.refer)
+        except NotMatching:
             pass
-        except Rejected as why:
+        except ResultRejected as why:
             results.why = str(why)
         else:
             assert found.id is not None
@@ -324,15 +321,15 @@ class Lookup:
     # ---- what was found
 
     def refer(self, description: Description, source_url: str, cls: Any) -> Ref[Any]:
-        """Return a ref to what a description tells of."""
-        return Ref(self._linked(cls, description, source_url))
+        """Return a ref to the agent of a description."""
+        return Ref(self._link_to(cls, description, source_url))
 
     def replica(self, cls: Any, found: Found) -> Replica:
-        """Return what stands for an agent elsewhere."""
+        """Return the replica for a search result elsewhere."""
         assert found.id is not None
         assert found.directory is not None
-        make = partial(self._linked, cls, found.description, found.directory)
+        make = partial(self._link_to, cls, found.description, found.directory)
         return Replica.elsewhere(found.id, found.description, found.directory, make)
 
-    def _linked(self, cls: Any, description: Description, source_url: str) -> Link:
+    def _link_to(self, cls: Any, description: Description, source_url: str) -> Link:
         return found_link(self._peers(), cls, description, source_url)

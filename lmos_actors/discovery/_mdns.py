@@ -1,7 +1,16 @@
-"""DNS-SD over multicast DNS: what is on this network says so, and is heard (WoT Discovery, 6.3.1).
+"""DNS-SD over multicast DNS: announcing and browsing on the local network (WoT Discovery, 6.3.1).
 
-zeroconf works in threads of its own and is asked in others: its calls block. What others announce is not
-believed before it is checked.
+What it keeps true:
+
+- **No task blocks.** zeroconf has threads of its own, and its calls block, so they run in worker threads
+  with a limiter of their own: a slow network takes no thread from other work. A cancelled `browse` abandons
+  its thread, which notices (`ended`) and closes the sockets itself.
+- **Announcements are untrusted.** Any host on the network may announce anything: names are made printable
+  and cut, paths must be plain, the number is bounded (`MAX_SERVICES`), and addresses of this machine are
+  ignored, as another host must not direct a client to its own loopback.
+- **Names stay unique.** zeroconf's renaming is not used: it builds a wrong name for a service with a
+  subtype.
+- **Only real time.** A simulated node has no network, so both directions raise ForbiddenCall there.
 """
 
 from __future__ import annotations
@@ -28,26 +37,26 @@ DIRECTORY: Final = "_directory._sub._wot._tcp.local."
 WELL_KNOWN: Final = "/.well-known/wot"
 
 SECONDS: Final = 3.0
-"""For which others are listened to."""
+"""Default time of browsing, in seconds."""
 
-RESOLVING: Final = 3.0
-"""Seconds more in which it is asked where they are."""
+RESOLVE_SECONDS: Final = 3.0
+"""Further time for resolving the addresses of found services, in seconds."""
 
-MOST: Final = 256
-"""Announcements that are looked at."""
+MAX_SERVICES: Final = 256
+"""Limit of announcements that are read."""
 
-LONGEST_NAME: Final = 45  # bytes, of 63: a number or a word may follow
-NAMESAKES: Final = 9  # of which each gets a number
+MAX_NAME: Final = 45  # bytes; a DNS label has 63, and a number or a word may follow
+MAX_NAMESAKES: Final = 9
 
-LONGEST_PATH: Final = 1024
+MAX_PATH: Final = 1024
 _SCHEMES: Final = ("http", "https")
 
 _limiter: trio.lowlevel.RunVar[trio.CapacityLimiter | None] = trio.lowlevel.RunVar("lmos_actors.mdns", None)
 
 
 @attrs.frozen
-class Announced:
-    """Somebody on this network: a name, and the URL of the description of a thing or a directory."""
+class DiscoveredService:
+    """Service found on the network: a name, and the URL of the description of a thing or a directory."""
 
     name: str
     url: str
@@ -56,7 +65,7 @@ class Announced:
 
 @attrs.frozen
 class Announcement:
-    """What this node announces: where it is reached, and the path of its description."""
+    """Announcement of this node: its name, port and addresses, and the path of its description."""
 
     name: str
     port: int
@@ -84,7 +93,7 @@ async def _in_thread(fn: Callable[..., Any], *args: Any, abandon: bool = False) 
 
 def _check_real(real: bool) -> None:
     if not real:
-        raise ForbiddenCall("DNS-SD is about this network, which is not there on virtual time")
+        raise ForbiddenCall("DNS-SD needs the real network, which virtual time does not have")
 
 
 # ---- browsing
@@ -92,46 +101,46 @@ def _check_real(real: bool) -> None:
 
 async def browse(
     seconds: float = SECONDS, *, real: bool = True, interfaces: Sequence[str] | None = None
-) -> list[Announced]:
-    """Listen for so many seconds to who is on this network; return what was announced, by name.
+) -> list[DiscoveredService]:
+    """Return the services announced on the network within some seconds, sorted by name.
 
-    `interfaces` are addresses of this machine, by default all. Raises ConfigError without the extra `mdns`
-    and where there is no multicast, ForbiddenCall on virtual time.
+    `interfaces` are addresses of this machine, all by default. Raises ConfigError without the extra `mdns`
+    or without multicast, ForbiddenCall on virtual time.
     """
     _check_real(real)
     zeroconf, ended = _zeroconf(), threading.Event()
-    listening = partial(_browsed, zeroconf, seconds, interfaces, ended)
+    listening = partial(_browse_in_thread, zeroconf, seconds, interfaces, ended)
     try:
-        found: list[Announced] = await _in_thread(listening, abandon=True)
+        found: list[DiscoveredService] = await _in_thread(listening, abandon=True)
     finally:
-        ended.set()  # a thread that was abandoned looks at it
+        ended.set()  # an abandoned thread checks it
     return found
 
 
-def _browsed(
+def _browse_in_thread(
     zeroconf: Any, seconds: float, interfaces: Sequence[str] | None, ended: threading.Event
-) -> list[Announced]:
-    heard = _Heard()
-    zc = _opened(zeroconf, interfaces)
+) -> list[DiscoveredService]:
+    listener = _ServiceListener()
+    zc = _open_zeroconf(zeroconf, interfaces)
     try:
-        browser = zeroconf.ServiceBrowser(zc, [SERVICE, DIRECTORY], listener=heard)
+        browser = zeroconf.ServiceBrowser(zc, [SERVICE, DIRECTORY], listener=listener)
         ended.wait(seconds)
         browser.cancel()
-        found: list[Announced] = []
-        ends = time.monotonic() + RESOLVING
-        for kind, name in list(heard.names)[:MOST]:
+        found: list[DiscoveredService] = []
+        ends = time.monotonic() + RESOLVE_SECONDS
+        for kind, name in list(listener.names)[:MAX_SERVICES]:
             info = zeroconf.ServiceInfo(SERVICE, name)
             late = ended.is_set() or time.monotonic() > ends
             if info.load_from_cache(zc) or (not late and info.request(zc, 500)):
-                taken = announced_by(info, is_directory=kind == DIRECTORY, local=interfaces is not None)
-                found += [] if taken is None else [taken]
+                service = service_of(info, is_directory=kind == DIRECTORY, local=interfaces is not None)
+                found += [] if service is None else [service]
         found.sort(key=lambda each: (each.name, each.url, not each.is_directory))
         return list({(each.name, each.url): each for each in reversed(found)}.values())[::-1]
     finally:
         zc.close()
 
 
-def _opened(zeroconf: Any, interfaces: Sequence[str] | None) -> Zeroconf:
+def _open_zeroconf(zeroconf: Any, interfaces: Sequence[str] | None) -> Zeroconf:
     try:
         opened: Zeroconf = (
             zeroconf.Zeroconf() if interfaces is None else zeroconf.Zeroconf(interfaces=list(interfaces))
@@ -141,14 +150,14 @@ def _opened(zeroconf: Any, interfaces: Sequence[str] | None) -> Zeroconf:
     return opened
 
 
-class _Heard:
-    """What the browser tells, in a thread of its own; bounded."""
+class _ServiceListener:
+    """Listener of the browser, called in zeroconf's thread; bounded."""
 
     def __init__(self) -> None:
         self.names: dict[tuple[str, str], None] = {}
 
     def add_service(self, _: Any, kind: str, name: str) -> None:
-        if len(self.names) < MOST:
+        if len(self.names) < MAX_SERVICES:
             self.names[kind, name] = None
 
     def update_service(self, _: Any, kind: str, name: str) -> None:
@@ -158,23 +167,23 @@ class _Heard:
         self.names.pop((kind, name), None)
 
 
-def announced_by(info: ServiceInfo, *, is_directory: bool, local: bool = False) -> Announced | None:
-    """Return what an announcement says, None for one that says nothing that could be used.
+def service_of(info: ServiceInfo, *, is_directory: bool, local: bool = False) -> DiscoveredService | None:
+    """Return the service of an announcement, None for an unusable one.
 
-    `local`: addresses of this very machine are meant.
+    `local`: addresses of this machine are accepted, as the caller browses its own interfaces.
     """
-    told = {_text(key): _text(value) for key, value in (info.properties or {}).items()}
-    path, scheme = told.get("td") or WELL_KNOWN, told.get("scheme") or "http"
+    properties = {_text(key): _text(value) for key, value in (info.properties or {}).items()}
+    path, scheme = properties.get("td") or WELL_KNOWN, properties.get("scheme") or "http"
     port = info.port
     if scheme not in _SCHEMES or not port or not 0 < port < 65536 or not _is_path(path):
         return None
     host = _host_of(info, scheme, local=local)
     if host is None:
         return None
-    is_directory = is_directory or told.get("type") == "Directory"
+    is_directory = is_directory or properties.get("type") == "Directory"
     label = info.name.removesuffix(f".{SERVICE}")
     name = "".join(letter if letter.isprintable() else "?" for letter in label[:63])
-    return Announced(name, f"{scheme}://{host}:{port}{path}", is_directory)
+    return DiscoveredService(name, f"{scheme}://{host}:{port}{path}", is_directory)
 
 
 def _text(data: bytes | None) -> str:
@@ -185,7 +194,7 @@ def _is_path(path: str) -> bool:
     return (
         path.startswith("/")
         and not path.startswith("//")
-        and len(path) <= LONGEST_PATH
+        and len(path) <= MAX_PATH
         and path.isascii()
         and path.isprintable()
         and not any(letter in path for letter in ' "#<>\\^`{|}')
@@ -193,7 +202,7 @@ def _is_path(path: str) -> bool:
 
 
 def _host_of(info: ServiceInfo, scheme: str, *, local: bool) -> str | None:
-    """Return the address to connect to; where a certificate tells a name, that."""
+    """Return the address to connect to; for https the name, which the certificate has to match."""
     if scheme == "https" and info.server:
         name = info.server.removesuffix(".")
         if (
@@ -212,7 +221,7 @@ def _host_of(info: ServiceInfo, scheme: str, *, local: bool) -> str | None:
 
 
 class Announcer:
-    """What one node announces, until `close`."""
+    """Announcements of one node, until `close`."""
 
     def __init__(self, *, real: bool = True, interfaces: Sequence[str] | None = None) -> None:
         _check_real(real)
@@ -221,11 +230,11 @@ class Announcer:
         self._opened: Zeroconf | None = None
 
     async def open(self, announcements: Sequence[Announcement]) -> None:
-        """Announce. Names that are taken get a number. Raises ConfigError where that is not possible."""
+        """Announce; a name in use gets a number. Raises ConfigError where multicast is not possible."""
         await _in_thread(self._open, announcements)
 
     def _open(self, announcements: Sequence[Announcement]) -> None:
-        zc = self._opened = _opened(self._zeroconf, self._interfaces)
+        zc = self._opened = _open_zeroconf(self._zeroconf, self._interfaces)
         try:
             for each in announcements:
                 self._register(zc, each)
@@ -233,11 +242,11 @@ class Announcer:
             raise ConfigError(f"DNS-SD is not possible here: {str(error) or type(error).__name__}") from error
 
     def _register(self, zc: Zeroconf, each: Announcement) -> None:
-        for number in range(2, NAMESAKES + 1):
+        for number in range(2, MAX_NAMESAKES + 1):
             try:
                 zc.register_service(self._info(each))
                 return
-            except self._zeroconf.NonUniqueNameException:  # its own new names are wrong for a subtype
+            except self._zeroconf.NonUniqueNameException:  # zeroconf's own renaming breaks subtypes
                 each = attrs.evolve(each, name=f"{each.name.removesuffix(f' ({number - 1})')} ({number})")
         zc.register_service(self._info(each))
 
@@ -254,7 +263,7 @@ class Announcer:
         return info
 
     async def close(self) -> None:
-        """Say good-bye."""
+        """Withdraw the announcements (RFC 6762, 10.1)."""
         zc, self._opened = self._opened, None
         if zc is not None:
             with trio.CancelScope(shield=True):
@@ -262,15 +271,15 @@ class Announcer:
 
 
 def name_of(text: str) -> str:
-    """Make a text a name that can be announced: printable, and not too long for what may follow it."""
+    """Return a text as a name for an announcement: printable, and short enough for a suffix."""
     shown = "".join(letter for letter in text if letter.isprintable()).strip()
-    return shown.encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "agents"
+    return shown.encode()[:MAX_NAME].decode(errors="ignore").strip() or "agents"
 
 
 def addresses_of(hosts: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses by which others on this network reach what listens at these hosts.
+    """Return the addresses by which other machines reach a node that listens at these hosts.
 
-    Raises ConfigError where there are none: what listens at loopback alone is for this machine.
+    Raises ConfigError if there are none, as for a node that listens at loopback only.
     """
     found: dict[str, None] = {}
     for host in hosts:
@@ -278,13 +287,13 @@ def addresses_of(hosts: Sequence[str]) -> tuple[str, ...]:
             found.update(dict.fromkeys(_own_addresses()))
             continue
         try:
-            told = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            properties = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError:
             continue
-        found.update(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in told))
+        found.update(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in properties))
     reached = tuple(address for address in found if not is_here(address))
     if not reached:
-        raise ConfigError(f"what listens at {', '.join(hosts)} cannot be reached by others on this network")
+        raise ConfigError(f"{', '.join(hosts)} cannot be reached from the network: listen at another address")
     return reached
 
 

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Runtime, Spread
     from lmos_actors.bindings import Descriptions, Exposed, LmosServer
     from lmos_actors.discovery import (
+        AgentFinder,
         Announcement,
         Announcer,
-        Choice,
         Directory,
         DirectoryOptions,
-        Exhibit,
-        Explored,
+        Exploration,
+        ExposedAgent,
         Found,
         Lookup,
         Registered,
         Registrar,
-        Seeking,
+        ReplicaLink,
     )
     from lmos_actors.security import Security
     from lmos_actors.supervision import SupervisorSpec
@@ -125,21 +125,21 @@ class Discovery:
 
     # ---- finding
 
-    def beyond(self, sought: AgentQuery) -> Choice:
+    def beyond(self, sought: AgentQuery) -> ReplicaLink:
         """See `RemoteLookup`."""
-        return self._seeking.beyond(sought)
+        return self._finder.beyond(sought)
 
-    def _spread(self, sought: AgentQuery, by: Spread, key: str | None) -> Choice:
-        return self._seeking.spread(sought, by, key)
+    def _spread(self, sought: AgentQuery, by: Spread, key: str | None) -> ReplicaLink:
+        return self._finder.spread(sought, by, key)
 
     async def search(self, sought: AgentQuery, *, near: bool, directory: str | None) -> list[Found]:
         """See `Node.search`."""
         if directory is None:
-            return await self._seeking.search(sought, near=near, directories=None)
+            return await self._finder.search(sought, near=near, directories=None)
         there = self._remote_directory(directory)
-        return await self._seeking.search(sought, near=near, directories=[there])
+        return await self._finder.search(sought, near=near, directories=[there])
 
-    async def explore(self, source: str, sought: AgentQuery) -> Explored:
+    async def explore(self, source: str, sought: AgentQuery) -> Exploration:
         """See `Node.discover`."""
         from lmos_actors.discovery import browse, explore, explore_all
 
@@ -150,10 +150,10 @@ class Discovery:
         return await explore_all(peers, announced, sought, refer)
 
     @cached_property
-    def _seeking(self) -> Seeking:
-        from lmos_actors.discovery import Seeking
+    def _finder(self) -> AgentFinder:
+        from lmos_actors.discovery import AgentFinder
 
-        return Seeking(self._rt, self._lookup, self._id_of, self._url_of)
+        return AgentFinder(self._rt, self._lookup, self._id_of, self._url_of)
 
     @cached_property
     def _lookup(self) -> Lookup:
@@ -208,7 +208,7 @@ class Discovery:
             self._connections.at_stop_accepting.append(self._stop_announcing)
         if not self._options.register or descriptions is None:
             return
-        from lmos_actors.discovery import Registrar, paths_of
+        from lmos_actors.discovery import Registrar, notifier_of
 
         exhibits, ttl = _Exhibits(descriptions), self._ttl()
         self._registrars = [Registrar(self._rt, each, exhibits, ttl) for each in self._registries()]
@@ -216,7 +216,7 @@ class Discovery:
             self._connections.before_stop.append(self.wait_withdrawn)
         self._connections.at_stop_accepting.append(self.withdraw)
         self._connections.before_goodbye.append(self.wait_withdrawn)
-        self._rt.population.watchers.append(paths_of(self._registrars))
+        self._rt.population.watchers.append(notifier_of(self._registrars))
         for registrar in self._registrars:
             self._connections.start_soon(registrar.run, name=f"registration at {registrar.state.directory}")
 
@@ -287,25 +287,25 @@ class _Exhibits:
     def __init__(self, descriptions: Descriptions) -> None:
         self._descriptions = descriptions
 
-    def all(self) -> Iterator[tuple[str, Exhibit]]:
-        """See `Exhibits`."""
+    def all(self) -> Iterator[tuple[str, ExposedAgent]]:
+        """See `ExposedAgents`."""
         catalogue: Any = self._descriptions.catalogue
         for exposed in tuple(catalogue):
             found = self._exhibit_of(exposed)
             if found is not None:
                 yield exposed.link.path, found
 
-    def at(self, path: str) -> Exhibit | None:
-        """See `Exhibits`."""
+    def at(self, path: str) -> ExposedAgent | None:
+        """See `ExposedAgents`."""
         from lmos_actors.bindings import public_name
 
         exposed: Any = self._descriptions.catalogue.named(public_name(path))
         return None if exposed is None or exposed.link.path != path else self._exhibit_of(exposed)
 
-    def _exhibit_of(self, exposed: Any) -> Exhibit | None:
-        from lmos_actors.discovery import Exhibit
+    def _exhibit_of(self, exposed: Any) -> ExposedAgent | None:
+        from lmos_actors.discovery import ExposedAgent
         from lmos_actors.supervision import is_member
 
         if exposed.link.path == DIRECTORY or is_member(exposed.link):
             return None
-        return Exhibit(exposed.thing_id, self._descriptions.served(exposed).text)
+        return ExposedAgent(exposed.thing_id, self._descriptions.served(exposed).text)

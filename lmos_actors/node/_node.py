@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Instrument
     from lmos_actors.actors import Spread
     from lmos_actors.bindings import ConsumedThing, Habits
-    from lmos_actors.discovery import DirectoryOptions, Explored, Found, Registered, Registration
+    from lmos_actors.discovery import DirectoryOptions, Exploration, Found, Registered, Registration
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Security
@@ -184,7 +184,7 @@ class Node:
         type: str | None = None,
         capability: str | None = None,
         affordance: str | None = None,
-    ) -> Explored:
+    ) -> Exploration:
         """Return the agents at an address (`.things`), and the directories that listed some of them.
 
         `source` is the URL of a description, of a directory or of a server; or a host with its port, which is

@@ -23,11 +23,11 @@ from lmos_actors import (
 )
 from lmos_actors.actors import AgentQuery
 from lmos_actors.discovery import DirectoryOptions, DirectoryRefused, HttpDirectory
-from lmos_actors.discovery._lookup import Known, Replica, Results
-from lmos_actors.discovery._seeking import KEPT
-from lmos_actors.discovery.directory._changes import EventLog, Logged
-from lmos_actors.discovery.directory._entries import Moment, Unfit
-from lmos_actors.discovery.directory._shelf import PURGED_AT_ONCE, Shelf
+from lmos_actors.discovery._finder import MAX_LINKS
+from lmos_actors.discovery._lookup import KnownReplicas, Replica, SearchResults
+from lmos_actors.discovery.directory._changes import EventLog, LoggedEvent
+from lmos_actors.discovery.directory._entries import InvalidDescription, Moment
+from lmos_actors.discovery.directory._registrations import PURGED_AT_ONCE, Registrations
 from lmos_actors.protocol.td import Description
 from lmos_actors.security import Bearer, Security
 from tests.discovery.fake import FakeDirectory, directory_at
@@ -231,9 +231,9 @@ class Told:
         self.silent: list[str] = []
         self.lines: dict[str, Line] = {}
 
-    async def found(self, _: AgentQuery) -> Results:
+    async def found(self, _: AgentQuery) -> SearchResults:
         await trio.sleep(1)
-        results = Results()
+        results = SearchResults()
         for id in self.ids:
             found: Any = SimpleNamespace(id=id, description=Description(title=id), directory=URL)
             results.things[id] = found
@@ -249,21 +249,21 @@ def test_so_many_are_kept_and_what_is_gone_is_let_go() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             told: Any = Told(nursery)
-            known = Known(told, AgentQuery())
+            known = KnownReplicas(told, AgentQuery())
             told.ids = [f"urn:x:{number:03}" for number in range(100, 0, -1)]
-            await known.look()
+            await known.look_up()
             assert list(known.replicas) == [f"urn:x:{number:03}" for number in range(1, 65)]
             kept = known.replicas["urn:x:064"]
             told.ids = ["urn:x:064", "urn:x:200"]
-            await known.look()
+            await known.look_up()
             assert list(known.replicas) == ["urn:x:064", "urn:x:200"]
             assert known.replicas["urn:x:064"] is kept
             assert sum(line.released for line in told.lines.values()) == 63
             told.ids, told.silent = [], [URL]
-            await known.look()
+            await known.look_up()
             assert list(known.replicas) == ["urn:x:064", "urn:x:200"]
             told.silent = ["http://other"]
-            await known.look()
+            await known.look_up()
             assert not known.replicas
             assert (told.lines["urn:x:064"].released, told.lines["urn:x:200"].released) == (1, 1)
 
@@ -342,10 +342,10 @@ def test_of_those_that_are_spread_over_so_many_are_remembered() -> None:
         async with open_node(lookup=URL) as node:
 
             def link(title: str) -> Any:
-                return node._discovery._seeking.spread(AgentQuery(Weather, title=title), "round_robin", None)
+                return node._discovery._finder.spread(AgentQuery(Weather, title=title), "round_robin", None)
 
             first, second = link("first"), link("second")
-            for number in range(KEPT - 2):
+            for number in range(MAX_LINKS - 2):
                 link(f"{number}")
             assert link("first") is first
             link("one more")
@@ -436,7 +436,9 @@ def test_a_stream_ends_when_the_token_is_taken_away(tmp_path: Path) -> None:
 
 def test_events_arrive_in_pieces() -> None:
     log = EventLog("life", most=1_000, most_bytes=64 << 20)
-    log.add(Logged(number, "thing_created", f"urn:x:{number}", b"x" * 100_000) for number in range(1, 11))
+    log.add(
+        LoggedEvent(number, "thing_created", f"urn:x:{number}", b"x" * 100_000) for number in range(1, 11)
+    )
     last, pieces = "life-0", []
     while True:
         page = log.after(last, "", diff=True, most=100)
@@ -449,17 +451,17 @@ def test_events_arrive_in_pieces() -> None:
 
 def test_a_directory_that_has_too_much_takes_less() -> None:
     at = Moment(wall=1e9, tick=0.0)
-    shelf = Shelf(DirectoryOptions())
+    shelf = Registrations(DirectoryOptions())
     shelf.settle([shelf.put("urn:x:1", td("urn:x:1", title="Lamp" * 100), at)])
-    smaller = Shelf(DirectoryOptions(max_total_bytes=100), [shelf.get("urn:x:1", at)])
-    with pytest.raises(Unfit):
+    smaller = Registrations(DirectoryOptions(max_total_bytes=100), [shelf.get("urn:x:1", at)])
+    with pytest.raises(InvalidDescription):
         smaller.put("urn:x:2", td("urn:x:2"), at)
     smaller.settle([smaller.put("urn:x:1", td("urn:x:1", title="Lamp"), at)])
     assert 0 < smaller.bytes < shelf.bytes
 
 
 def test_what_has_ended_is_taken_away_in_pieces() -> None:
-    shelf = Shelf(DirectoryOptions())
+    shelf = Registrations(DirectoryOptions())
     begin = Moment(wall=1e9, tick=0.0)
     for number in range(PURGED_AT_ONCE + 5):
         shelf.settle([shelf.put(f"urn:x:{number}", td(f"urn:x:{number}", registration={"ttl": 9}), begin)])

@@ -270,7 +270,7 @@ async def test_a_crash_ends_no_stream_and_loses_nothing(
             await put("urn:x:1")
             await put("urn:x:1", title="New")
             with monkeypatch.context() as patched:
-                patched.setattr(ThingDirectory, "_told", lambda *_: 1 / 0)
+                patched.setattr(ThingDirectory, "_entry_text", lambda *_: 1 / 0)
                 assert (await ask("GET", "/things/urn:x:1")).status == 500
             await trio.sleep(1)
             assert node.find(ThingDirectory).statistics().restarts == 1

@@ -16,9 +16,9 @@ from trio.testing import MockClock
 from lmos_actors import ActionFailed, open_node
 from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
 from lmos_actors.discovery.directory._changes import Change, EventLog
-from lmos_actors.discovery.directory._entries import Moment, Unfit, instant
-from lmos_actors.discovery.directory._merge import difference, merged, same
-from lmos_actors.discovery.directory._shelf import Missing, Shelf
+from lmos_actors.discovery.directory._entries import InvalidDescription, Moment, instant
+from lmos_actors.discovery.directory._merge_patch import difference, merged, same
+from lmos_actors.discovery.directory._registrations import Missing, Registrations
 from lmos_actors.discovery.directory._store import Store
 from lmos_actors.protocol.td import check
 from tests.matrix import examples
@@ -95,7 +95,7 @@ class ShelfAgainstDict(RuleBasedStateMachine):
     def begin(self) -> None:
         self.store = Store(self.options)
         kept = self.store.open("life", self.at)
-        self.shelf = Shelf(self.options, kept.entries, last=kept.last, order=kept.order)
+        self.shelf = Registrations(self.options, kept.entries, last=kept.last, order=kept.order)
         self.log = EventLog(kept.life, most=6, most_bytes=10**6)
 
     def teardown(self) -> None:
@@ -130,7 +130,7 @@ class ShelfAgainstDict(RuleBasedStateMachine):
         body: Any = td(id, title=title, **self._registration(given))
         try:
             change = self.shelf.put(id, json.dumps(body) if text else body, self.at)
-        except Unfit as full:
+        except InvalidDescription as full:
             refused = full
         else:
             refused = None
@@ -170,7 +170,7 @@ class ShelfAgainstDict(RuleBasedStateMachine):
     def break_it(self, id: str) -> None:
         if not self._is_there(id):
             return
-        with pytest.raises(Unfit) as caught:
+        with pytest.raises(InvalidDescription) as caught:
             self.shelf.patch(id, {"title": None}, self.at)
         assert caught.value.faults
 
@@ -231,7 +231,7 @@ class ShelfAgainstDict(RuleBasedStateMachine):
         self.waiting.clear()
         kept = self.store.open("other", self.at)
         assert kept.life == "life"
-        self.shelf = Shelf(self.options, kept.entries, last=kept.last, order=kept.order)
+        self.shelf = Registrations(self.options, kept.entries, last=kept.last, order=kept.order)
         self.log = EventLog(kept.life, most=6, most_bytes=10**6)
         self.log.last = kept.last - len(kept.events)
         self.log.add(kept.events)
@@ -281,7 +281,7 @@ TestShelfAgainstDict.settings = settings(max_examples=examples(60), stateful_ste
 
 def test_what_is_settled_does_not_hide_what_was_decided_since() -> None:
     at = Moment(wall=1_000_000.0, tick=100.0)
-    shelf = Shelf(DirectoryOptions())
+    shelf = Registrations(DirectoryOptions())
     first = shelf.put("urn:a", td("urn:a", title="one"), at)
     shelf.put("urn:a", td("urn:a", title="two"), at)
     shelf.settle([first])

@@ -487,7 +487,7 @@ def test_what_several_cannot_do() -> None:
             with pytest.raises(NotAllowed):
                 async with ref.link():
                     pass
-            with pytest.raises(InvalidInput, match="by which one could be chosen"):
+            with pytest.raises(InvalidInput, match="to choose an agent by"):
                 await ref.invoke(Weather.fall)
             with pytest.raises(InvalidInput):
                 await ref.invoke(Weather.where, 3)  # type: ignore[arg-type]
@@ -538,18 +538,18 @@ def _leading_to(href: str) -> dict[str, Any]:
         (_leading_to("ws://[::ffff:127.0.0.1]/ws"), "another host"),
         (_leading_to("http://169.254.169.254/latest"), "another host"),
         (_leading_to("ws://0.0.0.0/ws"), "another host"),
-        (_leading_to("file:///etc/passwd"), "no address of a server"),
+        (_leading_to("file:///etc/passwd"), "is not that of a server"),
         (_leading_to("ws://user:secret@elsewhere/ws"), "do not belong"),
         (_leading_to("ws://{host}/ws"), "no address|wrong"),
-        (_leading_to("ws://here:80/ws"), "is of this node"),
+        (_leading_to("ws://here:80/ws"), "belonged to this node"),
         (_told(id=None), "no id"),
         (_told(id="urn:" + "x" * 3000), "no id"),
         (_told(securityDefinitions={}, security="nope"), "wrong"),
         (_told(properties=[1]), "wrong"),
         (_told(title="Weather"), "directories$"),
-        ("Clock", "no description"),
-        (None, "no description"),
-        (7, "no description"),
+        ("Clock", "not a description"),
+        (None, "not a description"),
+        (7, "not a description"),
     ],
 )
 def test_answers_of_a_directory_are_checked(entry: Any, why: str) -> None:

@@ -13,8 +13,16 @@ import trio
 from hypothesis import given, strategies as st
 
 from lmos_actors import ConfigError, ForbiddenCall
-from lmos_actors.discovery import Announced, Announcement, Announcer, _mdns, addresses_of, browse, name_of
-from lmos_actors.discovery._mdns import SERVICE, announced_by
+from lmos_actors.discovery import (
+    Announcement,
+    Announcer,
+    DiscoveredService,
+    _mdns,
+    addresses_of,
+    browse,
+    name_of,
+)
+from lmos_actors.discovery._mdns import SERVICE, service_of
 
 HERE = ["127.0.0.1"]
 
@@ -43,8 +51,8 @@ def test_what_is_announced_is_heard() -> None:
         thing = Announcement("weather 8080", 8080, ("127.0.0.1",))
         hosted = Announcement("registry", 8081, ("127.0.0.1",), path="/td", is_directory=True)
         awaited = {
-            Announced("weather 8080", "http://127.0.0.1:8080/.well-known/wot"),
-            Announced("registry", "http://127.0.0.1:8081/td", is_directory=True),
+            DiscoveredService("weather 8080", "http://127.0.0.1:8080/.well-known/wot"),
+            DiscoveredService("registry", "http://127.0.0.1:8081/td", is_directory=True),
         }
         with trio.fail_after(40):
             try:
@@ -92,12 +100,12 @@ def said(**changes: Any) -> Any:
     ],
 )
 def test_what_others_announce_is_checked(info: Any, url: str | None) -> None:
-    found = announced_by(info, is_directory=False)
+    found = service_of(info, is_directory=False)
     assert (None if found is None else found.url) == url
 
 
 def test_a_directory_says_so() -> None:
-    assert announced_by(said(properties={"type": "Directory"}), is_directory=False) == Announced(
+    assert service_of(said(properties={"type": "Directory"}), is_directory=False) == DiscoveredService(
         "weather", "http://10.0.0.7:80/.well-known/wot", is_directory=True
     )
 
@@ -105,13 +113,13 @@ def test_a_directory_says_so() -> None:
 def test_a_name_does_not_move_the_cursor() -> None:
     info = said()
     info.name = f"\x1b[2J{'x' * 99}.{SERVICE}"
-    found = announced_by(info, is_directory=True)
+    found = service_of(info, is_directory=True)
     assert found is not None
     assert found.name == "?[2J" + "x" * 59
 
 
 def test_what_listens_at_loopback_is_not_for_others() -> None:
-    with pytest.raises(ConfigError, match="cannot be reached by others"):
+    with pytest.raises(ConfigError, match="cannot be reached from the network"):
         addresses_of(["127.0.0.1", "localhost"])
     assert addresses_of(["10.0.0.7"]) == ("10.0.0.7",)
 

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from lmos_actors import About, Agent, ChildSpec, ConnectFailed, Pool, SupervisorSpec, action, open_node
 from lmos_actors.actors import AgentQuery
 from lmos_actors.discovery import Registration
-from lmos_actors.discovery._found import query_of
+from lmos_actors.discovery._search_results import jsonpath_of
 from tests.discovery.fake import FakeDirectory, directory_at
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_near_ones_first_in_start_order_and_pools_as_one() -> None:
             assert ref == node.find(Weather, "weather")
             assert await ref.invoke(Weather.where) == "here"
             assert await node.search(Clock, near=False) == []
-            with pytest.raises(TypeError, match="class of agents"):
+            with pytest.raises(TypeError, match="needs an agent class"):
                 found[0].ref(str)  # type: ignore[type-var]
 
     run(main)
@@ -118,7 +118,7 @@ def test_a_long_list_is_read_page_by_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sought", "query"),
+    ("query", "text"),
     [
         (AgentQuery(), "$[*]"),
         (AgentQuery(Weather), "$[?@.title=='Weather']"),
@@ -131,8 +131,8 @@ def test_a_long_list_is_read_page_by_page() -> None:
         ),
     ],
 )
-def test_what_a_directory_is_asked(sought: AgentQuery, query: str) -> None:
-    assert query_of(sought) == query
+def test_what_a_directory_is_asked(query: AgentQuery, text: str) -> None:
+    assert jsonpath_of(query) == text
 
 
 def test_a_node_hosts_a_directory_and_is_in_it() -> None:

@@ -22,8 +22,8 @@ from lmos_actors import (
 )
 from lmos_actors.actors import AgentQuery
 from lmos_actors.discovery import (
-    Announced,
     DirectoryRefused,
+    DiscoveredService,
     HttpDirectory,
     Registration,
     ThingDirectory,
@@ -120,7 +120,7 @@ def test_an_agent_that_left_is_not_reported_as_refused() -> None:
 
 
 def test_more_agents_than_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmos_actors.discovery._register.MOST", 1)
+    monkeypatch.setattr("lmos_actors.discovery._registrar.MAX_AGENTS", 1)
 
     async def main() -> None:
         async with directory_at(URL) as directory, open_node(listen="ws://here:80", register=URL) as node:
@@ -253,10 +253,10 @@ def test_announcements_are_explored_side_by_side_and_not_for_ever() -> None:
     hung.hangs = True
     right.raw = json.dumps(_told("urn:x:1")).encode()
     announced = [
-        *(Announced(f"hung {number}", f"http://hung:80/{number}") for number in range(7)),
-        Announced("wrong", "http://x y/"),
-        Announced("right", "http://right:80/"),
-        Announced("nobody", "http://nobody:80/"),
+        *(DiscoveredService(f"hung {number}", f"http://hung:80/{number}") for number in range(7)),
+        DiscoveredService("wrong", "http://x y/"),
+        DiscoveredService("right", "http://right:80/"),
+        DiscoveredService("nobody", "http://nobody:80/"),
     ]
 
     async def main() -> None:

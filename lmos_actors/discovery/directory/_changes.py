@@ -1,4 +1,8 @@
-"""What has happened in a directory: changes as they are stored, and events as they are told. No I/O."""
+"""Changes of a directory and the log of their events, in bounded memory. No I/O.
+
+Events are numbered without gaps, and their ids hold the id of the database, so that `Last-Event-ID` of
+another database, or of one that was deleted, is recognised and answered with a gap event.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +21,15 @@ Kind = Literal["thing_created", "thing_updated", "thing_deleted"]
 KINDS: Final[tuple[Kind, ...]] = ("thing_created", "thing_updated", "thing_deleted")
 
 PAGE_BYTES: Final = 256 << 10
-"""Characters of the events that are told at once, but for the last."""
+"""Characters of a page of events, the last event not counted."""
 
 GAP: Final = "lmosx:gap"
-"""The event that says that some before it are missing."""
+"""Event that stands for missing earlier ones."""
 
 
 @attrs.frozen
-class Logged:
-    """One event: its number, and what a subscriber is told with `diff`."""
+class LoggedEvent:
+    """Event: its number, kind and id, and its data for subscribers with `diff`."""
 
     number: int
     kind: Kind
@@ -34,24 +38,24 @@ class Logged:
 
     @property
     def size(self) -> int:
-        """The bytes it counts for."""
+        """Bytes that it counts for."""
         return len(self.full) + len(self.id) + 64
 
 
 @attrs.frozen
 class Change:
-    """One change: what is registered under an id from then on, None if nothing is, and what is told of it.
+    """Change: the registration of an id afterwards (None for removed), and its event.
 
-    One that only puts off the end of a registration is not told.
+    A change that only renews a time to live has no event.
     """
 
     id: str
     after: Entry | None
-    event: Logged | None
+    event: LoggedEvent | None
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """Events as they go out on a stream: frames of Server-Sent Events, and the id of the last event."""
+    """Page of events for a stream: frames of Server-Sent Events, and the id of the last event."""
 
     frames: tuple[str, ...]
     last: str
@@ -59,53 +63,55 @@ class EventPage(msgspec.Struct, frozen=True):
 
 
 class EventLog:
-    """The last events, as many as are kept. `life` names the database: in another, numbers mean nothing."""
+    """Log of the last events; `life` is the id of the database, in which the numbers are valid."""
 
     def __init__(self, life: str, *, most: int, most_bytes: int) -> None:
         self.life = life
         self._most = most
         self._most_bytes = most_bytes
-        self._kept: list[Logged] = []
-        self._gone = 0  # at its beginning, until it is worth while to move the rest
+        self._kept: list[LoggedEvent] = []
+        self._dropped = (
+            0  # dropped at the beginning of the list; it is compacted when they are the larger half
+        )
         self._bytes = 0
         self.last = 0
-        """The number of the last event there was."""
+        """Number of the last event."""
 
-    def add(self, events: Iterable[Logged]) -> None:
-        """Take events in, and let the oldest go."""
+    def add(self, events: Iterable[LoggedEvent]) -> None:
+        """Append events, and drop the oldest beyond the limits."""
         for event in events:
             self._kept.append(event)
             self._bytes += event.size
             self.last = event.number
         while self._count() > self._most or (self._bytes > self._most_bytes and self._count() > 1):
-            self._bytes -= self._kept[self._gone].size
-            self._gone += 1
-        if self._gone * 2 > len(self._kept):
-            del self._kept[: self._gone]
-            self._gone = 0
+            self._bytes -= self._kept[self._dropped].size
+            self._dropped += 1
+        if self._dropped * 2 > len(self._kept):
+            del self._kept[: self._dropped]
+            self._dropped = 0
 
     def _count(self) -> int:
-        return len(self._kept) - self._gone
+        return len(self._kept) - self._dropped
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest event that is kept, or of the next there will be."""
+        """Number of the oldest kept event, or of the next one without any."""
         return self.last + 1 - self._count()
 
     def id_of(self, number: int) -> str:
-        """Return the id of an event, by which a client comes back."""
+        """Return the id of an event, for `Last-Event-ID`."""
         return f"{self.life}-{number}"
 
     def after(self, id: str, kind: str, *, diff: bool, most: int) -> EventPage:
-        """Return the events after that one, of a kind or all; "" stands for the last there was.
+        """Return the events after an id, of one kind or all; "" means the last event.
 
-        What cannot be told any more, or is asked for by an id of another database, begins with a gap.
+        The page begins with a gap event if earlier ones were dropped, or the id is of another database.
         """
         if not id:
             return EventPage((), self.id_of(self.last))
-        life, _, said = id.rpartition("-")
-        known = life == self.life and said.isascii() and said.isdigit() and len(said) < 16
-        number = int(said) if known else -1
+        life, _, digits = id.rpartition("-")
+        known = life == self.life and digits.isascii() and digits.isdigit() and len(digits) < 16
+        number = int(digits) if known else -1
         frames: list[str] = []
         if not self.oldest - 1 <= number <= self.last:
             missed = self.oldest - 1 - number if 0 <= number < self.oldest else None
@@ -113,7 +119,7 @@ class EventLog:
             frames.append(
                 _frame(GAP, {"reason": "no longer kept here", "missed": missed}, self.id_of(number))
             )
-        start = self._gone + number + 1 - self.oldest
+        start = self._dropped + number + 1 - self.oldest
         found = self._kept[start : start + most]
         room = PAGE_BYTES
         for event in found:
@@ -121,11 +127,11 @@ class EventLog:
                 break
             number = event.number
             if kind in ("", event.kind):
-                frames.append(self._told(event, diff=diff))
+                frames.append(self._frame_of(event, diff=diff))
                 room -= len(frames[-1])
         return EventPage(tuple(frames), self.id_of(number), more=number < self.last)
 
-    def _told(self, event: Logged, *, diff: bool) -> str:
+    def _frame_of(self, event: LoggedEvent, *, diff: bool) -> str:
         data = event.full.decode() if diff and event.full else msgspec.json.encode({"id": event.id}).decode()
         return f"event: {event.kind}\ndata: {data}\nid: {self.id_of(event.number)}\n\n"
 

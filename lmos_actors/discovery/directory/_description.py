@@ -1,4 +1,4 @@
-"""What a directory says of itself: its own Thing Description, after the Thing Model of directories."""
+"""Thing Description of a directory itself, after the Thing Model of WoT Discovery."""
 
 from __future__ import annotations
 
@@ -22,20 +22,17 @@ _ID: Final = {
     "id": {"@type": "ThingID", "title": "Id of the description", "type": "string", "format": "iri-reference"}
 }
 _THING: Final = {"type": "object", "description": "A Thing Description."}
-_BAD: Final = (400, "What came in is no description, or does not fit.")
-_GONE: Final = (404, "Nothing is registered under that id.")
+_BAD: Final = (400, "The description is invalid, or cannot be registered.")
+_GONE: Final = (404, "No description is registered under that id.")
 _FULL: Final = (507, "The directory is full.")
 
 
 def directory_td(
     base: str, prefix: str, definitions: Mapping[str, dict[str, Any]], security: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the description of a directory at `base`, an address without a path.
-
-    Its API is below `prefix`.
-    """
+    """Return the description of a directory at `base`, a URL without a path; its API is below `prefix`."""
     return {
-        # That of TD 1.0 goes first, as for agents: node-wot takes a directory for none without it.
+        # the context of TD 1.0 first, as for agents: without it node-wot does not recognise a directory
         "@context": [
             OLD_TD_CONTEXT_URI,
             TD_CONTEXT_URI,
@@ -57,7 +54,7 @@ def directory_td(
 
 
 def open_to_all() -> tuple[dict[str, SecurityScheme], tuple[str, ...]]:
-    """Give the security of a directory that asks nobody who they are."""
+    """Return the security of a directory without authentication."""
     return {"nosec_sc": SecurityScheme(scheme="nosec")}, ("nosec_sc",)
 
 
@@ -114,19 +111,19 @@ def _form(
     status: int,
     *problems: tuple[int, str],
     takes: str | None = None,
-    gives: str | None = None,
+    returns: str | None = None,
     headers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    told = [{"htv:fieldName": name} for name in headers]
+    header_names = [{"htv:fieldName": name} for name in headers]
     return {
         "op": "invokeaction",
         "href": href,
         "htv:methodName": method,
         "contentType": takes or JSON,
         "response": {
-            "contentType": gives or takes or JSON,
+            "contentType": returns or takes or JSON,
             "htv:statusCodeValue": status,
-            **({"htv:headers": told} if told else {}),
+            **({"htv:headers": header_names} if header_names else {}),
         },
         "additionalResponses": _problems(*problems),
     }
@@ -139,12 +136,15 @@ def _actions(prefix: str) -> dict[str, Any]:
             "Registers a description.", _form(one, "PUT", 201, _BAD, _FULL, takes=TD_JSON)
         ),
         "createAnonymousThing": _action(
-            "Registers a description that has no id, and tells where it is.",
+            "Registers a description without an id, and returns its location.",
             _form(all_, "POST", 201, _BAD, _FULL, takes=TD_JSON, headers=("Location",)),
             named=False,
         ),
         "retrieveThing": _action(
-            "Gives a description.", _form(one, "GET", 200, _GONE, gives=TD_JSON), takes=False, gives=True
+            "Returns a description.",
+            _form(one, "GET", 200, _GONE, returns=TD_JSON),
+            takes=False,
+            returns=True,
         ),
         "updateThing": _action(
             "Replaces a description.", _form(one, "PUT", 204, _BAD, _FULL, takes=TD_JSON), idempotent=True
@@ -155,7 +155,7 @@ def _actions(prefix: str) -> dict[str, Any]:
             idempotent=True,
         ),
         "deleteThing": _action(
-            "Takes a description away.", _form(one, "DELETE", 204, _GONE), takes=False, idempotent=True
+            "Removes a description.", _form(one, "DELETE", 204, _GONE), takes=False, idempotent=True
         ),
         "searchJSONPath": _search(prefix),
     }
@@ -167,37 +167,37 @@ def _action(
     *,
     named: bool = True,
     takes: bool = True,
-    gives: bool = False,
+    returns: bool = False,
     idempotent: bool = False,
 ) -> dict[str, Any]:
     return {
         "description": description,
         **({"uriVariables": _ID} if named else {}),
         **({"input": _THING} if takes else {}),
-        **({"output": _THING, "safe": True} if gives else {}),
-        **({"idempotent": True} if gives or idempotent else {}),
+        **({"output": _THING, "safe": True} if returns else {}),
+        **({"idempotent": True} if returns or idempotent else {}),
         "synchronous": True,
         "forms": [form],
     }
 
 
 def _search(prefix: str) -> dict[str, Any]:
-    bad = (400, "The query is missing, is no JSONPath, or is too much work.")
+    bad = (400, "The query is missing, is not a JSONPath, or exceeds the limits of a search.")
     return {
-        "description": "Gives what a JSONPath expression (RFC 9535) selects of all descriptions.",
+        "description": "Returns what a JSONPath expression (RFC 9535) selects in all descriptions.",
         "uriVariables": {"query": {"title": "A JSONPath expression", "type": "string"}},
         "output": {"type": "array", "description": "Descriptions, or parts of them."},
         "safe": True,
         "idempotent": True,
         "synchronous": True,
-        "forms": [_form(f"{prefix}/search/jsonpath{{?query}}", "GET", 200, bad, gives=JSON)],
+        "forms": [_form(f"{prefix}/search/jsonpath{{?query}}", "GET", 200, bad, returns=JSON)],
     }
 
 
 def _events(prefix: str) -> dict[str, Any]:
     created = "A description was registered; with diff, as it is."
     updated = "A description was changed; with diff, as a JSON merge patch."
-    deleted = "A description was taken away, or its time was over."
+    deleted = "A description was removed, or has expired."
     return {
         "thingCreated": _event(prefix, "thing_created", created, diff=True),
         "thingUpdated": _event(prefix, "thing_updated", updated, diff=True),
@@ -206,7 +206,7 @@ def _events(prefix: str) -> dict[str, Any]:
 
 
 def _event(prefix: str, kind: str, description: str, *, diff: bool) -> dict[str, Any]:
-    variables = {"diff": {"description": "Tell what has changed, not only of what.", "type": "boolean"}}
+    variables = {"diff": {"description": "Include the changed data, not only the id.", "type": "boolean"}}
     data = {"type": "object", "description": "At least the id of the description."}
     form = {
         "op": ["subscribeevent", "unsubscribeevent"],

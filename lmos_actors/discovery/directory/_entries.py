@@ -1,4 +1,9 @@
-"""One registration: a description as it was checked, when it was made, and when it ends. No clock, no I/O."""
+"""Entries of a directory: checked descriptions with their times of creation and expiry. No clock, no I/O.
+
+An entry keeps its description as the JSON text to be sent, not as data: lists and searches of thousands then
+cost no encoding. The registration is the last member of the text, and the two closing braces are left out,
+so that the time of retrieval can be added to each answer without decoding (`Entry.encoded`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ import msgspec
 
 from lmos_actors.protocol.td import check
 
-from ._merge import DEEPEST, TooDeep, check_depth, is_array, is_object
+from ._merge_patch import MAX_DEPTH, TooDeep, check_depth, is_array, is_object
 from ._options import CENTURY
 
 if TYPE_CHECKING:
@@ -22,15 +27,15 @@ if TYPE_CHECKING:
     from ._options import DirectoryOptions
 
 DISCOVERY_URI: Final = "https://www.w3.org/2022/wot/discovery"
-"""The context in which the words of a directory stand."""
+"""Context of the directory vocabulary."""
 
-LONGEST_ID: Final = 2_048  # characters
-TOLD: Final = 50  # faults of one description that are told
-SHOWN: Final = 300  # characters of what is told of one
-SLACK: Final = 0.001
-"""Seconds by which an end may come early: a timer that is set for it may be off by the last digit."""
+MAX_ID: Final = 2_048  # characters
+MAX_FAULTS: Final = 50  # faults in one answer
+MAX_SHOWN: Final = 300  # characters of one fault
+SLACK_SECONDS: Final = 0.001
+"""Seconds by which an end may come early: a timer set for it may be off by rounding."""
 
-LATE: Final = "is in the past by the directory's clock, {now}; ttl depends on no clock"
+LATE_MESSAGE: Final = "is in the past by the directory's clock, {now}; ttl depends on no clock"
 
 _INSTANT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)",
@@ -44,17 +49,17 @@ _encode: Final = msgspec.json.Encoder().encode
 
 @attrs.frozen
 class Fault:
-    """One thing that is wrong with a description: where, and what."""
+    """Fault of a description: the field, and what is wrong with it."""
 
     field: str
     description: str
 
 
-class Unfit(Exception):
-    """What was given is no description, or not one that may be registered so."""
+class InvalidDescription(Exception):
+    """Invalid description, or one that cannot be registered."""
 
     def __init__(self, *faults: Fault, status: int = 400, detail: str | None = None) -> None:
-        self.faults = faults[:TOLD]
+        self.faults = faults[:MAX_FAULTS]
         self.status = status
         self.detail = detail or "the description cannot be registered as it is"
         super().__init__(self.detail)
@@ -62,12 +67,11 @@ class Unfit(Exception):
 
 @attrs.frozen
 class Entry:
-    """One registration as it is kept. Times are seconds since 1970 by the directory's clock.
+    """Stored registration. Times are seconds since 1970 by the directory's clock.
 
-    `due` is when one with a `ttl` ends, in the runtime's seconds: they go on evenly, whatever is done to the
-    clock of the machine. `text` is the description with its registration, but for the two braces at its end;
-    the first `cut` bytes of it are the description alone, but for its brace. `number` is that of the event
-    that told its last change.
+    `due` is the end of a `ttl` in the runtime's monotonic time, which a changed system clock does not
+    affect. `text` is the description with its registration, without the two closing braces; its first `cut`
+    bytes are the description alone, without its brace. `number` is that of the event of its last change.
     """
 
     id: str
@@ -83,47 +87,47 @@ class Entry:
 
     @property
     def tag(self) -> str:
-        """What changes with it, but for when it is told: a weak entity tag, without its `W/`."""
+        """Weak entity tag without `W/`; the time of retrieval does not change it."""
         return f'"{self.number}-{crc32(self.text[self.cut :]):x}"'
 
     @property
     def description(self) -> bytes:
-        """The description alone, as JSON."""
+        """Description without registration, as JSON."""
         return self.text[: self.cut] + b"}"
 
-    def told(self, retrieved: bytes = b"") -> bytes:
-        """Return it as it goes out; `retrieved` is what `retrieved_at` makes of an instant."""
+    def encoded(self, retrieved: bytes = b"") -> bytes:
+        """Return the JSON text to send; `retrieved` is a result of `retrieved_at`."""
         return self.text + retrieved + b"}}"
 
     def data(self) -> dict[str, Any]:
-        """Return it as it goes out, as plain data of the caller's own."""
-        found: dict[str, Any] = msgspec.json.decode(self.told())
+        """Return the JSON text to send as new plain data."""
+        found: dict[str, Any] = msgspec.json.decode(self.encoded())
         return found
 
     def is_due(self, wall: float, tick: float) -> bool:
-        """Return whether it has ended: `wall` by the directory's clock, `tick` in the runtime's seconds."""
+        """Return whether it has ended; `wall` is wall-clock time, `tick` monotonic time."""
         if self.due is not None:
-            return self.due <= tick + SLACK
-        return self.expires is not None and self.expires <= wall + SLACK
+            return self.due <= tick + SLACK_SECONDS
+        return self.expires is not None and self.expires <= wall + SLACK_SECONDS
 
 
 @attrs.frozen(kw_only=True)
 class Moment:
-    """When something happens: by the directory's clock, and in the runtime's seconds."""
+    """Point in time: by the directory's clock, and in the runtime's monotonic time."""
 
     wall: float
     tick: float
 
 
 def instant(wall: float) -> str:
-    """Write an instant as RFC 3339 has it, in UTC, to the millisecond."""
-    # round() first: isoformat cuts, and 0.1 + 0.2 would lose a millisecond
+    """Return a time as RFC 3339 text, in UTC, to the millisecond."""
+    # round() first: isoformat truncates, and 0.1 + 0.2 would lose a millisecond
     text = datetime.fromtimestamp(round(wall, 3), UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
 def retrieved_at(wall: float) -> bytes:
-    """Return what tells when a description was given out, to be put where its registration ends."""
+    """Return the JSON member with the time of retrieval, for the end of a registration."""
     return b',"retrieved":"' + instant(wall).encode() + b'"'
 
 
@@ -138,7 +142,7 @@ def entry_of(
     anonymous: bool,
     number: int,
 ) -> Entry:
-    """Make an entry of a checked description; `ends` are its `ttl`, or else its `expires`, if any."""
+    """Return the entry of a checked description; `ends` are its `ttl` and `expires`, at most one set."""
     ttl, expires = ends
     if ttl is not None:
         expires = at.wall + ttl
@@ -158,18 +162,18 @@ def entry_of(
 
 
 def _registration(created: float, modified: float, expires: float | None, ttl: float | None) -> bytes:
-    said = {"created": instant(created), "modified": instant(modified)}
-    told: dict[str, Any] = {**said, **({} if expires is None else {"expires": instant(expires)})}
+    times = {"created": instant(created), "modified": instant(modified)}
+    encoded: dict[str, Any] = {**times, **({} if expires is None else {"expires": instant(expires)})}
     if ttl is not None:
-        told["ttl"] = int(ttl) if ttl.is_integer() else ttl
-    return b',"registration":' + _encode(told)[:-1]
+        encoded["ttl"] = int(ttl) if ttl.is_integer() else ttl
+    return b',"registration":' + _encode(encoded)[:-1]
 
 
-# ---- what comes in
+# ---- checks
 
 
 def decoded(text: str | bytes | dict[str, Any], options: DirectoryOptions) -> dict[str, Any]:
-    """Return the object that a JSON text is. Raises Unfit."""
+    """Return the object in a JSON text. Raises InvalidDescription."""
     if isinstance(text, dict):
         return text
     if len(text) > options.max_text:
@@ -177,37 +181,37 @@ def decoded(text: str | bytes | dict[str, Any], options: DirectoryOptions) -> di
     try:
         data = msgspec.json.decode(text)
     except RecursionError:
-        raise _root(f"nested deeper than {DEEPEST}") from None
+        raise _root(f"nested deeper than {MAX_DEPTH}") from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise _root(f"is no JSON: {str(error)[:SHOWN]}") from None
+        raise _root(f"is no JSON: {str(error)[:MAX_SHOWN]}") from None
     if not is_object(data):
-        raise _root("has to be a JSON object")
+        raise _root("must be a JSON object")
     return data
 
 
-def _root(description: str) -> Unfit:
-    return Unfit(Fault("(root)", description))
+def _root(description: str) -> InvalidDescription:
+    return InvalidDescription(Fault("(root)", description))
 
 
-def too_large(options: DirectoryOptions) -> Unfit:
-    return Unfit(status=413, detail=f"a description here has at most {options.max_bytes} bytes")
+def too_large(options: DirectoryOptions) -> InvalidDescription:
+    return InvalidDescription(status=413, detail=f"a description must have at most {options.max_bytes} bytes")
 
 
 def check_id(id: object) -> None:
-    """Raise Unfit for what cannot be the id of a description here."""
+    """Check the id of a description. Raises InvalidDescription."""
     if not isinstance(id, str) or not id:
-        raise Unfit(Fault("id", "has to be the URI of the thing, as text"))
-    if len(id) > LONGEST_ID:
-        raise Unfit(Fault("id", f"has more than {LONGEST_ID} characters"))
+        raise InvalidDescription(Fault("id", "must be the URI of the thing, as text"))
+    if len(id) > MAX_ID:
+        raise InvalidDescription(Fault("id", f"has more than {MAX_ID} characters"))
     if _CONTROL.search(id):
-        raise Unfit(Fault("id", "has a space or a control character, which no URI has"))
+        raise InvalidDescription(Fault("id", "has a space or a control character, which URIs forbid"))
 
 
 def checked(data: dict[str, Any], options: DirectoryOptions) -> bytes:
-    """Check a description without its registration; return it as JSON, in the context of directories.
+    """Return a checked description without registration as JSON, with the context of directories.
 
-    What `check` has an error for is refused, and a description without a member that each has to have; what
-    else it warns of is not. Raises Unfit.
+    Errors of `td.check` are refused, and so is a missing mandatory member; other warnings are not. Raises
+    InvalidDescription.
     """
     try:
         check_depth(data)
@@ -218,31 +222,31 @@ def checked(data: dict[str, Any], options: DirectoryOptions) -> bytes:
     if len(text) > options.max_bytes:
         raise too_large(options)
     faults = [
-        Fault(_dotted(found.place), found.message[:SHOWN])
+        Fault(_field_of(found.place), found.message[:MAX_SHOWN])
         for found in check(data)
         if found.severity == "error" or (found.tolerated and not found.place)
     ]
     if data.get("@context") is None:
         faults.append(Fault("(root)", "@context is missing"))
     if faults:
-        raise Unfit(*faults, detail="it is not a description as TD 1.1 has them")
-    told = _encoded({**data, "@context": _with_discovery(data.get("@context"))})
-    return told
+        raise InvalidDescription(*faults, detail="the description violates TD 1.1")
+    encoded = _encoded({**data, "@context": _with_discovery(data.get("@context"))})
+    return encoded
 
 
 def _encoded(data: dict[str, Any]) -> bytes:
     try:
         return _encode(data)
     except (ValueError, OverflowError, UnicodeError, TypeError) as error:
-        raise _root(f"is no JSON: {str(error)[:SHOWN]}") from None
+        raise _root(f"is no JSON: {str(error)[:MAX_SHOWN]}") from None
 
 
-def _dotted(place: Sequence[str | int]) -> str:
-    return ".".join(map(str, place))[:SHOWN] or "(root)"
+def _field_of(place: Sequence[str | int]) -> str:
+    return ".".join(map(str, place))[:MAX_SHOWN] or "(root)"
 
 
 def _with_discovery(context: Any) -> Any:
-    """Add the context of directories: a description with a registration has to have it."""
+    """Return a context with that of directories, which a description with a registration must have."""
     if context is None:
         return [DISCOVERY_URI]
     listed = context if is_array(context) else [context]
@@ -250,7 +254,7 @@ def _with_discovery(context: Any) -> Any:
 
 
 def split(data: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Return a description without its registration, and the registration; None where it has none."""
+    """Return a description without its registration, and the registration, None without one."""
     rest = {name: value for name, value in data.items() if name != "registration"}
     return rest, data.get("registration")
 
@@ -258,18 +262,18 @@ def split(data: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 def ends_of(
     registration: Any, options: DirectoryOptions, at: Moment, before: Entry | None = None
 ) -> tuple[float | None, float | None]:
-    """Return the `ttl` and the `expires` that a registration asks for. Raises Unfit.
+    """Return the `ttl` and `expires` of a registration, at most one not None. Raises InvalidDescription.
 
-    The other members are the directory's own: what a client says there is passed over. With a ttl, so is
-    `expires`. `before`: what is registered now, whose end may be said again though it is over.
+    Other members belong to the directory, and are ignored. With a `ttl`, so is `expires`. `before` is the
+    present registration: its own end may be repeated, even if it has passed.
     """
     if registration is None:
         registration = {}
     if not is_object(registration):
-        raise Unfit(Fault("registration", "has to be an object"))
-    faults = [*_wrong_times(registration), *_wrong_ttl(registration.get("ttl"), options)]
+        raise InvalidDescription(Fault("registration", "must be an object"))
+    faults = [*_time_faults(registration), *_ttl_faults(registration.get("ttl"), options)]
     if faults:
-        raise Unfit(*faults)
+        raise InvalidDescription(*faults)
     ttl, expires = registration.get("ttl"), registration.get("expires")
     if ttl is not None:
         return float(ttl), None
@@ -278,34 +282,34 @@ def ends_of(
     return None, _end(expires, options, at, before)
 
 
-def _wrong_times(registration: dict[str, Any]) -> Iterable[Fault]:
+def _time_faults(registration: dict[str, Any]) -> Iterable[Fault]:
     for name in _TIMES:
         value = registration.get(name)
         if value is not None and not (isinstance(value, str) and _INSTANT.fullmatch(value)):
-            yield Fault(f"registration.{name}", "has to be a date-time of RFC 3339, with its offset")
+            yield Fault(f"registration.{name}", "must be a date-time of RFC 3339, with an offset")
 
 
-def _wrong_ttl(ttl: Any, options: DirectoryOptions) -> Iterable[Fault]:
+def _ttl_faults(ttl: Any, options: DirectoryOptions) -> Iterable[Fault]:
     if ttl is None:
         return
     longest = CENTURY if options.max_ttl is None else options.max_ttl
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < math.inf:
-        yield Fault("registration.ttl", "has to be a number of seconds above 0")
+        yield Fault("registration.ttl", "must be a number of seconds above 0")
     elif ttl > longest:
-        yield Fault("registration.ttl", f"is at most {longest:g} seconds here")
+        yield Fault("registration.ttl", f"must be at most {longest:g} seconds")
 
 
 def _end(expires: str, options: DirectoryOptions, at: Moment, before: Entry | None) -> float:
     try:
         end = datetime.fromisoformat(expires.upper()).timestamp()
     except (ValueError, OverflowError):
-        raise Unfit(Fault("registration.expires", "is no date")) from None
+        raise InvalidDescription(Fault("registration.expires", "is not a date")) from None
     if before is not None and before.expires is not None and abs(end - before.expires) < 0.001:
         return before.expires
     if end <= at.wall:
-        raise Unfit(Fault("registration.expires", LATE.format(now=instant(at.wall))))
+        raise InvalidDescription(Fault("registration.expires", LATE_MESSAGE.format(now=instant(at.wall))))
     if end - at.wall > (options.max_ttl or CENTURY):
-        raise Unfit(
+        raise InvalidDescription(
             Fault("registration.expires", f"is more than {options.max_ttl or CENTURY:g} seconds away")
         )
     return end

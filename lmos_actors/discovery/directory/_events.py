@@ -1,7 +1,8 @@
-"""The events of a directory as Server-Sent Events: each stream reads the log at its own pace.
+"""Event streams of a directory (Server-Sent Events): each reads the log at its own pace.
 
-A stream holds no events: it has the number of the last it has sent, and a bell that rings when there are
-more. Whoever does not read is waited for by nobody but its own task, and is told of a gap if need be.
+A stream buffers no events. It keeps the id of the last one it has sent, and observes the property `revision`
+to learn of new ones. A slow client delays only its own task; if the log has dropped events meanwhile, it
+gets a gap event instead of them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     Send = Callable[[Any], Awaitable[None]]
 
-AT_ONCE: Final = 100
-"""Events that are read at a time."""
+PAGE_EVENTS: Final = 100
+"""Events that are read from the log at once."""
 
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
@@ -37,7 +38,7 @@ _HEADERS: Final = [
 
 
 class EventStreams:
-    """The streams of one directory."""
+    """Open streams of one directory."""
 
     def __init__(
         self, ref: Ref[ThingDirectory], options: DirectoryOptions, server: LmosServer | None
@@ -50,13 +51,13 @@ class EventStreams:
             server.join(self)
 
     def on_drain(self) -> None:
-        """End all streams once the node stops waiting for listeners; see `DrainingService`."""
+        """End all streams when the node stops waiting for listeners; see `DrainingService`."""
         if self._server is not None and self._server.context.finishing:
             for scope in self._open:
                 scope.cancel("the node leaves")
 
     async def wait_done(self) -> None:
-        """Nothing is open that was asked: whoever listens only is not waited for."""
+        """Return at once: a drain does not wait for subscribers."""
 
     async def serve(
         self,
@@ -67,22 +68,21 @@ class EventStreams:
         last: str,
         bare: bool,
     ) -> None:
-        """Send events from the one after `last` on, until the client leaves or the directory is gone.
+        """Send the events after `last`, until the client leaves or the directory is gone.
 
-        `bare`: the headers alone. Whether the client may still be told is looked at before all routes, where
-        answers go out. Raises what the agent answers to the first question, and HttpError for one stream too
-        many.
+        `bare`: send the headers only. The client's access is checked by the middleware on every send. Raises
+        the errors of the agent's first answer, and HttpError if there are too many streams.
         """
         if len(self._open) >= self._options.max_listeners:
             retry = ((b"retry-after", b"5"),)
-            raise HttpError(503, "Service Unavailable", "there are too many streams of events", retry)
+            raise HttpError(503, "Service Unavailable", "too many event streams are open", retry)
         scope = trio.CancelScope()
         self._open[scope] = None
         try:
-            page = await self._ref.invoke(ThingDirectory.events_after, last, kind, diff, AT_ONCE)
+            page = await self._ref.invoke(ThingDirectory.events_after, last, kind, diff, PAGE_EVENTS)
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             if not bare:
-                stream = _Stream(self._ref, send, kind, diff=diff, quiet=self._options.heartbeat_seconds)
+                stream = _Stream(self._ref, send, kind, diff=diff, heartbeat=self._options.heartbeat_seconds)
                 with scope:
                     await stream.run(page)
             await send({"type": "http.response.body", "body": b""})
@@ -91,22 +91,24 @@ class EventStreams:
 
 
 class _Stream:
-    """One stream."""
+    """One event stream."""
 
-    def __init__(self, ref: Ref[ThingDirectory], send: Send, kind: str, *, diff: bool, quiet: float) -> None:
+    def __init__(
+        self, ref: Ref[ThingDirectory], send: Send, kind: str, *, diff: bool, heartbeat: float
+    ) -> None:
         self._ref = ref
         self._send = send
         self._kind = kind
         self._diff = diff
-        self._quiet = quiet
+        self._heartbeat = heartbeat
 
     async def run(self, page: EventPage) -> None:
-        await self._say(f": the events of a directory\nid: {page.last}\n\n" if not page.frames else "")
+        await self._send_text(f": the events of a directory\nid: {page.last}\n\n" if not page.frames else "")
         try:
             async with self._ref.observe(ThingDirectory.revision) as changes:
                 while True:
                     if page.frames:
-                        await self._say("".join(page.frames))
+                        await self._send_text("".join(page.frames))
                     if not page.more and not await self._wait(changes, page.last):
                         return
                     page = await self._next(page.last)
@@ -114,28 +116,28 @@ class _Stream:
             return
 
     async def _wait(self, changes: Feed[int], last: str) -> bool:
-        """Wait until there may be more, or it is time for a sign of life; False if there will be no more."""
-        with trio.move_on_after(self._quiet) as scope:
+        """Wait for new events or the next heartbeat. Return False if the directory is gone."""
+        with trio.move_on_after(self._heartbeat) as scope:
             try:
                 await changes.receive()
             except trio.EndOfChannel:
                 return False
         if scope.cancelled_caught:
-            await self._say(f":\nid: {last}\n\n")  # so that it also knows how far it is
+            await self._send_text(f":\nid: {last}\n\n")  # the id lets a filtered stream resume here
         return True
 
     async def _next(self, last: str) -> EventPage:
-        """Return what comes after; waits while the agent is between two lives. Raises NotFound."""
+        """Return the events after an id; wait while the agent restarts. Raises NotFound."""
         while True:
             try:
                 return await self._ref.invoke(
-                    ThingDirectory.events_after, last, self._kind, self._diff, AT_ONCE
+                    ThingDirectory.events_after, last, self._kind, self._diff, PAGE_EVENTS
                 )
             except NotFound:
                 raise
             except AgentError:
                 await self._ref.ready()
 
-    async def _say(self, text: str) -> None:
+    async def _send_text(self, text: str) -> None:
         if text:
             await self._send({"type": "http.response.body", "body": text.encode(), "more_body": True})

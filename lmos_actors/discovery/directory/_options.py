@@ -1,4 +1,4 @@
-"""What a directory may hold, for how long, and how much work one request may be."""
+"""Options of a directory: its database, limits of its content, and limits of a request's work."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from lmos_actors.errors import ConfigError
 
 CENTURY: Final = (
     36_525 * 86_400.0
-)  # seconds; a time to live beyond it leads out of the years that can be told
+)  # seconds; a longer time to live could end after the year 9999, which `datetime` cannot hold
 
 
 @attrs.frozen(kw_only=True)
 class DirectoryOptions:
-    """Where a directory keeps its registrations, and its limits.
+    """Options of a directory.
 
-    `path` is the SQLite database, made when it is not there; None keeps all in memory, for as long as the
-    node lives. It belongs to one directory at a time.
+    `path` is the SQLite database, created if missing; None keeps everything in memory for the life of the
+    node. Only one directory can use a database at a time.
 
     At most `max_entries` descriptions, each of at most `max_bytes` of JSON, together `max_total_bytes`.
-    `default_ttl`: seconds after which a registration that names no end expires; None: never, or `max_ttl`.
-    `max_ttl`: a registration for longer is refused. `max_events` and `max_event_bytes`: how much of what has
-    happened is kept for those who come back with `Last-Event-ID`. `max_page`: descriptions in one page.
-    `max_listeners`: streams of events at a time; `heartbeat_seconds`: after so long without an event a
-    comment goes out on them. Of a search: `max_query` characters, `max_nodes` looked at, `search_seconds`
-    (of real time alone), `max_answer_bytes`; `max_searches` at a time, four times as many may wait.
+    `default_ttl`: time to live in seconds of a registration without an end; None: `max_ttl`, or none.
+    `max_ttl`: a registration for longer is refused. `max_events` and `max_event_bytes`: size of the log of
+    events for clients that resume with `Last-Event-ID`. `max_page`: descriptions in one page.
+    `max_listeners`: open event streams; `heartbeat_seconds`: seconds without an event after which they get a
+    comment. Limits of a search: `max_query` characters, `max_nodes` visited values, `search_seconds` (on
+    real time only), `max_answer_bytes`; `max_searches` run concurrently, four times as many may wait.
     """
 
     path: str | os.PathLike[str] | None = None
@@ -62,18 +62,18 @@ class DirectoryOptions:
 
     @property
     def usual_ttl(self) -> float | None:
-        """The seconds of a registration that names no end; None: it has none."""
+        """Time to live of a registration without an end, in seconds; None for no end."""
         usual = self.max_ttl if self.default_ttl is None else self.default_ttl
         return None if usual is None else float(usual)
 
     @property
     def max_text(self) -> int:
-        """The bytes of a description as it comes in: spaces, and its registration, are not kept."""
+        """Limit of a received description in bytes: white space and its registration are not stored."""
         return self.max_bytes * 2 + 4096
 
     @classmethod
     def of(cls, given: DirectoryOptions | str | os.PathLike[str] | bool) -> DirectoryOptions:
-        """Return the options that an argument stands for: itself, a path, or True for one in memory."""
+        """Return the options for an argument: options, a path, or True for a directory in memory."""
         if isinstance(given, cls):
             return given
         if given is True:

@@ -1,4 +1,9 @@
-"""The JSONPath library, made to count what it looks at. Imported by the first search: it takes long."""
+"""JSONPath library (python-jsonpath) with a budget. Imported by the first search, as the import is slow.
+
+The library has no hook for visited nodes, so its classes for nodes and queries are subclassed: every node is
+made by `_node`, which counts it. The nodes also drop what the library keeps for features that a search does
+not need (paths and children), as that would hold all visited values in memory.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from jsonpath.filter import BaseExpression, RelativeFilterQuery, RootFilterQuery
 from jsonpath.function_extensions import ExpressionType, FilterFunction
 from jsonpath.parse import Parser
 
-from ._effort import Texts, pattern_of
+from ._search_budget import LazyDescriptions, pattern_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Node(JSONPathMatch):
-    """A value that was looked at. It keeps neither its path, which is long, nor what was found below it."""
+    """Visited value, without path and children."""
 
     __slots__ = ()
 
@@ -32,7 +37,7 @@ class Node(JSONPathMatch):
 
 def _node(obj: object, root: Any, context: Any) -> Node:
     context["effort"].spend()
-    node: Node = Node.__new__(Node)  # not __init__: it makes what nobody asks for
+    node: Node = Node.__new__(Node)  # not __init__: it builds the path
     node.obj = obj
     node.root = root
     node._filter_context = context  # pyright: ignore[reportPrivateUsage] # there is no other way to set it
@@ -40,7 +45,7 @@ def _node(obj: object, root: Any, context: Any) -> Node:
 
 
 class Path(JSONPath):
-    """An expression, or one within another: it begins with a node of ours."""
+    """Compiled expression, or one inside a filter, which starts with a counted node."""
 
     __slots__ = ()
 
@@ -50,25 +55,25 @@ class Path(JSONPath):
             nodes = segment.resolve(nodes)
         return nodes
 
-    def select(self, texts: Texts) -> Iterator[Any]:
-        """Return what it selects, one after another. Raises TooMuch."""
-        for node in self.finditer(texts, filter_context={"effort": texts.effort}):
+    def select(self, texts: LazyDescriptions) -> Iterator[Any]:
+        """Yield the selected values. Raises BudgetExceeded."""
+        for node in self.finditer(texts, filter_context={"effort": texts.budget}):
             yield node.obj
 
 
 class Relative(RelativeFilterQuery):
-    """An expression within a filter that begins at the value in hand."""
+    """Expression inside a filter, relative to the current value."""
 
     __slots__ = ()
 
     def evaluate(self, context: FilterContext) -> object:
-        effort: Any = context.extra_context["effort"]
-        effort.spend()
+        budget: Any = context.extra_context["effort"]
+        budget.spend()
         return super().evaluate(context)
 
 
-class Reader(Parser):
-    """Makes the expressions within filters ours too."""
+class FilterParser(Parser):
+    """Parser that makes counted expressions inside filters."""
 
     def parse_absolute_query(self, stream: TokenStream) -> BaseExpression:
         stream.next()
@@ -80,8 +85,8 @@ class Reader(Parser):
         return Relative(Path(env=self.env, segments=found.path.segments))
 
 
-class _Fits(FilterFunction):
-    """`match` and `search`, in linear time. What is no text, or no regular expression, fits nothing."""
+class _Matches(FilterFunction):
+    """Functions `match` and `search` in linear time; false for anything but a text and a valid pattern."""
 
     @property
     def arg_types(self) -> list[ExpressionType]:
@@ -102,14 +107,14 @@ class _Fits(FilterFunction):
 
 
 class Environment(JSONPathEnvironment):
-    """The library as it is used here."""
+    """Environment with counted expressions and linear-time patterns."""
 
-    parser_class = Reader
+    parser_class = FilterParser
 
     def setup_function_extensions(self) -> None:
         super().setup_function_extensions()
-        self.function_extensions["match"] = _Fits(whole=True)
-        self.function_extensions["search"] = _Fits(whole=False)
+        self.function_extensions["match"] = _Matches(whole=True)
+        self.function_extensions["search"] = _Matches(whole=False)
 
     def compile(self, path: str) -> Path:
         found = super().compile(path)

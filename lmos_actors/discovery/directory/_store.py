@@ -1,8 +1,9 @@
-"""Registrations and events on disk: SQLite with a write-ahead log, one connection, nobody beside it.
+"""Store of a directory: registrations and events in SQLite, with a write-ahead log and an exclusive lock.
 
-The database is locked while it is open. What is committed survives the end of the process, also by a signal;
-the end of the machine may take the last of it. Nothing here knows trio: who calls it sees to it that there is
-one call at a time, in whatever thread.
+A commit survives the end of the process, also by SIGKILL. With `synchronous = NORMAL` a power failure may
+lose the last commits, and never corrupts the database; a full sync would slow every batch, and clients
+renew their entries anyway. The module is independent of trio: the caller guarantees one
+call at a time, in any thread.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import attrs
 
 from lmos_actors.errors import LmosActorsError
 
-from ._changes import Logged
+from ._changes import LoggedEvent
 from ._entries import Entry, Moment, entry_of
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from ._options import DirectoryOptions
 
 VERSION: Final = 1
-"""Of the tables."""
+"""Version of the tables."""
 
 APPLICATION: Final = 0x4C4D4F44
-"""By which a database of a directory is known from other databases."""
+"""SQLite application id, which marks the databases of directories."""
 
 TABLES: Final = """
 CREATE TABLE things (
@@ -39,11 +40,11 @@ CREATE TABLE events (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT
 CREATE TABLE about (life TEXT NOT NULL, last INTEGER NOT NULL, thing_order INTEGER NOT NULL);
 """
 
-_SPARE: Final = 256  # events beyond those that are kept, so that not every commit deletes
+_SPARE_EVENTS: Final = 256  # outdated events that are kept, so that not every commit has to delete some
 
 
 class StoreFailed(LmosActorsError):
-    """A directory cannot read or write its database; `path` is its file."""
+    """Failure to read or write the database of a directory; `path` is its file."""
 
     def __init__(self, path: str, why: str) -> None:
         self.path = path
@@ -51,18 +52,18 @@ class StoreFailed(LmosActorsError):
 
 
 @attrs.frozen
-class Kept:
-    """What a database has: the registrations, the last events, and where their numbers stand."""
+class StoredState:
+    """Content of a database: registrations, last events, and the state of their numbering."""
 
     life: str
     last: int
     order: int
     entries: list[Entry]
-    events: list[Logged]
+    events: list[LoggedEvent]
 
 
 class Store:
-    """One database."""
+    """Database of one directory."""
 
     def __init__(self, options: DirectoryOptions) -> None:
         self.path = ":memory:" if options.path is None else str(options.path)
@@ -70,8 +71,11 @@ class Store:
         self._file: tuple[int, int] | None = None
         self._deleted = 0  # events up to this number are deleted
 
-    def open(self, life: str, at: Moment) -> Kept:
-        """Open it, make it where there is none, and read it; `life` names a new one. Raises StoreFailed."""
+    def open(self, life: str, at: Moment) -> StoredState:
+        """Open or create the database, and return its content; `life` is the id of a new one.
+
+        Raises StoreFailed.
+        """
         try:
             if self._db is None:
                 self._db = _connected(self.path)
@@ -82,19 +86,22 @@ class Store:
             self.close(for_good=True)
             raise StoreFailed(self.path, _why(error)) from None
 
-    def _read(self, db: sqlite3.Connection, at: Moment) -> Kept:
+    def _read(self, db: sqlite3.Connection, at: Moment) -> StoredState:
         life, last, order = db.execute("SELECT life, last, thing_order FROM about").fetchone()
         events = db.execute("SELECT number, kind, id, told FROM events ORDER BY number")
         things = db.execute("SELECT * FROM things")
-        return Kept(life, last, order, [_entry(row, at) for row in things], [Logged(*row) for row in events])
+        return StoredState(
+            life, last, order, [_entry(row, at) for row in things], [LoggedEvent(*row) for row in events]
+        )
 
     def commit(self, changes: Sequence[Change], oldest: int) -> None:
-        """Write changes, all or none; events before number `oldest` may go. Raises StoreFailed."""
+        """Write changes, all or none; events before number `oldest` may be deleted. Raises StoreFailed."""
         db = self._db
         if db is None:
             raise StoreFailed(self.path, "it is closed")
-        if _file_at(self.path) != self._file:  # what is written now is gone with the process
-            raise StoreFailed(self.path, "the file is not the one that was opened: it was taken away")
+        # the file may have been deleted or replaced: what goes into the open one would be lost at the end
+        if _file_at(self.path) != self._file:
+            raise StoreFailed(self.path, "the file was removed or replaced while it was open")
         try:
             with db:
                 db.execute("BEGIN")
@@ -105,9 +112,9 @@ class Store:
     def _write(self, db: sqlite3.Connection, changes: Sequence[Change], oldest: int) -> None:
         last: dict[str, Change] = {change.id: change for change in changes}
         gone = [(change.id,) for change in last.values() if change.after is None]
-        kept = [_row(change.after) for change in last.values() if change.after is not None]
+        rows_kept = [_row(change.after) for change in last.values() if change.after is not None]
         db.executemany("DELETE FROM things WHERE id = ?", gone)
-        db.executemany("INSERT OR REPLACE INTO things VALUES (?, ?, ?, ?, ?, ?, ?, ?)", kept)
+        db.executemany("INSERT OR REPLACE INTO things VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows_kept)
         events = [change.event for change in changes if change.event is not None]
         if not events:
             return
@@ -118,7 +125,7 @@ class Store:
             "UPDATE about SET last = ?, thing_order = max(thing_order, ?)",
             (events[-1].number, order[-1] if order else 0),
         )
-        if oldest - self._deleted > _SPARE:
+        if oldest - self._deleted > _SPARE_EVENTS:
             db.execute("DELETE FROM events WHERE number < ?", (oldest,))
             self._deleted = oldest
 
@@ -126,14 +133,14 @@ class Store:
         self.close(for_good=True)
 
     def close(self, *, for_good: bool = False) -> None:
-        """Close it; one in memory stays, unless it is for good."""
+        """Close the database; one in memory is kept for a restart of the agent, unless `for_good`."""
         if self._db is not None and (for_good or self.path != ":memory:"):
             db, self._db = self._db, None
             db.close()
 
 
 def _connected(path: str) -> sqlite3.Connection:
-    # one call at a time is promised above; each may come from another thread
+    # the caller guarantees one call at a time; each may come from another thread
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0)
     try:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -144,7 +151,7 @@ def _connected(path: str) -> sqlite3.Connection:
 
 
 def _prepare(db: sqlite3.Connection, life: str) -> None:
-    """Make the tables where there are none. Raises ValueError for a database of somebody else's."""
+    """Create the tables if there are none. Raises ValueError for the database of another program."""
     db.execute("BEGIN IMMEDIATE")
     try:
         version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -164,7 +171,7 @@ def _prepare(db: sqlite3.Connection, life: str) -> None:
     except BaseException:
         db.execute("ROLLBACK")
         raise
-    # not before it is known to be ours: they change the file
+    # only now, as these change the file
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA journal_size_limit = 67108864")
@@ -176,7 +183,10 @@ def _row(entry: Entry) -> tuple[Any, ...]:
 
 
 def _entry(row: tuple[Any, ...], at: Moment) -> Entry:
-    """Make an entry of a row: a time to live goes on, and is never longer than it was."""
+    """Return the entry of a row. A time to live goes on, and never exceeds its whole length.
+
+    Without that limit a clock that was set back while the directory was down would prolong entries.
+    """
     id, description, created, modified, expires, ttl, anonymous, number = row
     entry = entry_of(
         id,
@@ -194,7 +204,7 @@ def _entry(row: tuple[Any, ...], at: Moment) -> Entry:
 
 
 def _file_at(path: str) -> tuple[int, int] | None:
-    """Return which file is there, None for none, or what is in memory."""
+    """Return the identity of a file, None for a missing one and for a database in memory."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,15 +1,15 @@
-"""JSON merge patches (RFC 7396): applied to a value, and made of two."""
+"""JSON merge patches (RFC 7396): application to a value, and computation from two values."""
 
 from __future__ import annotations
 
 from typing import Any, Final, TypeGuard
 
-DEEPEST: Final = 48
-"""Objects and arrays inside one another, in a description and in a patch of one."""
+MAX_DEPTH: Final = 48
+"""Limit of the nesting of descriptions and patches."""
 
 
 class TooDeep(ValueError):
-    """A value is nested deeper than `DEEPEST`."""
+    """Value nested deeper than `MAX_DEPTH`."""
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -20,12 +20,12 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def merged(target: Any, patch: Any, room: int = DEEPEST) -> Any:
-    """Return what a patch makes of a value; neither is changed. Raises TooDeep."""
+def merged(target: Any, patch: Any, room: int = MAX_DEPTH) -> Any:
+    """Return a patched value; neither argument is changed. Raises TooDeep."""
     if not is_object(patch):
         return patch
     if not room:
-        raise TooDeep(f"nested deeper than {DEEPEST}")
+        raise TooDeep(f"nested deeper than {MAX_DEPTH}")
     result = dict(target) if is_object(target) else {}
     for name, value in patch.items():
         if value is None:
@@ -36,7 +36,7 @@ def merged(target: Any, patch: Any, room: int = DEEPEST) -> Any:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return the patch that makes `after` of `before`; no patch says that a member is null: as if absent."""
+    """Return the patch from `before` to `after`; null members count as absent, as no patch can set them."""
     patch: dict[str, Any] = {name: None for name in before if after.get(name) is None}
     for name, value in after.items():
         old = before.get(name)
@@ -47,10 +47,7 @@ def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are one JSON value.
-
-    True is not 1, and the order of members does not count.
-    """
+    """Return whether two JSON values are equal: true is not 1, the order of members does not count."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if is_object(one) and is_object(other):
@@ -60,11 +57,11 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def check_depth(value: Any, room: int = DEEPEST) -> None:
-    """Raise TooDeep for what is nested deeper than that."""
+def check_depth(value: Any, room: int = MAX_DEPTH) -> None:
+    """Raise TooDeep for a value nested deeper than `room`."""
     if not is_object(value) and not is_array(value):
         return
     if not room:
-        raise TooDeep(f"nested deeper than {DEEPEST}")
+        raise TooDeep(f"nested deeper than {MAX_DEPTH}")
     for each in value.values() if is_object(value) else value:
         check_depth(each, room - 1)

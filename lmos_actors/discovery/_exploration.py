@@ -1,4 +1,4 @@
-"""Exploring: from an address that is known to the agents that are there (WoT Discovery, 7)."""
+"""Exploration: from a known address to the agents there (WoT Discovery, 7)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lmos_actors.protocol.td import resolve
 from lmos_actors.transport import endpoint_of, is_here, leads_astray
 
 from ._client import HttpDirectory
-from ._found import Found, NotSought, Rejected, query_of, taken
+from ._search_results import Found, NotMatching, ResultRejected, checked_result, jsonpath_of
 from .directory import is_array, is_object
 
 if TYPE_CHECKING:
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
     from lmos_actors.actors import AgentQuery
     from lmos_actors.bindings import Peers
 
-    from ._mdns import Announced
+    from ._mdns import DiscoveredService
 
 WELL_KNOWN: Final = "/.well-known/wot"
 DIRECTORY_TYPES: Final = ("ThingDirectory", "discovery:ThingDirectory")
 
-LINKS: Final = 100
-"""Descriptions that the description of a node leads to, and that are fetched."""
+MAX_LINKS: Final = 100
+"""Limit of linked descriptions that are fetched for one node."""
 
 SECONDS: Final = 30.0
-"""For fetching these, and for exploring what has been announced."""
+"""Limit for fetching linked descriptions, and for exploring announced services, in seconds."""
 
-AT_ONCE: Final = 8
-"""Servers that are explored at a time."""
+MAX_SERVERS: Final = 8
+"""Servers that are explored concurrently."""
 
-MOST: Final = 1_000
-"""Descriptions that are taken from a directory."""
+MAX_DESCRIPTIONS: Final = 1_000
+"""Limit of descriptions read from a directory."""
 
 _WEB: Final = ("http://", "https://")
 
 
 @attrs.frozen
-class Explored:
-    """What is at an address: agents, directories that listed some, and what was left out, and why."""
+class Exploration:
+    """Agents at an address, the directories that listed them, and what was left out with the reason."""
 
     things: tuple[Found, ...]
     directories: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
-    def with_more(self, more: Explored) -> Explored:
-        """Return what is there and what is there: of two that have one id the first."""
+    def with_more(self, more: Exploration) -> Exploration:
+        """Return both explorations as one; of two agents with the same id the first counts."""
         ids = dict.fromkeys(each.id for each in self.things)
-        return Explored(
+        return Exploration(
             (*self.things, *(each for each in more.things if each.id not in ids)),
             tuple(dict.fromkeys((*self.directories, *more.directories))),
             (*self.left_out, *more.left_out),
@@ -62,57 +62,57 @@ class Explored:
 
 
 def url_of_source(source: str) -> str:
-    """Return the URL that an address stands for: `host:8080` is `http://host:8080`. Raises ConfigError."""
+    """Return the URL of an address: `host:8080` is `http://host:8080`. Raises ConfigError."""
     url = source if "://" in source else f"http://{source}"
     if not url.startswith(_WEB):
-        raise ConfigError(f"what can be discovered is at an http or https URL, or a host, not at {source!r}")
+        raise ConfigError(f"discovery needs an http or https URL, or a host, not {source!r}")
     endpoint_of(url)
     return url
 
 
 async def explore(
-    peers: Peers, source: str, sought: AgentQuery, refer: Callable[..., Any], ours: tuple[str, ...] = ()
-) -> Explored:
-    """Return what is at the URL of a description, of a directory, or of a server whose well-known URL tells.
+    peers: Peers, source: str, query: AgentQuery, refer: Callable[..., Any], ours: tuple[str, ...] = ()
+) -> Exploration:
+    """Return the agents at the URL of a description, of a directory, or of a server with a well-known URL.
 
-    Raises ConnectFailed when nothing is there, ConfigError for a source that is none.
+    Raises ConnectFailed if nothing usable answers there, ConfigError for an invalid source.
     """
-    explorer = _Explorer(peers, sought, refer, ours)
+    explorer = _Explorer(peers, query, refer, ours)
     await explorer.source(url_of_source(source))
     return explorer.explored
 
 
 async def explore_all(
-    peers: Peers, announced: Sequence[Announced], sought: AgentQuery, refer: Callable[..., Any]
-) -> Explored:
-    """Return what is at what has been announced: several at a time, and within `SECONDS`."""
-    found: dict[Announced, Explored] = {}
-    limit = trio.CapacityLimiter(AT_ONCE)
+    peers: Peers, announced: Sequence[DiscoveredService], query: AgentQuery, refer: Callable[..., Any]
+) -> Exploration:
+    """Return the agents at announced services, several explored concurrently, within `SECONDS`."""
+    found: dict[DiscoveredService, Exploration] = {}
+    limit = trio.CapacityLimiter(MAX_SERVERS)
 
-    async def look(each: Announced) -> None:
+    async def look(each: DiscoveredService) -> None:
         async with limit:
             try:
-                found[each] = await explore(peers, each.url, sought, refer)
+                found[each] = await explore(peers, each.url, query, refer)
             except (ConfigError, TransportError) as error:
-                found[each] = Explored((), left_out=(f"{each.name}: {error}",))
+                found[each] = Exploration((), left_out=(f"{each.name}: {error}",))
 
     with trio.move_on_after(SECONDS):
         async with trio.open_nursery() as nursery:
             for each in announced:
                 nursery.start_soon(look, each)
-    all_of_it = Explored(())
+    all_of_it = Exploration(())
     for each in announced:
-        late = Explored((), left_out=(f"{each.name}: it has not answered in time",))
+        late = Exploration((), left_out=(f"{each.name}: no answer in time",))
         all_of_it = all_of_it.with_more(found.get(each, late))
     return all_of_it
 
 
 class _Explorer:
     def __init__(
-        self, peers: Peers, sought: AgentQuery, refer: Callable[..., Any], ours: tuple[str, ...]
+        self, peers: Peers, query: AgentQuery, refer: Callable[..., Any], ours: tuple[str, ...]
     ) -> None:
         self._peers = peers
-        self._sought = sought
+        self._query = query
         self._refer = refer
         self._ours = ours
         self._found: dict[str, Found] = {}
@@ -120,25 +120,25 @@ class _Explorer:
         self._left_out: dict[str, None] = {}
 
     @property
-    def explored(self) -> Explored:
-        return Explored(tuple(self._found.values()), tuple(self._directories), tuple(self._left_out))
+    def explored(self) -> Exploration:
+        return Exploration(tuple(self._found.values()), tuple(self._directories), tuple(self._left_out))
 
     async def source(self, url: str) -> None:
         data, source_url = (
             await self._at_root(url) if endpoint_of(url).target == "/" else await self._read(url)
         )
         if is_array(data):
-            for each in data[:MOST]:
-                self._take(each, source_url, None)
+            for each in data[:MAX_DESCRIPTIONS]:
+                self._add(each, source_url, None)
             return
         if not is_object(data):
-            raise ConnectFailed(url, "what is there is no description")
+            raise ConnectFailed(url, "its answer is not a description")
         if _is_directory(data):
             await self._directory(data, source_url)
         elif links := list(_items(data)):
             await self._follow(links, source_url)
         else:
-            self._take(data, source_url, source_url)
+            self._add(data, source_url, source_url)
 
     async def _at_root(self, url: str) -> tuple[Any, str]:
         base = url.rstrip("/")
@@ -157,10 +157,10 @@ class _Explorer:
         try:
             return msgspec.json.decode(text), source_url
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-            raise ConnectFailed(url, f"what is there is no JSON: {error}") from None
+            raise ConnectFailed(url, f"its answer is not JSON: {error}") from None
 
     def _check_leads(self, source_url: str, url: str) -> None:
-        """Raise ConnectFailed where another host leads to the one that asks: that is for it alone."""
+        """Raise ConnectFailed if another host directs this one to its own loopback."""
         if leads_astray(source_url, url):
             here = endpoint_of(url).host
             raise ConnectFailed(source_url, f"it leads to {here!r}, which is another host there than here")
@@ -173,15 +173,15 @@ class _Explorer:
             peers.network.distrust([url], but=teller)
         directory = HttpDirectory(peers.network, url, tls=peers.tls, headers_for=peers.headers_for)
         self._directories[directory.url] = None
-        query = query_of(self._sought)
-        for entry in await directory.find(None if query == "$[*]" else query, MOST):
-            self._take(entry, directory.url, "")
+        query = jsonpath_of(self._query)
+        for entry in await directory.find(None if query == "$[*]" else query, MAX_DESCRIPTIONS):
+            self._add(entry, directory.url, "")
 
     async def _follow(self, links: list[str], source_url: str) -> None:
-        """Fetch what a node links to: its own agents, and nothing at any other server."""
+        """Fetch the descriptions that a node links to, at the same server only."""
         here, fetched = endpoint_of(source_url).authority, 0
         with trio.move_on_after(SECONDS):
-            for href in links[:LINKS]:
+            for href in links[:MAX_LINKS]:
                 await self._follow_one(resolve(source_url, href), here)
                 fetched += 1
         if links[fetched:]:
@@ -190,17 +190,17 @@ class _Explorer:
     async def _follow_one(self, url: str, here: str) -> None:
         try:
             if not url.startswith(_WEB) or endpoint_of(url).authority != here:
-                raise Rejected("it is at another server")
-            self._take(*await self._read(url), url)
-        except (Rejected, ConfigError, TransportError) as why:
+                raise ResultRejected("it is at another server")
+            self._add(*await self._read(url), url)
+        except (ResultRejected, ConfigError, TransportError) as why:
             self._left_out[f"{url[:200]}: {why}"] = None
 
-    def _take(self, entry: Any, source_url: str, url: str | None) -> None:
+    def _add(self, entry: Any, source_url: str, url: str | None) -> None:
         try:
-            found = taken(entry, self._sought, source_url, self._ours, self._refer)
-        except NotSought:
+            found = checked_result(entry, self._query, source_url, self._ours, self._refer)
+        except NotMatching:
             return
-        except Rejected as why:
+        except ResultRejected as why:
             name: Any = cast("dict[str, Any]", entry).get("id") if isinstance(entry, dict) else None
             self._left_out[f"{str(name or 'something')[:200]}: {why}"] = None
             return
@@ -211,16 +211,13 @@ class _Explorer:
 
 
 def _is_directory(thing: dict[str, Any]) -> bool:
-    said: Any = thing.get("@type")
-    types = cast("Sequence[Any]", said) if isinstance(said, list) else (said,)
+    types: Any = thing.get("@type")
+    types = cast("Sequence[Any]", types) if isinstance(types, list) else (types,)
     return any(word in DIRECTORY_TYPES for word in types)
 
 
 def _root_of(thing: dict[str, Any], source_url: str) -> str:
-    """Return the URL of a directory.
-
-    Where its description says the list of things is, else where that was.
-    """
+    """Return the root URL of a directory: where its description has the list of things, else its own."""
     endpoint = endpoint_of(source_url)
     root = f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
     try:
@@ -236,11 +233,11 @@ def _root_of(thing: dict[str, Any], source_url: str) -> str:
 
 
 def _items(thing: dict[str, Any]) -> Iterator[str]:
-    """Give where the description of a node says that those of its agents are."""
-    said: Any = thing.get("links")
-    links = cast("Sequence[Any]", said) if isinstance(said, list) else ()
+    """Yield the links to the descriptions of a node's agents."""
+    types: Any = thing.get("links")
+    links = cast("Sequence[Any]", types) if isinstance(types, list) else ()
     for link in links:
         if isinstance(link, dict):
-            told = cast("dict[str, Any]", link)
-            if told.get("rel") == "item" and isinstance(told.get("href"), str):
-                yield told["href"]
+            item = cast("dict[str, Any]", link)
+            if item.get("rel") == "item" and isinstance(item.get("href"), str):
+                yield item["href"]

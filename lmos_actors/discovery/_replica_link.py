@@ -1,0 +1,505 @@
+"""Links to the agents that match a query: to one elsewhere, or to all of them, chosen for each request.
+
+What it keeps true:
+
+- **At most one agent begins with a request.** Another replica is tried only where the first certainly has
+  not begun (`_may_try_another`): not reachable, not found, or dead before the turn started. An error of the
+  turn itself is the answer. With an unknown outcome there is no second attempt, as it could run twice.
+- **Time counts from the first attempt.** Looking up, connecting and all attempts share one deadline; each
+  attempt gets what is left of it.
+- **Choosing never waits for a directory** where replicas are known: what is older than `FRESH_SECONDS` is
+  looked up in the background. A request waits only where none is known, or all known ones failed.
+- **Replicas that are known to be down come last, not never**, as they may be back.
+- **Keys stay with their replica.** By `key`, rendezvous hashing (Thaler and Ravishankar 1998) ranks all
+  replicas for each key, the same in every process and whatever their order, so that one that comes or goes
+  moves only its own keys.
+
+Without `by` the link leads to a single agent elsewhere, and stays with it for as long as that is known.
+The class is one file because every verb chooses first, and the choice depends on the failures of the verbs.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from hashlib import blake2b
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from zlib import crc32
+
+import trio
+from attrs import evolve
+from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
+
+from lmos_actors.actors import MISSING, key_text, near_links, park_among
+from lmos_actors.errors import (
+    AgentDied,
+    AgentUnavailable,
+    DeadlineExceeded,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+)
+
+from ._lookup import FRESH_SECONDS, MIN_INTERVAL, NEVER, KnownReplicas, Replica
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from lmos_actors.actors import (
+        AgentQuery,
+        AgentStatistics,
+        Attempt,
+        Down,
+        Feed,
+        Invocation,
+        MailboxStatistics,
+        Operation,
+        Runtime,
+        Spread,
+        Turns,
+    )
+    from lmos_actors.errors import AgentError
+
+    from ._lookup import Lookup
+
+WAITS: Final = (0.5, 1.0, 2.0, 5.0)
+"""Seconds between the look-ups while a caller waits for an agent to appear; the last one repeats."""
+
+_PROPERTIES: Final = "?="  # first characters of the keys that read and write properties
+
+
+class ReplicaLink:
+    """Link to a replica that is chosen for each request; see `Link`.
+
+    Without `by` it is one agent elsewhere, for as long as that can be reached. `id_of` returns the id by
+    which others know an agent of this node.
+    """
+
+    def __init__(
+        self,
+        rt: Runtime,
+        lookup: Lookup | None,
+        id_of: Callable[[Any], str],
+        query: AgentQuery,
+        by: Spread | None,
+        key: str | None,
+    ) -> None:
+        self.rt = rt
+        self.turns: Turns = rt.turns
+        self._query = query
+        self._by = by
+        self._key = key
+        self._known = None if lookup is None else KnownReplicas(lookup, query)
+        self._id_of = id_of
+        self._near: list[Replica] = []
+        self._population_version = -1
+        self._next_place = 0
+        self._current: Replica | None = None
+        self._last_refusal = ""  # failure of the last replica that a waiting caller tried
+
+    # ---- replicas
+
+    def _members(self) -> list[Replica]:
+        """Return all known replicas: those of this node first, in start order, then the others by id."""
+        if self._by is not None and self._population_version != self.rt.population.version:
+            self._population_version = self.rt.population.version
+            kept = {each.link: each for each in self._near}
+            links = near_links(self.rt, self._query)
+            self._near = [kept.get(link) or Replica.near(self._id_of(link), link) for link in links]
+        return [*self._near, *self._known.replicas.values()] if self._known is not None else self._near
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it leads to a single agent elsewhere that has been found."""
+        current, known = self._current, self._known
+        return current is not None and known is not None and known.replicas.get(current.id) is current
+
+    def settled(self) -> Any:
+        """Return the link of the single agent. Raises AgentUnavailable, and NotAllowed for several."""
+        if self._by is not None:
+            raise NotAllowed(f"{self.path!r} stands for several agents, this needs one: use node.search(...)")
+        if self._current is None or not self.is_settled:
+            raise AgentUnavailable(self.path, "it has not been found yet: await ref.ready()")
+        return self._current.link
+
+    @property
+    def path(self) -> str:
+        """Path of the single agent; the text of the query until it is found, and for several."""
+        if self._by is None and self._current is not None and self.is_settled:
+            path: str = self._current.link.path
+            return path
+        return self._query.shown
+
+    def _not_found(self) -> AgentError:
+        if self._known is not None:
+            return self._known.missing()
+        return NotFound("agent", self._query.shown, where="this node")
+
+    def _check_node(self) -> None:
+        """Raise NotFound once the node has ended: it opens no connection and asks no directory any more."""
+        if self.rt.ended:
+            raise NotFound("agent", self._query.shown, where="this node, which has ended")
+
+    # ---- choosing
+
+    def _choose(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], tried: Mapping[Replica, None]
+    ) -> Replica | None:
+        """Return the next replica to try, None if all were tried; those known to be down come last."""
+        members = [each for each in self._members() if each not in tried]
+        usable = [each for each in members if not each.is_down] or members
+        if not usable:
+            return None
+        if self._by is None:
+            if self._current not in usable:
+                self._current = usable[0]
+            return self._current
+        if self._by == "key":
+            text = self._key_of(key, args, kwargs)
+            if text is not None:
+                return max(usable, key=lambda each: _rendezvous_weight(text, each.id))
+        return self._least_loaded(usable) if self._by == "least_loaded" else self._round_robin(usable)
+
+    def _round_robin(self, usable: list[Replica]) -> Replica:
+        place = self._next_place if self._next_place < len(usable) else 0
+        self._next_place = place + 1
+        return usable[place]
+
+    def _least_loaded(self, usable: list[Replica]) -> Replica:
+        """Return the replica with the least load; among equals the next in turn."""
+        first = self._next_place % len(usable)
+        turned = [*usable[first:], *usable[:first]]
+        chosen = min(turned, key=Replica.load)
+        self._next_place = usable.index(chosen) + 1
+        return chosen
+
+    def _key_of(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes | None:
+        """Return the key of a request; None for an invalid value, which any replica will refuse."""
+        op = self.operation(key)
+        for place, param in enumerate(op.params):
+            if self._key is None or param.name == self._key:
+                value: Any = kwargs.get(param.name, MISSING)
+                if place < len(args) and not param.keyword_only:
+                    value = args[place]
+                if value is MISSING:
+                    value = param.default
+                try:
+                    return None if value is MISSING else key_text(param.shape.take(value))
+                except InvalidInput:
+                    return None
+        lacks = f"parameter {self._key!r}" if self._key else "parameter"
+        raise InvalidInput(f"{op.label} has no {lacks} to choose an agent by", f"$.{self._key or 'key'}")
+
+    def operation(self, key: str) -> Operation:
+        """Return the operation of a key in the class. Raises NotFound."""
+        contract: Any = getattr(self._query.cls, "__contract__", None)
+        op: Operation | None = None if contract is None else contract.table.get(key)
+        if op is None:
+            raise NotFound("affordance", key, where=self.path)
+        return op
+
+    def repeatable(self, key: str) -> bool:
+        """Return whether repeating the operation has no further effect."""
+        contract: Any = getattr(self._query.cls, "__contract__", None)
+        op = None if contract is None else contract.table.get(key)
+        return bool(op is not None and op.repeatable)
+
+    def _check(self, key: str) -> None:
+        if self._by is not None and key[0] in _PROPERTIES:
+            raise NotAllowed(
+                f"{self.path!r} stands for several agents, each with its own properties: use node.search(...)"
+            )
+
+    # ---- requests
+
+    async def _next_replica(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        tried: dict[Replica, None],
+        error: AgentError | None,
+    ) -> Replica:
+        """Return the next replica, after a look-up if none is left. Raises `error`, or NotFound."""
+        known = self._known
+        if known is not None and known.is_older_than(FRESH_SECONDS) and self._by is not None:
+            known.start_look_up()
+        chosen = self._choose(key, args, kwargs, tried)
+        if chosen is None and known is not None and known.is_older_than(MIN_INTERVAL if tried else 0.0):
+            await known.look_up()
+            chosen = self._choose(key, args, kwargs, tried)
+        if chosen is None:
+            raise error or self._not_found()
+        tried[chosen] = None
+        return chosen
+
+    def _may_try_another(self, replica: Replica, error: AgentError) -> bool:
+        """Return whether another replica may be tried: only if this one has certainly not begun."""
+        if isinstance(error, NotFound):
+            if error.kind != "agent":
+                return False
+            if self._known is not None:
+                self._known.forget(replica)
+            return True
+        if isinstance(error, AgentDied) and error.started:
+            return False
+        return self._by is not None or replica.is_down  # a single agent may just be restarting
+
+    async def _carry(
+        self,
+        send: Callable[[Replica, float | None], Awaitable[Any]],
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+    ) -> Any:
+        self._check(key)
+        await checkpoint_if_cancelled()
+        ends = inf if seconds is None else trio.current_time() + seconds
+        tried: dict[Replica, None] = {}
+        error: AgentError | None = None
+        while True:
+            replica: Replica | None = None
+            # not around `send`: the block that it may enter is left after this scope
+            with trio.CancelScope(deadline=ends):
+                replica = await self._reachable(key, args, kwargs, tried, error)
+            left = None if seconds is None else ends - trio.current_time()
+            if replica is None or (left is not None and left <= 0):
+                raise DeadlineExceeded(self.path, seconds or 0.0, why=self.unready())
+            try:
+                with replica.counted():
+                    return await send(replica, left)
+            except DeadlineExceeded as late:
+                raise DeadlineExceeded(late.agent, seconds or late.seconds, why=late.why) from None
+            except (AgentUnavailable, AgentDied, NotFound) as failure:
+                if not self._may_try_another(replica, failure):
+                    raise
+                error = failure
+
+    async def _reachable(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        tried: dict[Replica, None],
+        error: AgentError | None,
+    ) -> Replica:
+        """Return the next replica that can be reached. Raises the last error when none is left."""
+        while True:
+            self._check_node()
+            replica = await self._next_replica(key, args, kwargs, tried, error)
+            try:
+                await replica.wait_reached()
+            except AgentUnavailable as unavailable:
+                error = unavailable
+            else:
+                return replica
+
+    async def ask(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
+    ) -> Any:
+        """See `Link`: looking up and connecting count."""
+        return await self._carry(
+            lambda each, left: each.link.ask(key, args, kwargs, left, attempt), key, args, kwargs, seconds
+        )
+
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        await self._carry(lambda each, _: each.link.tell(key, args, kwargs), key, args, kwargs)
+
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`: also raises `trio.WouldBlock` where a look-up or a connection is needed first."""
+        self._check(key)
+        replica = self._choose_nowait(key, args, kwargs)
+        if replica is None:
+            raise trio.WouldBlock
+        replica.link.tell_nowait(key, args, kwargs)
+
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`. If no known replica can take it at once, the message is a dead letter."""
+        self._check(key)
+        replica = self._choose_nowait(key, args, kwargs)
+        if replica is None:
+            place: Any = self  # the record needs only the path
+            why = "no agent that could take it has been found yet: await ref.ready() first"
+            self.rt.dead_letter(why, place, sender, self.operation(key).name, args)
+            return
+        replica.link.send_from(sender, key, args, kwargs)
+
+    def _choose_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replica | None:
+        """Return a connected replica without waiting, else None; start the look-up that is missing."""
+        self._check_node()
+        if self._known is not None and self._known.is_older_than(FRESH_SECONDS):
+            self._known.start_look_up()
+        tried: dict[Replica, None] = {}
+        while (chosen := self._choose(key, args, kwargs, tried)) is not None:
+            if chosen.usable_link is not None:
+                return chosen
+            tried[chosen] = None
+        return None
+
+    # ---- calls
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
+        """See `Link`: replicas that cannot be reached are passed over."""
+        key, args, kwargs, seconds = invocation.key, invocation.args, invocation.kwargs, invocation.seconds
+        async with AsyncExitStack() as stack:
+            enter = _enterer(stack, lambda link, left: link.open(evolve(invocation, seconds=left)))
+            yield await self._carry(enter, key, args, kwargs, seconds)
+
+    # ---- listening
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
+        """See `Link`: for a single agent."""
+        self._check_single()
+        async with AsyncExitStack() as stack:
+            enter = _enterer(stack, lambda link, _: link.listen(key, conflate=conflate, gaps=gaps, size=size))
+            yield await self._carry(enter, key[1:], (), {})
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def watch(self) -> AsyncGenerator[Feed[Down]]:
+        """See `Link`: for a single agent."""
+        self._check_single()
+        async with AsyncExitStack() as stack:
+            yield await self._carry(_enterer(stack, lambda link, _: link.watch()), "!", (), {})
+
+    def _check_single(self) -> None:
+        if self._by is not None:
+            raise NotAllowed(f"{self.path!r} stands for several agents: listen to each, use node.search(...)")
+
+    def sinks(self) -> Any:
+        """Return the listeners of the single agent."""
+        return self.settled().sinks()
+
+    def link(self) -> NoReturn:
+        """Raise NotAllowed: links join agents of one process."""
+        raise NotAllowed(f"{self.path!r} may be in another process, or several agents: it cannot be linked")
+
+    def statistics(self) -> AgentStatistics:
+        """See `Link`: of one agent alone, and that is elsewhere."""
+        found: AgentStatistics = self.settled().statistics()
+        return found
+
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """See `Link`: of one agent alone, and that is elsewhere."""
+        found: MailboxStatistics = self.settled().mailbox_statistics()
+        return found
+
+    # ---- identity
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """Key by which two refs are equal: the agent, or for several the query and the way of choosing."""
+        if self._by is None:
+            if not self.is_settled:
+                raise NotFound("agent", self._query.shown, where="this node, and elsewhere none is known yet")
+            found: tuple[object, int] = self.settled().identity
+            return found
+        return (self.rt, self._query, self._by, self._key), crc32(self._query.shown.encode())
+
+    # ---- waiting
+
+    async def wait_running(self) -> None:
+        """Wait until a replica takes messages. Raises NotFound at the end of the node."""
+        await self.settle_unless(lambda: None)
+
+    async def settle_unless(self, near: Callable[[], Any]) -> ReplicaLink | None:
+        """Wait until a replica takes messages, and return self; None once `near` returns an agent.
+
+        Raises NotFound at the end of the node.
+        """
+        waits = iter(WAITS)
+        wait = next(waits)
+        while True:
+            if near() is not None:
+                return None
+            self._check_node()
+            if await self._is_there_first(near):
+                return self
+            if near() is None:
+                with trio.move_on_after(wait):
+                    await park_among(self.rt.appeared)
+            wait = next(waits, wait)
+
+    async def _is_there_first(self, near: Callable[[], Any]) -> bool:
+        """Return whether a replica runs; stop once `near` returns an agent, as directories may be slow."""
+        found = False
+        async with trio.open_nursery() as nursery:
+
+            async def look_here() -> None:
+                while near() is None and not self.rt.ended:
+                    await park_among(self.rt.appeared)
+                nursery.cancel_scope.cancel("an agent has appeared here")
+
+            nursery.start_soon(look_here, name=f"{self._query.shown} may appear here")
+            found = await self._is_there()
+            nursery.cancel_scope.cancel("the others have been looked at")
+        return found
+
+    def unready(self) -> str:
+        """Return the reason for which no replica takes messages, for errors."""
+        known = self._known
+        if not self._members():
+            if known is not None and known.at == NEVER:
+                return f"no answer yet from {known.asked}"
+            missing = self._not_found()
+            return missing.why if isinstance(missing, AgentUnavailable) else str(missing)
+        return self._last_refusal or "none of those that were found runs"
+
+    async def _is_there(self) -> bool:
+        """Return whether a replica runs, after a look-up if the last one is old."""
+        if self._known is not None and self._known.is_older_than(MIN_INTERVAL):
+            await self._known.look_up()
+        for replica in self._members():
+            try:
+                link = await replica.wait_reached()
+                if replica.is_down:
+                    continue
+                if not replica.is_near:
+                    await link.wait_running()
+            except (AgentUnavailable, NotFound) as error:
+                self._last_refusal = str(error)
+                continue
+            if self._by is None:
+                self._current = replica
+            return True
+        return False
+
+    def then(self, found: Callable[[Any], None]) -> None:
+        """Call back with the chosen link after the next look-up, if that finds one."""
+        if self._known is not None:
+            self._known.on_looked_up(lambda: self._deliver(found))
+
+    def _deliver(self, found: Callable[[Any], None]) -> None:
+        replica = self._choose("", (), {}, {})
+        if replica is not None and replica.link_or_none is not None:
+            found(replica.link)
+
+
+def _enterer(
+    stack: AsyncExitStack, enter: Callable[[Any, float | None], AbstractAsyncContextManager[Any]]
+) -> Callable[[Replica, float | None], Awaitable[Any]]:
+    """Return a function that enters a context at a replica, which counts a request until that is left."""
+
+    async def send(replica: Replica, left: float | None) -> Any:
+        entered = await stack.enter_async_context(enter(replica.link, left))
+        stack.enter_context(replica.counted())
+        return entered
+
+    return send
+
+
+def _rendezvous_weight(key: bytes, id: str) -> bytes:
+    """Return the rank of a replica for a key; the greatest one serves it (rendezvous hashing)."""
+    return blake2b(key, digest_size=16, key=blake2b(id.encode("utf-8", "replace")).digest()).digest()
