@@ -49,7 +49,7 @@ class OutputLine:
     whole: bool = False
     """Whether the value may take several lines for people."""
     aside: bool = False
-    """Whether it is told to people elsewhere, and is here for JSON alone."""
+    """Whether text output shows it elsewhere, so that only JSON output has it here."""
 
 
 def now() -> str:
@@ -71,7 +71,7 @@ class AnswerPrinter:
     # ---- answers
 
     async def say(self, *lines: OutputLine) -> None:
-        """Print lines; waits until somebody has taken them. Raises OSError."""
+        """Print lines, and wait until the reader has taken them. Raises OSError."""
         data = b"".join(self._bytes(line) for line in lines if not line.aside or self.form == "json")
         self.clear_progress()
         if not data:

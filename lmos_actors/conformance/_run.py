@@ -64,8 +64,8 @@ class ConformOptions:
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
     whether it stays. `cases`: patterns of ids as of file names, none: all. `allow_unsafe`: actions that are
-    not safe are invoked, and properties written with other values, too. `thing`: the id of the thing, where a
-    socket has several. `description`: where its description is, if it is not found from the URL. `headers`
+    not safe are invoked, and properties written with other values, too. `thing`: the id of the thing, where
+    a socket has several. `description`: where its description is, if it is not found from the URL. `headers`
     gives those of requests to a URL. Raises ConfigError for a pattern that no case has, naming the nearest,
     and for times that are not above 0.
     """
@@ -113,10 +113,10 @@ async def conform(
 ) -> Card:
     """Judge the server of a description, or at a `ws://` or `wss://` URL. Waits for it at every step.
 
-    `on_result` is told each result as it comes. Once the server is gone for good, nothing more is run; once
-    it refuses every handshake, nothing but what does without an open WebSocket.
-    Raises Unreachable: nothing is there, or no description can be found; ConfigError: the URL is none.
-    Whatever the server does after that is in the card.
+    `on_result` is called with each result as it comes. Once the server is gone for good, nothing more is
+    run; once it refuses every handshake, nothing but what does without an open WebSocket. Raises
+    Unreachable: nothing is there, or no description can be found; ConfigError: the URL is none. Whatever the
+    server does after that is in the card.
     """
     options = ConformOptions() if options is None else options
     began = trio.current_time()
@@ -315,8 +315,8 @@ async def _tried(context: CaseContext, case: Case) -> tuple[Verdict, str]:
     level = context.shared.level
     failing = [each for each in context.departures if DEVIATIONS[each.key].fails(level)]
     counting = [each for each in context.departures if DEVIATIONS[each.key].counts(level)]
-    told = _in_words(failing or counting)
-    return (Verdict.FAILED if failing else Verdict.TOLERATED if counting else Verdict.PASSED), told
+    summary = _in_words(failing or counting)
+    return (Verdict.FAILED if failing else Verdict.TOLERATED if counting else Verdict.PASSED), summary
 
 
 def _in_words(departures: Sequence[Departure]) -> str:

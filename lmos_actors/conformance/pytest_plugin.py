@@ -322,17 +322,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the number of cases by verdict, and what was tolerated."""
     stats: Any = terminalreporter.stats
-    told = [
+    reported_cases = [
         dict(report.user_properties) for reports in stats.values() for report in reports if _is_told(report)
     ]
-    if not told:
+    if not reported_cases:
         return
-    numbers = {verdict: sum(one[_VERDICT] == verdict.value for one in told) for verdict in Verdict}
+    numbers = {verdict: sum(one[_VERDICT] == verdict.value for one in reported_cases) for verdict in Verdict}
     terminalreporter.section("conformance of LMOS servers")
-    for one in told:
+    for one in reported_cases:
         if one[_VERDICT] == Verdict.TOLERATED.value:
             terminalreporter.line(f"tolerated  {one[_ID]}: {cut(one[_SEEN], _WIDTH)}")
-    terminalreporter.line(f"{len(told)} case{'s' * (len(told) != 1)}: {counted(numbers)}")
+    terminalreporter.line(f"{len(reported_cases)} case{'s' * (len(reported_cases) != 1)}: {counted(numbers)}")
 
 
 def _is_told(report: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The page of threats names tests: each line some, and each of them is there."""
+"""The page of threats: each line has a footnote, and each footnote names tests that exist."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tests.source import ROOT
 
 PAGE = (ROOT / "docs/explanation/threats.md").read_text(encoding="utf-8")
 LINES = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith("| threat |")]
+FOOTNOTES = dict(re.findall(r"^\[\^(\d+)\]:\n((?: {4}.+\n)+)", PAGE, re.MULTILINE))
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
 @cache
 def names_in(path: str) -> frozenset[str]:
-    """The names of the tests of a file."""
+    """Return the names of the tests of a file."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     return frozenset(
         each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -26,12 +27,16 @@ def names_in(path: str) -> frozenset[str]:
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.strip("| ").partition(" | ")[0][:60])
 def test_a_line_names_tests_that_are_there(line: str) -> None:
-    _, _, proof = line.strip("| ").rpartition(" | ")
-    named = NAMED.findall(proof)
-    assert ", ".join(f"`{path}::{name}`" for path, name in named) == proof
+    _, _, mark = line.strip("| ").rpartition(" | ")
+    found = re.fullmatch(r"\[\^(\d+)\]", mark)
+    assert found is not None
+    note = FOOTNOTES[found[1]]
+    named = NAMED.findall(note)
+    assert " ".join(note.split()) == ", ".join(f"`{path}::{name}`" for path, name in named)
     assert [name for path, name in named if name not in names_in(path)] == []
 
 
 def test_there_are_lines() -> None:
-    assert len(LINES) == PAGE.count("::test_") - sum(len(NAMED.findall(line)) - 1 for line in LINES)
+    assert sorted(FOOTNOTES, key=int) == [str(number + 1) for number in range(len(LINES))]
+    assert sum(len(NAMED.findall(note)) for note in FOOTNOTES.values()) == PAGE.count("::test_")
     assert len(LINES) > 30

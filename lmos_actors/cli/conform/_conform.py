@@ -162,7 +162,7 @@ class ServerRun:
         self._seconds = 0.0
 
     async def run(self, network: Network) -> None:
-        """Judge until all is done, the time is over, or somebody interrupts. What goes wrong is kept."""
+        """Judge until all is done, the time is over, or an interrupt. Errors are kept."""
         began = trio.current_time()
         within = math.inf if self._order.within is None else self._order.within
         async with trio.open_nursery() as nursery:

@@ -185,7 +185,7 @@ async def _reached(target: RemoteAgent, session: RemoteSession, work: Work) -> i
     try:
         async with open_thing(target) as thing:
             left = ends - trio.current_time()
-            # the agent is told too, but a moment more: who ends the run is this side, which says so
+            # the agent gets the limit too, with a margin, so that this side ends the run and reports it
             session.thing = thing if left == math.inf else thing.within(left + GRACE)
             return await _kept(session, work(session))
     except LmosActorsError as error:

@@ -50,13 +50,13 @@ FOLDED = 20
 """Of a file with more runs than this, those that pass share a line with the others of their combination."""
 
 SHOWN_IN_FULL = 5
-"""How many of the runs of a file that fail are told with everything."""
+"""Failed runs of a file that are shown with all details."""
 
 TOLD_MISSING = 20
 """How many lines are printed of runs that are missing."""
 
 MOST_SHOWN = 50
-"""How many of the runs of a file that fail are told at all."""
+"""Failed runs of a file that are shown at all."""
 
 
 def takes_all(out: Any) -> bool:
@@ -145,7 +145,7 @@ class Show:
         return self._moving[label, trial]
 
     def run(self, run: RunResult, result: FileResult) -> None:
-        """A run has ended; told in the file's order."""
+        """Show the end of a run; called in the file's order."""
         self.gone(run.label, run.trial)
         file = self._file
         if file is None or file.result is not result:

@@ -1,4 +1,4 @@
-"""The runs of one file: done here one after the other, or by several processes; told in the file's order."""
+"""The runs of one file, in this process or in several; results are reported in the file's order."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SHARE = 100
 
 MOST_RUNS = 8
 COUNTED = 10_000
-"""Of more than so many things to be done it is told how many in a hundred are done."""
+"""Number of jobs above which the progress is shown in per cent."""
 
 
 class Watching(Protocol):
@@ -186,7 +186,7 @@ class Screen:
             began = thread_time()
             try:
                 self._draw()
-            except (OSError, ValueError):  # nobody reads; whoever prints next finds out
+            except (OSError, ValueError):  # the reader is gone; the next print raises
                 return
             gap = max(REFRESH, SHARE * (thread_time() - began))
 

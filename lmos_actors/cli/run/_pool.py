@@ -31,7 +31,7 @@ class Task:
 
 @attrs.define(eq=False)
 class _Seat:
-    """A process, and what it has been told to do; `errors` is what its agents print, where it is kept."""
+    """A process with its jobs; `errors` is the captured output of its agents."""
 
     worker: Worker
     second: bool
@@ -51,7 +51,7 @@ class _Seat:
             self.due = monotonic() + SPARE + self.given[0][1].real_limit
 
     def last_line(self) -> str:
-        """Return what it printed last, to be told with its end."""
+        """Return its last output, to be shown with its end."""
         if self.errors is None:
             return ""
         self.errors.seek(0)

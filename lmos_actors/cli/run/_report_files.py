@@ -1,6 +1,6 @@
 """The report files of one call of `run`: opened before anything runs, written as it goes and at the end.
 
-A regular file is written beside its place and renamed, so that whoever looks sees it whole, or sees the old
+A regular file is written beside its place and renamed, so that readers see it whole, or see the old
 one; a process that is killed leaves a file with a name of its own behind, at worst. What is no regular file,
 as a pipe, a terminal or `/dev/null`, is written in place; so is a file that stands alone in a folder where
 none can be made, and one that our own output goes to. A message log is written in place too, as runs end:
@@ -199,7 +199,7 @@ class _Report:
         if self.drawn is None or self.drawn.ok > run.ok:
             self.drawn, self.diagram = attrs.evolve(run, log=()), mermaid(run, result.name)
 
-    def told(self) -> list[FileResult]:
+    def file_results(self) -> list[FileResult]:
         """Return the results to tell, with what is known by now of the files as a whole."""
         return [
             attrs.evolve(
@@ -339,7 +339,7 @@ def _own(scenario: Any) -> Iterator[tuple[Kind, str]]:
 
 def _text(report: _Report) -> str:
     """Return what a report has to say at the end; a log has said it."""
-    results = report.told()
+    results = report.file_results()
     match report.kind:
         case "junit":
             return junit_xml(results)
@@ -356,7 +356,7 @@ def _text(report: _Report) -> str:
 
 def _cut_mark(report: _Report) -> str:
     """Return the last line of a log of which runs are missing; "" where none are."""
-    results = report.told()
+    results = report.file_results()
     cut, data = cut_of(results), cut_data(results)
     if cut is None or data is None:
         return ""

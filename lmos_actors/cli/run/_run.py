@@ -1,4 +1,4 @@
-"""`run` and `validate`: files read and checked, their cells run and told of, the results written."""
+"""`run` and `validate`: files read and checked, their cells run and reported, the results written."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Announcer:
         line = json.dumps({"event": event, **members}) if self.json else visible(text)
         try:
             print(line, flush=True)
-        except OSError:  # whoever has read it is gone: that is no reason to stop serving
+        except OSError:  # the reader is gone: that is no reason to stop serving
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - left with the process
 
     def serving(self, agents: Mapping[str, str], urls: Sequence[str], process: int) -> None:

@@ -175,12 +175,12 @@ def as_option(path: str) -> str:
 def door_options(descriptors: int, doors: int) -> DoorOptions:
     """Return the limits of each of some doors where so many files may be open.
 
-    So that who is one too many is told so, or those give way who say nothing: without a descriptor nobody
+    So that a surplus client gets an answer, or silent ones give way: without a descriptor nobody
     could be heard.
     """
     usual = DoorOptions()
     places = max(descriptors - RESERVED, descriptors // 2) // doors
-    most = max(1, min(usual.max_connections, places * 4 // 5))  # the rest is for those who are told so
+    most = max(1, min(usual.max_connections, places * 4 // 5))  # the rest is for refusals
     return DoorOptions(max_connections=most, max_half_open=max(1, min(usual.max_half_open, most // 4)))
 
 
@@ -275,10 +275,10 @@ class Serving:
             os._exit(INTERRUPTED)
 
     def _drain(self, name: str) -> None:
-        self._asked.set()  # first: whoever reads that it drains may send the second signal at once
+        self._asked.set()  # first: a reader of the line about draining may send the second signal at once
         self._announcer.draining(name)
         if not self._ready:  # its agents are still starting
-            self._opening.cancel("told to stop")
+            self._opening.cancel("a signal to stop")
 
     def _force_stop(self) -> None:
         if self._node is not None:

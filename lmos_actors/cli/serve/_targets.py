@@ -47,7 +47,8 @@ class Planned:
 
 
 def tree_at(target: str) -> UsedTree | int:
-    """Import the tree that `--tree` names; a path is meant from here. Returns the exit code where that fails.
+    """Import the tree that `--tree` names; a path is meant from here. Returns the exit code where that
+    fails.
 
     Raises ConfigError.
     """
@@ -60,7 +61,8 @@ def tree_at(target: str) -> UsedTree | int:
 def planned_of(
     words: Sequence[str], arguments: Sequence[str], tree: UsedTree | None = None
 ) -> list[Planned] | int:
-    """Import what is named and return how it is made; where an import fails, that is told: the exit code.
+    """Return how to make the named agent, after importing it; or the exit code, with an error, if that
+    fails.
 
     The agents of `tree` are there too: refs may lead to them. Raises ConfigError.
     """

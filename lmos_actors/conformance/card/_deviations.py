@@ -68,8 +68,8 @@ def kotlin(place: str) -> Section:
 class Deviation:
     """A way to differ from the letter.
 
-    `breaks`: whoever goes by the letter cannot work with it, so that no level but `kotlin-wot` tolerates it.
-    `kotlin`: kotlin-wot's server is known for it, so that it counts as passed at that level.
+    `breaks`: a peer that follows the specification cannot work with it, so only the level `kotlin-wot`
+    tolerates it. `kotlin`: kotlin-wot's server is known for it, so that it counts as passed at that level.
     """
 
     key: str

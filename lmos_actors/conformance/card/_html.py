@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._verdicts import Card, Result, Traffic
 
 OF_PASSED: Final = 40
-"""How much of what went by is told of a case that passed."""
+"""Lines of the traffic that are shown of a passed case."""
 
 _WORDS: Final = LABELS | {Verdict.PASSED: "passed", Verdict.FAILED: "failed"}
 _TRIED: Final = (Verdict.PASSED, Verdict.TOLERATED, Verdict.FAILED)

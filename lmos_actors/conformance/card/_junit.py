@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from ._verdicts import Card, Result
 
-TOLD: Final = 20
-"""How much of what went by is told."""
+MAX_TRAFFIC: Final = 20
+"""Lines of the traffic that are shown."""
 
 _NOT_XML: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SKIPPED: Final = (Verdict.NOT_OFFERED, Verdict.NOT_RUN)
@@ -97,9 +97,11 @@ def _case(group: str, result: Result) -> Element:
     elif result.verdict is not Verdict.PASSED:
         failed = result.verdict is Verdict.FAILED
         said = {"message": cut(result.seen, WIDTH), "type": "failed"} if failed else {}
-        told = _element("failure" if failed else "system-out", **said)
-        told.text = _clean("\n".join([*said_lines(result), *last_traffic(result, TOLD, width=WHOLE)]))
-        case.append(told)
+        element = _element("failure" if failed else "system-out", **said)
+        element.text = _clean(
+            "\n".join([*said_lines(result), *last_traffic(result, MAX_TRAFFIC, width=WHOLE)])
+        )
+        case.append(element)
     return case
 
 

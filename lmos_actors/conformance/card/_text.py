@@ -25,7 +25,7 @@ WHOLE: Final = 10_000
 """How many of a frame are shown that is shown in full."""
 
 LONGEST: Final = 1_000
-"""How many characters of what was expected, or seen, are told."""
+"""Characters of what was expected, or seen, that are shown."""
 
 LABELS: Final = {
     Verdict.PASSED: "ok",
@@ -150,8 +150,8 @@ def _left(results: Sequence[Result]) -> Iterator[str]:
 
 def case_lines(result: Result, *, verbose: bool = False) -> list[str]:
     """Return the lines for one case: verdict, section, what was expected and seen, and the traffic."""
-    told = spelt(f"{result.id}  {result.title} ({result.section})")
-    head = f"   {LABELS[result.verdict]:{_COLUMN}}  {told}"
+    line_text = spelt(f"{result.id}  {result.title} ({result.section})")
+    head = f"   {LABELS[result.verdict]:{_COLUMN}}  {line_text}"
     if result.verdict is Verdict.PASSED:
         return [head]
     if result.verdict in (Verdict.NOT_OFFERED, Verdict.NOT_RUN):
@@ -174,8 +174,8 @@ def said_lines(result: Result, indent: str = "") -> list[str]:
         *(_under(f"{indent}saw      ", result.seen) if result.seen else ()),
     ]
     for each in result.departures:
-        told = f"{each.title}: {each.seen}"
-        more = "" if told in result.seen else f": {told}"
+        line_text = f"{each.title}: {each.seen}"
+        more = "" if line_text in result.seen else f": {line_text}"
         lines += _under(f"{indent}differs  ", f"{each.key}, {each.section}{more}")
     return lines
 

@@ -43,11 +43,11 @@ async def completed(context: CaseContext) -> None:
         received = await context.invoke(session, call)
         if received.kind == "actionStatus" and received.status == "completed":
             continue
-        told = f"{call.action}: {received}"
+        message = f"{call.action}: {received}"
         given = not call.has_input or call.action in context.shared.hints.inputs
         if given and call.action in context.target.safe_actions():
-            context.fail(told)
-        refused.append(told)  # an input that was invented, or what may not be done at the moment
+            context.fail(message)
+        refused.append(message)  # an input that was invented, or what may not be done at the moment
     if len(refused) == len(calls):
         context.not_run(f"nothing invented would do: name inputs that will, --hints ({refused[0]})")
 

@@ -248,7 +248,7 @@ async def forgets(context: CaseContext) -> None:
         await context.flush(new)
     received = next((each for each in new.received if each.kind == "event"), None)
     if received is not None:
-        context.fail(f"a connection that has not subscribed was told: {received}")
+        context.fail(f"a connection without a subscription received: {received}")
 
 
 # --- many, and in pieces

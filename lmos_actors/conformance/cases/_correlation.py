@@ -132,7 +132,7 @@ async def by_message_id(context: CaseContext) -> None:
     needs=_READABLE,
 )
 async def two_open(context: CaseContext) -> None:
-    """Two requests whose answers can be told apart by what is in them: a reading, and one of another name."""
+    """Two requests whose answers differ in content: a reading, and one of another name."""
     session = await context.session()
     known = context.roles.readable_property()
     others = [name for name in context.target.readable() if name != known]

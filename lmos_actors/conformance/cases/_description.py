@@ -295,12 +295,14 @@ def _part_of(finding: Finding) -> str:
         return "href"
     if last == "subprotocol" or "a subprotocol" in finding.message:
         return "subprotocol"
-    told = finding.message
-    if "@context does not say" in told:
+    message = finding.message
+    if "@context does not define" in message:
         return "context"
     if first in ("@context", "@type", "id"):
         return str(first).removeprefix("@")
-    return "security" if first in ("security", "securityDefinitions") or told.startswith("security") else ""
+    return (
+        "security" if first in ("security", "securityDefinitions") or message.startswith("security") else ""
+    )
 
 
 def _texts(value: object) -> list[str]:

@@ -122,14 +122,14 @@ async def ack_first(context: CaseContext) -> None:
     call, session = await context.trigger(event), await context.session()
     sent = await session.send("subscribeEvent", name=event, ack=True)
     run = await session.send("invokeAction", name=call.action, **call.members())
-    told = await first_event(context, session, event)
+    noted = await first_event(context, session, event)
     with suppress(*SILENCE):
         await session.final(run)
     try:
         received = await session.answer(sent)
     except NoAnswer:
         context.not_offered("subscribeEvent is not acknowledged: extension.ack says more")
-    if received.kind == "acknowledgement" and received.number > told.number:
+    if received.kind == "acknowledgement" and received.number > noted.number:
         context.fail("the event came before the acknowledgement of its subscription")
 
 
@@ -246,14 +246,14 @@ async def deadline_left(context: CaseContext) -> None:
 async def progress(context: CaseContext) -> None:
     call, session = _progressing(context), await context.session()
     schema = context.target.readable_part.progress_of(call.action) or {}
-    sent, told = await session.send("invokeAction", name=call.action, **call.members()), False
+    sent, noted = await session.send("invokeAction", name=call.action, **call.members()), False
     with suppress(NoAnswer):
-        while not told and not (received := await session.answer(sent)).is_final:
-            told = received.get("progress") is not ABSENT and received.get("output") is ABSENT
-            wrong = fits(schema, received.get("progress")) if told else None
+        while not noted and not (received := await session.answer(sent)).is_final:
+            noted = received.get("progress") is not ABSENT and received.get("output") is ABSENT
+            wrong = fits(schema, received.get("progress")) if noted else None
             if wrong is not None:
                 context.fail(f"progress of {call.action}: {wrong}")
-    if not told:
+    if not noted:
         context.not_offered(
             f"{call.action} said nothing of its progress within {context.shared.patience:g} s"
         )

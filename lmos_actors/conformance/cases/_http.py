@@ -245,10 +245,10 @@ async def problem(context: CaseContext) -> None:
     if answer.media_type != "application/problem+json":
         return
     try:
-        told = answer.json()
+        details = answer.json()
     except ValueError as error:
         context.fail(f"the problem details are no JSON: {error}")
-    status = told.get("status", answer.status) if is_object(told) else None
+    status = details.get("status", answer.status) if is_object(details) else None
     if status != answer.status:
         context.fail(f"the answer has the status {answer.status}, and its problem details {shown(status)}")
 

@@ -55,11 +55,11 @@ def _call(context: CaseContext, output: bool | None = None) -> tuple[Call, HttpF
 async def invoke(context: CaseContext) -> None:
     call, form = _call(context)
     answer = await carry_out(context, form, call.input if call.has_input else ABSENT)
-    told = f"{form.method} of {call.action} is answered with {answer.status}"
+    message = f"{form.method} of {call.action} is answered with {answer.status}"
     if 400 <= answer.status < 500 and call.action not in context.target.safe_actions():
-        context.not_run(f"{told}: name an input that will do under inputs, --hints")
+        context.not_run(f"{message}: name an input that will do under inputs, --hints")
     if answer.status not in GOOD:
-        context.fail(told)
+        context.fail(message)
     schema = context.target.actions[call.action].output
     if answer.status != 200 or schema is None:
         return
@@ -84,8 +84,8 @@ async def invoke_equal(context: CaseContext) -> None:
             continue
         answer = await carry_out(context, form, call.input if call.has_input else ABSENT)
         if answer.status == 200 and (output := value_of(context, answer, call.action)) != outputs[0]:
-            told = f"{shown(output)} over HTTP, and {shown(outputs[0])} over the WebSocket"
-            context.fail(f"{call.action}, with {shown(call.members())}, gives {told}")
+            message = f"{shown(output)} over HTTP, and {shown(outputs[0])} over the WebSocket"
+            context.fail(f"{call.action}, with {shown(call.members())}, gives {message}")
         return
     context.not_offered(
         "it describes no form for HTTP that invokes an action which gives one output for one input"

@@ -95,9 +95,9 @@ async def change(context: CaseContext) -> None:
         if received is None:
             context.fail(f"{name} was changed to {value!r}, and nobody told of it")
         await context.flush(session, but=name)
-        told = [received, *await readings(session, name)]
-        if not any(same(each.value, value) for each in told):
-            context.fail(f"{name} was changed to {value!r}, and the reading says {told[-1].value!r}")
+        seen = [received, *await readings(session, name)]
+        if not any(same(each.value, value) for each in seen):
+            context.fail(f"{name} was changed to {value!r}, and the reading says {seen[-1].value!r}")
 
 
 @CHAPTER.case(

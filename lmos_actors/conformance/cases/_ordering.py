@@ -95,33 +95,33 @@ async def write_then_read(context: CaseContext) -> None:
     unsafe=True,
 )
 async def changes(context: CaseContext) -> None:
-    name, written, told = context.roles.changeable_property(), list[Any](), list[Any]()
+    name, written, seen_values = context.roles.changeable_property(), list[Any](), list[Any]()
     session = await observing(context, name)
     async with changing(context, name) as changer:
         for _ in range(4):
             written.append(await changer.change())
-        while not (told and same(told[-1], written[-1])):
+        while not (seen_values and same(seen_values[-1], written[-1])):
             received = await session.reading(name)
             if received is None:
                 break
-            told.append(received.value)
+            seen_values.append(received.value)
         await context.flush(session, but=name)
-        told += [received.value for received in await readings(session, name)]
-    if not told:
+        seen_values += [received.value for received in await readings(session, name)]
+    if not seen_values:
         context.not_offered("changes do not come to who observes: observe.change says more")
-    if not _in_order(told, written):
-        context.fail(f"the values were {written!r}, in this order, and the readings say {told!r}")
+    if not _in_order(seen_values, written):
+        context.fail(f"the values were {written!r}, in this order, and the readings say {seen_values!r}")
 
 
-def _in_order(told: Sequence[Any], written: Sequence[Any]) -> bool:
+def _in_order(seen_values: Sequence[Any], written: Sequence[Any]) -> bool:
     """Return whether values are some of those that were written, in order, and the last of them last."""
     place = 0
-    for value in told:
+    for value in seen_values:
         while place < len(written) and not same(value, written[place]):
             place += 1
         if place == len(written):
             return False
-    return same(told[-1], written[-1])
+    return same(seen_values[-1], written[-1])
 
 
 @CHAPTER.case(
@@ -144,9 +144,11 @@ async def events_in_order(context: CaseContext) -> None:
         with suppress(*SILENCE):
             await context.invoke(asking, _marked(context, call, mark))
     received = await _gathered(context, session, event)
-    told = [mark for each in received for mark in marks if f'"{mark}"' in json.dumps(each.data.get("data"))]
-    if told != sorted(told):
-        context.fail(f"the invocations were numbered from 0, and their events came as {told!r}")
+    seen_values = [
+        mark for each in received for mark in marks if f'"{mark}"' in json.dumps(each.data.get("data"))
+    ]
+    if seen_values != sorted(seen_values):
+        context.fail(f"the invocations were numbered from 0, and their events came as {seen_values!r}")
     times = [time for each in received if (time := _time(each)) is not None]
     if times != sorted(times):
         context.fail(f"the timestamps are {[each.isoformat() for each in times]!r}, in this order")

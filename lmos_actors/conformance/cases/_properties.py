@@ -60,8 +60,8 @@ async def value(context: CaseContext) -> None:
     if not found:
         context.not_offered("no property could be read: properties.read says more")
     wrong = [(name, fits(context.target.properties[name].schema, each)) for name, each in found.items()]
-    if told := [f"{name}: {why}" for name, why in wrong if why is not None]:
-        context.fail("; ".join(told))
+    if wrong_values := [f"{name}: {why}" for name, why in wrong if why is not None]:
+        context.fail("; ".join(wrong_values))
 
 
 @CHAPTER.case(
@@ -156,8 +156,8 @@ async def write_wrong(context: CaseContext) -> None:
                 tried = True
                 received = await session.ask("writeProperty", name=name, data=sample.value)
                 if received.kind != "error":
-                    told = f"{name}: {sample.value!r} ({sample.why}) gave {received}"
-                    context.differs("takes-wrong-value", told)
+                    message = f"{name}: {sample.value!r} ({sample.why}) gave {received}"
+                    context.differs("takes-wrong-value", message)
         finally:
             await put_back(context, session, name, old)
     if not tried:

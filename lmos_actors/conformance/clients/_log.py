@@ -20,9 +20,9 @@ from ._cases import CHALLENGES, PASSIVE, ClientCase
 
 _KEPT: Final = 200  # of what went by on a connection
 _SHOWN: Final = 20  # of it before something that is wrong
-_WRONGS: Final = 20  # of one case that are told
+_WRONGS: Final = 20  # shown for one case
 _TOKENS: Final = 64  # of one challenge that are good
-_LONGEST: Final = 500  # characters that are told of something wrong
+_LONGEST: Final = 500  # characters shown of a mistake
 _TO_FAIL: Final = ("failure", "error", "numeric-status")
 
 
@@ -95,9 +95,9 @@ class ClientNotes:
             watch.wrong.append(_plain(seen))
             return
         deviation = DEVIATIONS[key]
-        told = Departure(key, deviation.title, _plain(seen), deviation.section)
-        if told not in watch.departures:
-            watch.departures.append(told)
+        departure = Departure(key, deviation.title, _plain(seen), deviation.section)
+        if departure not in watch.departures:
+            watch.departures.append(departure)
 
     # ---- challenges
 
@@ -144,13 +144,13 @@ class ClientNotes:
     def _watched(self, case: ClientCase, watch: PassiveCase) -> Result:
         failing = [each for each in watch.departures if DEVIATIONS[each.key].fails(self.level)]
         counting = [each for each in watch.departures if DEVIATIONS[each.key].counts(self.level)]
-        told = [f"{each.title}: {each.seen}" for each in failing or counting]
+        departures_text = [f"{each.title}: {each.seen}" for each in failing or counting]
         if not watch.tried:
             result = _result(case, Verdict.NOT_RUN, f"no client did anything to be judged so{_by(case)}")
         elif watch.wrong or failing:
-            result = _result(case, Verdict.FAILED, "; ".join([*watch.wrong, *told]))
+            result = _result(case, Verdict.FAILED, "; ".join([*watch.wrong, *departures_text]))
         elif counting:
-            result = _result(case, Verdict.TOLERATED, "; ".join(told))
+            result = _result(case, Verdict.TOLERATED, "; ".join(departures_text))
         else:
             result = _result(case, Verdict.PASSED)
         return attrs.evolve(result, departures=tuple(watch.departures), traffic=watch.traffic)

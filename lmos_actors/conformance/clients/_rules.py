@@ -128,13 +128,13 @@ class MessageRules:
             return
         self._notes.tried("fresh-ids")
         content = {key: value for key, value in message.items() if key not in ("attempt", "remaining")}
-        told = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         before = self._used.get(found)
-        if before is not None and before != told:
+        if before is not None and before != digest:
             self._wrong("fresh-ids", f"messageID {found} was used for another message before")
         if len(self._used) >= _REMEMBERED:
             del self._used[next(iter(self._used))]
-        self._used[found] = told
+        self._used[found] = digest
 
     def _thing(self, message: Json) -> ScriptedThing | None:
         found = _get(message, "thingID")

@@ -24,7 +24,7 @@ Kind: TypeAlias = Literal["valid", "boundary", "invalid"]
 
 _TRIES: Final = 40
 _ENDLESS: Final = 2  # of them
-_TOLD: Final = 300  # characters
+_MAX_MESSAGE: Final = 300  # characters
 _LONGEST: Final = 65_536  # characters of a schema
 _PROPOSED: Final = 200  # values
 
@@ -82,8 +82,8 @@ class _Checked:
         found = self._error(value)
         if found is None:
             return None
-        told = found.message if len(found.message) <= _TOLD else f"{found.message[:_TOLD]}…"
-        return f"{told} at {place_text(tuple(found.instance_path))}"
+        message = found.message if len(found.message) <= _MAX_MESSAGE else f"{found.message[:_MAX_MESSAGE]}…"
+        return f"{message} at {place_text(tuple(found.instance_path))}"
 
     def _error(self, value: Any) -> ValidationError | None:
         """Return the first error, None for a value that fits. Raises ValueError where that cannot be said."""

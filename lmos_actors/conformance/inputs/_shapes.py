@@ -1,6 +1,6 @@
 """Values made to fit a data schema.
 
-What is made is a proposal: whoever asks for it holds it against the schema.
+A value is a proposal: the caller checks it against the schema.
 """
 
 from __future__ import annotations

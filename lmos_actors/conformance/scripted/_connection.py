@@ -118,8 +118,8 @@ class ServerContext(Protocol):
 class MessageEndpoint:
     """Reads messages, and writes them as the peer spells them.
 
-    What is to go out is in `out`, and `wake` is called for it. A server that is wrong somewhere is a subclass
-    that overrides one of the methods.
+    What is to go out is in `out`, and `wake` is called for it. A server that is wrong somewhere is a
+    subclass that overrides one of the methods.
     """
 
     def __init__(self, context: ServerContext, *, offered: bool, at: ScriptedThing, fixed: bool) -> None:
@@ -267,22 +267,22 @@ class MessageEndpoint:
         if not isinstance(literal, str):
             raise invalid("messageType: a text is needed", "$.messageType")
         kind = "subscribeEvent" if literal == "subscribeevent" else literal
-        told = unified(message, kind)
-        if not isinstance(told.get("messageID"), str) or not told["messageID"]:
+        unified_message = unified(message, kind)
+        if not isinstance(unified_message.get("messageID"), str) or not unified_message["messageID"]:
             raise invalid("messageID: a text is needed", "$.messageID")
-        given = told.get("correlationID")
+        given = unified_message.get("correlationID")
         if given is not None and not isinstance(given, str):
             raise invalid("correlationID: a text is needed", "$.correlationID")
-        thing_id = told.get("thingID") or (self.at.id if self.fixed else None)
+        thing_id = unified_message.get("thingID") or (self.at.id if self.fixed else None)
         if not isinstance(thing_id, str):
             raise invalid("thingID: a text is needed", "$.thingID")
         if kind not in REQUESTS:
             raise unsupported(literal)
-        self.check_members(kind, told)
+        self.check_members(kind, unified_message)
         thing = self.context.thing(thing_id)
         if thing is None:
             raise not_found("thing", thing_id)
-        return Request(kind, literal, told, thing, told["messageID"], given or None)
+        return Request(kind, literal, unified_message, thing, unified_message["messageID"], given or None)
 
     def check_members(self, kind: str, message: Json) -> None:
         """Raise Problem if a member of a request is missing or of a wrong type."""
@@ -317,13 +317,13 @@ def unified(message: Json, kind: str) -> Json:
         both.append(("name", "property"))
     if kind.startswith("write"):
         both.append(("data", "value"))
-    told = dict(message)
+    unified_message = dict(message)
     for one, other in both:
-        if other in told:
-            found = told.pop(other)
-            if told.setdefault(one, found) != found:
+        if other in unified_message:
+            found = unified_message.pop(other)
+            if unified_message.setdefault(one, found) != found:
                 raise invalid(f"{one} and {other} are not the same", f"$.{other}")
-    return told
+    return unified_message
 
 
 def parsed(text: str) -> Json:

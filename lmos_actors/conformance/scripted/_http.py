@@ -166,7 +166,7 @@ class ScriptedPages:
     def problem(self, problem: Problem) -> Reply:
         """Return the problem details of RFC 9457."""
         instance = LMOS_ERRORS + self.server.new_id()
-        told = {
+        document = {
             "type": problem.type,
             "title": problem.title,
             "status": problem.status,
@@ -176,7 +176,7 @@ class ScriptedPages:
         }
         allow = problem.more.get("allow")
         more = (("Allow", ", ".join(allow)),) if allow else ()
-        body = json.dumps(told).encode()
+        body = json.dumps(document).encode()
         return Reply(problem.status, body, (("Content-Type", "application/problem+json"), *more))
 
 

@@ -256,8 +256,8 @@ class RunsEndpoint(MessageEndpoint):
     def send_status(self, run: Run, members: Json) -> str:
         """Return how a run stands, here; return the text."""
         request = run.request
-        told = {"action": request.name, **members}
-        return self.send("actionStatus", request.thing.id, run.received_by.get(self), told)
+        data = {"action": request.name, **members}
+        return self.send("actionStatus", request.thing.id, run.received_by.get(self), data)
 
     def on_outcome(self, run: Run, outcome: Outcome) -> None:
         """Go on with what an action has come to."""
@@ -371,8 +371,8 @@ class RunsEndpoint(MessageEndpoint):
             members["reason"] = request.message["reason"]
         self.end(run, ("actionStatus", members), reply=None if self.kotlin else (self, request.id))
         if self.kotlin:
-            told = {"action": request.name, **members, "inReplyTo": request.id}
-            self.send("actionStatus", request.thing.id, request.id, told)
+            data = {"action": request.name, **members, "inReplyTo": request.id}
+            self.send("actionStatus", request.thing.id, request.id, data)
 
     def requested_run(self, request: Request) -> tuple[Run, str | None]:
         """Return the run that is meant: by the correlation, else the newest that goes on, else the newest."""
@@ -400,7 +400,7 @@ class RunsEndpoint(MessageEndpoint):
                 self.send_items(run)
 
     def do_streamItem(self, request: Request) -> None:
-        """End a run of which somebody believes that it takes streams; pass over what is late."""
+        """End a run that a client believes to take streams; ignore late messages."""
         for run in tuple(self.live):
             if request.given in (run.request.id, run.received_by.get(self)):
                 self.end(run, invalid("this run has no such stream", "$.streams"))

@@ -1,8 +1,8 @@
 """The scripted server: two things that follow the LMOS specification exactly, without any I/O.
 
-It is what conformance cases are tried on, a pattern for whoever writes a server, and what clients are judged
-by. A server that is wrong in one way is a subclass of `ScriptedConnection` or `ScriptedServer` that overrides
-one small method.
+It is what conformance cases are tried on, a model for authors of servers, and what clients are judged by. A
+server that is wrong in one way is a subclass of `ScriptedConnection` or `ScriptedServer` that overrides one
+small method.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class NetworkServer:
         *,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve until cancelled; `started` is told the base, such as `ws://127.0.0.1:8080`.
+        """Serve until cancelled; `started` is called with the base, such as `ws://127.0.0.1:8080`.
 
         Raises ConfigError where it cannot be listened there.
         """
@@ -328,5 +328,5 @@ def _head_of(request: h11.Request, peer: str) -> UpgradeRequest:
 def refusal(status: int, detail: str) -> Reply:
     """Answer with problem details that have no type of their own."""
     title = HTTPStatus(status).phrase
-    told = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return Reply(status, json.dumps(told).encode(), _JSON)
+    details = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    return Reply(status, json.dumps(details).encode(), _JSON)

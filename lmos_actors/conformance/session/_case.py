@@ -51,9 +51,9 @@ class Case:
     """Something that a server has to do. Its id stays for ever: that of a case given up is not used again.
 
     `expected`: what the section demands, as the end of "expected ...". `needs`: what a server has to offer
-    for it to be tried, in words, "" for nothing. `unsafe`: it changes something, and runs with `allow_unsafe`
-    alone. `run` raises Failed, NotOffered or NotRun, or what a conversation raises; of lesser things it says
-    `context.differs`.
+    for it to be tried, in words, "" for nothing. `unsafe`: it changes something, and runs with
+    `allow_unsafe` alone. `run` raises Failed, NotOffered or NotRun, or what a conversation raises; of lesser
+    things it says `context.differs`.
     """
 
     id: str
@@ -146,9 +146,9 @@ class CaseContext:
     def differs(self, key: str, seen: object) -> None:
         """Note that something is not by the letter, and go on. What comes of it depends on the level."""
         deviation = DEVIATIONS[key]
-        told = Departure(key, deviation.title, str(seen), deviation.section)
-        if told not in self.departures:
-            self.departures.append(told)
+        departure = Departure(key, deviation.title, str(seen), deviation.section)
+        if departure not in self.departures:
+            self.departures.append(departure)
 
     def not_offered(self, why: str) -> NoReturn:
         """End the case: there is nothing to try it with."""

@@ -60,8 +60,8 @@ async def must_be_read(
 ) -> Session:
     """Fail unless a request is answered as it is when it is sent plainly; return the conversation.
 
-    `send` sends the request, of which it is given the text, in some other way: `what` that is. `name`: of the
-    property that is read. `refusal`: the deviation that an error in answer is, where it is no failure.
+    `send` sends the request, of which it is given the text, in some other way: `what` that is. `name`: of
+    the property that is read. `refusal`: the deviation that an error in answer is, where it is no failure.
     """
     session = await context.session()
     name = name or next(iter(context.target.readable()), None) or context.target.unknown_property()
@@ -109,7 +109,7 @@ def note_close(context: CaseContext, gone: ConnectionEnd, what: str, *allowed: i
 class MalformedMessage:
     """A message that cannot be read. `what` it is, in words; whether its answer must be an error.
 
-    `has_id`: whether somebody waits for the answer, so that silence is worse than not as written.
+    `has_id`: whether a client waits for the answer, so that silence is more than a deviation from the text.
     """
 
     what: str

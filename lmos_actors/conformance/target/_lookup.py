@@ -94,9 +94,9 @@ async def read_file(path: str, limit: int) -> Document:
         async with await trio.open_file(path, "rb") as file:
             raw: bytes = await file.read(limit + 1)
     except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) else str(error)
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         hint = "; a URL begins with http, https, ws or wss" if "://" in path else ""
-        raise ConfigError(f"cannot read the description: {told}{hint}", path) from None
+        raise ConfigError(f"cannot read the description: {reason}{hint}", path) from None
     if len(raw) > limit:
         raise ConfigError(f"a description has at most {limit} bytes", path)
     return document_of(raw, path)

@@ -195,10 +195,10 @@ class _Search:
     def _nothing(self) -> str:
         """Return why there is no description, and what helps."""
         why = [f"{each.where}: {each.problem}" for each in self._broken] or self._why
-        told = "; ".join(dict.fromkeys(why))
+        reasons = "; ".join(dict.fromkeys(why))
         if self._socket is None:
-            return f"no description is there ({told}): give the URL of one"
-        return f"no description was found by HTTP ({told}): --description says which URL or file has it"
+            return f"no description is there ({reasons}): give the URL of one"
+        return f"no description was found by HTTP ({reasons}): --description says which URL or file has it"
 
     # --- what it leads to
 

@@ -66,8 +66,8 @@ def things_in(document: Document) -> tuple[Thing, ...]:
             raise RecursionError
         problem = document.problem
     except (ValueError, RecursionError) as error:
-        told = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        return (_unreadable(document, document.problem or f"not JSON: {told}"),)
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        return (_unreadable(document, document.problem or f"not JSON: {reason}"),)
     if is_array(data):
         listed = [each for each in data if is_object(each)]
         return tuple(_thing(document, each, json.dumps(each, ensure_ascii=False), problem) for each in listed)

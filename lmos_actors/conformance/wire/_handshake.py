@@ -93,8 +93,8 @@ async def _shake_hands(
     )
     handshake = Handshake(status=answer.status_code, headers=headers, key=key.decode())
     shown = [f"{name}: {'…' if name.startswith('set-cookie') else value}" for name, value in headers]
-    told = "\n".join([f"{answer.status_code}", *shown])
-    recorder.note("head", told, len(told), sent=False)
+    head_text = "\n".join([f"{answer.status_code}", *shown])
+    recorder.note("head", head_text, len(head_text), sent=False)
     if answer.status_code != 101:
         presented = any(name.lower() == b"authorization" for name, _ in options.headers)
         raise Refused(handshake, _NOBODY if handshake.status == 401 and not presented else "")

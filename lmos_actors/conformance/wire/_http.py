@@ -127,7 +127,7 @@ async def exchange(
     """Send a request over a connection of its own and return the answer. Redirects are not followed.
 
     `url` may also be a `ws` or `wss` one: it is asked over HTTP. `patience` is for all of it, in seconds.
-    `record` is told what went by, `at` being trio's clock; of headers that may hold secrets it is told the
+    `record` gets the traffic, `at` being trio's clock; of headers that may hold secrets it gets the
     names alone. Raises Unreachable: nobody is there, too late, too long (4 MiB), no HTTP; ConfigError: what
     is to be sent cannot be.
     """

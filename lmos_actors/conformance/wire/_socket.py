@@ -121,7 +121,7 @@ class Recorder:
 
 
 class Socket:
-    """An open connection. It has no task: pings and Closes are answered when somebody waits for frames.
+    """An open connection. It has no task: pings and Closes are answered while a caller waits for frames.
 
     `answers_pings`, `returns_close`: whether that is done.
     """
@@ -272,16 +272,16 @@ class Socket:
         self._waiting += found
         self._came += len(data)
         if self._came > _MOST_BYTES or len(self.frames) > _MOST_FRAMES:
-            told = f"the kit reads no more than {_MOST_FRAMES} frames and {_MOST_BYTES >> 20} MiB"
-            raise ConnectionGone(self._went(None, told))
+            limit_text = f"the kit reads no more than {_MOST_FRAMES} frames and {_MOST_BYTES >> 20} MiB"
+            raise ConnectionGone(self._went(None, limit_text))
 
     def read_on(self, data: bytes) -> None:
         """Take bytes that came behind the handshake."""
-        with suppress(ConnectionGone):  # whoever waits for something is told
+        with suppress(ConnectionGone):  # the next caller that waits gets the error
             self._take(data)
 
     async def _react(self, frame: RawFrame) -> None:
-        with suppress(ConnectionGone):  # whoever reads on is told
+        with suppress(ConnectionGone):  # the next caller that reads gets the error
             if frame.opcode == PING and self.answers_pings:
                 await self.send_frame(PONG, frame.payload)
             elif frame.opcode == CLOSE and self.returns_close and not self._said_close:
