@@ -40,7 +40,7 @@ class Wall:
 def wall(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> Wall:
     """Have a clock that can be set."""
     made = Wall()
-    monkeypatch.setattr(Entropy, "stamp", lambda self: made.stamp())
+    monkeypatch.setattr(Entropy, "now", lambda self: made.now())
     return made
 
 
