@@ -41,9 +41,11 @@ from ._runtime import (
     title_of as title_of,
 )
 from ._standin import (
-    Altered as Altered,
-    Standin as Standin,
-    current_envelope as current_envelope,
+    AlteredOperation as AlteredOperation,
+    StandInRequest as StandInRequest,
+    answered as answered,
+    answered_in_turn as answered_in_turn,
+    is_untyped as is_untyped,
     on_each_end as on_each_end,
     stand_in as stand_in,
 )

@@ -1,43 +1,51 @@
-"""Agents that stand for a class without being it, and operations that carry out something else.
+"""Stand-ins: agents that take the place of a class without being it, and answer as their maker says.
 
-A stand-in is a subclass of the agent class it stands for, so that `find`, refs and handles take it for one.
-Nothing of the original's own life runs: no constructor, no `started`, no lifespan, no periodic turn. Its
-properties and events are the real ones; its maker gives what its actions do.
+Fakes and probes of tests, and the mocks and replays of scenarios, are all made here, in three steps:
+
+- `stand_in` makes a subclass of the agent class, so that `find`, refs and handles take it for one. Nothing
+  of the original's own life runs: no constructor, no `started`, no lifespan, no periodic turn. Its
+  properties and events are the real ones.
+- Its table of operations is altered key by key: an `AlteredOperation` carries out another function.
+- `answered` makes such an operation out of one function that is given each request as a `StandInRequest`:
+  what was asked, by which agent, and how to report progress.
 """
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from lmos_actors.errors import NotAllowed
+from lmos_actors._core import plain
+from lmos_actors.errors import InvalidInput, NotAllowed
 
 from .declaration._affordances import NOTHING
 from .finding._registry import slot_of
 from .messages._gates import GONE
 from .messages._invocation import CURRENT, Run
 from .messages._observers import MONITORS
-from .messages._operation import GATED, TURN, Operation
+from .messages._operation import GATED, RUN, STREAM, TURN, Operation
+from .values import conceal_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from ._agent import Agent
     from ._ref import Ref
     from .declaration._contract import Contract
-    from .messages._mailbox import Envelope
     from .messages._monitor import Down
 
 A = TypeVar("A", bound="Agent")
 
 
-class Altered(Operation):
+class AlteredOperation(Operation):
     """An operation with another function in the place of its own.
 
-    It equals the original, so that runs and lines of both are counted together.
+    It equals the original, so that runs and lines of both are counted together. `untyped`: its parameters are
+    unknown, and arguments given by name form one object.
     """
 
-    __slots__ = ("original",)
+    __slots__ = ("original", "untyped")
 
     def __init__(
         self,
@@ -47,11 +55,13 @@ class Altered(Operation):
         kind: int | None = None,
         bare: bool = False,
         concurrency: int | None = None,
+        untyped: bool = False,
     ) -> None:
-        """`bare`: the function gets no `Progress`, and what it gives is not checked."""
+        """`bare`: the function gets no `Progress`, and what it returns is not checked."""
         for name in Operation.__slots__:
             setattr(self, name, getattr(original, name))
         self.original: Operation = getattr(original, "original", original)
+        self.untyped: bool = untyped or is_untyped(original)
         self.fn = fn
         if kind is not None:
             self.kind = kind
@@ -67,16 +77,121 @@ class Altered(Operation):
     def __hash__(self) -> int:
         return hash(self.original)
 
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """See `Operation.bind`."""
+        if not self.untyped:
+            return super().bind(args, kwargs)
+        if not kwargs:
+            return super().bind(tuple(plain(arg) for arg in args), {})
+        if args:
+            raise InvalidInput(f"{self.label} knows no parameters: give all arguments by name, or one object")
+        return super().bind((plain(dict(kwargs)),), {})
+
 
 def _unchecked(value: Any, /) -> Any:
     return value
 
 
+def is_untyped(op: Operation) -> bool:
+    """Return whether the parameters and the result of an operation are unknown."""
+    return getattr(op, "untyped", False)
+
+
+class StandInRequest:
+    """One request that a stand-in answers: its agent, the operation as the class has it, the arguments."""
+
+    __slots__ = ("agent", "args", "op")
+
+    def __init__(self, agent: Any, op: Operation, args: tuple[Any, ...]) -> None:
+        self.agent = agent
+        self.op = op
+        self.args = args
+
+    @property
+    def run(self) -> Run | None:
+        """The run that answers it, None in a turn."""
+        run = CURRENT.get()
+        return run if isinstance(run, Run) else None
+
+    @property
+    def message(self) -> Any:
+        """The envelope that the run or the turn carries out, or what stands for one in a turn."""
+        run = self.run
+        return self.agent._slot.rt.turns.current if run is None else run.envelope
+
+    @property
+    def one_way(self) -> bool:
+        """Whether no answer is expected."""
+        return not getattr(self.message, "waits_for_answer", True)
+
+    @property
+    def sender(self) -> str | None:
+        """The path of the agent that sent it, None for code outside any agent."""
+        sender = getattr(self.message, "sender", None)
+        return None if sender is None else sender.path
+
+    @property
+    def shown_args(self) -> tuple[Any, ...]:
+        """The arguments without what is secret in them."""
+        return conceal_all(self.args, self.op.secrecies)
+
+    def input(self, args: tuple[Any, ...]) -> Any:
+        """Return arguments, all or as they may be shown, as plain data: as a caller would write them."""
+        if not args:
+            return {}
+        if self.op.whole or self.op.internal:
+            data = args[0]
+        else:
+            data = dict(zip((p.wire_name for p in self.op.params), args, strict=True))
+        return plain({} if data is None else data)
+
+    def report(self, value: Any) -> None:
+        """Report progress of the run. Raises TypeError for a value of another type."""
+        run = self.run
+        if run is not None:
+            run.report(value)
+
+
+def answered(
+    op: Operation,
+    respond: Callable[[StandInRequest], Awaitable[Any]],
+    *,
+    concurrency: int | None = None,
+) -> AlteredOperation:
+    """Return an action of a stand-in: `respond` returns its output, checked already.
+
+    For an action with many outputs it returns an asynchronous generator of them.
+    """
+
+    async def run(agent: Any, *args: Any) -> Any:
+        return await respond(StandInRequest(agent, op, args))
+
+    async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
+        async with aclosing(await respond(StandInRequest(agent, op, args))) as items:
+            async for item in items:
+                yield item  # noqa: ASYNC119 -- the runtime closes the streams it runs
+
+    if op.kind == STREAM:
+        return AlteredOperation(op, stream, bare=True, concurrency=concurrency)
+    return AlteredOperation(op, run, kind=RUN, bare=True, concurrency=concurrency)
+
+
+def answered_in_turn(
+    op: Operation, respond: Callable[[StandInRequest], Any], *, bare: bool = False
+) -> AlteredOperation:
+    """Return an operation of a stand-in that `respond` carries out in one step."""
+
+    def turn(agent: Any, *args: Any) -> Any:
+        return respond(StandInRequest(agent, op, args))
+
+    return AlteredOperation(op, turn, kind=TURN, bare=bare)
+
+
 class NoValue(NotAllowed, AttributeError):
-    """A property of a stand-in was read that nobody has given a value."""
+    """A property of a stand-in was read that has no value."""
 
 
-class Standin:
+class _StandIn:
     """The base that goes before the agent class: it keeps the original's own life from running."""
 
     __contract__: ClassVar[Contract]
@@ -87,7 +202,7 @@ class Standin:
         """Compile nothing: the contract is the original's but for its table."""
 
     def __init__(self, *_: object, **given: object) -> None:
-        """Take what the original takes, and use of it the values of properties."""
+        """Accept what the original accepts, and use the values of properties among it."""
         for made in self.__contract__.properties.values():
             name = made.attribute
             value = self.standin_values.get(name, given.get(name, NOTHING))
@@ -97,12 +212,12 @@ class Standin:
                 setattr(self, name, value)
 
     def on_exit(self, down: Down) -> None:
-        """Nothing of the original's: links leave a stand-in as it is."""
+        """Do nothing: links leave a stand-in as it is."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_prop_"):
             title = self.__contract__.title
-            raise NoValue(f"property {name[6:]!r} of this stand-in for {title} has no value: give it one")
+            raise NoValue(f"property {name[6:]!r} of this stand-in for {title} has no value: set one")
         raise AttributeError(f"a stand-in for {self.__contract__.title} has no {name!r}", name=name, obj=self)
 
 
@@ -111,7 +226,8 @@ def stand_in(
 ) -> type[A]:
     """Make a class that stands for an agent class.
 
-    `alter` is given each key of the table with its operation and gives the operation that takes its place.
+    `alter` takes each key of the table with its operation, and returns the operation for its place. `values`
+    are those of properties, by attribute.
     """
     contract = copy(cls.__contract__)
     contract.table = {key: alter(key, _ungated(op)) for key, op in contract.table.items()}
@@ -125,42 +241,36 @@ def stand_in(
         "standin_values": dict(values),
     }
     metaclass = cast("Any", type(cls))
-    return cast("type[A]", metaclass(cls.__name__, (Standin, cls), body))
+    return cast("type[A]", metaclass(cls.__name__, (_StandIn, cls), body))
 
 
 def _ungated(op: Operation) -> Operation:
     """Return an operation that every behaviour allows: a stand-in has none of its own."""
     if op.when is None:
         return op
-    open_op = Altered(op, op.fn, kind=TURN if op.kind == GATED else None)
+    open_op = AlteredOperation(op, op.fn, kind=TURN if op.kind == GATED else None)
     open_op.when = None
     return open_op
 
 
-def current_envelope() -> Envelope | None:
-    """Return the message that the present run carries out, None outside a run."""
-    run = CURRENT.get()
-    return run.envelope if isinstance(run, Run) else None
+class _EndSink:
+    """A sink that passes every end of an incarnation on at once."""
 
-
-class _Ends:
-    """A sink that hands every end of an incarnation on at once."""
-
-    def __init__(self, tell: Callable[[Down], None]) -> None:
-        self._tell = tell
+    def __init__(self, on_end: Callable[[Down], None]) -> None:
+        self._on_end = on_end
 
     def push(self, value: Down) -> None:
-        """An incarnation has ended."""
-        self._tell(value)
+        """Pass on the end of an incarnation."""
+        self._on_end(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Nothing is missing from what is handed on at once."""
+        """Do nothing: nothing is missing from what is passed on at once."""
 
     def close(self) -> None:
-        """The slot is empty for good."""
+        """Do nothing: the slot is empty for good."""
 
 
-def on_each_end(ref: Ref[Any], tell: Callable[[Down], None]) -> None:
+def on_each_end(ref: Ref[Any], on_end: Callable[[Down], None]) -> None:
     """Call a function, in the step in which it happens, for every incarnation of an agent that ends.
 
     Raises NotFound when there is no such agent.
@@ -168,4 +278,4 @@ def on_each_end(ref: Ref[Any], tell: Callable[[Down], None]) -> None:
     slot = slot_of(ref)
     if slot.state == GONE:
         raise slot.closed_error()
-    slot.sinks().add(MONITORS, _Ends(tell))
+    slot.sinks().add(MONITORS, _EndSink(on_end))

@@ -21,8 +21,7 @@ from ._plugin import (
     pytest_runtest_setup as pytest_runtest_setup,
     virtual_clock as virtual_clock,
 )
-from ._probe import Probe as Probe
-from ._received_messages import Received as Received
+from ._probe import Probe as Probe, Received as Received
 from ._seeds import SEED_VARIABLE as SEED_VARIABLE
 from ._test_node import TestNode as TestNode, open_test_node as open_test_node, run_test as run_test
 from ._world import settle as settle

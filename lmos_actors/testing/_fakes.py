@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from lmos_actors.actors import (
     HIDDEN,
-    RUN,
     STREAM,
     TURN,
     Agent,
-    Altered,
     Event,
     Operation,
-    conceal_all,
+    StandInRequest,
+    answered,
+    answered_in_turn,
     stand_in,
 )
 from lmos_actors.errors import InvalidInput, nearest
@@ -175,38 +175,49 @@ def _raised(answer: object) -> BaseException | None:
     return None
 
 
-def respond(op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
-    """Return the value of an answer, perhaps one to be awaited; raise what it is to raise."""
+def respond(who: str, request: StandInRequest, answer: object) -> Any:
+    """Return the value of an answer, perhaps one to be awaited; raise what it is to raise.
+
+    Raises NotFaked where there is no answer; then the test fails, even if it ignores the crash.
+    """
+    of_sequence = isinstance(answer, AnswerSequence)
     if isinstance(answer, AnswerSequence):
         answer = answer.take()
     error = _raised(answer)
     if error is not None:
         raise error
+    op, agent = request.op, request.agent
     if answer is NOTHING:
-        raise NotFaked(op.label)
+        which = "no more answers" if of_sequence else "no answer"
+        text = f"the {who} was asked {op.name}{request.shown_args!r} and has {which} for it"
+        staging = agent._slot.rt.staging if agent._slot is not None else None
+        if staging is not None:
+            staging.complain(text)
+        raise NotFaked(text)
     if callable(answer):
-        given, named = _spread(op, args)
+        given, named = _spread(op, request.args)
         return answer(*given, **named)
     return answer
 
 
-def respond_or_complain(who: str, agent: Any, op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
-    """Return as `respond`; without an answer the test fails, even if it ignores the crash."""
-    try:
-        return respond(op, answer, args)
-    except NotFaked:
-        which = "no more answers" if isinstance(answer, AnswerSequence) else "no answer"
-        shown = conceal_all(args, op.secrecies)
-        text = f"the {who} was asked {op.name}{shown!r} and has {which} for it"
-    staging = agent._slot.rt.staging if agent._slot is not None else None
-    if staging is not None:
-        staging.complain(text)
-    raise NotFaked(text)
+async def outputs(op: Operation, value: Any) -> Any:
+    """Return the output that a value stands for, awaited if it is awaitable, as the operation's type has it.
+
+    For an action with many outputs, an asynchronous generator of them. Raises TypeError.
+    """
+    if inspect.isawaitable(value):
+        value = await value
+    return _each_output(op, value) if op.kind == STREAM else checked(op, value)
 
 
-async def await_value(value: Any) -> Any:
-    """Return a value, awaited if it is awaitable."""
-    return await value if inspect.isawaitable(value) else value
+async def _each_output(op: Operation, value: Any) -> AsyncGenerator[Any]:
+    if inspect.isasyncgen(value):
+        async with aclosing(value) as items:
+            async for item in items:
+                yield checked(op, item)  # noqa: ASYNC119 -- the runtime closes the streams it runs
+        return
+    for item in items_of(op, value):
+        yield checked(op, item)
 
 
 def _needs_time(answer: object) -> bool:
@@ -219,24 +230,11 @@ def _needs_time(answer: object) -> bool:
 def _faked(cls: type[Agent], op: Operation, answer: object) -> Operation:
     """Make the operation that returns an answer instead of running the original."""
 
-    def turn(agent: Any, *args: Any) -> Any:
-        return respond_or_complain(f"fake of {cls.__name__}", agent, op, answer, args)
+    def at_once(request: StandInRequest) -> Any:
+        return respond(f"fake of {cls.__name__}", request, answer)
 
-    async def run(agent: Any, *args: Any) -> Any:
-        return checked(op, await await_value(turn(agent, *args)))
+    async def in_time(request: StandInRequest) -> Any:
+        return await outputs(op, at_once(request))
 
-    async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
-        value = await await_value(turn(agent, *args))
-        if inspect.isasyncgen(value):
-            async with aclosing(value) as items:
-                async for item in items:
-                    yield checked(op, item)  # noqa: ASYNC119 -- the runtime closes the streams it runs
-            return
-        for item in items_of(op, value):
-            yield checked(op, item)
-
-    if op.kind == STREAM:
-        return Altered(op, stream, bare=True)
-    if op.kind == TURN and not _needs_time(answer):
-        return Altered(op, turn)
-    return Altered(op, run, kind=RUN, bare=True)
+    in_turn = op.kind == TURN and not _needs_time(answer)
+    return answered_in_turn(op, at_once) if in_turn else answered(op, in_time)

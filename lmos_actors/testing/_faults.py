@@ -15,7 +15,7 @@ from lmos_actors.actors import (
     TURN,
     Action,
     Agent,
-    Altered,
+    AlteredOperation,
     Operation,
     PropertyHandle,
     StreamAction,
@@ -221,7 +221,9 @@ class FaultPlan:
             return table
         altered = {key: with_faults(slot, table[key], entries) for key, entries in planned.items()}
         if written:
-            altered[WRITE_MANY] = Altered(table[WRITE_MANY], _write_many(slot, table[WRITE_MANY], written))
+            altered[WRITE_MANY] = AlteredOperation(
+                table[WRITE_MANY], _write_many(slot, table[WRITE_MANY], written)
+            )
         return {**table, **altered}
 
 
@@ -247,7 +249,7 @@ def _has(cls: type[Agent], handle: Any) -> bool:
 
 def with_faults(slot: Any, op: Operation, entries: list[Fault]) -> Operation:
     """Return an operation that goes wrong as planned."""
-    return Altered(op, {RUN: _run, STREAM: _stream}.get(op.kind, _turn)(slot, op, entries))
+    return AlteredOperation(op, {RUN: _run, STREAM: _stream}.get(op.kind, _turn)(slot, op, entries))
 
 
 class _CallFaults:

@@ -1,48 +1,221 @@
-"""Probes: agents under the test's control, which records what they receive and answers it."""
+"""Probes: agents under the test's control, which records what they receive and answers it.
+
+A `Probe` is a stand-in whose every message becomes a `Received`, which waits in the probe's `_Inbox` until
+the test expects it, as a `_MessagePattern` has it, and answers it.
+"""
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overload
 
 import trio
 
 from lmos_actors.actors import (
-    RUN,
+    HIDDEN,
     STREAM,
     Agent,
-    Altered,
     ExitReason,
     Operation,
+    PropertyHandle,
     Ref,
+    StandInRequest,
     acting_as,
-    current_envelope,
+    answered,
+    answered_in_turn,
+    conceal_all,
     current_request,
     on_each_end,
     slot_of,
     stand_in,
 )
+from lmos_actors.errors import nearest
 
-from ._fakes import NOTHING, await_value, check_answer, checked, items_of, respond_or_complain
-from ._received_messages import Inbox, MessagePattern, Received, operation_of
+from ._fakes import NOTHING, check_answer, checked, items_of, outputs, respond
 from ._world import settle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
-    from lmos_actors.actors import Action, Down, EventHandle, PropertyHandle, StreamAction, Turn
+    from lmos_actors.actors import Action, Down, EventHandle, StreamAction, Turn
 
 A = TypeVar("A", bound=Agent)
 B = TypeVar("B", bound=Agent)
 P = ParamSpec("P")
 R = TypeVar("R")
 V = TypeVar("V")
+R_contra = TypeVar("R_contra", contravariant=True)
 
 LIMIT: Final = 3.0  # seconds of virtual time that an `expect` waits
 UNBOUNDED: Final = 1 << 30  # runs at a time: every message reaches the test at once
 SHOWN: Final = 10  # messages that a failure lists
+
+
+class Received(Generic[R_contra]):
+    """One message to a probe, which the test answers with `answer` or `fail`.
+
+    `args` are the arguments by parameter name. `agent` is the path of the receiver, `sender` that of the
+    sending agent, None for code outside any agent. `at` is the time of arrival in seconds. `one_way`: no
+    answer is expected. `cancelled`: the sender no longer waits. `answered`: there is an answer, or none is
+    expected.
+    """
+
+    def __init__(self, request: StandInRequest, sender: str | None, *, written: bool) -> None:
+        op = request.op
+        self.affordance = op.name
+        self.args: Mapping[str, Any] = dict(zip((p.name for p in op.params), request.args, strict=True))
+        self.agent: str = request.agent.path
+        self.sender = sender
+        self.at = trio.current_time()
+        self.one_way = request.one_way
+        self.cancelled = False
+        self.answered = self.one_way or written
+        self._op = op
+        self._written = written
+        self._done = trio.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        values = conceal_all(tuple(self.args.values()), self._op.secrecies)
+        args = ", ".join(f"{name}={value!r}" for name, value in zip(self.args, values, strict=True))
+        who = f" from {self.sender}" if self.sender is not None else ""
+        verb = "write " if self._written else ""
+        return f"{verb}{self.affordance}({args}){who} at {self.at:g} s"
+
+    def answer(self, value: R_contra, /) -> None:
+        """Answer the message; for an action with many outputs with an iterable of them.
+
+        Does nothing if the sender no longer waits. Raises TypeError for a value of another type than the
+        action declares, RuntimeError if no answer is wanted or there is one already.
+        """
+        if self._op.kind == STREAM:
+            taken: Any = [checked(self._op, item) for item in items_of(self._op, value)]
+        else:
+            taken = checked(self._op, value)
+        self._settle()
+        self._value = taken
+
+    def fail(self, error: Exception, /) -> None:
+        """Answer with an exception: ActionFailed is the action's own failure, any other crashes the probe.
+
+        Raises RuntimeError as `answer`.
+        """
+        self._settle()
+        self._error = error
+
+    def _settle(self) -> None:
+        if self.answered:
+            why = "has its answer" if self._done.is_set() else "wants no answer"
+            raise RuntimeError(f"{self!r} {why}")
+        self.answered = True
+        self._done.set()
+
+    async def outcome(self) -> Any:
+        """Wait for the test's answer and return it, or raise its error."""
+        try:
+            await self._done.wait()
+        except trio.Cancelled:
+            self.cancelled = True
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class _MessagePattern:
+    """Pattern for a message: an affordance, and the arguments that matter.
+
+    Raises TypeError for what is no action or property of the class, or no parameter.
+    """
+
+    def __init__(
+        self, cls: type[Agent], handle: Any, args: tuple[object, ...], match: Mapping[str, object]
+    ) -> None:
+        self._op = op = _operation_of(cls, handle)
+        names = [p.name for p in op.params]
+        if len(args) > len(names):
+            raise TypeError(f"{op.label} has {len(names)} parameters, not {len(args)}")
+        self._match = dict(zip(names, args, strict=False))
+        for name, value in match.items():
+            if name in self._match or name not in names:
+                raise _wrong_parameter(op, name, names)
+            self._match[name] = value
+
+    def __str__(self) -> str:
+        op = self._op
+        verb = "" if op.verb == "invoke" else "write "
+        hidden = dict(zip((p.name for p in op.params), op.secrecies or (), strict=False))
+        shown = {name: HIDDEN if hidden.get(name) else value for name, value in self._match.items()}
+        return f"{verb}{op.name}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    def matches(self, message: Received[Any]) -> bool:
+        """Return whether this is the message."""
+        same = message.affordance == self._op.name
+        return same and all(_fits(value, message.args[name]) for name, value in self._match.items())
+
+
+def _fits(wanted: object, value: object) -> bool:
+    return bool(wanted(value)) if callable(wanted) else bool(value == wanted)
+
+
+def _wrong_parameter(op: Operation, name: str, names: list[str]) -> TypeError:
+    if name in names:
+        return TypeError(f"{op.label} got {name!r} twice")
+    near = nearest(name, names)
+    return TypeError(f"{op.label} has no parameter {name!r}" + (f", did you mean {near!r}?" if near else ""))
+
+
+def _operation_of(cls: type[Agent], handle: Any) -> Operation:
+    """Return the operation of an action, or of the writes of a property. Raises TypeError."""
+    table = cls.__contract__.table
+    key = getattr(handle, "name", None)
+    if isinstance(handle, PropertyHandle):
+        key = handle.write_key
+    op = table.get(key) if isinstance(key, str) else None
+    if op is None or (op.internal and op.verb != "write"):
+        raise TypeError(f"{handle!r} is no action or property of {cls.__name__}")
+    return op
+
+
+class _Inbox:
+    """State that all incarnations and all views of a probe share."""
+
+    def __init__(self) -> None:
+        self.slots: dict[Any, None] = {}
+        self.log: list[Received[Any]] = []
+        self.waiting: list[Received[Any]] = []
+        self.taken: list[Received[Any]] = []
+        self.automatic: dict[str, object] = {}
+        self.downs: dict[int, deque[Down]] = {}
+        self._changed = trio.Event()
+
+    @property
+    def slot(self) -> Any:
+        """Slot of the probe's agent; the last started of several, None if there is none yet."""
+        return next(reversed(self.slots), None)
+
+    def put(self, message: Received[Any]) -> None:
+        """Record a message; unless it is answered without the test, it waits to be expected."""
+        self.log.append(message)
+        if message.affordance not in self.automatic:
+            self.waiting.append(message)
+            self.notify()
+
+    def take(self, message: Received[Any]) -> None:
+        """Remove an expected message from those that wait."""
+        self.waiting.remove(message)
+        self.taken.append(message)
+
+    def notify(self) -> None:
+        """Wake the tasks that wait in `changed`."""
+        event, self._changed = self._changed, trio.Event()
+        event.set()
+
+    async def changed(self) -> None:
+        """Wait until something has come."""
+        await self._changed.wait()
 
 
 class Probe(Generic[A]):
@@ -60,7 +233,7 @@ class Probe(Generic[A]):
         self.strict = strict
         self._cls = cls
         self._limit = limit
-        self._inbox = Inbox()
+        self._inbox = _Inbox()
         made = self._class = stand_in(cls, self._alter, {})
         made.__contract__.serial = False  # messages reach the test at once
 
@@ -118,7 +291,7 @@ class Probe(Generic[A]):
         Raises AssertionError with what did arrive when the next message is another one or none comes
         within the limit; TypeError for what is no action or property of the class, or no parameter.
         """
-        return await self._next(MessagePattern(self._cls, handle, args, match), among=False)
+        return await self._next(_MessagePattern(self._cls, handle, args, match), among=False)
 
     @overload
     async def pick(
@@ -132,9 +305,9 @@ class Probe(Generic[A]):
     async def pick(self, handle: PropertyHandle[A, V], /, *args: object) -> Received[V]: ...
     async def pick(self, handle: Any, /, *args: object, **match: object) -> Received[Any]:
         """As `expect`, but wait for the first message that matches; others before it stay to be expected."""
-        return await self._next(MessagePattern(self._cls, handle, args, match), among=True)
+        return await self._next(_MessagePattern(self._cls, handle, args, match), among=True)
 
-    async def _next(self, pattern: MessagePattern, *, among: bool) -> Received[Any]:
+    async def _next(self, pattern: _MessagePattern, *, among: bool) -> Received[Any]:
         await trio.lowlevel.checkpoint()
         inbox = self._inbox
         with trio.move_on_after(self._limit):
@@ -214,7 +387,7 @@ class Probe(Generic[A]):
 
         Such messages are recorded, and need not be expected. Raises TypeError as `fake`.
         """
-        op = operation_of(self._cls, handle)
+        op = _operation_of(self._cls, handle)
         check_answer(op, answer)
         self._inbox.automatic[op.name] = answer
 
@@ -282,65 +455,32 @@ class Probe(Generic[A]):
         return unexpected + [f"{self!r} was left without an answer to {message}" for message in unanswered]
 
     def _alter(self, key: str, op: Operation) -> Operation:
-        if op.internal:
-            return Altered(op, self._writing(op)) if op.verb in ("write", "write many") else op
+        if not op.internal:
+            return answered(op, self._answer, concurrency=UNBOUNDED)
+        return answered_in_turn(op, self._write) if op.verb in ("write", "write many") else op
+
+    def _write(self, request: StandInRequest) -> None:
+        op, (value,) = request.op, request.args
+        op.fn(request.agent, value)
+        written = {op.name: value} if op.verb == "write" else value
+        for name, one in written.items():
+            of_property = self._cls.__contract__.table[f"={name}"]
+            self._record(StandInRequest(request.agent, of_property, (one,)), written=True)
+
+    async def _answer(self, request: StandInRequest) -> Any:
+        op = request.op
+        message = self._record(request)
+        answer = self._inbox.automatic.get(op.name, NOTHING)
+        if answer is not NOTHING:
+            value = respond(f"probe of {self._cls.__name__}", request, answer)
+            message.answered = True
+            return await outputs(op, value)
         if op.kind == STREAM:
-            return Altered(op, self._streaming(op), bare=True, concurrency=UNBOUNDED)
-        return Altered(op, self._running(op), kind=RUN, bare=True, concurrency=UNBOUNDED)
+            return await outputs(op, await message.outcome())
+        return None if message.one_way else await message.outcome()
 
-    def _writing(self, op: Operation) -> Callable[..., None]:
-        table = self._cls.__contract__.table
-
-        def write(agent: Any, value: Any) -> None:
-            op.fn(agent, value)
-            written = {op.name: value} if op.verb == "write" else value
-            for name, one in written.items():
-                self._record_message(agent, table[f"={name}"], (one,), written=True)
-
-        return write
-
-    def _running(self, op: Operation) -> Callable[..., Any]:
-        async def run(agent: Any, *args: Any) -> Any:
-            message = self._record_message(agent, op, args)
-            answer = self._inbox.automatic.get(op.name, NOTHING)
-            if answer is NOTHING:
-                return None if message.one_way else await message.outcome()
-            value = self._automatic(agent, op, answer, args)
-            message.answered = True
-            return checked(op, await await_value(value))
-
-        return run
-
-    def _streaming(self, op: Operation) -> Callable[..., Any]:
-        async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
-            message = self._record_message(agent, op, args)
-            answer = self._inbox.automatic.get(op.name, NOTHING)
-            if answer is NOTHING:
-                items: Any = await message.outcome()
-            else:
-                items = await await_value(self._automatic(agent, op, answer, args))
-            message.answered = True
-            if inspect.isasyncgen(items):
-                async with aclosing(items):
-                    async for item in items:
-                        yield checked(op, item)  # noqa: ASYNC119 -- the runtime closes the streams it runs
-                return
-            for item in items_of(op, items):
-                yield checked(op, item)
-
-        return stream
-
-    def _automatic(self, agent: Any, op: Operation, answer: object, args: tuple[Any, ...]) -> Any:
-        return respond_or_complain(f"probe of {self._cls.__name__}", agent, op, answer, args)
-
-    def _record_message(
-        self, agent: Any, op: Operation, args: tuple[Any, ...], *, written: bool = False
-    ) -> Received[Any]:
-        envelope = current_envelope()
-        one_way = envelope is not None and not envelope.waits_for_answer
-        named = dict(zip((p.name for p in op.params), args, strict=True))
-        path, sender = agent.path, current_request().consumer
-        message = Received[Any](op, named, path, sender, one_way=one_way, written=written)
+    def _record(self, request: StandInRequest, *, written: bool = False) -> Received[Any]:
+        message = Received[Any](request, current_request().consumer, written=written)
         self._inbox.put(message)
         return message
 

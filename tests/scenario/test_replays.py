@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors.files import FileError
 from lmos_actors.scenario import load_scenario, run_cell
-from lmos_actors.scenario.doubles._recorded_agents import Exchange, fits, most_similar, read_recording
+from lmos_actors.scenario.doubles._recordings import Exchange, fits, most_similar, read_recording
 from tests.scenario.project import Project, story
 
 if TYPE_CHECKING:

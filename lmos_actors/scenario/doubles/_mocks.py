@@ -1,7 +1,7 @@
 """Mocks: agents that answer by the rules of a file.
 
-A request that no rule fits fails for its caller, and the run with it; so does a rule that nothing has used,
-unless the file says otherwise. Delays are drawn from a stream of the mock's own.
+A request that no rule fits fails for its caller and fails the run, and so does an unused rule, unless the
+file says otherwise. Delays are drawn from a stream of the mock's own.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from msgspec import UNSET
 
-from lmos_actors._core import plain
-from lmos_actors.actors import RUN, STREAM, Altered, conceal_all, current_envelope, stand_in
+from lmos_actors.actors import STREAM, StandInRequest, answered, stand_in
 from lmos_actors.errors import ActionFailed, InvalidInput
 from lmos_actors.reports import Failure
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from lmos_actors._core import RandomStream
-    from lmos_actors.actors import Agent, Operation
+    from lmos_actors.actors import Agent
     from lmos_actors.files import DataPath
 
     from ..model import Delay
@@ -79,7 +78,7 @@ class MockScript:
     def take(self, request: Request, shown: Any) -> Rule | None:
         """Return the first rule that fits and has a use left, and count the use; None if there is none.
 
-        `shown` is the input without what is secret in it.
+        `shown` is the input without its secrets.
         """
         for index, rule in enumerate(self.entry.rules):
             spent = rule.times is not UNSET and self._used[index] >= rule.times
@@ -113,7 +112,7 @@ class MockScript:
         return draw(delay, stream)
 
     def failures(self, *, complete: bool) -> list[Failure]:
-        """Return what the run is to fail with; unused rules only where the story came to its end."""
+        """Return the failures; those of unused rules only where the scenario came to its end."""
         found = list(self._wrong)
         if self.entry.unmatched == "fails":
             found += self._shown
@@ -146,57 +145,24 @@ def mock_class(cls: type[Agent], script: MockScript) -> type[Agent]:
     """Make the class of a mock for one run: what `cls` offers, answered by the script."""
     properties = cls.__contract__.properties
     values = {properties[wire].attribute: value for wire, value in script.entry.state.items()}
-    return stand_in(cls, lambda key, op: op if op.internal else _scripted(script, op), values)
 
-
-def _scripted(script: MockScript, op: Operation) -> Altered:
-    async def run(agent: Any, *args: Any) -> Any:
-        return await _Answer(script, agent, op, args).output()
-
-    async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
-        answer = _Answer(script, agent, op, args)
+    async def respond(request: StandInRequest) -> Any:
+        answer = _Answer(script, request)
         await answer.begin()
-        for part in answer.parts():
-            if not await answer.perform_part(part):
-                yield answer.item(part)
+        return answer.outputs() if request.op.kind == STREAM else await answer.output()
 
-    kind = type(op) if isinstance(op, Altered) else Altered
-    return kind(op, stream, bare=True) if op.kind == STREAM else kind(op, run, kind=RUN, bare=True)
-
-
-def input_of(op: Operation, args: tuple[Any, ...]) -> Any:
-    """Return the input of an action as plain data, as its caller would write it."""
-    if not args:
-        return {}
-    if op.whole or op.internal:
-        data = args[0]
-    else:
-        data = dict(zip((p.wire_name for p in op.params), args, strict=True))
-    return plain({} if data is None else data)
-
-
-def message_now(agent: Any) -> Any:
-    """Return the message that an agent's run or turn carries out now."""
-    return current_envelope() or agent._slot.rt.turns.current
-
-
-def request_of(agent: Any, op: Operation, args: tuple[Any, ...]) -> tuple[Request, Any]:
-    """Return the request that an agent's run or turn carries out now, and its input as it may be shown."""
-    asker = getattr(message_now(agent), "sender", None)
-    sender = asker.path if asker is not None else USER
-    hidden = input_of(op, conceal_all(args, op.secrecies))
-    return Request(op.name, input_of(op, args), sender), hidden
+    return stand_in(cls, lambda key, op: op if op.internal else answered(op, respond), values)
 
 
 class _Answer:
     """One answer of a mock, by its rule."""
 
-    def __init__(self, script: MockScript, agent: Any, op: Operation, args: tuple[Any, ...]) -> None:
+    def __init__(self, script: MockScript, request: StandInRequest) -> None:
         self.script = script
-        self.agent = agent
-        self.op = op
-        request, shown = request_of(agent, op, args)
-        rule = script.take(request, shown)
+        self.request = request
+        op = request.op
+        asked = Request(op.name, request.input(request.args), request.sender or USER)
+        rule = script.take(asked, request.input(request.shown_args))
         if rule is None:
             raise ActionFailed(f"no rule of mock {script.name} fits")
         self.rule = rule
@@ -205,54 +171,53 @@ class _Answer:
         """Wait for the delay, emit the events, and raise the error of the rule, if any."""
         rule = self.rule
         if rule.delay is not UNSET:
-            await trio.sleep(self.script.seconds(self.agent, rule.delay))
+            await trio.sleep(self.script.seconds(self.request.agent, rule.delay))
         for name, data in rule.emit.items():
             self._emit(name, data)
         if rule.fail is not UNSET:
             raise ActionFailed({"code": rule.fail.code, "message": rule.fail.message})
         if rule.crash is not UNSET:
             made = exception_class(rule.crash) or RuntimeError
-            raise made(f"mock {self.script.name} was told to crash")
+            raise made(f"mock {self.script.name} crashes by its rule")
 
     def _emit(self, name: str, data: Any) -> None:
-        event = self.agent.__contract__.events[name]
+        agent = self.request.agent
         try:
-            self.agent._slot.emit(event, data)
+            agent._slot.emit(agent.__contract__.events[name], data)
         except TypeError as error:
             self.script.wrong(self.rule, f"data of the event {name}", str(error))
             raise
 
-    def parts(self) -> list[Any]:
-        """Return the parts of the answer; items that `output` lists count as chunks."""
-        if self.rule.reply is not UNSET:
-            return [part for part in self.rule.reply if not isinstance(part, Done)]
-        items: Any = self.rule.output
-        return [Chunk(chunk=item) for item in items]
+    async def outputs(self) -> AsyncGenerator[Any]:
+        """Yield the many outputs; items that `output` lists count as chunks."""
+        if self.rule.reply is UNSET:
+            items: Any = self.rule.output
+            parts: list[Any] = [Chunk(chunk=item) for item in items]
+        else:
+            parts = [part for part in self.rule.reply if not isinstance(part, Done)]
+        for part in parts:
+            if not await self._perform_part(part):
+                yield self._typed(self.request.op.give, part.chunk)
 
-    async def perform_part(self, part: Any) -> bool:
+    async def _perform_part(self, part: Any) -> bool:
         """Carry out a wait or progress; return False for an output, which is left to the caller."""
         if isinstance(part, Waited):
-            await trio.sleep(self.script.seconds(self.agent, part.wait))
+            await trio.sleep(self.script.seconds(self.request.agent, part.wait))
         elif isinstance(part, Progressed):
-            self._report(part.progress)
+            shape = self.request.op.progress
+            value = part.progress
+            self.request.report(value if shape is None else self._typed(shape.take, value))
         return isinstance(part, (Waited, Progressed))
-
-    def _report(self, value: Any) -> None:
-        envelope = current_envelope()
-        if envelope is not None and envelope.run is not None:
-            shape = self.op.progress
-            envelope.run.report(value if shape is None else self._typed(shape.take, value))
 
     async def output(self) -> Any:
         """Return the one output."""
-        await self.begin()
-        rule = self.rule
+        give, rule = self.request.op.give, self.rule
         if rule.reply is UNSET:
-            return self._typed(self.op.give, rule.output)
+            return self._typed(give, rule.output)
         text = ""
         output: Any = None
         for part in rule.reply:
-            if await self.perform_part(part):
+            if await self._perform_part(part):
                 continue
             if isinstance(part, Chunk):
                 text += str(part.chunk)
@@ -260,15 +225,12 @@ class _Answer:
                 output = part.done
         if text:
             output = text if output is None else f"{text}{output}"
-        return self._typed(self.op.give, output)
-
-    def item(self, part: Chunk) -> Any:
-        """Return one of many outputs."""
-        return self._typed(self.op.give, part.chunk)
+        return self._typed(give, output)
 
     def _typed(self, take: Callable[[Any], Any], value: Any) -> Any:
         try:
             return take(value)
         except InvalidInput as error:
-            self.script.wrong(self.rule, f"an output that {self.op.label} can have", str(error))
-            raise self.op.wrong_result(error) from None
+            op = self.request.op
+            self.script.wrong(self.rule, f"an output that {op.label} can have", str(error))
+            raise op.wrong_result(error) from None

@@ -1,23 +1,227 @@
-"""Recordings for the replays of a file; each log is read once."""
+"""Recordings of agents: message logs that replays answer from.
+
+`Recordings` reads the logs of one scenario file, each once. A `Recording` is one log; a `RecordedAgent` is
+one agent of one of its runs, with its requests, answers and other effects.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors.files import FileError
+import attrs
 
+from lmos_actors.actors import HIDDEN
+from lmos_actors.files import FileError, Mistake, did_you_mean, is_list, is_mapping
+
+from ..judge import LogFile
 from ..model import Replay
-from ._recorded_agents import read_recording
-from ._replays import recorded_class
+from ..values import same
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from lmos_actors.actors import Agent
-    from lmos_actors.files import DataPath, Document, Mistake
+    from lmos_actors.files import DataPath, Document
 
-    from ._recorded_agents import RecordedAgent, Recording
+    from ..judge import LoggedRun, LogLine
+
+LISTENING: Final = ("subscribe", "subscribe to all")
+"""Verbs that are always carried out, recorded or not."""
+
+COMPARED: Final = 100
+"""Most recorded requests compared with an unrecorded one, and most characters of each."""
+
+
+@attrs.define
+class Exchange:
+    """One recorded request and its effects. Times are seconds after its delivery.
+
+    `ended` is None where nothing answered it. `effects` are in order: "item" and "progress" with a value,
+    "event" and "changed" with name and data. `error` is what the log says of an error, `output` that of a
+    failure that callers can expect.
+    """
+
+    line: int
+    verb: str
+    affordance: str
+    input: Any
+    begun: float | None = None
+    ended: float | None = None
+    value: Any = None
+    error: str | None = None
+    output: Any = None
+    effects: list[tuple[float, str, Any]] = attrs.Factory(list[tuple[float, str, Any]])
+
+    @property
+    def counts(self) -> bool:
+        """True if a replay must get it again; a request without effects may never have begun."""
+        return self.verb not in LISTENING and (self.ended is not None or bool(self.effects))
+
+
+@attrs.frozen
+class RecordedEffect:
+    """An effect without a request, in one of the agent's lives, counted from 1.
+
+    `kind` is `event` or `changed`, `what` name and data of it; `when` is None for what its first turn did.
+    `shown` is a property's value at the begin of a life, which its observers were shown.
+    """
+
+    life: int
+    when: float | None
+    kind: str
+    what: tuple[str, Any]
+
+
+@attrs.frozen
+class RecordedAgent:
+    """One agent of a recorded run."""
+
+    agent: str
+    exchanges: tuple[Exchange, ...]
+    effects: tuple[RecordedEffect, ...]
+
+
+class _AgentRecorder:
+    """Collects the records of one agent."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self._open: dict[int, Exchange] = {}
+        self._exchanges: list[Exchange] = []
+        self._effects: list[RecordedEffect] = []
+        self._life = 0
+        self._begins = False
+        self._down = True
+        self._struck = -1.0
+
+    def record(self, line: LogLine) -> None:
+        """Take a record about the agent."""
+        data = line.data
+        kind, number, now = data.get("kind"), data.get("id"), float(data.get("t", 0.0))
+        if kind == "sent" and isinstance(number, int):
+            asked = data.get("input")
+            given: Any = {} if asked is None else asked
+            self._open[number] = Exchange(line.number, data["verb"], data["affordance"], given)
+        elif kind == "fault":
+            self._struck = now
+        elif kind == "started":
+            self._life += 1
+            self._down = False
+        elif kind in ("crashed", "stopped"):
+            self._down = True
+        elif kind == "changed" and self._begins:
+            self._effects.append(RecordedEffect(self._life, now, "shown", (data["property"], data["value"])))
+        elif kind in ("event", "changed"):
+            name, value = (
+                (data["event"], data["data"]) if kind == "event" else (data["property"], data["value"])
+            )
+            self._add(now, kind, (name, value))
+        elif number in self._open:
+            self._go_on(self._open[number], number, str(kind), now, data)
+        self._begins = kind == "started" or (self._begins and kind == "changed")
+
+    def _go_on(self, exchange: Exchange, number: int, kind: str, now: float, data: dict[str, Any]) -> None:
+        if kind == "delivered":
+            exchange.begun = now
+            self._exchanges.append(exchange)
+            return
+        if exchange.begun is None:  # what never began left no trace in the agent
+            return
+        after = round(now - exchange.begun, 6)
+        if kind in ("item", "progress"):
+            exchange.effects.append((after, kind, data["value" if kind == "item" else "progress"]))
+        elif kind == "cancelled":
+            del self._open[number]
+        elif kind == "answered":
+            del self._open[number]
+            error = data.get("error")
+            struck = self._struck == now and str(error).startswith("AgentDied")
+            if not struck:  # else a fault has ended it, and one will again
+                exchange.ended = after
+                exchange.value, exchange.error, exchange.output = data.get("value"), error, data.get("output")
+
+    def _add(self, now: float, kind: str, what: tuple[str, Any]) -> None:
+        """Attribute an effect to the latest open request, or else to its instant."""
+        begun = [exchange for exchange in self._open.values() if exchange.begun is not None]
+        if self._down:
+            self._effects.append(RecordedEffect(self._life + 1, None, kind, what))
+        elif begun:
+            last = max(begun, key=lambda exchange: (exchange.begun, exchange.line))
+            last.effects.append((round(now - (last.begun or 0.0), 6), kind, what))
+        else:
+            self._effects.append(RecordedEffect(self._life, now, kind, what))
+
+    def result(self) -> RecordedAgent:
+        """Return the agent as collected so far."""
+        return RecordedAgent(self._agent, tuple(self._exchanges), tuple(self._effects))
+
+
+@attrs.frozen
+class Recording:
+    """A log file as recording: its agents, by the label of each run."""
+
+    name: str
+    runs: Mapping[str, Mapping[str, RecordedAgent]]
+
+    def agent(self, label: str, agent: str) -> RecordedAgent:
+        """Return an agent of the run with that label, or of the only run.
+
+        Raises LookupError with the known labels or agents.
+        """
+        recorded_agents = self.runs.get(label)
+        if recorded_agents is None and len(self.runs) == 1:
+            recorded_agents = next(iter(self.runs.values()))
+        if recorded_agents is None:
+            there = ", ".join(list(self.runs)[:5])
+            raise LookupError(f'{self.name} has no run "{label}"; it has {there}')
+        named = [path for path in recorded_agents if path == agent] or [
+            path for path in recorded_agents if path.rpartition("/")[2] == agent
+        ]
+        if len(named) != 1:
+            what = f"has {len(named)} agents" if named else "has no agent"
+            raise LookupError(f'{self.name} {what} "{agent}"{did_you_mean(agent, list(recorded_agents))}')
+        return recorded_agents[named[0]]
+
+
+def read_recording(path: Path, name: str) -> Recording:
+    """Read a log file; `name` is how messages call it. Blocks on the disk.
+
+    Raises FileError when it is no message log, was cut short or changed, or has two runs of one label.
+    """
+    runs: dict[str, dict[str, RecordedAgent]] = {}
+    with LogFile(path, name) as file:
+        for run in file.runs():
+            label = str(run.run.get("label", ""))
+            if label in runs:
+                raise _wrong(name, run, f'there are two runs "{label}" in it: a recording has one of each')
+            runs[label] = _recorded_agents(run)
+            if run.problem is not None:
+                raise _wrong(name, run, run.problem)
+    return Recording(name, runs)
+
+
+def _wrong(name: str, run: LoggedRun, message: str) -> FileError:
+    return FileError([Mistake(name, run.head.number, 1, message, "unreadable")])
+
+
+def _recorded_agents(run: LoggedRun) -> dict[str, RecordedAgent]:
+    recorders: dict[str, _AgentRecorder] = {}
+    for line in run:
+        agent = line.data.get("agent")
+        if line.sort == "record" and isinstance(agent, str):
+            if agent not in recorders:
+                recorders[agent] = _AgentRecorder(agent)
+            try:
+                recorders[agent].record(line)
+            except (KeyError, TypeError):
+                what = "is not a record that can be played: a part of it is missing, or of another type"
+                raise FileError([Mistake(run.place.rpartition(":")[0], line.number, 1, what)]) from None
+    return {agent: found.result() for agent, found in recorders.items()}
+
+
+# --- the recordings of a file
 
 
 def replays_among(agents: Mapping[str, object]) -> dict[str, Replay]:
@@ -79,18 +283,35 @@ def recorded_agent_of(name: str, entry: Replay, recording: Recording, label: str
     return recording.agent(label, entry.agent or name)
 
 
-def contract_of(name: str, entry: Replay, recording: Recording) -> type[Agent]:
-    """Make the class of a replay without `use`: with what is named in any of the recorded runs.
+# --- matching
 
-    Raises TypeError where two of them have one name; LookupError when the agent is in none.
+
+def fits(recorded: Any, asked: Any, *, allow_missing: bool = False) -> bool:
+    """Return whether an input is the recorded one; what is hidden in the log fits anything.
+
+    `allow_missing`: the defaults of parameters are unknown, so members may be left out.
     """
-    recorded_agents: list[RecordedAgent] = []
-    missing: LookupError | None = None
-    for label in recording.runs:
-        try:
-            recorded_agents.append(recorded_agent_of(name, entry, recording, label))
-        except LookupError as error:
-            missing = error
-    if missing is not None and not recorded_agents:
-        raise missing
-    return recorded_class(name, recorded_agents)
+    if isinstance(recorded, str) and recorded == HIDDEN:
+        return True
+    if is_mapping(recorded) and is_mapping(asked):
+        if recorded.keys() != asked.keys() and not (allow_missing and recorded.keys() >= asked.keys()):
+            return False
+        return all(fits(recorded[key], asked[key]) for key in asked)
+    if is_list(recorded) and is_list(asked):
+        return len(recorded) == len(asked) and all(map(fits, recorded, asked))
+    return same(recorded, asked)
+
+
+def most_similar(exchanges: Iterator[Exchange], asked: Any) -> Exchange | None:
+    """Return the exchange whose input is most like one, None if there are none."""
+    text = _text(asked)
+    best: tuple[float, Exchange] | None = None
+    for exchange, _ in zip(exchanges, range(COMPARED), strict=False):
+        likeness = SequenceMatcher(None, text, _text(exchange.input), autojunk=False).ratio()
+        if best is None or likeness > best[0]:
+            best = likeness, exchange
+    return best[1] if best is not None else None
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)[:COMPARED]

@@ -14,14 +14,22 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 import lmos_actors.errors as errors
-from lmos_actors.actors import RUN, STREAM, TURN, Altered, current_envelope, stand_in
+from lmos_actors.actors import (
+    STREAM,
+    TURN,
+    StandInRequest,
+    answered,
+    answered_in_turn,
+    is_untyped,
+    stand_in,
+)
 from lmos_actors.errors import ActionFailed, AgentError, InvalidInput
 from lmos_actors.reports import Failure
 
+from ..model import USER
 from ..values import exception_class, show
-from ._mocks import message_now, request_of
-from ._recorded_agents import LISTENING, fits, most_similar
-from ._untyped import UntypedOperation, untyped_class
+from ._recordings import LISTENING, fits, most_similar, recorded_agent_of
+from ._untyped import untyped_class
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from ..model import Replay
-    from ._recorded_agents import Exchange, RecordedAgent, Recording
+    from ._recordings import Exchange, RecordedAgent, Recording
 
 SHOWN: Final = 3
 """Most unrecorded requests, and most unused recorded ones, that are shown."""
@@ -38,8 +46,24 @@ SHOWN: Final = 3
 _DIED: Final = re.compile(r"agent .* died \((.*)\), request had begun", re.DOTALL)
 
 
-def recorded_class(name: str, recorded_agents: Sequence[RecordedAgent]) -> type[Agent]:
-    """Make the class of a replay without `use`: with what its recordings name."""
+def contract_of(name: str, entry: Replay, recording: Recording) -> type[Agent]:
+    """Make the class of a replay without `use`: with everything named in any of the recorded runs.
+
+    Raises TypeError where two of them have one name; LookupError when the agent is in none.
+    """
+    recorded_agents: list[RecordedAgent] = []
+    missing: LookupError | None = None
+    for label in recording.runs:
+        try:
+            recorded_agents.append(recorded_agent_of(name, entry, recording, label))
+        except LookupError as error:
+            missing = error
+    if missing is not None and not recorded_agents:
+        raise missing
+    return _recorded_class(name, recorded_agents)
+
+
+def _recorded_class(name: str, recorded_agents: Sequence[RecordedAgent]) -> type[Agent]:
     exchanges = [exchange for recorded in recorded_agents for exchange in recorded.exchanges]
     effects = [(item.kind, item.what) for recorded in recorded_agents for item in recorded.effects]
     effects += [(kind, what) for exchange in exchanges for _, kind, what in exchange.effects]
@@ -78,20 +102,18 @@ class ReplayScript:
         self._missed = 0
         self._failures: list[Failure] = []
 
-    def find(self, agent: Any, op: Operation, args: tuple[Any, ...]) -> Exchange:
-        """Return the recorded exchange for the request that is carried out now.
-
-        Raises ActionFailed if none.
-        """
-        request, shown = request_of(agent, op, args)
-        verb = op.verb if getattr(message_now(agent), "waits_for_answer", True) else "tell"
-        allow_missing = isinstance(op, UntypedOperation)
+    def find(self, request: StandInRequest) -> Exchange:
+        """Return the recorded exchange for a request. Raises ActionFailed if there is none."""
+        op = request.op
+        shown = request.input(() if op.verb == "observe" else request.shown_args)
+        verb = "tell" if request.one_way else op.verb
+        allow_missing = is_untyped(op)
         same = [e for e in self.recorded.exchanges if e.verb == verb and e.affordance == op.name]
         for exchange in same:
             if exchange.line not in self._used and fits(exchange.input, shown, allow_missing=allow_missing):
                 self._used.add(exchange.line)
                 return exchange
-        self._miss(f"{verb} {op.name}", same, shown, request.sender)
+        self._miss(f"{verb} {op.name}", same, shown, request.sender or USER)
         raise ActionFailed(f"{verb} {op.name} is not in the recording of {self.name}")
 
     def _miss(self, what: str, same: list[Exchange], shown: Any, sender: str) -> None:
@@ -170,7 +192,24 @@ def replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
     """Make the class of a replay for one run: what `cls` offers, answered from the recording."""
 
     def alter(key: str, op: Operation) -> Operation:
-        return op if op.verb in LISTENING else _replayed(script, key, op)
+        if op.verb in LISTENING:
+            return op
+        if op.internal:
+            return answered_in_turn(op, of_property)
+        if op.kind == TURN and script.in_one_step(op.name):
+            return answered_in_turn(op, at_once, bare=True)
+        return answered(op, in_time)
+
+    def of_property(request: StandInRequest) -> Any:
+        return _answer_of_property(script, request)
+
+    def at_once(request: StandInRequest) -> Any:
+        exchange = _repeat_at_once(script, request)
+        return script.typed(exchange, request.op, exchange.value)
+
+    async def in_time(request: StandInRequest) -> Any:
+        answer = _Answer(script, request)
+        return answer.outputs() if request.op.kind == STREAM else await answer.output()
 
     made: Any = stand_in(cls, alter, {})
     if script.recorded.effects:
@@ -195,46 +234,27 @@ def _schedule_effects(agent: Any, recorded: RecordedAgent) -> None:
             agent.after(effect.when - now, _perform, agent, effect.kind, effect.what)
 
 
-def _replayed(script: ReplayScript, key: str, op: Operation) -> Altered:
-    made = type(op) if isinstance(op, Altered) else Altered
-    if op.internal or (op.kind == TURN and script.in_one_step(op.name)):
-        return made(op, _turn(script, key, op), kind=TURN, bare=not op.internal)
-
-    async def run(agent: Any, *args: Any) -> Any:
-        return await _Answer(script, agent, op, args).output()
-
-    async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
-        answer = _Answer(script, agent, op, args)
-        for after, kind, what in answer.exchange.effects:
-            await answer.wait(after)
-            if kind == "item":
-                yield answer.typed(what)
-            else:
-                answer.tell(kind, what)
-        await answer.end()
-
-    return made(op, stream, bare=True) if op.kind == STREAM else made(op, run, kind=RUN, bare=True)
+def _repeat_at_once(script: ReplayScript, request: StandInRequest) -> Exchange:
+    """Repeat the effects of the recorded exchange for a request in one step, and raise its error, if any."""
+    exchange = script.find(request)
+    for _, kind, what in exchange.effects:
+        _perform(request.agent, kind, what)
+    if exchange.error is not None:
+        raise _error(exchange)
+    return exchange
 
 
-def _turn(script: ReplayScript, key: str, op: Operation) -> Callable[..., Any]:
-    """Make the turn that answers in one step: of an action that is one, or what is asked of properties."""
-
-    def turn(agent: Any, *args: Any) -> Any:
-        if op.verb == "read" and getattr(agent._slot.rt.turns.current, "op", None) != op:
-            return op.fn(agent)  # not a request: observers get the values of a new life
-        exchange = script.find(agent, op, () if op.verb == "observe" else args)
-        for _, kind, what in exchange.effects:
-            _perform(agent, kind, what)
-        if exchange.error is not None:
-            raise _error(exchange)
-        if not op.internal:
-            return script.typed(exchange, op, exchange.value)
-        if op.verb == "observe":
-            agent._slot.sinks().add(key[1:], args[0])
-            args[0].push(_property_value(agent, op, exchange))
-        return _property_value(agent, op, exchange) if op.verb == "read" else exchange.value
-
-    return turn
+def _answer_of_property(script: ReplayScript, request: StandInRequest) -> Any:
+    """Answer a read, a write or an observation."""
+    agent, op = request.agent, request.op
+    if op.verb == "read" and getattr(agent._slot.rt.turns.current, "op", None) != op:
+        return op.fn(agent)  # not a request: observers get the values of a new life
+    exchange = _repeat_at_once(script, request)
+    if op.verb == "observe":
+        (sink,) = request.args
+        agent._slot.sinks().add(f"?{op.name}", sink)
+        sink.push(_property_value(agent, op, exchange))
+    return _property_value(agent, op, exchange) if op.verb == "read" else exchange.value
 
 
 def _property_value(agent: Any, op: Operation, exchange: Exchange) -> Any:
@@ -253,56 +273,60 @@ def _perform(agent: Any, kind: str, what: Any) -> None:
 class _Answer:
     """One answer of a replay, as it was recorded."""
 
-    def __init__(self, script: ReplayScript, agent: Any, op: Operation, args: tuple[Any, ...]) -> None:
+    def __init__(self, script: ReplayScript, request: StandInRequest) -> None:
         self.script = script
-        self.agent = agent
-        self.op = op
-        self.exchange = script.find(agent, op, args)
+        self.request = request
+        self.exchange = script.find(request)
         self._began = trio.current_time()
 
-    async def wait(self, after: float) -> None:
+    async def _wait(self, after: float) -> None:
         """Wait until so many seconds after the request."""
         when = self._began + after
         if when > trio.current_time():
             await trio.sleep_until(when)
 
-    def tell(self, kind: str, what: Any) -> None:
+    def _repeat(self, kind: str, what: Any) -> None:
         """Repeat an effect between request and answer."""
-        if kind != "progress":
-            _perform(self.agent, kind, what)
-            return
-        envelope = current_envelope()
-        if envelope is not None and envelope.run is not None:
-            envelope.run.report(what)
+        if kind == "progress":
+            self.request.report(what)
+        else:
+            _perform(self.request.agent, kind, what)
 
-    async def end(self) -> None:
+    async def _end(self) -> None:
         """Wait for the end and raise its error, if any. Never returns where no answer was recorded."""
         exchange = self.exchange
         if exchange.ended is None:
             await trio.sleep_forever()
-        await self.wait(exchange.ended or 0.0)
+        await self._wait(exchange.ended or 0.0)
         if exchange.error is None:
             return
-        error = _error(exchange)
-        envelope = current_envelope()
-        if isinstance(error, AgentError) and not isinstance(error, ActionFailed) and envelope is not None:
+        error, run = _error(exchange), self.request.run
+        if isinstance(error, AgentError) and not isinstance(error, ActionFailed) and run is not None:
             # what the runtime itself refuses is no failure that a handler may raise
-            assert envelope.run is not None
-            envelope.run.settle_error(error, "handled")
+            run.settle_error(error, "handled")
             return
         raise error
 
     async def output(self) -> Any:
         """Return the one output."""
         for after, kind, what in self.exchange.effects:
-            await self.wait(after)
-            self.tell(kind, what)
-        await self.end()
-        return self.exchange.value if self.exchange.error is not None else self.typed(self.exchange.value)
+            await self._wait(after)
+            self._repeat(kind, what)
+        await self._end()
+        return self.exchange.value if self.exchange.error is not None else self._typed(self.exchange.value)
 
-    def typed(self, value: Any) -> Any:
-        """Return a recorded value as the class's type."""
-        return self.script.typed(self.exchange, self.op, value)
+    async def outputs(self) -> AsyncGenerator[Any]:
+        """Yield the many outputs."""
+        for after, kind, what in self.exchange.effects:
+            await self._wait(after)
+            if kind == "item":
+                yield self._typed(what)
+            else:
+                self._repeat(kind, what)
+        await self._end()
+
+    def _typed(self, value: Any) -> Any:
+        return self.script.typed(self.exchange, self.request.op, value)
 
 
 def _error(exchange: Exchange) -> Exception:

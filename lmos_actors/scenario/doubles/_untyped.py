@@ -1,8 +1,7 @@
 """Classes for agents without a class of their own: mocks and replays without `use`.
 
-What goes in and out of them is any plain data. Their consumers name actions and the rest as they always do,
-through a `Thing` or by the handles of any class that has the same names; arguments that are given by name
-are one object.
+Their inputs and outputs are any plain data. Consumers name actions, properties and events as always, through
+a `Thing` or by the handles of any class that has the same names; arguments given by name form one object.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from collections.abc import AsyncIterator  # noqa: TC003 -- types of an agent ar
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from lmos_actors._core import plain
 from lmos_actors.actors import (
     MISSING,
     Agent,
-    Altered,
+    AlteredOperation,
     Event,
     Operation,
     Parameter,
@@ -25,27 +23,12 @@ from lmos_actors.actors import (
     prop,
     shape_of,
 )
-from lmos_actors.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 AT_ONCE: Final = 1 << 30
 """Concurrent runs of one action of an untyped agent: no limit in practice."""
-
-
-class UntypedOperation(Altered):
-    """An operation with unknown parameters: arguments given by name form one object."""
-
-    __slots__ = ()
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """See `Operation.bind`."""
-        if not kwargs:
-            return super().bind(tuple(plain(arg) for arg in args), {})
-        if args:
-            raise InvalidInput(f"{self.label} knows no parameters: give all arguments by name, or one object")
-        return super().bind((plain(dict(kwargs)),), {})
 
 
 def untyped_class(
@@ -58,8 +41,7 @@ def untyped_class(
 ) -> type[Agent]:
     """Make the class of an agent by what it offers; `properties` with their first values.
 
-    Its actions do nothing: `stand_in` gives them something to do. Raises TypeError for a name that two of
-    them have.
+    Its actions do nothing until `stand_in` alters them. Raises TypeError for a name that two of them have.
     """
     body: dict[str, Any] = {
         "__module__": __name__,
@@ -95,14 +77,14 @@ def _accept_anything(cls: type[Agent], properties: Mapping[str, Any]) -> None:
         )
         contract.table[f"={wire}"].take = anything.take
         read = contract.table[f"?{wire}"]
-        contract.table[f"?{wire}"] = Altered(read, _copying(read))
+        contract.table[f"?{wire}"] = AlteredOperation(read, _copying(read))
     for wire in contract.actions:
         op = contract.table[wire]
-        contract.table[wire] = UntypedOperation(op, op.fn)
+        contract.table[wire] = AlteredOperation(op, op.fn, untyped=True)
 
 
 def _copying(read: Operation) -> Any:
-    # what readers are given is theirs to change
+    # a copy, as readers may change what they get
     def copy(agent: Any) -> Any:
         return deepcopy(read.fn(agent))
 
@@ -110,13 +92,13 @@ def _copying(read: Operation) -> Any:
 
 
 class _Template:
-    """The functions of all their actions."""
+    """Functions of all actions of untyped classes."""
 
     async def run(self, anything: Any = None, /) -> Any:
         """Take any input."""
 
     async def stream(self, anything: Any = None, /) -> AsyncIterator[Any]:
-        """Take any input, and return many outputs."""
+        """Take any input, and yield no output."""
         none: tuple[Any, ...] = ()
         for item in none:
             yield item

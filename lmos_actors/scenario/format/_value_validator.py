@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.actors import MISSING, StreamAction
+from lmos_actors.actors import MISSING, StreamAction, is_untyped
 from lmos_actors.errors import ConfigError, InvalidInput
 from lmos_actors.files import decode, did_you_mean, is_list, is_mapping
 from lmos_actors.supervision import Pool
 
-from ..doubles import UntypedOperation
 from ..model import AgentEntry, Distribution, Mock, PoolEntry, Population, Replay
 from ..values import (
     ANYTHING,
@@ -222,7 +221,7 @@ class ValueValidator:
     def input(self, op: Any, given: Any, path: DataPath, *, name: str = "input") -> None:
         """Check the input of an action, as a step has it."""
         absent = given is UNSET
-        if isinstance(op, UntypedOperation):
+        if is_untyped(op):
             return
         if op.whole:
             if absent:
@@ -261,7 +260,7 @@ def is_stream(contract: Any, action: str) -> bool:
 
 def input_schema(op: Any) -> Schema:
     """Return the schema of an action's input."""
-    if isinstance(op, UntypedOperation):
+    if is_untyped(op):
         return ANYTHING
     if op.whole:
         return op.params[0].shape.schema  # type: ignore[no-any-return]
@@ -270,7 +269,7 @@ def input_schema(op: Any) -> Schema:
 
 def output_schema(op: Any) -> Schema:
     """Return the schema of what an action gives, one item of it if it gives many."""
-    shape = None if isinstance(op, UntypedOperation) else op.result_shape
+    shape = None if is_untyped(op) else op.result_shape
     return ANYTHING if shape is None else shape.schema
 
 
