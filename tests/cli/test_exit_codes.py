@@ -8,11 +8,12 @@ import re
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lmos_actors.cli import main
+from tests.commands import started
 from tests.scenario.project import CAST, Project, Ran, story
 from tests.source import ROOT
 
@@ -364,11 +365,11 @@ def test_a_terminal_is_coloured_unless_turned_off(
     mine, theirs = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
     environment |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **variables}
-    words = [sys.executable, "-m", "lmos_actors", *off("run", file)]
-    with subprocess.Popen(words, cwd=project.root, stdout=theirs, stderr=theirs, env=environment) as process:
+    words = off("run", file)
+    with started(words, project.root, stdout=theirs, stderr=theirs, environment=environment) as process:
         os.close(theirs)
         shown = read_all(mine)
-    assert process.returncode == 0
+        assert process.wait() == 0
     assert "1/1 runs passed" in shown
     assert ("\x1b[32m" in shown) == coloured
 
@@ -390,15 +391,8 @@ def read_all(terminal: int) -> str:
 
 def test_whoever_reads_may_leave(project: Project) -> None:
     file = project.write("good.yaml", story(NOTE, seeds={"from": 1, "count": 50}))
-    words: list[Any] = [sys.executable, "-m", "lmos_actors", *off("run", file)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        words, cwd=project.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    err = process.stderr.read()
-    process.stderr.close()
-    process.wait(40)
-    assert "Traceback" not in err
+    with started(off("run", file), project.root) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert "Traceback" not in process.stderr.read()

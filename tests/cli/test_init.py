@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.cli import main
-from tests.commands import called, surroundings
+from tests.commands import called, started
 from tests.matrix import few_or_all
 from tests.scenario.project import Ran
 from tests.source import ROOT
@@ -164,14 +164,7 @@ def commands(folder: Path) -> list[str]:
 @contextmanager
 def served(folder: Path, words: list[str]) -> Iterator[str]:
     """Run `serve` at a free port, and give the URL of the server."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lmos_actors", *words, "--listen", "ws://127.0.0.1:0"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=surroundings(),
-    )
-    try:
+    with started((*words, "--listen", "ws://127.0.0.1:0"), folder) as process:
         assert process.stdout is not None
         url = ""
         for line in process.stdout:
@@ -181,7 +174,6 @@ def served(folder: Path, words: list[str]) -> Iterator[str]:
             if said["event"] == "ready":
                 break
         yield url
-    finally:
         process.terminate()
         process.communicate()
 

@@ -21,7 +21,7 @@ import pytest
 from junitparser import JUnitXml
 
 from lmos_actors.scenario import LogFile
-from tests.commands import surroundings
+from tests.commands import RunningCommand, started, surroundings
 from tests.matrix import few_or_all
 from tests.reports.test_html import report
 from tests.scenario.project import Project
@@ -91,20 +91,11 @@ class Command:
     """A command that runs in a folder."""
 
     folder: Path
-    process: subprocess.Popen[str] = attrs.field(init=False)
+    process: RunningCommand = attrs.field(init=False)
     heard: str = ""
 
-    def start(self, *words: str, before: str = "") -> None:
-        code = f"{before}\nfrom lmos_actors.cli import main\nmain()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *words],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=surroundings() | {"PYTHONWARNINGS": "default"},
-        )
+    def start(self, *words: str, first: str = "") -> None:
+        self.process = started(words, self.folder, first=first)
 
     def until(self, word: str) -> None:
         assert self.process.stderr is not None
@@ -115,9 +106,10 @@ class Command:
         raise AssertionError(f"it has ended: {self.heard}")
 
     def end(self) -> Ended:
-        out, err = self.process.communicate(timeout=PATIENCE)
+        with self.process:
+            out, err = self.process.communicate(timeout=PATIENCE)
         assert "Traceback" not in self.heard + err
-        return Ended(self.process.returncode, out, self.heard + err)
+        return Ended(self.process.wait(), out, self.heard + err)
 
 
 @pytest.fixture
@@ -127,8 +119,8 @@ def command(project: Project) -> Iterator[Command]:
     dog.start()
     yield made
     dog.cancel()
-    made.process.kill()
-    made.process.communicate()
+    with made.process:
+        made.process.kill_all()
 
 
 def test_every_report_says_that_it_was_interrupted(project: Project, command: Command) -> None:
@@ -145,7 +137,7 @@ def test_sigterm_is_as_sigint(project: Project, command: Command, words: tuple[s
 def test_a_process_that_ignores_sigint_heeds_sigterm(project: Project, command: Command) -> None:
     """As a shell begins it behind `&`."""
     ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
-    command.start("run", "story.yaml", "--json", "--csv", "c.csv", before=ignoring)
+    command.start("run", "story.yaml", "--json", "--csv", "c.csv", first=ignoring)
     command.until("here")
     command.process.send_signal(signal.SIGINT)
     command.process.send_signal(signal.SIGTERM)
@@ -281,14 +273,9 @@ def test_no_file_is_left_beside_and_old_ones_keep_their_permissions(
 def test_what_our_output_goes_to_is_written_in_place(project: Project) -> None:
     with (project.root / "out.xml").open("w") as out:
         words = ["run", "plain.yaml", "--json", "--junit", "/dev/stderr", "--check-determinism", "off"]
-        subprocess.run(
-            [sys.executable, "-m", "lmos_actors", *words],
-            cwd=project.root,
-            env=surroundings(),
-            stderr=out,
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
+        with started(words, project.root, stderr=out.fileno()) as command:
+            command.communicate(PATIENCE)
+    assert command.returncode == 0
     assert JUnitXml.fromstring((project.root / "out.xml").read_bytes()).tests == 6
 
 

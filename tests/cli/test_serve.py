@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,11 +22,11 @@ from lmos_actors.cli import main
 from lmos_actors.cli.serve._announcer import Announcer
 from lmos_actors.cli.serve._serve import RESERVED, Serving, door_options
 from lmos_actors.cli.serve._targets import planned_of, tree_at
+from tests.commands import RunningCommand, started
 from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
 AGENTS = '''
 import trio
@@ -281,7 +281,7 @@ def test_a_second_signal_may_come_right_after_the_first(
 class Served:
     """A process that serves, and the lines that it has said."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: RunningCommand) -> None:
         self.process = process
         self.said: list[dict[str, Any]] = []
 
@@ -301,13 +301,12 @@ class Served:
     def end(self) -> tuple[int, list[str]]:
         """Give the exit code, and the events that were told since."""
         out, self.errors = self.process.communicate()
-        return self.process.returncode, [json.loads(line)["event"] for line in out.splitlines()]
+        return self.process.wait(), [json.loads(line)["event"] for line in out.splitlines()]
 
 
 @contextmanager
 def serving(*words: str, listen: str = "ws://127.0.0.1:0") -> Generator[Served]:
-    call = [sys.executable, "-m", "lmos_actors", "serve", *words, "--listen", listen]
-    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(("serve", *words, "--listen", listen), Path.cwd()) as process:
         served = Served(process)
         try:
             served.until("ready")

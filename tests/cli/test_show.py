@@ -10,7 +10,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import time
@@ -21,6 +20,7 @@ import pytest
 from lmos_actors.cli.run._display import Show
 from lmos_actors.cli.run._live import MOST_RUNS, Moving, Screen, picture
 from lmos_actors.reports import CheckResult, FileResult, RunResult
+from tests.commands import started
 from tests.reports.sample_results import HOSTILE, failed, result, run
 from tests.scenario.project import CAST, Project, Ran, story
 from tests.source import ROOT
@@ -278,10 +278,8 @@ def on_a_terminal(project: Project, *words: str, size: tuple[int, int] = (24, 80
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
     environment |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "lmos_actors", "run", "--check-determinism", "off", *words]
-    with subprocess.Popen(
-        command, cwd=project.root, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=environment
-    ) as process:
+    words = ("run", "--check-determinism", "off", *words)
+    with started(words, project.root, stdout=theirs, stderr=theirs, environment=environment) as process:
         os.close(theirs)
         text = ""
         while select.select([mine], [], [], 40)[0]:
@@ -293,9 +291,9 @@ def on_a_terminal(project: Project, *words: str, size: tuple[int, int] = (24, 80
             if until and until in text:
                 until = ""
                 process.send_signal(signal.SIGINT)
-        process.wait(40)
+        code = process.wait(40)
     os.close(mine)
-    return Ran(process.returncode, text, "")
+    return Ran(code, text, "")
 
 
 def plain(text: str) -> str:
@@ -367,11 +365,7 @@ def test_json_holds_the_results_up_to_an_interrupt(project: Project) -> None:
     work = {"do": "invoke", "target": "actor", "action": "work", "input": {"seconds": "$(matrix.long)"}}
     cast = {"actor": {"from": "agent", "use": "busy.py:Busy"}}
     file = project.write("busy.yaml", story(work, agents=cast, matrix={"long": [0.01, 20.0]}))
-    words = [sys.executable, "-u", "-m", "lmos_actors", "run", file, "--json", "--check-determinism", "off"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        words, cwd=project.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with started(("run", file, "--json", "--check-determinism", "off"), project.root) as process:
         assert process.stderr is not None
         assert [process.stderr.readline() for _ in range(2)] == ["hard at work\n"] * 2
         process.send_signal(signal.SIGINT)

@@ -7,11 +7,10 @@ import os
 import queue
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -26,6 +25,7 @@ from lmos_actors.cli import main
 from tests.cli import served_agent
 from tests.cli.served_agent import Weather
 from tests.cli.test_remote import Ran
+from tests.commands import RunningCommand, started
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -290,11 +290,8 @@ def test_habits_can_be_chosen(
 # --- processes
 
 
-def process(*words: str, **options: Any) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "lmos_actors", *words]
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, **options)
+def process(*words: str) -> RunningCommand:
+    return started(words, Path.cwd())
 
 
 def test_an_interrupted_process_has_cancelled_its_action(place: str) -> None:
@@ -305,7 +302,7 @@ def test_an_interrupted_process_has_cancelled_its_action(place: str) -> None:
         ran.stdout.readline()
         ran.send_signal(signal.SIGINT)
         out, err = ran.communicate(timeout=PATIENCE)
-    assert (ran.returncode, err) == (130, b"")
+    assert (ran.returncode, err) == (130, "")
     assert all(json.loads(line)["action"] == "hours" for line in out.splitlines())
 
 
@@ -318,7 +315,7 @@ def test_a_second_interrupt_ends_at_once(oracle: tuple[Oracle, str]) -> None:
         assert made.cancelled.wait(PATIENCE)
         ran.send_signal(signal.SIGINT)
         out, err = ran.communicate(timeout=PATIENCE)
-    assert (ran.returncode, out, err) == (130, b"", b"interrupted\n")
+    assert (ran.returncode, out, err) == (130, "", "interrupted\n")
 
 
 def test_nobody_reads_any_more(place: str) -> None:
@@ -328,7 +325,7 @@ def test_nobody_reads_any_more(place: str) -> None:
         ran.stdout.readline()
         ran.stdout.close()
         assert ran.stderr is not None
-        assert ran.stderr.read() == b""
+        assert ran.stderr.read() == ""
         assert ran.wait(PATIENCE) == 1
 
 
@@ -339,11 +336,7 @@ def test_on_a_terminal(place: str) -> None:
     progress = ["call", f"http://{place}/agents/weather", "forecast", "city=Bonn"]
     texts: list[str] = []
     for each in (words, progress):
-        command = [sys.executable, "-m", "lmos_actors", *each]
-        environment["PYTHONPATH"] = str(ROOT)
-        with subprocess.Popen(
-            command, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=environment
-        ) as ran:
+        with started(each, Path.cwd(), stdout=theirs, stderr=theirs, environment=environment) as ran:
             assert ran.wait(PATIENCE) == 0
         os.write(theirs, b"\0")  # what has been written comes before it, in its own time
         texts.append("")

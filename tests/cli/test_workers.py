@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from queue import SimpleQueue
@@ -28,8 +27,8 @@ from lmos_actors.scenario import (
     load_scenario,
     run_cell,
 )
+from tests.commands import started
 from tests.scenario.project import CAST, Project, Ran, story
-from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -227,18 +226,10 @@ def test_ctrl_c_ends_every_process(project: Project) -> None:
     paths = {"path": {"type": "string"}}
     text = dying(step, vars=paths, matrix={"path": [str(path) for path in ready]})
     file = project.write("busy.yaml", text)
-    words = [sys.executable, "-m", "lmos_actors", "run", file, "-j", "2", "--check-determinism", "off"]
-    process = subprocess.Popen(
-        words,
-        cwd=project.root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    pids = [wait_for(path) for path in ready]
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE)
+    with started(("run", file, "-j", "2", "--check-determinism", "off"), project.root) as process:
+        pids = [wait_for(path) for path in ready]
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "interrupted\n")
     assert not any(map(runs, pids))
 
@@ -247,11 +238,10 @@ def test_a_worker_does_not_outlive_its_parent(project: Project) -> None:
     ready = project.root / "orphan"
     step = {"do": "invoke", "target": "actor", "action": "ready", "input": {"path": str(ready)}}
     file = project.write("orphan.yaml", dying(step))
-    words = [sys.executable, "-m", "lmos_actors", "run", file, "-j", "2", "--check-determinism", "off"]
-    process = subprocess.Popen(words, cwd=project.root, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    pid = wait_for(ready)
-    process.kill()
-    process.wait(PATIENCE)
+    with started(("run", file, "-j", "2", "--check-determinism", "off"), project.root) as process:
+        pid = wait_for(ready)
+        process.kill()
+        process.wait(PATIENCE)
     deadline = time.monotonic() + PATIENCE
     while runs(pid):
         assert time.monotonic() < deadline, "it is still there"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -18,6 +16,7 @@ from lmos_actors.conformance import ConformOptions, Level, Verdict, all_cases, c
 from lmos_actors.conformance.scripted import described, described_b
 from lmos_actors.protocol.td import dump
 from lmos_actors.transport import MemoryNetwork
+from tests.commands import started
 from tests.conformance.breaking import HINTS, ids, on_virtual_time, told
 from tests.source import ROOT
 
@@ -92,8 +91,7 @@ def _shape(data: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def serving() -> Generator[str]:
     """Serve the agents by the command while entered; gives the URL of the first."""
-    call = [sys.executable, "-m", "lmos_actors", "serve", *THINGS, "--listen", "ws://127.0.0.1:0"]
-    with subprocess.Popen(call, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with started(("serve", *THINGS, "--listen", "ws://127.0.0.1:0"), ROOT, stderr=2) as process:
         try:
             assert process.stdout is not None
             said = [

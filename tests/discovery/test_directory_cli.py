@@ -5,12 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import signal
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from tests.commands import RunningCommand, started
 
 from .web import td
 
@@ -21,11 +21,10 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def served(database: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def served(database: Path) -> Iterator[tuple[RunningCommand, str]]:
     """Run the command; give the process and where it listens."""
-    command = [sys.executable, "-m", "lmos_actors", "directory", "serve", "--database", str(database)]
-    command += ["--listen", "ws://127.0.0.1:0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    words = ("directory", "serve", "--database", str(database), "--listen", "ws://127.0.0.1:0", "--json")
+    with started(words, ROOT, stderr=2) as process:
         try:
             assert process.stdout is not None
             told: dict[str, Any] = {}

@@ -6,12 +6,11 @@ Without what needs a network. The second is run with fewer agents: it is as long
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.commands import called
 from tests.matrix import few_or_all
 from tests.source import ROOT
 
@@ -31,13 +30,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(project: Path, *words: str) -> tuple[int, str]:
     # in a process of its own, as its modules have the names of ours
-    ran = subprocess.run(
-        [sys.executable, "-m", "lmos_actors", *words],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = called(words, project, timeout=50)
     return ran.returncode, ran.stdout + ran.stderr
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 import time
@@ -16,8 +15,8 @@ import pytest
 
 from lmos_actors.files import FileError
 from lmos_actors.scenario import Guard, resolve
+from tests.commands import started
 from tests.scenario.project import CAST, Project, story
-from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,23 +109,17 @@ def test_workers_of_a_parent_that_was_killed_end_without_a_word(project: Project
     agents = {"actor": {"from": "agent", "use": "own.py:X"}}
     often = {"do": "repeat", "times": 1_000_000, "steps": [GO]}
     file = project.write("long.yaml", story(often, seeds=[1, 2], agents=agents))
-    words = [sys.executable, "-m", "lmos_actors", "run", file, "-j", "2", *OFF]
     with (tmp_path / "errors").open("wb") as errors:
-        process = subprocess.Popen(
-            words,
-            cwd=project.root,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-    due = time.monotonic() + PATIENCE
-    while len(begun := list(project.root.glob("begun-*"))) < 2:
-        assert process.poll() is None
-        assert time.monotonic() < due
-        time.sleep(0.05)
-    workers = [int(file.name.partition("-")[2]) for file in begun]
-    process.kill()
-    process.wait(timeout=PATIENCE)
+        process = started(("run", file, "-j", "2", *OFF), project.root, stderr=errors.fileno())
+    with process:
+        due = time.monotonic() + PATIENCE
+        while len(begun := list(project.root.glob("begun-*"))) < 2:
+            assert process.poll() is None
+            assert time.monotonic() < due
+            time.sleep(0.05)
+        workers = [int(file.name.partition("-")[2]) for file in begun]
+        process.kill()
+        process.wait(timeout=PATIENCE)
     _wait_until_gone(workers)
     assert (tmp_path / "errors").read_text() == ""
 

@@ -15,6 +15,7 @@ import pytest
 from lmos_actors.cli import main
 from lmos_actors.files import FileError
 from lmos_actors.scenario import resolve
+from tests.commands import started
 from tests.scenario.project import CAST, Project, story
 from tests.source import ROOT
 
@@ -232,17 +233,9 @@ def test_where_a_log_cannot_go(project: Project, log: str, said: str, code: int)
 @pytest.mark.skipif(sys.platform != "linux", reason="has /dev/full")
 def test_a_full_disk(project: Project, words: tuple[str, ...]) -> None:
     project.write("s.yaml", story(NOTE))
-    with open("/dev/full", "w") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "lmos_actors", *words],
-            cwd=project.root,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            text=True,
-            check=False,
-        )
-    assert (ended.returncode, ended.stderr) == (3, "lmos-actors: No space left on device\n")
+    with open("/dev/full", "w") as full, started(words, project.root, stdout=full.fileno()) as command:
+        _, err = command.communicate(40)
+    assert (command.returncode, err) == (3, "lmos-actors: No space left on device\n")
 
 
 def test_without_any_streams(project: Project) -> None:
@@ -326,18 +319,11 @@ while True:
     else:
         body = textwrap.indent(loop, "        ")
         file = with_agent(project, f"class X(Agent):\n    @action\n    def go(self):\n{body}")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lmos_actors", "run", file],
-        cwd=project.root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert process.stderr is not None
-    assert process.stderr.readline() == "begun\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=40)
+    with started(("run", file), project.root) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=40)
     assert process.returncode == 130
     assert "interrupted" in err
     assert where in err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,11 +16,12 @@ from lmos_actors.files import FileError
 from lmos_actors.reports import Spelling, refusal_remedy
 from lmos_actors.scenario import RemoteAccess, load_scenario, run_cell, scenario_schema
 from lmos_actors.security import credential_of
-from tests.commands import called
+from tests.commands import called, started
 from tests.docs.test_documents import DOCS, Block, agrees, blocks, commands
 from tests.scenario.test_remote import CAST
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -124,8 +124,7 @@ SERVE = [
 def served(words: list[str], folder: Path) -> Iterator[str]:
     """Serve an agent in another process, for as long as the block lasts; return its URL."""
     url = ""
-    command = [sys.executable, "-m", "lmos_actors", *words]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as serving:
+    with started(words, folder, stderr=2) as serving:
         assert serving.stdout is not None
         for line in serving.stdout:
             said = json.loads(line)
