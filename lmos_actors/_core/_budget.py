@@ -16,11 +16,16 @@ accounts that hold an average share or more, the one with the largest product of
 not counted. Time counts because an attacker's bytes stay while those of a working peer pass through; after
 a minute it counts no more, so that a connection that is always busy does not age into the victim. Its bytes
 leave the sum before its owner has released them, which it must do without waiting for the peer.
+
+The greediest is found without a look at every account, as thousands of small ones may be over the limit for
+long: accounts stand in classes of about the same size, four for each power of two, and in each class the
+oldest is nearest. Only those are compared, so "greediest" and "average" hold to within a quarter.
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from heapq import heapify, heappop, heappush
+from itertools import count, islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -81,12 +86,13 @@ class Budget:
     """The bytes that peers hold, up to a limit over all of them; `now` is the time in seconds."""
 
     __slots__ = (
-        "_accounts",
         "_asked_at",
         "_bytes",
         "_gave_way",
         "_granted",
         "_grants",
+        "_holders",
+        "_holding",
         "_is_evicting",
         "_now",
         "_taken",
@@ -100,7 +106,8 @@ class Budget:
         self._taken = 0
         self._granted = 0
         self._gave_way = 0
-        self._accounts: dict[Account, None] = {}  # those that hold something
+        self._holding = 0  # the number of accounts that hold something
+        self._holders = _Holders()
         self._grants: dict[Account, None] = {}  # those with a grant; the one asked longest ago is first
         self._asked_at = -inf
         self._is_evicting = False  # `give_way` may charge others for what it has shared with them
@@ -121,16 +128,18 @@ class Budget:
         """Update the sums after an account's `bytes` changed by `size`; evict while over the limit."""
         self._bytes += size
         self._taken += account.take()
-        if not account.bytes:
-            self._accounts.pop(account, None)
-        elif account not in self._accounts:
-            account.since = self._now()
-            self._accounts[account] = None
+        if account.bytes == size:
+            if size:
+                account.since = self._now()
+                self._holding += 1
+        elif not account.bytes:
+            self._holding -= 1
+        self._holders.place(account)
         if self._taken > self.limit and not self._is_evicting:
             self._is_evicting = True
             try:
-                while self._taken > self.limit and self._accounts:
-                    self._evict_greediest()
+                while self._taken > self.limit and self._evict_greediest():
+                    pass
             finally:
                 self._is_evicting = False
 
@@ -147,6 +156,7 @@ class Budget:
         """Update the sums after an account's grant changed by `size`."""
         self._granted += size
         self._taken += account.take()
+        self._holders.place(account)
         if account.granted:
             self._grants[account] = None
         else:
@@ -168,24 +178,86 @@ class Budget:
                 if account.lower():
                     return
 
-    def _evict_greediest(self) -> None:
-        now = self._now()
-        held = {each: each.taken - each.granted for each in self._accounts}
-        average = sum(held.values()) / len(held)
-        greedy = [each for each, size in held.items() if size >= average]
-        account = max(greedy, key=lambda each: held[each] * (1 + min(now - each.since, AGE)))
+    def _evict_greediest(self) -> bool:
+        """Evict the greediest account; return False if none holds more than its grant."""
+        if not self._holding:
+            return False
+        account = self._holders.greediest((self._taken - self._granted) // self._holding, self._now())
+        if account is None:
+            return False
         self._gave_way += 1
         account.evict()
+        return True
+
+
+class _Holders:
+    """The accounts that hold more than their grants, in classes of about the same size.
+
+    In a class, at most a quarter apart, the one that has held something longest is the greediest, about. Each
+    class is a heap by that time. Entries of accounts that have left it stay until they come up, or until
+    they are more than the others.
+    """
+
+    __slots__ = ("_classes", "_numbers")
+
+    def __init__(self) -> None:
+        self._classes: dict[int, tuple[list[tuple[float, int]], dict[int, Account]]] = {}
+        self._numbers = count(1)
+
+    def place(self, account: Account) -> None:
+        """Put an account into the class of what it holds now."""
+        held = account.taken - account.granted
+        rank = _rank(held) if held else 0
+        if rank == account.rank:
+            return
+        if account.rank:
+            heap, present = self._classes[account.rank]
+            del present[account.number]
+            if not present:
+                del self._classes[account.rank]
+            elif len(heap) > 2 * len(present) + ASKED:
+                heap[:] = [(each.since, number) for number, each in present.items()]
+                heapify(heap)
+        account.rank, account.number = rank, next(self._numbers)
+        if rank:
+            found = self._classes.get(rank)
+            if found is None:
+                found = self._classes[rank] = ([], {})
+            heappush(found[0], (account.since, account.number))
+            found[1][account.number] = account
+
+    def greediest(self, average: int, now: float) -> Account | None:
+        """Return about the greediest of those that hold an average share or more."""
+        least, most, chosen = _rank(average) if average else 0, -1.0, None
+        for rank, (heap, present) in self._classes.items():
+            if rank >= least:
+                while heap[0][1] not in present:
+                    heappop(heap)
+                account = present[heap[0][1]]
+                held = account.taken - account.granted
+                score = held * (1 + min(now - account.since, AGE))
+                if score > most:
+                    most, chosen = score, account
+        return chosen
+
+
+def _rank(size: int) -> int:
+    """Return the class of a size above 0; there are four for each power of two."""
+    length = size.bit_length()
+    return 4 * length + (4 * size >> (length - 1))
 
 
 class Account:
     """The `bytes` that one peer holds; `since` is the time from which it has always held some.
 
     `granted` is how many it was promised, and `taken` the greater of both. `is_spent`: it was evicted or
-    closed. From then on nothing is counted, so its owner may go on releasing.
+    closed. From then on nothing is counted, so its owner may go on releasing. `rank` and `number` are its
+    place among all holders.
     """
 
-    __slots__ = ("_budget", "bytes", "give_way", "granted", "is_spent", "lower", "since", "taken")
+    __slots__ = (
+        "_budget", "bytes", "give_way", "granted", "is_spent", "lower", "number", "rank", "since", "taken",
+    )  # fmt: skip
 
     def __init__(self, budget: Budget, give_way: Callable[[], object]) -> None:
         self._budget = budget
@@ -195,6 +267,7 @@ class Account:
         self.granted = 0
         self.taken = 0
         self.since = 0.0
+        self.rank = self.number = 0
         self.is_spent = False
 
     def charge(self, size: int) -> None:

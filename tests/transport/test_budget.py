@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import random
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -13,6 +16,10 @@ from lmos_actors._core import Account, Budget, weight
 from lmos_actors.transport import Accept, Connection, ConnectionOptions, Ended, MemoryNetwork
 from tests.transport.doors import CLOSE, END, GET, OK, Client, Door, chunked, open_door, post, upgrade
 from tests.transport.peer import BINARY, PING, TEXT, Peer, Recorder, closing, frame, mask, play
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import FrameType
 
 AGE = 60.0
 
@@ -78,6 +85,78 @@ async def test_a_connection_that_is_always_busy_does_not_age_into_the_victim(aut
     await trio.sleep(1)
     busy.account.charge(50)
     assert (busy.gave_way, greedy.gave_way) == (0, 1)
+
+
+@contextmanager
+def counted_steps() -> Generator[list[int]]:
+    """Count the instructions that Python carries out in the block."""
+    steps = [0]
+
+    def trace(frame: FrameType, kind: str, _: object) -> Any:
+        frame.f_trace_opcodes = True
+        steps[0] += kind == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield steps
+    finally:
+        sys.settrace(before)
+
+
+async def test_the_greediest_is_found_without_a_look_at_every_account(autojump_clock: Any) -> None:
+    most = {}
+    for many in (100, 10_000):
+        budget = Budget(many * 9000)
+        for number in range(many):
+            Holder(budget).account.charge(8000 + number % 1000)
+            if not number % 100:
+                await trio.sleep(1)
+        Holder(budget).account.charge(budget.limit - budget.statistics().bytes)
+        most[many] = 0
+        for _ in range(20):
+            late = Holder(budget)
+            with counted_steps() as steps:
+                late.account.charge(5000)
+            most[many] = max(most[many], steps[0])
+        assert 1 <= budget.statistics().gave_way <= 21
+    assert most[10_000] <= 2 * most[100]
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_has_happened_it_is_about_the_greediest(autojump_clock: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    budget = Budget(1_000_000)
+    holders = [Holder(budget) for _ in range(50)]
+    alone = 0
+    for _ in range(2000):
+        await trio.sleep(chance.choice((0, 0, 0.1, 5)))
+        account = chance.choice(holders).account
+        if chance.random() < 0.4:
+            account.release(chance.choice((account.bytes, chance.randint(0, account.bytes))))
+            continue
+        if chance.random() < 0.2:
+            account.grant(chance.choice((0, 5_000, 20_000)))
+        size, now = chance.choice((10, 5_000, 60_000)), trio.current_time()
+        held, score = {}, {}
+        for each in holders:
+            more = size if each.account is account else 0
+            age = now - each.account.since if each.account.bytes else 0
+            if each.account.bytes + more:
+                held[each] = max(0, each.account.bytes + more - each.account.granted)
+                score[each] = held[each] * (1 + min(age, AGE))
+        account.charge(size)
+        memory = budget.statistics()
+        assert memory.bytes + memory.granted <= budget.limit
+        gone = [each for each in holders if each.gave_way]
+        if len(gone) == 1:
+            alone += 1
+            average = sum(held.values()) / len(held)
+            assert held[gone[0]] >= 0.75 * average
+            assert score[gone[0]] >= 0.75 * max(score[each] for each in held if held[each] >= average)
+        holders = [Holder(budget) if each.gave_way else each for each in holders]
+    assert alone > 20
 
 
 async def test_what_is_released_or_closed_is_held_no_more(autojump_clock: Any) -> None:
