@@ -5,57 +5,35 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from ._actions import CHAPTER as ACTIONS
-from ._connection import CHAPTER as CONNECTION
-from ._correlation import CHAPTER as CORRELATION
-from ._description import CHAPTER as DESCRIPTION
-from ._errors import CHAPTER as ERRORS
-from ._events import CHAPTER as EVENTS
-from ._extension import CHAPTER as EXTENSION
-from ._frames import CHAPTER as FRAMES
-from ._framing import CHAPTER as FRAMING
-from ._handshake import CHAPTER as HANDSHAKE
-from ._http import CHAPTER as HTTP
-from ._http_actions import CHAPTER as HTTP_ACTIONS
-from ._kotlin import CHAPTER as KOTLIN
-from ._letter import CHAPTER as LETTER
-from ._observe import CHAPTER as OBSERVE
-from ._ordering import CHAPTER as ORDERING
-from ._properties import CHAPTER as PROPERTIES
-from ._retries import CHAPTER as RETRIES
-from ._runs import CHAPTER as RUNS
-from ._spelling import CHAPTER as SPELLING
-from ._streams import CHAPTER as STREAMS
-from ._tells import CHAPTER as TELLS
-from ._things import CHAPTER as THINGS
+from . import connection, extensions, http, requests, subscriptions
 
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import Case, Chapter
 
 _CHAPTERS: Final[tuple[Chapter, ...]] = (
-    HANDSHAKE,
-    DESCRIPTION,
-    SPELLING,
-    CORRELATION,
-    LETTER,
-    PROPERTIES,
-    ACTIONS,
-    RUNS,
-    ERRORS,
-    OBSERVE,
-    EVENTS,
-    ORDERING,
-    THINGS,
-    EXTENSION,
-    RETRIES,
-    STREAMS,
-    TELLS,
-    KOTLIN,
-    FRAMES,
-    FRAMING,
-    CONNECTION,
-    HTTP,
-    HTTP_ACTIONS,
+    connection.HANDSHAKE,
+    http.DESCRIPTION,
+    requests.SPELLING,
+    requests.CORRELATION,
+    requests.MESSAGE_MEMBERS,
+    requests.PROPERTIES,
+    requests.ACTIONS,
+    requests.RUNS,
+    requests.ERRORS,
+    subscriptions.OBSERVATIONS,
+    subscriptions.EVENTS,
+    requests.ORDERING,
+    subscriptions.SEVERAL_THINGS,
+    extensions.MEMBERS,
+    extensions.RETRIES,
+    extensions.STREAMS,
+    extensions.ONE_WAY_MESSAGES,
+    extensions.KOTLIN,
+    connection.MALFORMED_MESSAGES,
+    connection.FRAMING,
+    connection.CONNECTIONS,
+    http.HTTP_PROPERTIES,
+    http.HTTP_ACTIONS,
 )
 
 
@@ -64,5 +42,5 @@ def all_cases() -> tuple[Case, ...]:
     """Return all cases, in the order in which they are run. Their ids never change."""
     found = {case.id: case for chapter in _CHAPTERS for case in chapter.cases}
     if len(found) < sum(len(chapter.cases) for chapter in _CHAPTERS):
-        raise RuntimeError("two cases have one id")
+        raise RuntimeError("two cases have the same id")
     return tuple(found.values())

@@ -18,7 +18,7 @@ from lmos_actors.conformance.session import (
     subscribed,
 )
 
-from ._extension import needs, outcome
+from ._members import needs, outcome
 
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage

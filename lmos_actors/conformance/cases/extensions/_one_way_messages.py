@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from lmos_actors.conformance.card import extension
 from lmos_actors.conformance.session import Chapter, Session
 
-from ._extension import needs
+from ._members import needs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from lmos_actors.conformance.inputs import fits, same
 from lmos_actors.conformance.session import ABSENT, Chapter, NoAnswer, values_of
 from lmos_actors.conformance.wire import BINARY
 
-from ._extension import needs
+from ._members import needs
 
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
