@@ -35,7 +35,7 @@ from lmos_actors.conformance.wire import (
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
 
-CHAPTER = Chapter()
+CONNECTIONS = Chapter()
 
 _DATA: Final = (CONTINUATION, TEXT, BINARY)
 _MANY: Final = 20
@@ -67,7 +67,7 @@ async def _pong(context: CaseContext, session: Session, payload: bytes) -> None:
     context.fail(f"no pong with the payload {payload!r}")
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.ping",
     "A ping is answered with its payload",
     section=rfc6455("5.5.3"),
@@ -80,7 +80,7 @@ async def ping(context: CaseContext) -> None:
         await _pong(context, session, payload)
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.pings",
     "Many pings at once are answered, the last of them at least",
     section=rfc6455("5.5.3"),
@@ -96,7 +96,7 @@ async def pings(context: CaseContext) -> None:
     context.fail(f"no pong with the payload {payloads[-1]!r}")
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.pong",
     "A pong that nobody has asked for is passed over",
     section=rfc6455("5.5.3"),
@@ -108,7 +108,7 @@ async def pong(context: CaseContext) -> None:
     await must_answer(context, session, "a pong that nobody has asked for")
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.idle",
     "A connection stays while nothing is said",
     section=lmos("Publish-Subscribe"),
@@ -129,7 +129,7 @@ async def idle(context: CaseContext) -> None:
 # --- frames of the server
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.unmasked",
     "The frames of the server have no mask and no reserved bits",
     section=rfc6455("5.1"),
@@ -151,7 +151,7 @@ async def unmasked(context: CaseContext) -> None:
 # --- the end
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.close",
     "A Close is answered by a Close",
     section=rfc6455("5.5.1"),
@@ -167,7 +167,7 @@ async def close(context: CaseContext) -> None:
         context.fail(str(gone))
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.close-ends",
     "After both Closes the server ends the stream",
     section=rfc6455("7.1.1"),
@@ -180,7 +180,7 @@ async def close_ends(context: CaseContext) -> None:
         context.differs("stream-left-open", f"it is still open after {session.patience:g} s")
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.after-close",
     "After a Close nothing is said any more",
     section=rfc6455("5.5.1"),
@@ -198,7 +198,7 @@ async def after_close(context: CaseContext) -> None:
         context.fail(f"a message that came behind a Close is answered: {shown}")
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.cut",
     "A connection that is cut in the middle of a message does no harm",
     section=rfc6455("7.2.3"),
@@ -215,7 +215,7 @@ async def cut(context: CaseContext) -> None:
     await must_be_there(context, "a cut")
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.reconnect",
     "Who has left can come back",
     section=rfc6455("7.2.3"),
@@ -228,7 +228,7 @@ async def reconnect(context: CaseContext) -> None:
         await session.socket.aclose()
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.forgets",
     "A subscription ends with its connection",
     section=lmos("Publish-Subscribe"),
@@ -254,7 +254,7 @@ async def forgets(context: CaseContext) -> None:
 # --- many, and in pieces
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.many",
     "Several consumers can be connected at once",
     section=lmos("Interaction Patterns"),
@@ -271,7 +271,7 @@ async def many(context: CaseContext) -> None:
         await must_answer(context, session, f"{_MANY} connections had been opened,")
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.two-at-once",
     "Two messages that come in one piece are both read",
     section=rfc6455("5.2"),
@@ -286,7 +286,7 @@ async def two_at_once(context: CaseContext) -> None:
             context.fail(f"message {number} of 2 is not answered")
 
 
-@CHAPTER.case(
+@CONNECTIONS.case(
     "connection.small-pieces",
     "A message that comes in small pieces is read",
     section=rfc6455("5.2"),

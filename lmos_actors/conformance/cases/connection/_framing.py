@@ -27,7 +27,7 @@ from lmos_actors.conformance.wire import (
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, Session
 
-CHAPTER = Chapter()
+FRAMING = Chapter()
 
 _LONG: Final = 60_000
 _FACE: Final = "\N{GRINNING FACE}"
@@ -57,7 +57,7 @@ def _thirds(text: str) -> list[bytes]:
 # --- what has to work
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.long-text",
     "A message of 60 kB is read",
     section=rfc6455("5.2"),
@@ -70,7 +70,7 @@ async def long_text(context: CaseContext) -> None:
     await must_be_read(context, "a message of 60 kB", send)
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.fragmented", "A message in three frames is read", section=rfc6455("5.4"), expected=_ANSWERED
 )
 async def fragmented(context: CaseContext) -> None:
@@ -80,7 +80,7 @@ async def fragmented(context: CaseContext) -> None:
     await must_be_read(context, "a message in three frames", send)
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.empty-fragments",
     "A message with empty frames is read",
     section=rfc6455("5.4"),
@@ -94,7 +94,7 @@ async def empty_fragments(context: CaseContext) -> None:
     await must_be_read(context, "a message whose first, third and last frames are empty", send)
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.split-character",
     "A character may be split between frames",
     section=rfc6455("5.6"),
@@ -109,7 +109,7 @@ async def split_character(context: CaseContext) -> None:
     await must_be_read(context, "a message that is split in the middle of a character", send, name=_FACE)
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.ping-between",
     "A ping between the frames of a message is answered, and the message read",
     section=rfc6455("5.4"),
@@ -146,7 +146,7 @@ async def _refused(context: CaseContext, session: Session, what: str, *codes: in
     await must_be_there(context, what)
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.unmasked", "A frame without a mask ends the connection", section=rfc6455("5.1"), expected=_ENDS
 )
 async def unmasked(context: CaseContext) -> None:
@@ -155,7 +155,7 @@ async def unmasked(context: CaseContext) -> None:
     await _refused(context, session, "a frame without a mask")
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.reserved-bits",
     "A reserved bit, where no extension is in use, ends the connection",
     section=rfc6455("5.2"),
@@ -169,7 +169,7 @@ async def reserved_bits(context: CaseContext) -> None:
     await must_be_there(context, "frames with reserved bits")
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.reserved-opcodes", "A reserved opcode ends the connection", section=rfc6455("5.2"), expected=_ENDS
 )
 async def reserved_opcodes(context: CaseContext) -> None:
@@ -180,7 +180,7 @@ async def reserved_opcodes(context: CaseContext) -> None:
     await must_be_there(context, "frames with reserved opcodes")
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.long-control",
     "A control frame of more than 125 bytes ends the connection",
     section=rfc6455("5.5"),
@@ -192,7 +192,7 @@ async def long_control(context: CaseContext) -> None:
     await _refused(context, session, "a ping of 126 bytes")
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.fragmented-control",
     "A control frame in parts ends the connection",
     section=rfc6455("5.5"),
@@ -204,7 +204,7 @@ async def fragmented_control(context: CaseContext) -> None:
     await _refused(context, session, "a ping without its end")
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.stray-continuation",
     "A continuation of nothing ends the connection",
     section=rfc6455("5.4"),
@@ -216,7 +216,7 @@ async def stray_continuation(context: CaseContext) -> None:
     await _refused(context, session, "a continuation of nothing")
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.interrupted",
     "A new message within another ends the connection",
     section=rfc6455("5.4"),
@@ -230,7 +230,7 @@ async def interrupted(context: CaseContext) -> None:
     await _refused(context, session, "a message that begins within another")
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.wrong-close",
     "A Close that may not be so ends the connection, and is not returned as it is",
     section=rfc6455("7.4.1"),
@@ -257,7 +257,7 @@ async def wrong_close(context: CaseContext) -> None:
 # --- what may be refused
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.oversize",
     "A frame that claims to be endless is not waited for",
     section=rfc6455("10.4"),
@@ -274,7 +274,7 @@ async def oversize(context: CaseContext) -> None:
     await must_be_there(context, "a frame that claims to be endless")
 
 
-@CHAPTER.case(
+@FRAMING.case(
     "frames.binary",
     "A binary message that means nothing is refused",
     section=rfc6455("7.4.1"),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.wire import Handshake
 
-CHAPTER = Chapter()
+HANDSHAKE = Chapter()
 
 _OURS: Final = "lmosprotocol"
 _OTHER: Final = "chat.example"
@@ -21,7 +21,7 @@ _MOST: Final = 16  # addresses that are tried
 _REFUSED: Final = range(400, 500)
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.accept",
     "The upgrade is accepted with the right key",
     section=rfc6455("4.2.2"),
@@ -33,7 +33,7 @@ async def accept(context: CaseContext) -> None:
         context.fail(f"Sec-WebSocket-Accept: {socket.handshake.header('sec-websocket-accept')}")
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.headers",
     "The answer says that the connection is a WebSocket now",
     section=rfc6455("4.2.2"),
@@ -49,7 +49,7 @@ async def headers(context: CaseContext) -> None:
         context.fail(f"Connection: {connection}" if connection else "no Connection header")
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.header-words",
     "Headers of the handshake are read as browsers write them",
     section=rfc6455("4.2.1"),
@@ -63,7 +63,7 @@ async def header_words(context: CaseContext) -> None:
         context.fail(refused)
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.subprotocol",
     "lmosprotocol is selected where it is offered",
     section=binding("WebSocket Protocol Handshake"),
@@ -77,7 +77,7 @@ async def subprotocol(context: CaseContext) -> None:
         context.fail(f"Sec-WebSocket-Protocol: {selected}")
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.subprotocol-among-others",
     "lmosprotocol is selected where others are offered before it",
     section=rfc6455("4.2.2"),
@@ -94,7 +94,7 @@ async def subprotocol_among_others(context: CaseContext) -> None:
         context.fail(f"Sec-WebSocket-Protocol: {selected}")
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.subprotocol-unasked",
     "No subprotocol is selected where none is offered",
     section=rfc6455("4.2.2"),
@@ -104,7 +104,7 @@ async def subprotocol_unasked(context: CaseContext) -> None:
     await _selects_none(context, ())
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.subprotocol-unknown",
     "No subprotocol is selected of which none is spoken",
     section=rfc6455("4.2.2"),
@@ -127,7 +127,7 @@ async def _selects_none(context: CaseContext, offered: tuple[str, ...]) -> None:
         )
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.version",
     "An unknown version of WebSocket is refused",
     section=rfc6455("4.4"),
@@ -145,7 +145,7 @@ async def version(context: CaseContext) -> None:
         context.differs("version-unsaid", f"{refused.status} with {said}")
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.key",
     "A handshake without a key is refused",
     section=rfc6455("4.2.1"),
@@ -169,7 +169,7 @@ async def _refusal(
     return None
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.extensions",
     "No extension of WebSocket is in use that was not asked for",
     section=rfc6455("9.1"),
@@ -181,7 +181,7 @@ async def extensions(context: CaseContext) -> None:
         context.fail(f"Sec-WebSocket-Extensions: {found}")
 
 
-@CHAPTER.case(
+@HANDSHAKE.case(
     "handshake.addresses",
     "Every address of its forms for LMOS takes a connection",
     section=binding("WebSocket Protocol Handshake"),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, Session
 
-CHAPTER = Chapter()
+MALFORMED_MESSAGES = Chapter()
 
 _COMMON: Final = lmos("Common Message Members Table")
 _ERROR: Final = lmos("error")
@@ -60,7 +60,9 @@ async def _all(context: CaseContext, rows: Iterable[MalformedMessage], session: 
 # --- what is no message
 
 
-@CHAPTER.case("frames.not-json", "What is no JSON is answered by an error", section=_ERROR, expected=_SOFTLY)
+@MALFORMED_MESSAGES.case(
+    "frames.not-json", "What is no JSON is answered by an error", section=_ERROR, expected=_SOFTLY
+)
 async def not_json(context: CaseContext) -> None:
     session = await context.session()
     whole = session.text("readProperty", name=context.target.unknown_property())
@@ -72,7 +74,7 @@ async def not_json(context: CaseContext) -> None:
     await _all(context, rows, session)
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.no-object", "JSON that is no object is answered by an error", section=_ERROR, expected=_SOFTLY
 )
 async def no_object(context: CaseContext) -> None:
@@ -86,7 +88,9 @@ async def no_object(context: CaseContext) -> None:
     )
 
 
-@CHAPTER.case("frames.empty", "An empty message is answered by an error", section=_ERROR, expected=_SOFTLY)
+@MALFORMED_MESSAGES.case(
+    "frames.empty", "An empty message is answered by an error", section=_ERROR, expected=_SOFTLY
+)
 async def empty(context: CaseContext) -> None:
     rows = (
         MalformedMessage(what="an empty message", text="", has_id=False),
@@ -95,7 +99,7 @@ async def empty(context: CaseContext) -> None:
     await _all(context, rows, await context.session())
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.not-utf8",
     "A text that is not UTF-8 ends the connection",
     section=rfc6455("8.1"),
@@ -112,7 +116,7 @@ async def not_utf8(context: CaseContext) -> None:
 # --- members that are missing or wrong
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.no-type",
     "A message without messageType is answered by an error",
     section=_COMMON,
@@ -124,7 +128,7 @@ async def no_type(context: CaseContext) -> None:
     await judge_malformed(context, session, MalformedMessage(what="a message without messageType", text=text))
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.no-thing",
     "A message without thingID is answered",
     section=_COMMON,
@@ -138,7 +142,7 @@ async def no_thing(context: CaseContext) -> None:
     )
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.no-id", "A message without messageID is answered by an error", section=_COMMON, expected=_SOFTLY
 )
 async def no_id(context: CaseContext) -> None:
@@ -149,7 +153,7 @@ async def no_id(context: CaseContext) -> None:
     )
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.no-name",
     "A request that names nothing is answered by an error",
     section=lmos("readProperty"),
@@ -168,7 +172,7 @@ async def no_name(context: CaseContext) -> None:
     await _all(context, rows, session)
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.member-types",
     "Members of a wrong type are answered by an error",
     section=_COMMON,
@@ -196,7 +200,7 @@ async def member_types(context: CaseContext) -> None:
 # --- types
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.unknown-type",
     "A type of message that nobody has defined is answered by an error",
     section=_TYPES,
@@ -211,7 +215,7 @@ async def unknown_type(context: CaseContext) -> None:
     await _all(context, rows, session)
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.thing-types",
     "Types of message that only things send do no harm",
     section=_TYPES,
@@ -257,7 +261,7 @@ async def _odd(context: CaseContext, text: str, what: str, session: Session) -> 
     await must_answer(context, session, what)
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.two-spellings",
     "A message that contradicts itself is answered",
     section=_COMMON,
@@ -271,7 +275,7 @@ async def two_spellings(context: CaseContext) -> None:
     await _odd(context, text, "a message with two thingIDs that differ", session)
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.duplicate-member",
     "A member that is there twice does no harm",
     section=_COMMON,
@@ -285,7 +289,7 @@ async def duplicate_member(context: CaseContext) -> None:
     )
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.nesting",
     "Deep nesting does no harm",
     section=_ERROR,
@@ -298,7 +302,7 @@ async def nesting(context: CaseContext) -> None:
     await _odd(context, text, f"a value nested {_LEVELS} levels deep", session)
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.huge-number",
     "Huge numbers do no harm",
     section=_ERROR,
@@ -314,7 +318,7 @@ async def huge_number(context: CaseContext) -> None:
         await _odd(context, f'{text[:-1]}, "data": {number}}}', what, session)
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.surrogate",
     "Half of a surrogate pair does no harm",
     section=_ERROR,
@@ -327,7 +331,7 @@ async def surrogate(context: CaseContext) -> None:
     )
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.unknown-members",
     "Members that nobody has defined are passed over",
     section=_COMMON,
@@ -342,7 +346,7 @@ async def unknown_members(context: CaseContext) -> None:
     )
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.trace-members",
     "traceparent and tracestate are members of every message",
     section=_COMMON,
@@ -355,7 +359,7 @@ async def trace_members(context: CaseContext) -> None:
     await must_be_read(context, "a request with traceparent and tracestate", send)
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.white-space",
     "White space and the order of members have no meaning",
     section=_COMMON,
@@ -371,7 +375,7 @@ async def white_space(context: CaseContext) -> None:
     await must_be_read(context, "a request on several lines, its messageType last,", send)
 
 
-@CHAPTER.case(
+@MALFORMED_MESSAGES.case(
     "frames.escapes",
     "Characters may be escaped",
     section=_COMMON,

@@ -18,7 +18,7 @@ from lmos_actors.conformance.target import NotOffered
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
 
-CHAPTER = Chapter()
+KOTLIN = Chapter()
 
 _CLIENT: Final = kotlin("WebSocketProtocolClient")
 
@@ -61,7 +61,7 @@ def _as_read(context: CaseContext, received: ReceivedMessage, sent: Sent, kind: 
         )
 
 
-@CHAPTER.case(
+@KOTLIN.case(
     "kotlin.read",
     "A property is read as kotlin-wot's clients do it",
     section=_CLIENT,
@@ -75,7 +75,7 @@ async def read(context: CaseContext) -> None:
     _as_read(context, received, sent, "propertyReading", "property", "data", "timestamp")
 
 
-@CHAPTER.case(
+@KOTLIN.case(
     "kotlin.observe",
     "An observation begins with a reading, as kotlin-wot's clients wait for it",
     section=_CLIENT,
@@ -89,7 +89,7 @@ async def observe(context: CaseContext) -> None:
     _as_read(context, received, sent, "propertyReading", "property", "data", "timestamp")
 
 
-@CHAPTER.case(
+@KOTLIN.case(
     "kotlin.subscribe",
     "`subscribeevent` is acknowledged",
     section=_CLIENT,
@@ -101,7 +101,7 @@ async def subscribe(context: CaseContext) -> None:
     _as_read(context, received, sent, "acknowledgement", "message")
 
 
-@CHAPTER.case(
+@KOTLIN.case(
     "kotlin.subscribe-again",
     "`subscribeevent` is acknowledged when it comes again",
     section=_CLIENT,
@@ -120,7 +120,7 @@ async def subscribe_again(context: CaseContext) -> None:
     _as_read(context, received, sent, "acknowledgement", "message")
 
 
-@CHAPTER.case(
+@KOTLIN.case(
     "kotlin.one-status",
     "A run has one actionStatus, with an output",
     section=_CLIENT,
@@ -139,7 +139,7 @@ async def one_status(context: CaseContext) -> None:
             _lacks(context, received)
 
 
-@CHAPTER.case(
+@KOTLIN.case(
     "kotlin.failure",
     "A run that fails is answered by an error",
     section=_CLIENT,
@@ -159,7 +159,7 @@ async def failure(context: CaseContext) -> None:
         _lacks(context, f"{', '.join(wrong)} is no text: {received.text[:300]}")
 
 
-@CHAPTER.case(
+@KOTLIN.case(
     "kotlin.null-input",
     "null is taken for no input",
     section=kotlin("Messages"),
@@ -174,7 +174,7 @@ async def null_input(context: CaseContext) -> None:
         _lacks(context, received)
 
 
-@CHAPTER.case(
+@KOTLIN.case(
     "kotlin.number-for-time",
     "A time may be a number in a request",
     section=kotlin("Messages"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage
     from lmos_actors.conformance.target import Call
 
-CHAPTER = Chapter()
+MEMBERS = Chapter()
 
 _ACKS: Final = extension("Members, Acknowledgements")
 _DEADLINES: Final = extension("Members, Deadlines")
@@ -38,7 +38,7 @@ def needs(context: CaseContext, word: str) -> None:
         context.not_offered("a consumer with the habits of kotlin-wot is told nothing beyond LMOS")
 
 
-@CHAPTER.case(
+@MEMBERS.case(
     "extension.announced",
     "The handshake announces what the description offers",
     section=extension("Announcement"),
@@ -76,7 +76,7 @@ async def _acknowledged(context: CaseContext, session: Session, kind: str, name:
         context.fail(f"{kind} is acknowledged with the correlationID {received.correlation!r}, not its own")
 
 
-@CHAPTER.case(
+@MEMBERS.case(
     "extension.ack",
     "subscribeEvent is acknowledged where that is wanted",
     section=_ACKS,
@@ -88,7 +88,7 @@ async def ack(context: CaseContext) -> None:
     await _acknowledged(context, await context.session(), "subscribeEvent", context.roles.event())
 
 
-@CHAPTER.case(
+@MEMBERS.case(
     "extension.ack-each",
     "Every request that LMOS leaves unanswered is acknowledged where that is wanted",
     section=_ACKS,
@@ -109,7 +109,7 @@ async def ack_each(context: CaseContext) -> None:
         await _acknowledged(context, session, "unobserveProperty", name)
 
 
-@CHAPTER.case(
+@MEMBERS.case(
     "extension.ack-first",
     "A subscription is acknowledged before its first event",
     section=_ACKS,
@@ -133,7 +133,7 @@ async def ack_first(context: CaseContext) -> None:
         context.fail("the event came before the acknowledgement of its subscription")
 
 
-@CHAPTER.case(
+@MEMBERS.case(
     "extension.ack-refused",
     "What fails is not acknowledged",
     section=_ACKS,
@@ -154,7 +154,7 @@ async def ack_refused(context: CaseContext) -> None:
             context.fail(received)
 
 
-@CHAPTER.case(
+@MEMBERS.case(
     "extension.unasked",
     "Who asks for nothing beyond LMOS gets nothing of it",
     section=extension("What others see"),
@@ -171,7 +171,7 @@ async def unasked(context: CaseContext) -> None:
             context.fail(received)
 
 
-@CHAPTER.case(
+@MEMBERS.case(
     "extension.gaps",
     "A subscription may ask for gaps",
     section=extension("Members, Gaps"),
@@ -198,7 +198,7 @@ async def gaps(context: CaseContext) -> None:
 # --- deadlines
 
 
-@CHAPTER.case(
+@MEMBERS.case(
     "extension.deadline",
     "A run ends when its time is over",
     section=_DEADLINES,
@@ -214,7 +214,7 @@ async def deadline(context: CaseContext) -> None:
         context.fail(received)
 
 
-@CHAPTER.case(
+@MEMBERS.case(
     "extension.deadline-left",
     "A run that is in time is not hurt by its deadline",
     section=_DEADLINES,
@@ -236,7 +236,7 @@ async def deadline_left(context: CaseContext) -> None:
 # --- progress
 
 
-@CHAPTER.case(
+@MEMBERS.case(
     "extension.progress",
     "What a run says of its progress fits its schema",
     section=extension("Members, Progress"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent
 
-CHAPTER = Chapter()
+ONE_WAY_MESSAGES = Chapter()
 
 _TELLS: Final = extension("One-way messages")
 _OFFERED: Final = "lmosx:offers with tells, and an action that may be invoked"
@@ -53,7 +53,7 @@ async def _credited(context: CaseContext, session: Session, sent: Sequence[Sent]
             context.fail(received)
 
 
-@CHAPTER.case(
+@ONE_WAY_MESSAGES.case(
     "extension.tell",
     "A one-way message is not answered, and its credit comes back",
     section=_TELLS,
@@ -72,7 +72,7 @@ async def one_way(context: CaseContext) -> None:
             context.fail(received)
 
 
-@CHAPTER.case(
+@ONE_WAY_MESSAGES.case(
     "extension.tell-refused",
     "A one-way message that does not begin is answered",
     section=_TELLS,
@@ -86,7 +86,7 @@ async def refused(context: CaseContext) -> None:
     context.expect(await session.answer(sent), "error")
 
 
-@CHAPTER.case(
+@ONE_WAY_MESSAGES.case(
     "extension.tell-number",
     "Numbers of one-way messages only grow",
     section=_TELLS,
@@ -104,7 +104,7 @@ async def number(context: CaseContext) -> None:
         context.fail(received)
 
 
-@CHAPTER.case(
+@ONE_WAY_MESSAGES.case(
     "extension.tell-credit",
     "As many one-way messages as there is credit for are taken",
     section=_TELLS,

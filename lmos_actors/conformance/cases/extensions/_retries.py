@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage
     from lmos_actors.conformance.target import Call
 
-CHAPTER = Chapter()
+RETRIES = Chapter()
 
 _RETRIES: Final = extension("Members, Retries")
 _REPEATED: Final = "lmosx:offers with retries, and an event that an action which may be invoked makes happen"
@@ -67,7 +67,7 @@ class _Repeats:
         return await self._control.event(self._event) is not None
 
 
-@CHAPTER.case(
+@RETRIES.case(
     "extension.retry",
     "A request that is repeated is not carried out again",
     section=_RETRIES,
@@ -85,7 +85,7 @@ async def retry(context: CaseContext) -> None:
             context.fail(f"it was carried out again when it was repeated with {members!r}")
 
 
-@CHAPTER.case(
+@RETRIES.case(
     "extension.retry-answer",
     "A request that is repeated gets the same final answer",
     section=_RETRIES,
@@ -105,7 +105,7 @@ async def retry_answer(context: CaseContext) -> None:
         context.fail(f"at first {first}, and then {again}")
 
 
-@CHAPTER.case(
+@RETRIES.case(
     "extension.retry-other",
     "A request of the same id and other content is one of its own",
     section=_RETRIES,
@@ -140,7 +140,7 @@ async def _as_peer(context: CaseContext, peer: str) -> Session:
     )
 
 
-@CHAPTER.case(
+@RETRIES.case(
     "extension.retry-peer",
     "A request may be repeated over another connection of the same peer",
     section=_RETRIES,
@@ -157,7 +157,7 @@ async def retry_peer(context: CaseContext) -> None:
         context.fail("it was carried out again for the same LMOS-Peer")
 
 
-@CHAPTER.case(
+@RETRIES.case(
     "extension.retry-stranger",
     "A request of another peer is one of its own",
     section=_RETRIES,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
     from lmos_actors.conformance.target import Call
 
-CHAPTER = Chapter()
+STREAMS = Chapter()
 
 _ANSWERS: Final = extension("Streams, Answers as streams")
 _CREDIT: Final = extension("Streams, Credit")
@@ -85,7 +85,7 @@ class _Stream:
             self.context.not_offered(f"{self.call.action} gives fewer than {wanted} items")
 
 
-@CHAPTER.case(
+@STREAMS.case(
     "extension.stream",
     "Items are outputs of a run in progress, and its end has none",
     section=_ANSWERS,
@@ -112,7 +112,7 @@ async def stream(context: CaseContext) -> None:
             context.fail(f"an item does not fit its schema: {wrong}")
 
 
-@CHAPTER.case(
+@STREAMS.case(
     "extension.stream-credit",
     "No more items come than there is credit for",
     section=_CREDIT,
@@ -124,7 +124,7 @@ async def stream_credit(context: CaseContext) -> None:
     await run.enough(3, "a credit of three items")
 
 
-@CHAPTER.case(
+@STREAMS.case(
     "extension.stream-bytes",
     "No more items come than there is credit for in bytes",
     section=_CREDIT,
@@ -137,7 +137,7 @@ async def stream_bytes(context: CaseContext) -> None:
     await run.enough(1, "a credit of one byte")
 
 
-@CHAPTER.case(
+@STREAMS.case(
     "extension.stream-more",
     "More credit brings more items",
     section=_CREDIT,
@@ -153,7 +153,7 @@ async def stream_more(context: CaseContext) -> None:
         context.fail(f"{len(run.items) - 2} items came for a further credit of two")
 
 
-@CHAPTER.case(
+@STREAMS.case(
     "extension.stream-whole",
     "The items under credit are those that come without it",
     section=extension("Streams"),
@@ -179,7 +179,7 @@ async def stream_whole(context: CaseContext) -> None:
         context.fail(f"under credit {run.items[:20]!r} came, and without {whole[0].items[:20]!r}")
 
 
-@CHAPTER.case(
+@STREAMS.case(
     "extension.stream-cancel",
     "No item comes after the end of a run that was cancelled",
     section=_LATE,
@@ -204,7 +204,7 @@ async def stream_cancel(context: CaseContext) -> None:
             context.fail(f"{received} came after the end")
 
 
-@CHAPTER.case(
+@STREAMS.case(
     "extension.stream-late",
     "Credit for a run that is over is ignored",
     section=_LATE,
@@ -222,7 +222,7 @@ async def stream_late(context: CaseContext) -> None:
         context.fail(f"streamCredit for a run that is over brought {received}")
 
 
-@CHAPTER.case(
+@STREAMS.case(
     "extension.stream-violation",
     "An item that nobody opened a stream for ends its run, and nothing else",
     section=_VIOLATIONS,
@@ -248,7 +248,7 @@ async def stream_violation(context: CaseContext) -> None:
         context.fail(f"the other run of the connection ended too: {other.end}")
 
 
-@CHAPTER.case(
+@STREAMS.case(
     "extension.binary-late",
     "A binary frame of no stream that is known is ignored",
     section=_VIOLATIONS,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.target import Call, HttpForm
 
-CHAPTER = Chapter()
+HTTP_ACTIONS = Chapter()
 
 _ACTION: Final = td("5.3.1.4 ActionAffordance")
 _BAD: Final = http("15.5.1")
@@ -45,7 +45,7 @@ def _call(context: CaseContext, output: bool | None = None) -> tuple[Call, HttpF
     context.not_offered("it describes no form for HTTP that invokes a safe action")
 
 
-@CHAPTER.case(
+@HTTP_ACTIONS.case(
     "http.invoke",
     "An action is invoked over HTTP",
     section=_ACTION,
@@ -69,7 +69,7 @@ async def invoke(context: CaseContext) -> None:
         context.fail(f"the output of {call.action} does not fit its description: {wrong}")
 
 
-@CHAPTER.case(
+@HTTP_ACTIONS.case(
     "http.invoke-equal",
     "An action gives one output, over HTTP and over the WebSocket",
     section=_ACTION,
@@ -92,7 +92,7 @@ async def invoke_equal(context: CaseContext) -> None:
     )
 
 
-@CHAPTER.case(
+@HTTP_ACTIONS.case(
     "http.wrong-input",
     "An input that does not fit is refused",
     section=_BAD,
@@ -112,7 +112,7 @@ async def wrong_input(context: CaseContext) -> None:
     )
 
 
-@CHAPTER.case(
+@HTTP_ACTIONS.case(
     "http.not-json",
     "A body that is no JSON is refused",
     section=_BAD,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.wire import HttpAnswer
     from lmos_actors.protocol.td import Finding, Form
 
-CHAPTER = Chapter()
+DESCRIPTION = Chapter()
 
 _MEDIA_TYPES: Final = ("application/td+json", "application/json", "application/ld+json")
 _MOVED: Final = (301, 302, 303, 307, 308)
@@ -46,7 +46,7 @@ _SERVED: Final = "a description that is served"
 # --- how it is served
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.served",
     "The description is served as JSON",
     section=discovery("Thing Description Server"),
@@ -60,7 +60,7 @@ async def served(context: CaseContext) -> None:
     _media_type(context, answer)
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.head",
     "HEAD of the description is answered as GET is, without a body",
     section=discovery("Thing Description Server"),
@@ -80,7 +80,7 @@ async def head(context: CaseContext) -> None:
             context.differs("no-head", f"{name} is {one!r}, of GET {other!r}")
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.well-known",
     "What is at /.well-known/wot is one description",
     section=discovery("Well-Known URIs"),
@@ -122,7 +122,7 @@ def _media_type(context: CaseContext, answer: HttpAnswer) -> None:
 # --- what stands in it
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.readable",
     "The description can be read",
     section=td("5.2 Preliminaries"),
@@ -139,7 +139,7 @@ async def readable(context: CaseContext) -> None:
         context.fail(error)
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.schema",
     "The description is by the rules of TD 1.1",
     section=td("Appendix B. JSON Schema for TD Instance Validation"),
@@ -150,7 +150,7 @@ async def schema(context: CaseContext) -> None:
     _judge(context, "", "td-doubtful")
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.context",
     "@context names TD 1.1 and LMOS",
     section=agent("@context"),
@@ -163,7 +163,7 @@ async def names_the_context(context: CaseContext) -> None:
         context.differs("td-context", "https://eclipse.dev/lmos/protocol/v1 is not in it")
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.type",
     "@type says that it is an agent",
     section=agent("@type"),
@@ -177,7 +177,7 @@ async def kind(context: CaseContext) -> None:
         context.differs("td-type", f"@type is {_data(context).get('@type')!r}")
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.id",
     "The id is a URI",
     section=td("5.3.1.1 Thing"),
@@ -192,7 +192,7 @@ async def identity(context: CaseContext) -> None:
         context.differs("td-id", f"id is {found!r}")
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.security",
     "The description says who is let in",
     section=td("5.3.1.1 Thing"),
@@ -203,7 +203,7 @@ async def security(context: CaseContext) -> None:
     _judge(context, "security", "td-security")
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.subprotocol",
     "Forms for a WebSocket name the subprotocol lmosprotocol",
     section=binding("WebSocket Protocol Handshake"),
@@ -221,7 +221,7 @@ async def subprotocol(context: CaseContext) -> None:
             context.differs("form-no-subprotocol", f"{name}: {said if said else 'no subprotocol'}")
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.operations",
     "Operations of forms fit their affordances",
     section=td("5.3.4.2 Form"),
@@ -232,7 +232,7 @@ async def operations(context: CaseContext) -> None:
     _judge(context, "op", "td-doubtful")
 
 
-@CHAPTER.case(
+@DESCRIPTION.case(
     "description.addresses",
     "Addresses in forms lead somewhere",
     section=td("5.3.4.2 Form"),

@@ -30,14 +30,14 @@ from lmos_actors.protocol.td import choose, effective_forms
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
 
-CHAPTER = Chapter()
+HTTP_PROPERTIES = Chapter()
 
 _FORM: Final = td("5.3.4.2 Form")
 _PROPERTY: Final = td("5.3.1.3 PropertyAffordance")
 _READS: Final = "a form for HTTP that reads a property"
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.read",
     "A property has one value, over HTTP and over the WebSocket",
     section=_PROPERTY,
@@ -56,7 +56,7 @@ async def read(context: CaseContext) -> None:
             context.fail(f"{name} is {shown(value)} over HTTP, and {shown(before)} over the WebSocket")
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.media-type",
     "An answer has the media type that its form says",
     section=_FORM,
@@ -71,7 +71,7 @@ async def media_type(context: CaseContext) -> None:
         context.differs("http-media-type", f"{name}: {answer.header('content-type')}, not {wanted}")
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.read-all",
     "All properties are read at once",
     section=_FORM,
@@ -92,7 +92,7 @@ async def read_all(context: CaseContext) -> None:
         context.fail(f"GET of all properties lacks {', '.join(missing)}")
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.write",
     "A property is written over HTTP",
     section=_FORM,
@@ -119,7 +119,7 @@ async def write(context: CaseContext) -> None:
         context.fail(f"{name} was {shown(before)}, and is {shown(after)} now")
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.write-seen",
     "What is written over HTTP is read over the WebSocket",
     section=_FORM,
@@ -154,7 +154,7 @@ async def write_seen(context: CaseContext) -> None:
         context.fail(f"{shown(value)} was written to {name}, and {shown(after)} is read")
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.read-only",
     "A read-only property is not written",
     section=_PROPERTY,
@@ -170,7 +170,7 @@ async def read_only(context: CaseContext) -> None:
     must_be_refused(context, await carry_out(context, put, value), f"PUT of the read-only property {name}")
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.write-only",
     "A write-only property is not given away",
     section=_PROPERTY,
@@ -185,7 +185,7 @@ async def write_only(context: CaseContext) -> None:
     must_be_refused(context, answer, f"GET of the write-only property {name}")
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.wrong-value",
     "A value that does not fit is not written",
     section=http("15.5.1"),
@@ -218,7 +218,7 @@ async def wrong_value(context: CaseContext) -> None:
 # --- what is not there
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.unknown",
     "What is not there is not found",
     section=http("15.5.5"),
@@ -232,7 +232,7 @@ async def unknown(context: CaseContext) -> None:
         context.fail(f"GET of {name}, which is not described, is answered with {answer.status}")
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.problem",
     "An error says its own status",
     section=http("15.5"),
@@ -263,7 +263,7 @@ def _neighbour(context: CaseContext) -> tuple[str, str]:
     context.not_offered("no form for HTTP that reads a property has an address that ends in its name")
 
 
-@CHAPTER.case(
+@HTTP_PROPERTIES.case(
     "http.method",
     "A method that is not offered is refused",
     section=http("15.5.6"),

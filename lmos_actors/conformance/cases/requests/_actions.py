@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
     from lmos_actors.conformance.target import Call
 
-CHAPTER = Chapter()
+ACTIONS = Chapter()
 
 _AFFORDANCE: Final = td("5.3.1.4 ActionAffordance")
 _INVOCABLE: Final = "an action that may be invoked"
@@ -28,7 +28,7 @@ _AFTER: Final = 0.2
 _RANKS: Final = {"pending": 0, "in progress": 1}
 
 
-@CHAPTER.case(
+@ACTIONS.case(
     "actions.completed",
     "An action can be invoked",
     section=lmos("Request-Reply"),
@@ -52,7 +52,7 @@ async def completed(context: CaseContext) -> None:
         context.not_run(f"nothing invented would do: name inputs that will, --hints ({refused[0]})")
 
 
-@CHAPTER.case(
+@ACTIONS.case(
     "actions.output",
     "The output of an action fits its schema",
     section=_AFFORDANCE,
@@ -83,7 +83,7 @@ async def _quietly(context: CaseContext, session: Session, call: Call) -> Receiv
         return None
 
 
-@CHAPTER.case(
+@ACTIONS.case(
     "actions.boundary-input",
     "Inputs that fit are taken, those at the bounds too",
     section=_AFFORDANCE,
@@ -100,7 +100,7 @@ async def boundary_input(context: CaseContext) -> None:
             )
 
 
-@CHAPTER.case(
+@ACTIONS.case(
     "actions.wrong-input",
     "Inputs that do not fit are refused",
     section=_AFFORDANCE,
@@ -145,7 +145,7 @@ def _is_refusal(received: ReceivedMessage) -> bool:
     return received.kind == "error" or received.status == "failed"
 
 
-@CHAPTER.case(
+@ACTIONS.case(
     "actions.missing-input",
     "An action that needs an input is not carried out without",
     section=_AFFORDANCE,
@@ -169,7 +169,7 @@ async def missing_input(context: CaseContext) -> None:
         context.not_offered("no action that may be invoked needs an input")
 
 
-@CHAPTER.case(
+@ACTIONS.case(
     "actions.failing",
     "An action that fails is answered so",
     section=lmos("Request-Reply"),
@@ -185,7 +185,7 @@ async def failing(context: CaseContext) -> None:
     context.fail(received)
 
 
-@CHAPTER.case(
+@ACTIONS.case(
     "actions.pending",
     "A run that takes a while is answered at once",
     section=lmos("Request-Reply"),
@@ -208,7 +208,7 @@ async def pending(context: CaseContext) -> None:
     context.expect(received, "actionStatus")
 
 
-@CHAPTER.case(
+@ACTIONS.case(
     "actions.status-order",
     "The statuses of a run go forward",
     section=lmos("One Request-Multiple Responses"),
@@ -242,7 +242,7 @@ async def _hold_order(context: CaseContext, call: Call, *, long: bool) -> None:
         context.fail(f"{call.action}: {', '.join(str(status) for status in seen)}")
 
 
-@CHAPTER.case(
+@ACTIONS.case(
     "actions.concurrent",
     "An action can be invoked while a run of it goes on",
     section=lmos("invokeAction"),

@@ -11,7 +11,7 @@ from lmos_actors.conformance.wire import ConnectionGone
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent
 
-CHAPTER = Chapter()
+CORRELATION = Chapter()
 
 _SHARED: Final = lmos("Common Message Requirements")
 _EXPECTED: Final = "the correlationID of the request in the answer to it"
@@ -34,7 +34,7 @@ def _hold(context: CaseContext, received: ReceivedMessage, sent: Sent) -> None:
         )
 
 
-@CHAPTER.case(
+@CORRELATION.case(
     "correlation.read",
     "A reading has the correlationID of the request",
     section=lmos("propertyReading"),
@@ -48,7 +48,7 @@ async def read(context: CaseContext) -> None:
     _hold(context, await session.answer(sent), sent)
 
 
-@CHAPTER.case(
+@CORRELATION.case(
     "correlation.write",
     "The answer to a write has the correlationID of the request",
     section=_SHARED,
@@ -62,7 +62,7 @@ async def write(context: CaseContext) -> None:
     _hold(context, await session.answer(sent), sent)
 
 
-@CHAPTER.case(
+@CORRELATION.case(
     "correlation.invoke",
     "The status of a run has the correlationID of the request",
     section=_SHARED,
@@ -77,7 +77,7 @@ async def invoke(context: CaseContext) -> None:
     _hold(context, await session.final(sent), sent)
 
 
-@CHAPTER.case(
+@CORRELATION.case(
     "correlation.error",
     "An error has the correlationID of the request",
     section=lmos("error, Example Response"),
@@ -97,7 +97,7 @@ async def error(context: CaseContext) -> None:
     _hold(context, received, sent)
 
 
-@CHAPTER.case(
+@CORRELATION.case(
     "correlation.by-message-id",
     "Without a correlationID, the answer has the messageID of the request in its place, or none",
     section=lmos("actionStatus, Example Response"),
@@ -124,7 +124,7 @@ async def by_message_id(context: CaseContext) -> None:
         )
 
 
-@CHAPTER.case(
+@CORRELATION.case(
     "correlation.two-open",
     "Of two requests at once, each gets its own answer",
     section=_SHARED,
@@ -155,7 +155,7 @@ def _hold_own(context: CaseContext, received: ReceivedMessage, sent: list[Sent])
             context.fail(f"the reading of {one.name} has the correlationID of the request for {other.name}")
 
 
-@CHAPTER.case(
+@CORRELATION.case(
     "correlation.statuses",
     "All statuses of a run have the correlationID of the request",
     section=_SHARED,

@@ -13,13 +13,13 @@ from lmos_actors.conformance.wire import ConnectionGone
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
 
-CHAPTER = Chapter()
+ERRORS = Chapter()
 
 _ERROR: Final = lmos("error")
 _ANSWERS: Final = ("propertyReading", "propertyReadings", "actionStatus", "error", "acknowledgement")
 
 
-@CHAPTER.case(
+@ERRORS.case(
     "errors.unknown-thing",
     "A request to a thing that is not there is answered by an error",
     section=_ERROR,
@@ -33,7 +33,7 @@ async def unknown_thing(context: CaseContext) -> None:
     )
 
 
-@CHAPTER.case(
+@ERRORS.case(
     "errors.unknown-property",
     "Reading a property that is not there is answered by an error",
     section=_ERROR,
@@ -44,7 +44,7 @@ async def unknown_property(context: CaseContext) -> None:
     context.expect(await session.ask("readProperty", name=context.target.unknown_property()), "error")
 
 
-@CHAPTER.case(
+@ERRORS.case(
     "errors.unknown-write",
     "Writing a property that is not there is answered by an error",
     section=_ERROR,
@@ -57,7 +57,7 @@ async def unknown_write(context: CaseContext) -> None:
     )
 
 
-@CHAPTER.case(
+@ERRORS.case(
     "errors.unknown-action",
     "Invoking an action that is not there is answered by an error",
     section=_ERROR,
@@ -68,7 +68,7 @@ async def unknown_action(context: CaseContext) -> None:
     context.expect(await session.ask("invokeAction", name=context.target.unknown_action()), "error")
 
 
-@CHAPTER.case(
+@ERRORS.case(
     "errors.unknown-event",
     "Subscribing to an event that is not there is answered by an error",
     section=_ERROR,
@@ -81,7 +81,7 @@ async def unknown_event(context: CaseContext) -> None:
     context.expect(await session.answer(sent), "error")
 
 
-@CHAPTER.case(
+@ERRORS.case(
     "errors.blame",
     "An error about what is not there has a status from 400 to 499",
     section=_ERROR,
@@ -93,7 +93,7 @@ async def blame(context: CaseContext) -> None:
         context.differs("error-blames-server", f"{sent.kind} of {sent.name!r}: {received}")
 
 
-@CHAPTER.case(
+@ERRORS.case(
     "errors.stays",
     "The connection stays after errors",
     section=_ERROR,
@@ -112,7 +112,7 @@ async def stays(context: CaseContext) -> None:
     await session.ask("readProperty", name=name)
 
 
-@CHAPTER.case(
+@ERRORS.case(
     "answers.once",
     "A request has one final answer",
     section=lmos("Request-Reply"),

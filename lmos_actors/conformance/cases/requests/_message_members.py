@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage
     from lmos_actors.conformance.target import Call
 
-CHAPTER = Chapter()
+MESSAGE_MEMBERS = Chapter()
 
 _COMMON: Final = lmos("Common Message Requirements")
 _READABLE: Final = "a property that can be read"
@@ -44,7 +44,7 @@ def _elsewhere(received: ReceivedMessage, member: str) -> bool:
     return received.kind == "error" and member == "status"
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.reading",
     "A propertyReading has its members",
     section=lmos("propertyReading"),
@@ -55,7 +55,7 @@ async def reading(context: CaseContext) -> None:
     _members(context, (await a_reading(context))[1])
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.readings",
     "A propertyReadings has its members",
     section=lmos("propertyReadings"),
@@ -74,7 +74,7 @@ async def readings(context: CaseContext) -> None:
     _members(context, received)
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.status",
     "An actionStatus has its members",
     section=lmos("actionStatus"),
@@ -85,7 +85,7 @@ async def status(context: CaseContext) -> None:
     _members(context, (await a_status(context))[1])
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.error",
     "An error has its members",
     section=lmos("error"),
@@ -97,7 +97,7 @@ async def error(context: CaseContext) -> None:
     context.judge(received, "member-missing", members=("status",))
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.error-status",
     "The status of an error is an HTTP status, as a text",
     section=lmos("error"),
@@ -107,7 +107,7 @@ async def error_status(context: CaseContext) -> None:
     context.judge((await an_error(context))[1], "error-status")
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.error-uri",
     "The type and instance of an error are URI references",
     section=lmos("error"),
@@ -117,7 +117,7 @@ async def error_uri(context: CaseContext) -> None:
     context.judge((await an_error(context))[1], "error-uri")
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.about",
     "An answer says what it is about",
     section=lmos("actionStatus"),
@@ -131,7 +131,7 @@ async def about(context: CaseContext) -> None:
             context.fail(f"{sent.kind} of {sent.name!r} was answered by {received}")
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.thing",
     "The thingID of an answer is that of the thing",
     section=_COMMON,
@@ -146,7 +146,7 @@ async def thing(context: CaseContext) -> None:
         context.judge(received, "thing-no-uri")
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.message-id",
     "A messageID is a UUID of version 4",
     section=_COMMON,
@@ -157,7 +157,7 @@ async def message_id(context: CaseContext) -> None:
         context.judge(received, "id-no-uuid", members=("messageID",))
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.own-message-id",
     "The messageID of an answer is its own",
     section=_COMMON,
@@ -175,7 +175,7 @@ async def own_message_id(context: CaseContext) -> None:
                 seen.append(received.message_id)
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.timestamp",
     "A timestamp is a date-time of RFC 9557",
     section=_COMMON,
@@ -186,7 +186,7 @@ async def timestamp(context: CaseContext) -> None:
     context.judge((await a_reading(context))[1], "time-number", "time-format")
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.status-word",
     "The status of a run is one of the words listed",
     section=lmos("actionStatus"),
@@ -216,7 +216,7 @@ async def _judge_words(context: CaseContext, call: Call) -> None:
         context.judge(received, "member-type", members=("status",))
 
 
-@CHAPTER.case(
+@MESSAGE_MEMBERS.case(
     "letter.member-twice",
     "No member is in a message twice",
     section=lmos("Common Message Members Table"),

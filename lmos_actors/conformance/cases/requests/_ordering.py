@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
 
-CHAPTER = Chapter()
+ORDERING = Chapter()
 
 _RESPONSES: Final = lmos("One Request-Multiple Responses")
 _REPLY: Final = lmos("Request-Reply")
@@ -35,7 +35,7 @@ _MANY: Final = 50
 _EVENTS: Final = 5
 
 
-@CHAPTER.case(
+@ORDERING.case(
     "ordering.pipelined",
     "Fifty requests at once are all answered",
     section=_REPLY,
@@ -58,7 +58,7 @@ async def pipelined(context: CaseContext) -> None:
         answered += received.kind in ("propertyReading", "error")
 
 
-@CHAPTER.case(
+@ORDERING.case(
     "ordering.write-then-read",
     "What is written is read by the next message",
     section=lmos("writeProperty"),
@@ -85,7 +85,7 @@ async def write_then_read(context: CaseContext) -> None:
                 )
 
 
-@CHAPTER.case(
+@ORDERING.case(
     "ordering.changes",
     "An observer is told the changes in their order",
     section=_RESPONSES,
@@ -124,7 +124,7 @@ def _in_order(seen_values: Sequence[Any], written: Sequence[Any]) -> bool:
     return same(seen_values[-1], written[-1])
 
 
-@CHAPTER.case(
+@ORDERING.case(
     "ordering.events",
     "Events come in the order in which they happened",
     section=lmos("event"),
@@ -183,7 +183,7 @@ def _time(received: ReceivedMessage) -> datetime | None:
     return None
 
 
-@CHAPTER.case(
+@ORDERING.case(
     "ordering.slow-run",
     "A run that takes long does not hold up what is asked behind it",
     section=_RESPONSES,
@@ -202,7 +202,7 @@ async def slow_run(context: CaseContext) -> None:
         context.differs("held-up", f"while {call.action} goes on, there is {error}")
 
 
-@CHAPTER.case(
+@ORDERING.case(
     "ordering.slow-elsewhere",
     "A run that takes long does not hold up other connections",
     section=_RESPONSES,

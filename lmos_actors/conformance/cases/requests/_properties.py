@@ -22,7 +22,7 @@ from lmos_actors.conformance.wire import ConnectionGone
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
 
-CHAPTER = Chapter()
+PROPERTIES = Chapter()
 
 _WRITTEN: Final = ("propertyReading", "propertyReadings")
 _AFFORDANCE: Final = td("5.3.1.3 PropertyAffordance")
@@ -31,7 +31,7 @@ _BOTH: Final = "a property that can be read and written"
 _MOST: Final = 20
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.read",
     "Each property can be read",
     section=lmos("readProperty"),
@@ -47,7 +47,7 @@ async def read(context: CaseContext) -> None:
             context.fail(f"{name}: {received}")
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.value",
     "The value of a property fits its schema",
     section=lmos("propertyReading"),
@@ -64,7 +64,7 @@ async def value(context: CaseContext) -> None:
         context.fail("; ".join(wrong_values))
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.write",
     "A property can be written",
     section=lmos("Request-Reply"),
@@ -79,7 +79,7 @@ async def write(context: CaseContext) -> None:
             context.fail(f"{name}: {received}")
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.write-answer",
     "The answer to a write has the value that was written",
     section=lmos("Request-Reply"),
@@ -102,7 +102,7 @@ def _written(received: ReceivedMessage, name: str) -> Any:
     return data.get(name, ABSENT) if is_object(data) else ABSENT
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.write-kept",
     "What was written is read afterwards",
     section=lmos("writeProperty"),
@@ -139,7 +139,7 @@ async def _held_after_write(
         await put_back(context, writing, name, old)
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.write-wrong",
     "A value that does not fit is refused",
     section=_SCHEMA,
@@ -169,7 +169,7 @@ def _wrong(context: CaseContext, name: str) -> list[Any]:
     return [sample for sample in found if sample.kind == "invalid"][:4]
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.write-wrong-kept",
     "A refused write changes nothing",
     section=lmos("error"),
@@ -195,7 +195,7 @@ async def write_wrong_kept(context: CaseContext) -> None:
         context.not_offered("no write was refused: properties.write-wrong says more")
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.write-multiple",
     "Several properties can be written at once",
     section=lmos("writeMultipleProperties"),
@@ -212,7 +212,7 @@ async def write_multiple(context: CaseContext) -> None:
     _hold_all(context, received, old)
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.read-all",
     "All properties can be read at once",
     section=_AFFORDANCE,
@@ -231,7 +231,7 @@ async def read_all(context: CaseContext) -> None:
         context.fail(f"{', '.join(secret)} is write-only, and given away")
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.read-multiple",
     "Several properties can be read at once",
     section=_AFFORDANCE,
@@ -283,7 +283,7 @@ def _hold_all(context: CaseContext, received: ReceivedMessage, wanted: dict[str,
             context.fail(f"{name}: {value!r} was written, and the answer was {received}")
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.read-only",
     "A read-only property is not written",
     section=_SCHEMA,
@@ -299,7 +299,7 @@ async def read_only(context: CaseContext) -> None:
             context.fail(f"{name}: {received}")
 
 
-@CHAPTER.case(
+@PROPERTIES.case(
     "properties.write-only",
     "A write-only property is not read",
     section=_SCHEMA,

@@ -15,7 +15,7 @@ from lmos_actors.conformance.wire import ConnectionGone
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
 
-CHAPTER = Chapter()
+RUNS = Chapter()
 
 _QUERY: Final = lmos("queryAction")
 _CANCEL: Final = lmos("cancelAction")
@@ -78,7 +78,7 @@ async def _reply(session: Session, sent: Sent) -> ReceivedMessage:
     return found
 
 
-@CHAPTER.case(
+@RUNS.case(
     "query.running",
     "A run can be asked about while it goes on",
     section=_QUERY,
@@ -104,7 +104,7 @@ async def _both_ends(context: CaseContext, session: Session, end: ReceivedMessag
     context.fail(f"nothing but {end}, the end of the run without an answer to queryAction, or a wrong answer")
 
 
-@CHAPTER.case(
+@RUNS.case(
     "query.by-name",
     "A query without a correlationID is about the last run of the action",
     section=_QUERY,
@@ -138,7 +138,7 @@ def _holds_forms(context: CaseContext, run: Sent, op: str, error: ReceivedMessag
         context.not_offered(f"no form of {run.name} has the operation {op}, and the answer was {error}")
 
 
-@CHAPTER.case(
+@RUNS.case(
     "query.finished",
     "A run can be asked about when it is over",
     section=_QUERY,
@@ -158,7 +158,7 @@ async def query_finished(context: CaseContext) -> None:
         context.fail(received)
 
 
-@CHAPTER.case(
+@RUNS.case(
     "query.unknown",
     "A query about no run is answered",
     section=_QUERY,
@@ -179,7 +179,7 @@ async def _about_none(context: CaseContext, kind: str) -> None:
     await context.flush(session)
 
 
-@CHAPTER.case(
+@RUNS.case(
     "cancel.running",
     "A run can be cancelled, or the answer says that it cannot",
     section=_CANCEL,
@@ -201,7 +201,7 @@ async def _cancel(
     return received
 
 
-@CHAPTER.case(
+@RUNS.case(
     "cancel.by-name",
     "A cancel without a correlationID is about the last run of the action",
     section=_CANCEL,
@@ -214,7 +214,7 @@ async def cancel_by_name(context: CaseContext) -> None:
     await _cancel(context, session, run.name or "", None)
 
 
-@CHAPTER.case(
+@RUNS.case(
     "cancel.stays",
     "A run that was cancelled stays so",
     section=_CANCEL,
@@ -232,7 +232,7 @@ async def cancel_stays(context: CaseContext) -> None:
             context.fail(f"after the cancel: {each}")
 
 
-@CHAPTER.case(
+@RUNS.case(
     "cancel.finished",
     "A cancel of a run that is over is answered",
     section=_CANCEL,
@@ -250,7 +250,7 @@ async def cancel_finished(context: CaseContext) -> None:
         context.differs("cancel-error", received)
 
 
-@CHAPTER.case(
+@RUNS.case(
     "cancel.unknown",
     "A cancel of no run is answered",
     section=_CANCEL,
@@ -261,7 +261,7 @@ async def cancel_unknown(context: CaseContext) -> None:
     await _about_none(context, "cancelAction")
 
 
-@CHAPTER.case(
+@RUNS.case(
     "cancel.other-run",
     "A cancel ends the run that it is about, and no other",
     section=extension("Members, Queries and cancels"),

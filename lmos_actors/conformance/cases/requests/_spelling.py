@@ -12,7 +12,7 @@ from lmos_actors.conformance.session import SILENCE, Chapter, a_reading, one_of_
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, Dialect
 
-CHAPTER = Chapter()
+SPELLING = Chapter()
 
 _READABLE: Final = "a property that can be read"
 
@@ -40,7 +40,7 @@ async def _hold(context: CaseContext, dialect: Dialect, key: str, *, refusable: 
     context.differs(key, seen)
 
 
-@CHAPTER.case(
+@SPELLING.case(
     "spelling.table-ids",
     "Requests are understood with thingID, messageID, correlationID",
     section=lmos("Common Message Members Table"),
@@ -51,7 +51,7 @@ async def table_ids(context: CaseContext) -> None:
     await _hold(context, attrs.evolve(context.shared.dialect, ids="ID"), "table-spelling-unread")
 
 
-@CHAPTER.case(
+@SPELLING.case(
     "spelling.example-ids",
     "Requests are understood with thingId, messageId, correlationId",
     section=lmos("invokeAction, Example Request"),
@@ -64,7 +64,7 @@ async def example_ids(context: CaseContext) -> None:
     await _hold(context, dialect, "example-spelling-unread", refusable=True)
 
 
-@CHAPTER.case(
+@SPELLING.case(
     "spelling.answer-ids",
     "Answers have thingID, messageID, correlationID",
     section=lmos("Common Message Members Table"),
@@ -77,7 +77,7 @@ async def answer_ids(context: CaseContext) -> None:
         context.judge(received, "ids-spelled-Id")
 
 
-@CHAPTER.case(
+@SPELLING.case(
     "spelling.reading-members",
     "A reading has its name in `name` and its value in `value`",
     section=lmos("propertyReading"),

@@ -20,14 +20,14 @@ from lmos_actors.protocol.td import SUBPROTOCOL
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent
 
-CHAPTER = Chapter()
+EVENTS = Chapter()
 
 _EVENT: Final = lmos("event")
 _PATTERN: Final = lmos("Publish-Subscribe")
 _NEEDS: Final = "an event that an action which may be invoked makes happen"
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.delivered",
     "An event comes to who has subscribed to it",
     section=_PATTERN,
@@ -53,7 +53,7 @@ async def _one(context: CaseContext) -> tuple[str, ReceivedMessage]:
     return event, await first_event(context, session, event)
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.members",
     "An event has its name and its data",
     section=_EVENT,
@@ -65,7 +65,7 @@ async def members(context: CaseContext) -> None:
     context.judge(received, "member-missing", "member-type", members=("event", "data"))
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.data",
     "The data of an event fits its schema",
     section=_EVENT,
@@ -82,7 +82,7 @@ async def data(context: CaseContext) -> None:
         context.fail(f"data of {event}: {wrong}")
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.timestamp",
     "An event says when it happened",
     section=_EVENT,
@@ -95,7 +95,7 @@ async def timestamp(context: CaseContext) -> None:
     context.judge(received, *keys, members=("timestamp",))
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.correlation",
     "An event carries the correlationID of its subscription",
     section=_EVENT,
@@ -114,7 +114,7 @@ async def correlation(context: CaseContext) -> None:
         )
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.correlation-by-message",
     "Without a correlationID an event carries the messageID of its subscription",
     section=_EVENT,
@@ -139,7 +139,7 @@ async def _correlated(context: CaseContext, *, wanted: bool) -> tuple[Sent, Rece
     return sent, await first_event(context, session, event)
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.once",
     "An event that happens once comes once",
     section=_PATTERN,
@@ -158,7 +158,7 @@ async def once(context: CaseContext) -> None:
             context.fail(f"{event} came twice with the same data; {fix}")
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.each",
     "An event comes each time that it happens",
     section=_PATTERN,
@@ -176,7 +176,7 @@ async def each(context: CaseContext) -> None:
             context.fail(f"{call.action} was invoked five times, and {number} of {event} came")
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.two-subscribers",
     "An event comes to each of two subscribers",
     section=_PATTERN,
@@ -195,7 +195,7 @@ async def two_subscribers(context: CaseContext) -> None:
         context.fail(f"{event} came to the {'second' if received[0] is None else 'first'} subscriber alone")
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.not-subscribed",
     "No event comes to who has not subscribed",
     section=_PATTERN,
@@ -218,7 +218,7 @@ async def not_subscribed(context: CaseContext) -> None:
         context.fail(f"{received} came over a connection that has subscribed to nothing")
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.other-event",
     "Who has subscribed to one event is told no other",
     section=lmos("subscribeEvent"),
@@ -239,7 +239,7 @@ async def other_event(context: CaseContext) -> None:
         context.fail(f"{event} came to who has subscribed to {others[0]} alone")
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.twice-subscribed",
     "Subscribing again does not double the events",
     section=lmos("subscribeEvent"),
@@ -267,7 +267,7 @@ async def twice_subscribed(context: CaseContext) -> None:
         context.fail(f"{found} of {event} came, and {wanted} to who has subscribed once")
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.unsubscribe",
     "After unsubscribeEvent no more events come",
     section=lmos("unsubscribeEvent"),
@@ -286,7 +286,7 @@ async def unsubscribe(context: CaseContext) -> None:
         context.fail(f"{event} came after unsubscribeEvent")
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.resubscribe",
     "After unsubscribeEvent one can subscribe again",
     section=lmos("subscribeEvent"),
@@ -309,7 +309,7 @@ async def resubscribe(context: CaseContext) -> None:
         )
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.gone-subscriber",
     "A subscriber that has gone harms no other",
     section=_PATTERN,
@@ -337,7 +337,7 @@ def _needs_op(context: CaseContext, op: str) -> None:
     context.not_offered(f"no form of the thing has the op {op} and the subprotocol {SUBPROTOCOL}")
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.all",
     "subscribeAllEvents subscribes to every event",
     section=lmos("subscribeAllEvents"),
@@ -361,7 +361,7 @@ async def all_events(context: CaseContext) -> None:
         context.fail(f"{event} did not come to who has subscribed to all events")
 
 
-@CHAPTER.case(
+@EVENTS.case(
     "events.unsubscribe-all",
     "After unsubscribeAllEvents no more events come",
     section=lmos("unsubscribeAllEvents"),

@@ -20,7 +20,7 @@ from lmos_actors.conformance.session import (
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
 
-CHAPTER = Chapter()
+OBSERVATIONS = Chapter()
 
 _OBSERVE: Final = lmos("observeProperty")
 _UPDATES: Final = lmos("One Request-Multiple Responses")
@@ -28,7 +28,7 @@ _NEEDS: Final = "an observable property"
 _CHANGES: Final = "an observable property that can be changed"
 
 
-@CHAPTER.case(
+@OBSERVATIONS.case(
     "observe.starts",
     "A property can be observed",
     section=_OBSERVE,
@@ -42,7 +42,7 @@ async def starts(context: CaseContext) -> None:
         context.fail(f"observeProperty is answered by {received}")
 
 
-@CHAPTER.case(
+@OBSERVATIONS.case(
     "observe.first-reading",
     "The first reading of an observation, if there is one, says what the property is",
     section=_OBSERVE,
@@ -67,7 +67,7 @@ async def first_reading(context: CaseContext) -> None:
         context.fail(f"{name} is {before[name]!r}, and the first reading says {received.value!r}")
 
 
-@CHAPTER.case(
+@OBSERVATIONS.case(
     "observe.unknown",
     "Observing what is not there is an error",
     section=lmos("error"),
@@ -78,7 +78,7 @@ async def unknown(context: CaseContext) -> None:
     context.expect(await session.ask("observeProperty", name=context.target.unknown_property()), "error")
 
 
-@CHAPTER.case(
+@OBSERVATIONS.case(
     "observe.change",
     "Who observes a property is told what it becomes",
     section=_UPDATES,
@@ -100,7 +100,7 @@ async def change(context: CaseContext) -> None:
             context.fail(f"{name} was changed to {value!r}, and the reading says {seen[-1].value!r}")
 
 
-@CHAPTER.case(
+@OBSERVATIONS.case(
     "observe.own-change",
     "Who observes a property is told of its own changes too",
     section=_UPDATES,
@@ -122,7 +122,7 @@ async def own_change(context: CaseContext) -> None:
         )
 
 
-@CHAPTER.case(
+@OBSERVATIONS.case(
     "observe.correlation",
     "The readings of an observation carry its correlationID",
     section=lmos("propertyReading"),
@@ -148,7 +148,7 @@ async def correlation(context: CaseContext) -> None:
         context.fail(f"the correlationID is {received.correlation!r}, and that of the observation {given!r}")
 
 
-@CHAPTER.case(
+@OBSERVATIONS.case(
     "observe.two-observers",
     "Each of two observers is told",
     section=_UPDATES,
@@ -168,7 +168,7 @@ async def two_observers(context: CaseContext) -> None:
         context.fail(f"the change came to the {'second' if received[0] is None else 'first'} observer alone")
 
 
-@CHAPTER.case(
+@OBSERVATIONS.case(
     "observe.not-observing",
     "Nobody is told who does not observe",
     section=_UPDATES,
@@ -189,7 +189,7 @@ async def not_observing(context: CaseContext) -> None:
             context.fail(f"{received} came over a connection that observes nothing")
 
 
-@CHAPTER.case(
+@OBSERVATIONS.case(
     "observe.twice",
     "Observing again does not double the readings",
     section=_OBSERVE,
@@ -215,7 +215,7 @@ async def twice(context: CaseContext) -> None:
         context.fail(f"{found} readings came, and {wanted} to who observes once")
 
 
-@CHAPTER.case(
+@OBSERVATIONS.case(
     "observe.unobserve",
     "After unobserveProperty no more readings come",
     section=lmos("unobserveProperty"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.target import Call, Target
 
-CHAPTER = Chapter()
+SEVERAL_THINGS = Chapter()
 
 _COMMON: Final = lmos("Common Message Requirements")
 _SUBSCRIBE: Final = lmos("subscribeEvent")
@@ -65,7 +65,7 @@ def _with_property(context: CaseContext, *, observable: bool) -> tuple[Target, s
     context.not_offered("no property that can be written is common to two things")
 
 
-@CHAPTER.case(
+@SEVERAL_THINGS.case(
     "things.each",
     "One connection reaches each thing",
     section=_COMMON,
@@ -86,7 +86,7 @@ async def each(context: CaseContext) -> None:
             context.fail(f"{target.thing.id} answers {received}")
 
 
-@CHAPTER.case(
+@SEVERAL_THINGS.case(
     "things.named",
     "An answer names the thing that was asked",
     section=_COMMON,
@@ -103,7 +103,7 @@ async def named(context: CaseContext) -> None:
             context.fail(f"{target.thing.id} was asked, and the answer is in the name of {received.thing}")
 
 
-@CHAPTER.case(
+@SEVERAL_THINGS.case(
     "things.values",
     "Each thing has its own values",
     section=_COMMON,
@@ -126,7 +126,7 @@ async def values(context: CaseContext) -> None:
         )
 
 
-@CHAPTER.case(
+@SEVERAL_THINGS.case(
     "things.events",
     "The event of one thing does not come to who has subscribed to another's",
     section=_SUBSCRIBE,
@@ -148,7 +148,7 @@ async def events(context: CaseContext) -> None:
         )
 
 
-@CHAPTER.case(
+@SEVERAL_THINGS.case(
     "things.unsubscribe",
     "Who unsubscribes from one thing's event is still subscribed to another's",
     section=lmos("unsubscribeEvent"),
@@ -168,7 +168,7 @@ async def unsubscribe(context: CaseContext) -> None:
         )
 
 
-@CHAPTER.case(
+@SEVERAL_THINGS.case(
     "things.changes",
     "The change of one thing's property does not come to who observes another's",
     section=lmos("observeProperty"),
