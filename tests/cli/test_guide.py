@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN = "127.0.0.1:8080"
 BLOCKS = blocks((DOCS / "guides/call-agents-from-a-shell.md").read_text(encoding="utf-8"))
-STRANGERS = blocks((DOCS / "tutorial/strangers.md").read_text(encoding="utf-8"))
+FOR_OTHERS = blocks((DOCS / "tutorial/agents-for-others.md").read_text(encoding="utf-8"))
 
 
 async def _serve(cls: Any, told: queue.SimpleQueue[Any]) -> None:
@@ -75,9 +75,9 @@ def test_the_examples(place: str, capfd: pytest.CaptureFixture[str], monkeypatch
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 def test_the_examples_with_curl() -> None:
-    (example,) = [block for block in STRANGERS if "tests/cli/test_guide.py" in block.marker]
+    (example,) = [block for block in FOR_OTHERS if "tests/cli/test_guide.py" in block.marker]
     questions = re.findall(r"^\$ (curl .*)\n(.*)$", example.body, flags=re.MULTILINE)
-    with served(STRANGERS, "library.py", "Library") as there:
+    with served(FOR_OTHERS, "library.py", "Library") as there:
         for question, answer in questions:
             words = shlex.split(question.replace(SHOWN, there))
             ran = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
