@@ -36,8 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes minutes or hours, and what is left to `--matrix`, unless it is asked for."""
-    marks = [mark for mark in ("long", "matrix") if not config.getoption(f"--{mark}")]
-    left = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
+    marks = {mark for mark in ("long", "matrix") if not config.getoption(f"--{mark}")}
+    left = [item for item in items if not marks.isdisjoint(mark.name for mark in item.iter_markers())]
     if left:
         config.hook.pytest_deselected(items=left)
         out = set(left)

@@ -124,18 +124,19 @@ def rows(text: str) -> dict[str, str]:
     return {word: cells[2].strip() for cells in lines for word in code(cells[1])}
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_a_public_name_has_its_section(name: str) -> None:
-    assert name in sections()
+def test_every_public_name_has_its_section() -> None:
+    assert [name for name in OTHERS if name not in sections()] == []
 
 
-@pytest.mark.parametrize("name", ERRORS)
-def test_an_exception_has_its_row(name: str) -> None:
-    assert name in rows((REFERENCE / "errors.md").read_text(encoding="utf-8"))
+def test_every_exception_has_its_row() -> None:
+    assert set(ERRORS) - rows((REFERENCE / "errors.md").read_text(encoding="utf-8")).keys() == set()
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_the_members_of_a_class_are_in_its_section(name: str) -> None:
+def test_the_members_of_every_class_are_in_its_section() -> None:
+    assert [f"{name}.{member}" for name in CLASSES for member in members_without_a_word(name)] == []
+
+
+def members_without_a_word(name: str) -> list[str]:
     known, thing = words(sections()[name]), CLASSES[name]
     fields = [field.name for field in attrs.fields(thing)] if attrs.has(thing) else []
     mine = {
@@ -151,19 +152,18 @@ def test_the_members_of_a_class_are_in_its_section(name: str) -> None:
         for each in list(inspect.signature(form).parameters)[1:]
         if each not in known
     }
-    assert sorted((wanted - known) | parameters) == []
+    return sorted((wanted - known) | parameters)
 
 
 def is_shown(value: object) -> bool:
     return isinstance(value, property)
 
 
-@pytest.mark.parametrize("name", [name for name in OTHERS if inspect.isroutine(EXPORTED[name])])
-def test_the_parameters_of_a_function_are_in_its_section(name: str) -> None:
-    known = words(sections()[name])
+def test_the_parameters_of_every_function_are_in_its_section() -> None:
     hidden = {"fn", "init"}  # what a decorator goes on, and what only type checkers read
-    given = set(inspect.signature(EXPORTED[name]).parameters) - hidden
-    assert sorted(given - known) == []
+    for name in (name for name in OTHERS if inspect.isroutine(EXPORTED[name])):
+        given = set(inspect.signature(EXPORTED[name]).parameters) - hidden
+        assert sorted(given - words(sections()[name])) == [], name
 
 
 @pytest.mark.parametrize("name", ["ChildSpec", "SupervisorSpec", "Pool", "Backoff", "MailboxOptions"])
@@ -270,18 +270,23 @@ def parameters_of(function: object) -> set[str]:
     return set(inspect.signature(function).parameters) - {"self"} if callable(function) else set()
 
 
-@pytest.mark.parametrize("name", [name for name in PROTOCOL if PROTOCOL[name] not in MESSAGES.values()])
-def test_a_name_of_the_protocol_is_told(name: str) -> None:
-    thing, told = PROTOCOL[name], told_of(name)
-    assert told
+def test_every_name_of_the_protocol_is_described() -> None:
+    for name, thing in PROTOCOL.items():
+        if thing not in MESSAGES.values():
+            check_described(name, thing)
+
+
+def check_described(name: str, thing: Any) -> None:
+    told = told_of(name)
+    assert told, name
     if inspect.isroutine(thing):
-        assert sorted(parameters_of(thing) - told) == []
+        assert sorted(parameters_of(thing) - told) == [], name
     if isinstance(thing, type):
         wanted = members_of(thing) - BETWEEN_FILES.get(name, set())
         calls = [getattr(thing, member) for member in wanted if inspect.isroutine(vars(thing).get(member))]
         calls += [thing] if name in MADE_BY_USERS else []
         wanted |= {each for call in calls for each in parameters_of(call)}
-        assert sorted(wanted - told) == []
+        assert sorted(wanted - told) == [], name
 
 
 def test_the_members_between_files_are_there() -> None:
@@ -453,8 +458,12 @@ def heading_of(struct: type[_model_base.Closed]) -> str:
     return HEADINGS.get(struct.__name__, tagged)
 
 
-@pytest.mark.parametrize("heading", sorted({heading_of(struct) for struct in STRUCTS.values()}))
-def test_the_keys_of_a_struct_are_in_its_section(heading: str) -> None:
+def test_the_keys_of_every_struct_are_in_its_section() -> None:
+    for heading in {heading_of(struct) for struct in STRUCTS.values()}:
+        check_keys(heading)
+
+
+def check_keys(heading: str) -> None:
     table = format_sections()[heading].split("| `that` | looks at |")[0].split("| `kind` | needs |")[0]
     told: set[str] = set()
     for struct in (struct for struct in STRUCTS.values() if heading_of(struct) == heading):
@@ -465,7 +474,7 @@ def test_the_keys_of_a_struct_are_in_its_section(heading: str) -> None:
             shared = SHARED[_model_steps.Step]
         told |= set(struct.__struct_encode_fields__) - shared
     # the key that tells structs apart stands where all of them have it
-    assert set(rows(table)) - {"lmos", "from", "do"} == told - {"from", "do"}
+    assert set(rows(table)) - {"lmos", "from", "do"} == told - {"from", "do"}, heading
 
 
 @cache

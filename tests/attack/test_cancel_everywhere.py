@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from lmos_actors import (
     SHUTDOWN,
@@ -443,18 +443,21 @@ async def play(scenario: Callable[[World], Awaitable[None]], ways: dict[int, str
     before = tasks_and_timers()
     stage = Stage()
     whole, body = trio.CancelScope(), trio.CancelScope()
-    with suppress(Bug), whole:
-        async with open_node(tree()) as node:
-            stage.spy(node)
-            w = World(node)
-            breaking = AtSteps({n: partial(break_off, w, way, body, whole) for n, way in ways.items()})
-            trio.lowlevel.add_instrument(breaking)
-            try:
-                with body:
-                    await scenario(w)
-            finally:
-                trio.lowlevel.remove_instrument(breaking)
-            await check_alive(w, stage)
+    try:
+        with whole:
+            async with open_node(tree()) as node:
+                stage.spy(node)
+                w = World(node)
+                breaking = AtSteps({n: partial(break_off, w, way, body, whole) for n, way in ways.items()})
+                trio.lowlevel.add_instrument(breaking)
+                try:
+                    with body:
+                        await scenario(w)
+                finally:
+                    trio.lowlevel.remove_instrument(breaking)
+                await check_alive(w, stage)
+    except* Bug:  # in a group where the whole node was cancelled as well
+        pass
     rt = node._rt
     assert w.asked == w.answered
     assert tasks_and_timers() == before
@@ -512,7 +515,7 @@ def play_at(scenario: Any, ways: dict[int, str], seed: int = 0) -> bool:
 )
 def test_broken_off_at_every_step(scenario: Any, way: str) -> None:
     # what breaks off one agent is seldom near: every third step
-    steps = count(1, few_or_all(3, 1) if way in ENDS else few_or_all(7, 3))
+    steps = count(1, few_or_all(7, 1) if way in ENDS else few_or_all(15, 3))
     assert next(step for step in steps if not play_at(scenario, {step: way})) > 3
 
 
@@ -522,5 +525,6 @@ def test_broken_off_at_every_step(scenario: Any, way: str) -> None:
     seed=st.integers(0, 5),
 )
 @settings(max_examples=examples(150))
+@example(scenario=boss, ways={25: "crash family", 26: "node"}, seed=0)
 def test_broken_off_more_than_once(scenario: Any, ways: dict[int, str], seed: int) -> None:
     play_at(scenario, ways, seed)

@@ -25,12 +25,13 @@ from lmos_actors.transport import MemoryNetwork
 from tests.attack.test_cancel_everywhere import AtSteps
 from tests.bindings.client_connections import Weather as Plain
 from tests.bindings.test_web_client_ours import web_only
+from tests.matrix import few_or_all
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-STRIDE = 11
+STRIDE = few_or_all(23, 11)
 """Of so many steps one is played; which one it is differs from scenario to scenario."""
 
 
@@ -221,4 +222,4 @@ def test_cancelled_at_every_step(
             clock = MockClock(autojump_threshold=0)
             if not trio.run(played, fn, step, tmp_path / "weather.json", clock=clock):
                 break
-    assert step > 2 * STRIDE
+    assert step > 22

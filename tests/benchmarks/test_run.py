@@ -56,7 +56,7 @@ def servers() -> Iterator[Servers]:
         yield made
 
 
-@pytest.mark.parametrize("name", some(CASES, of=3))
+@pytest.mark.parametrize("name", some(CASES, of=6))
 def test_a_case_runs(name: str, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
     if "emory" not in name:

@@ -136,23 +136,23 @@ def test_samples_are_of_the_kind_that_they_say(name) -> None:
         assert len(set(texts)) == len(texts)
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEMAS if name not in ("anything", "of-nobody")])
-def test_something_is_wrong_in_every_schema_that_says_anything(name) -> None:
-    assert any(sample.kind == "invalid" for sample in samples(SCHEMAS[name], Random(1), most=100))
+def test_something_is_wrong_in_every_schema_that_says_anything() -> None:
+    for name in SCHEMAS.keys() - {"anything", "of-nobody"}:
+        assert any(each.kind == "invalid" for each in samples(SCHEMAS[name], Random(1), most=100)), name
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
 @pytest.mark.parametrize("make", [valid, largest, smallest])
-def test_plain_values_fit(name, make) -> None:
-    for seed in range(8):
-        made = make(SCHEMAS[name], Random(seed))
-        assert fits(SCHEMAS[name], made) is None
-        assert same(made, make(SCHEMAS[name], Random(seed)))
+def test_plain_values_fit(make) -> None:
+    for name, schema in SCHEMAS.items():
+        for seed in range(8):
+            made = make(schema, Random(seed))
+            assert fits(schema, made) is None, name
+            assert same(made, make(schema, Random(seed))), name
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_samples_are_the_same_for_the_same_seed(name) -> None:
-    assert samples(SCHEMAS[name], Random("5:x")) == samples(SCHEMAS[name], Random("5:x"))
+def test_samples_are_the_same_for_the_same_seed() -> None:
+    for name, schema in SCHEMAS.items():
+        assert samples(schema, Random("5:x")) == samples(schema, Random("5:x")), name
 
 
 def test_another_seed_makes_others() -> None:
@@ -270,15 +270,14 @@ def test_the_largest_below_an_excluded_bound() -> None:
     assert 0.0009 < largest(SCHEMAS["between"], Random(1)) < 0.001
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEMAS if name not in ONE_VALUE])
-def test_another_value_is_another(name) -> None:
-    schema = SCHEMAS[name]
-    for seed in range(5):
-        value = valid(schema, Random(seed))
-        for again in range(5):
-            new = another(schema, value, Random(again))
-            assert fits(schema, new) is None
-            assert not same(new, value)
+def test_another_value_is_another() -> None:
+    for name, schema in SCHEMAS.items():
+        for seed in range(0 if name in ONE_VALUE else 5):
+            value = valid(schema, Random(seed))
+            for again in range(5):
+                new = another(schema, value, Random(again))
+                assert fits(schema, new) is None, name
+                assert not same(new, value), name
 
 
 @pytest.mark.parametrize(

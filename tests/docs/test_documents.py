@@ -187,18 +187,18 @@ def check(command: Command, folder: Path, where: str) -> None:
     assert not command.listing or agrees(command.listing, output), said
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_markers_stand_above_blocks_they_fit(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for block in blocks(text):
-        if block.marker.startswith(("exit: ", "not run: ")):
-            assert block.kind in SHELL
-        if block.marker == "output":
-            assert block.kind == "text"
-    known = re.findall(r"^<!-- *(?:output *-->|exit:|not run:)", text, re.MULTILINE)
-    assert len(known) == sum(
-        block.marker.startswith(("output", "exit: ", "not run: ")) for block in blocks(text)
-    )
+def test_markers_stand_above_blocks_they_fit() -> None:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        found = blocks(text)
+        for block in found:
+            if block.marker.startswith(("exit: ", "not run: ")):
+                assert block.kind in SHELL, f"{page}:{block.line}"
+            if block.marker == "output":
+                assert block.kind == "text", f"{page}:{block.line}"
+        known = re.findall(r"^<!-- *(?:output *-->|exit:|not run:)", text, re.MULTILINE)
+        marked = [block for block in found if block.marker.startswith(("output", "exit: ", "not run: "))]
+        assert len(known) == len(marked), page
 
 
 def slug(heading: str) -> str:
@@ -230,9 +230,9 @@ def anchors(there: Path, page: Path, text: str) -> list[str]:
     return [slug(heading) for heading in re.findall(r"^#+ +(.*)$", BLOCK.sub("", other), re.MULTILINE)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
-    assert broken_links(page, page.read_text(encoding="utf-8")) == []
+def test_the_links_of_every_page_lead_somewhere() -> None:
+    broken = {page: broken_links(page, page.read_text(encoding="utf-8")) for page in PAGES}
+    assert {page: links for page, links in broken.items() if links} == {}
 
 
 def test_every_page_is_in_the_navigation_and_nothing_else_is() -> None:
