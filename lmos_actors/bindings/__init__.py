@@ -48,19 +48,6 @@ from .exposure._exposure import (
     Exposure as Exposure,
     public_name as public_name,
 )
-from .http._accept import (
-    best_of as best_of,
-    has_tag as has_tag,
-)
-from .http._answers import (
-    Answer as Answer,
-    HttpError as HttpError,
-    give as give,
-    problem_answer as problem_answer,
-)
-from .http._app import (
-    http_app as http_app,
-)
 from .lmos._peer import (
     Habits as Habits,
 )

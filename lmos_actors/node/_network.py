@@ -227,7 +227,8 @@ class Connections:
         self._build(root)
 
     def _build(self, root: Supervisor) -> None:
-        from lmos_actors.bindings import Descriptions, Exposure, LmosServer, http_app, http_of
+        from lmos_actors.bindings import Descriptions, Exposure, LmosServer, http_of
+        from lmos_actors.bindings.http import http_app
         from lmos_actors.transport import FrontDoor
 
         options = self._options

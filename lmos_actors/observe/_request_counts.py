@@ -51,7 +51,7 @@ def status_number(error: LmosActorsError) -> int:
     """Return the status an error is answered with: its own if only HTTP has it, such as 406."""
     from lmos_actors.protocol.lmos import problem_of  # nodes without metrics need not import it
 
-    own: int | None = getattr(error, "http_status", None)
+    own: int | None = getattr(error, "status_code", None)
     return problem_of(error).status if own is None else own
 
 

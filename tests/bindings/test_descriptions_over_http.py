@@ -13,7 +13,8 @@ import trio
 
 from lmos_actors import Agent, Event, Progress, Property, action, event, prop
 from lmos_actors._core import Budget, Entropy
-from lmos_actors.bindings import Descriptions, http_app
+from lmos_actors.bindings import Descriptions
+from lmos_actors.bindings.http import http_app
 from lmos_actors.protocol.td import OFFERS, check, effective_forms, load
 
 if TYPE_CHECKING:

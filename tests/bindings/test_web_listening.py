@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -10,9 +10,14 @@ from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import ChildSpec, Pool, SupervisorSpec
 from lmos_actors.actors import slot_of
-from lmos_actors.bindings.http import _listening as _web_listening
-from lmos_actors.bindings.http._requests import WebRequest
+from lmos_actors.bindings.http._events import HEARTBEAT
+from lmos_actors.bindings.http._requests import HttpRequest
 from tests.bindings.web import Heard, Weather, Web, World, run, served, world
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    Frames = AsyncGenerator[bytes, None]
 
 
 def sinks(there: World) -> int:
@@ -104,7 +109,7 @@ def test_a_quiet_stream_says_that_it_is_there() -> None:
         assert await web.line() == b": listening"
         began = trio.current_time()
         assert [await web.line() for _ in range(3)] == [b":", b":", b":"]
-        assert trio.current_time() - began == pytest.approx(3 * _web_listening.HEARTBEAT)
+        assert trio.current_time() - began == pytest.approx(3 * HEARTBEAT)
 
     served(main)
 
@@ -184,13 +189,17 @@ def test_a_client_that_never_reads_holds_nobody_back_and_is_given_up() -> None:
 
 def test_large_events_leave_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is put together for a client is a copy of its own, for each that does not read."""
-    sizes, send = list[int](), WebRequest.send
+    sizes, send = list[int](), HttpRequest.send_events
 
-    async def watched(request: WebRequest, message: Any) -> None:
-        sizes.append(len(message.get("body", b"")))
-        await send(request, message)
+    async def watched(request: HttpRequest, frames: Frames, last: Any) -> None:
+        async def measured() -> Frames:
+            async for frame in frames:
+                sizes.append(len(frame))
+                yield frame
 
-    monkeypatch.setattr(WebRequest, "send", watched)
+        await send(request, measured(), last)
+
+    monkeypatch.setattr(HttpRequest, "send_events", watched)
 
     async def main(there: World) -> None:
         web = await there.client()

@@ -1,7 +1,8 @@
 """Actions over HTTP: invoked and waited for, or left to run, queried and cancelled (WoT Profile, HTTP Basic).
 
 An invocation is answered by its output, or, if it runs on, by the path of its run. A client that waits and
-disconnects cancels the run; one that was given the path has not asked to wait, so its run goes on.
+disconnects cancels the run; one that has received the path does not wait, so its run goes on. An action that
+has many items is answered by a stream of events, one for each item.
 """
 
 from __future__ import annotations
@@ -14,65 +15,73 @@ import trio
 
 from lmos_actors._core import weight
 from lmos_actors.actors import MISSING, STREAM, Slot
-from lmos_actors.errors import InvalidInput, NotAllowed
+from lmos_actors.errors import InvalidInput, LmosActorsError, LocalProtocolError, NotAllowed
+from lmos_actors.protocol.lmos import problem_of, written
 from lmos_actors.supervision import class_at
 
 from ..exposure._exposure import public_name
+from ..exposure._problem_details import problem_data
 from ..lmos._server_requests import operation_named, representative
-from ._accept import check_brought, check_taken
-from ._answers import EMPTY, NO_STORE, NOSNIFF, TYPE_JSON, VARY, Answer, value, whole_body
-from ._streams import streamed
+from ._events import END, HEARTBEAT, framed
+from ._requests import check_content_type, negotiate
+from ._responses import EVENTS, JSON, NO_STORE, VARY, json_response, no_content
 from ._values import read_json, with_integers, with_parameters, written_value
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from starlette.responses import Response
+
     from lmos_actors.actors import Operation
 
     from ..lmos._server_requests import AgentOrPool
     from ._agent_request import AgentRequest
     from ._request_tracker import HttpRequestTracker
-    from ._requests import WebRequest
+    from ._requests import HttpRequest
     from ._runs import KeptRun
 
-JSON: Final = ("application/json",)
-EVENTS: Final = ("text/event-stream",)
-APPLIED: Final = (b"preference-applied", b"respond-async")
+ITEM: Final = "item"
+"""The name of the event that is an item of a stream."""
+
+APPLIED: Final = {"preference-applied": "respond-async"}
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-async def invoke(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer | None:
+async def invoke(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> Response | None:
     """Invoke an action."""
     name = request.parts[2]
     op = operation_named(link, "action", name, name)
     if op.kind == STREAM:
-        check_taken(request.headers, EVENTS)
+        negotiate(request.headers, (EVENTS,))
         ask = tracker.ask(request)
         ask.items = []
         _post(ask, request, link, op, await _input(request, op))
-        await streamed(tracker, request, ask)
+        await _send_items(tracker, request, ask)
         return None
-    check_taken(request.headers, JSON)
+    negotiate(request.headers, (JSON,))
     data = await _input(request, op)
     preferences = request.preferences()
     if "respond-async" in preferences or _answers_later(link, op):
-        return await _invoke_later(tracker, request, link, op, data)
+        return await _invoke_later(tracker, request, link, op, data, preferences)
     ask = tracker.ask(request)
     _post(ask, request, link, op, data)
     return _result(op, await ask.result())
 
 
-async def _input(request: WebRequest, op: Operation) -> Any:
+async def _input(request: HttpRequest, op: Operation) -> Any:
     """Return the input that a request brings, as plain data; MISSING if it brings none."""
-    body, data = await whole_body(request.receive), MISSING
+    body, data = await request.whole_body(), MISSING
     if body:
-        check_brought(request.headers)
+        check_content_type(request.headers)
         data = read_json(body)
         request.weight = len(body) + weight(body)
-    return with_parameters(op, data, request.query) if request.query else data
+    query: bytes = request.scope["query_string"]
+    return with_parameters(op, data, query) if query else data
 
 
-def _post(ask: AgentRequest, request: WebRequest, link: AgentOrPool, op: Operation, data: Any) -> None:
-    """Put it into the mailbox: with good input in few steps, else the long way, which says what is wrong."""
+def _post(ask: AgentRequest, request: HttpRequest, link: AgentOrPool, op: Operation, data: Any) -> None:
+    """Put it into the mailbox: valid input in few steps, other input so that the error says what is wrong."""
     remaining = request.remaining()
     if isinstance(link, Slot):
         args = op.taken(data)
@@ -85,10 +94,7 @@ def _post(ask: AgentRequest, request: WebRequest, link: AgentOrPool, op: Operati
 
 
 def _bound(op: Operation, data: Any) -> tuple[Any, ...] | None:
-    """Return the arguments that an input stands for, None for one that is no good.
-
-    What is an integer for JSON Schema may stand there as 4.0.
-    """
+    """Return the arguments of an input, None for an invalid one. For JSON Schema 4.0 is an integer too."""
     if op.whole and data is MISSING:
         return None
     given = None if data is MISSING else data
@@ -106,10 +112,10 @@ def _spread(one: Slot, op: Operation, data: Any) -> tuple[tuple[Any, ...], dict[
     return (() if data is MISSING else (data,)), {}
 
 
-def _result(op: Operation, result: Any) -> Answer:
+def _result(op: Operation, result: Any) -> Response:
     if result is None and op.result_shape is not None and op.result_shape.type in (None, type(None)):
-        return EMPTY
-    return value(written_value(result), NO_STORE)
+        return no_content()
+    return json_response(written_value(result), NO_STORE)
 
 
 def _answers_later(link: AgentOrPool, op: Operation) -> bool:
@@ -118,39 +124,78 @@ def _answers_later(link: AgentOrPool, op: Operation) -> bool:
     return handle is not None and handle.options.synchronous is False
 
 
+# ---- streams: actions that have many items
+
+
+async def _send_items(tracker: HttpRequestTracker, request: HttpRequest, ask: AgentRequest) -> None:
+    """Send the items of a run as they come, then how it has ended.
+
+    Raises the error that comes in place of a first item; a later one is sent as the end. If it is cancelled,
+    or the client leaves, it takes the request back.
+    """
+    try:
+        if not (ask.done or ask.items):
+            await _wait(ask, HEARTBEAT)
+        if ask.done and not ask.items:
+            ask.outcome()
+        await request.send_events(_items(ask), lambda: framed(END, _end(tracker, ask)))
+    except BaseException:
+        ask.left()
+        raise
+
+
+async def _items(ask: AgentRequest) -> AsyncGenerator[bytes, None]:
+    while ask.items or not ask.done:
+        body = b"".join([framed(ITEM, written_value(item)) for item in ask.taken()])
+        yield body or b":\n\n"
+        if not (ask.items or ask.done):
+            await _wait(ask, HEARTBEAT)
+
+
+def _end(tracker: HttpRequestTracker, ask: AgentRequest) -> bytes:
+    if ask.error is None:
+        return b"null"
+    error = ask.error
+    if not isinstance(error, LmosActorsError):
+        tracker.context.failed(error)
+        error = LocalProtocolError("the answer could not be made")
+    return written(problem_data(problem_of(error), tracker.rt.entropy.new_id()))
+
+
+async def _wait(ask: AgentRequest, seconds: float) -> None:
+    with trio.move_on_after(seconds):
+        await ask.something()
+
+
 # ---- runs that are looked at later
 
 
 async def _invoke_later(
-    tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool, op: Operation, data: Any
-) -> Answer:
+    tracker: HttpRequestTracker,
+    request: HttpRequest,
+    link: AgentOrPool,
+    op: Operation,
+    data: Any,
+    preferences: Mapping[str, str],
+) -> Response:
     """Begin a run and return where it is, after what the consumer prefers to wait; by then it may be over."""
     agent, wait = public_name(link.path), request.wait()
     with tracker.runs.room(request.owner, agent):
         ask = tracker.ask(request)
         _post(ask, request, link, op, data)
         if wait and not ask.done:
-            await _wait(ask, wait)
+            try:
+                await _wait(ask, wait)
+            except BaseException:
+                ask.left()
+                raise
         if ask.done:
             return _result(op, ask.outcome())
         run = tracker.runs.keep(
             request.owner, agent, op.name, _place(tracker, agent, op.name), ask, request.weight
         )
-    more = ((b"location", run.place.encode()), *((APPLIED,) if _prefers(request) else ()))
-    return Answer(201, _encode(run.status_data()), (TYPE_JSON, NOSNIFF, NO_STORE, *more))
-
-
-async def _wait(ask: AgentRequest, seconds: float) -> None:
-    try:
-        with trio.move_on_after(seconds):
-            await ask.something()
-    except BaseException:
-        ask.left()
-        raise
-
-
-def _prefers(request: WebRequest) -> bool:
-    return "respond-async" in request.preferences()
+    headers = {**NO_STORE, "location": run.place, **(APPLIED if "respond-async" in preferences else {})}
+    return json_response(_encode(run.status_data()), headers, 201)
 
 
 def _place(tracker: HttpRequestTracker, agent: str, action: str) -> str:
@@ -158,7 +203,7 @@ def _place(tracker: HttpRequestTracker, agent: str, action: str) -> str:
     return f"{tracker.prefix}/agents/{quote(agent, safe='')}/actions/{quote(action, safe='')}"
 
 
-def _run(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool | None) -> KeptRun:
+def _run(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | None) -> KeptRun:
     """Return the run that is meant; by its id it is found though its agent be gone."""
     agent, action = public_name(request.parts[0] if link is None else link.path), request.parts[2]
     if link is None or len(request.parts) == 4:
@@ -168,22 +213,26 @@ def _run(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool | N
     return tracker.runs.newest(request.owner, agent, action)
 
 
-async def query(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool | None) -> Answer:
+def _status(data: Any) -> Response:
+    return json_response(_encode(data), {**NO_STORE, **VARY})
+
+
+async def query(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | None) -> Response:
     """Return how a run stands; without an id, the newest of this action."""
-    check_taken(request.headers, JSON)
-    return value(_encode(_run(tracker, request, link).status_data()), NO_STORE, VARY)
+    negotiate(request.headers, (JSON,))
+    return _status(_run(tracker, request, link).status_data())
 
 
-async def cancel(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool | None) -> Answer:
+async def cancel(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | None) -> Response:
     """Cancel a run; one that has ended stays as it is."""
     _run(tracker, request, link).ask.cancel("cancelled over HTTP")
-    return EMPTY
+    return no_content()
 
 
-async def query_all(tracker: HttpRequestTracker, request: WebRequest, link: AgentOrPool) -> Answer:
+async def query_all(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> Response:
     """Return how all runs stand, by action, the newest first."""
-    check_taken(request.headers, JSON)
+    negotiate(request.headers, (JSON,))
     found: dict[str, list[Any]] = {}
     for run in tracker.runs.of(request.owner, public_name(link.path)):
         found.setdefault(run.action, []).append(run.status_data())
-    return value(_encode(found), NO_STORE, VARY)
+    return _status(found)

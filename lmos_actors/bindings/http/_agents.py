@@ -10,8 +10,10 @@
     /agents/NAME/events                     all: subscribe
     /agents/NAME/events/E                   subscribe
 
-A request becomes an envelope in the agent's mailbox, as one that comes over LMOS does; whoever leaves before
-it is answered takes it back. All of this is dispatched by hand: it is what most requests are for.
+A request becomes an envelope in the agent's mailbox, as one that comes over LMOS does; a client that leaves
+before it is answered takes it back. These paths are looked up in one table and not matched by routes of
+Starlette: those take the decoded path, in which a "%2F" within a name has become a slash, and try one pattern
+after another.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
 from lmos_actors.actors import STREAM
 from lmos_actors.errors import AgentError, LocalProtocolError, NotFound
@@ -30,33 +34,34 @@ from ..exposure._description_security import check_sight
 from ..exposure._descriptions import TD_JSON
 from ..exposure._exposure import AGENTS, public_name
 from ..exposure._meter import refused
-from ._accept import best_of, has_tag
 from ._actions import cancel, invoke, query, query_all
 from ._agent_request import WAY
-from ._answers import NO_CACHE, NOSNIFF, VARY, Answer, ClientGone, HttpError, give, problem_answer
-from ._events import subscribe, subscribe_all
-from ._properties import observe, read, read_all, write, write_many
+from ._events import observe, subscribe, subscribe_all
+from ._properties import read, read_all, write, write_many
 from ._request_tracker import HttpRequestTracker
-from ._requests import WebRequest
+from ._requests import HttpRequest, best_of, has_tag
+from ._responses import JSON, NO_CACHE, NOSNIFF, VARY, HttpError, allow, problem_response
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from lmos_actors.actors import Agent, Property
     from lmos_actors.security import Verb
 
     from ..exposure._descriptions import Descriptions
     from ..lmos._server import LmosServer
     from ..lmos._server_requests import AgentOrPool
-    from ._answers import Receive, Send
 
 NAMES_COMPARED: Final = 1_000
 LONGEST: Final = 200
 """Characters of a name that is not there that are said back."""
 
-DESCRIPTION: Final = (TD_JSON, "application/json", "text/html")
+HTML: Final = "text/html"
+DESCRIPTION: Final = (TD_JSON, JSON, HTML)
 
 READING: Final = {"GET": None, "HEAD": None}
 
-Handler: TypeAlias = Callable[[HttpRequestTracker, WebRequest, Any], Awaitable[Answer | None]]
+Handler: TypeAlias = Callable[[HttpRequestTracker, HttpRequest, Any], Awaitable[Response | None]]
 Methods: TypeAlias = "Mapping[str, tuple[Handler, Verb, str]]"
 """What can be done at a place: by method, what does it, the permission that it needs, the verb of refs."""
 
@@ -89,33 +94,33 @@ class AgentsOverHttp:
         self._descriptions = descriptions
         self._context = server.context
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        request = WebRequest(scope, receive, send)
+        request = HttpRequest(scope, receive, send)
         try:
-            answer = await self._answer(request)
-        except ClientGone:
+            response = await self._answer(request)
+        except ClientDisconnect:
             return
         except (AgentError, HttpError) as error:
             self._refused(request, error)
-            answer = self._problem(request, error)
+            response = self._problem(request, error)
         except Exception as error:
-            if request.begun:  # it has been answered in part: to break that off is all that can be said
+            if request.begun:  # it has been answered in part: breaking that off is all that can be said
                 raise
             self._context.failed(error)
-            answer = self._problem(request, LocalProtocolError("the answer could not be made"))
-        if answer is not None:
-            await give(send, answer, bare=request.method == "HEAD")
+            response = self._problem(request, LocalProtocolError("the answer could not be made"))
+        if response is not None:
+            await response(scope, receive, send)
 
-    def _refused(self, request: WebRequest, error: Exception) -> None:
+    def _refused(self, request: HttpRequest, error: Exception) -> None:
         """Count what has reached no mailbox."""
         if request.ask is None or not request.ask.posted:
             refused(self._tracker.rt, WAY, request.verb, error)
 
-    def _problem(self, request: WebRequest, error: Exception) -> Answer:
-        return problem_answer(error, self._tracker.rt.entropy.new_id(), lambda: self._allowed(request))
+    def _problem(self, request: HttpRequest, error: Exception) -> Response:
+        return problem_response(error, self._tracker.rt.entropy.new_id(), lambda: self._allowed(request))
 
-    async def _answer(self, request: WebRequest) -> Answer | None:
+    async def _answer(self, request: HttpRequest) -> Response | None:
         if len(request.parts) == 1:
             return self._described(request)
         methods = _methods(request)
@@ -128,10 +133,10 @@ class AgentsOverHttp:
             request.verb = found[2]
         link = self._asked(request, "read" if found is None else found[1])
         if found is None:
-            return Answer(204, b"", ((b"allow", self._allowed(request).encode()),))
+            return allow(self._allowed(request))
         return await found[0](self._tracker, request, link)
 
-    def _asked(self, request: WebRequest, permit: Verb) -> AgentOrPool | None:
+    def _asked(self, request: HttpRequest, permit: Verb) -> AgentOrPool | None:
         """Return the agent of the path, if the client may ask it for that.
 
         It answers the same for what does not exist. None: it is gone, and they ask for a run that was its.
@@ -145,7 +150,7 @@ class AgentsOverHttp:
             raise NotFound("agent", name[:LONGEST], known=known, below=AGENTS)
         return link
 
-    def _allowed(self, request: WebRequest) -> str:
+    def _allowed(self, request: HttpRequest) -> str:
         """Name the methods of a place; of a property or an action, those that it has."""
         methods: dict[str, Any] = dict(READING if len(request.parts) == 1 else _methods(request))
         if len(request.parts) == 3:
@@ -158,16 +163,14 @@ class AgentsOverHttp:
                 del methods["GET"], methods["HEAD"], methods["DELETE"]
         return ", ".join((*methods, "OPTIONS"))
 
-    def _not_so(self, request: WebRequest) -> HttpError:
+    def _not_so(self, request: HttpRequest) -> HttpError:
         allowed = self._allowed(request)
-        return HttpError(
-            405, "Method Not Allowed", f"this can be asked with {allowed}", ((b"allow", allowed.encode()),)
-        )
+        return HttpError(405, f"this can be asked with {allowed}", {"allow": allowed})
 
-    def _described(self, request: WebRequest) -> Answer:
+    def _described(self, request: HttpRequest) -> Response:
         if not request.reads:
             if request.method == "OPTIONS":
-                return Answer(204, b"", ((b"allow", self._allowed(request).encode()),))
+                return allow(self._allowed(request))
             raise self._not_so(request)
         name = request.parts[0]
         check_sight(request.admission, request.sees, public_name(name))
@@ -177,12 +180,12 @@ class AgentsOverHttp:
             known = (each.name for each in islice(self._descriptions.seen(request.sees), NAMES_COMPARED))
             raise NotFound("agent", name[:LONGEST], known=known, below=AGENTS)
         served = self._descriptions.served(found)
-        tag = (b"etag", served.tag.encode())
-        if has_tag(request.headers, b"if-none-match", tag[1]):
-            return Answer(304, b"", (tag, VARY, NO_CACHE))
+        headers = {"etag": served.tag, **VARY, **NO_CACHE}
+        if has_tag(request.headers, "if-none-match", served.tag):
+            return Response(None, 304, headers)
         kind = best_of(request.headers, DESCRIPTION) or TD_JSON
-        shown = (b"content-type", b"application/json" if kind == "text/html" else kind.encode())
-        return Answer(200, served.text, (shown, NOSNIFF, VARY, NO_CACHE, tag))
+        kind = JSON if kind == HTML else kind
+        return Response(served.text, 200, {"content-type": kind, **NOSNIFF, **headers})
 
 
 def _keep_those_of(methods: dict[str, Any], made: Property[Any] | None) -> None:
@@ -200,11 +203,11 @@ def _is_stream(cls: type[Agent], name: str) -> bool:
     return op is not None and op.kind == STREAM
 
 
-def _methods(request: WebRequest) -> Methods:
+def _methods(request: HttpRequest) -> Methods:
     """Return what can be done at a path. Raises HttpError 404."""
     parts = request.parts
     kind = parts[3] if len(parts) == 4 and parts[1] == "properties" else parts[1]
     methods = ROUTES.get((kind, len(parts)))
     if methods is None or any(len(part) > LONGEST for part in parts[2:]):
-        raise HttpError(404, "Not Found", "there is nothing at this path below /agents/")
+        raise HttpError(404, "there is nothing at this path below /agents/")
     return methods

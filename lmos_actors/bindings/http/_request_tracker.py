@@ -1,4 +1,9 @@
-"""Open requests and listeners over HTTP: counted, kept, and ended when the node drains."""
+"""Open requests and listeners over HTTP: counted, kept, and ended when the node drains.
+
+Listeners never hold an agent back: each has a feed, which keeps the latest reading alone, or drops its
+oldest event, with a gap in its place. What waits in feeds is charged to the budget of all peers, see
+`_shared_values.py`. The front door closes a connection whose client does not read.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +13,95 @@ from urllib.parse import urlsplit
 
 import trio
 
+from lmos_actors.actors import Feed, Occurrence
 from lmos_actors.errors import AgentUnavailable
 
 from ..exposure._descriptions import http_of
-from ._accept import check_brought
 from ._agent_request import AgentRequest
-from ._answers import whole_body
-from ._listening import LEAVING, Listening
 from ._runs import Runs
-from ._values import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from lmos_actors.actors import Runtime, Seats
+    from lmos_actors.actors import Runtime, Seats, Sink, Sinks
 
     from ..exposure._descriptions import Descriptions
+    from ..exposure._shared_values import SharedValues
     from ..lmos._server import LmosServer
     from ..lmos._server_requests import AgentOrPool
-    from ._requests import WebRequest
+    from ._requests import HttpRequest
+
+LEAVING: Final = "the node is shutting down"
 
 _NO_NAMES: Final[dict[str, Any]] = {}
+
+
+class FeedSink:
+    """A sink that feeds one listener: a value that several receive is encoded once.
+
+    Of several properties each goes on with its name; an event among all events has one already.
+    """
+
+    __slots__ = ("_feed", "_name", "_sharing")
+
+    only_reads = True
+
+    def __init__(self, feed: Feed[Any], sharing: SharedValues, name: str) -> None:
+        self._feed = feed
+        self._sharing = sharing
+        self._name = name
+
+    def push(self, value: Any) -> None:
+        """Take a reading, or an event."""
+        if type(value) is Occurrence:
+            self._feed.push(Occurrence(value.event, self._sharing.of(value.data)))
+        elif self._name:
+            self._feed.push(Occurrence(self._name, self._sharing.of(value)))
+        else:
+            self._feed.push(self._sharing.of(value))
+
+    def gap(self, reason: str, missed: int | None) -> None:
+        """Take note that readings are missing."""
+        self._feed.gap(reason, missed)
+
+    def close(self) -> None:
+        """There will be no more."""
+        self._feed.close()
+
+
+class Listening:
+    """One listener: its feed and the sinks that fill it. Call `leave` in any case."""
+
+    def __init__(self, rt: Runtime, sinks: Sinks, sharing: SharedValues, *, conflate: bool) -> None:
+        self._memory = sharing.reader(self._drop)
+        self.feed: Feed[Any] = Feed(rt.timers, conflate=conflate, gaps=True, holder=self._memory)
+        self.leaving = False
+        self._sinks = sinks
+        self._sharing = sharing
+        self._joined: dict[str, Sink] = {}
+
+    def sink(self, key: str, name: str = "") -> Sink:
+        """Return the sink for a key; with a name it is one of several."""
+        sink = self._joined[key] = FeedSink(self.feed, self._sharing, name)
+        return sink
+
+    def join(self, key: str) -> None:
+        """Receive what is pushed under a key from now on."""
+        self._sinks.add(key, self.sink(key))
+
+    def leave(self) -> None:
+        """Receive nothing more."""
+        for key, sink in self._joined.items():
+            self._sinks.remove(key, sink)
+        self._memory.close()
+
+    def _drop(self) -> None:
+        self.feed.drop_waiting()
+
+    def end(self) -> None:
+        """End because the node drains: what has come is still sent."""
+        self.leaving = True
+        self.feed.close()
 
 
 class HttpRequestTracker:
@@ -48,15 +121,15 @@ class HttpRequestTracker:
 
     # ---- asking
 
-    def ask(self, request: WebRequest) -> AgentRequest:
+    def ask(self, request: HttpRequest) -> AgentRequest:
         """Make the request for an agent. Raises AgentUnavailable while the node drains."""
         if self.context.draining:
             raise AgentUnavailable(request.parts[0], LEAVING)
-        parent, state = request.header(b"traceparent"), request.header(b"tracestate")
+        parent, state = request.header("traceparent"), request.header("tracestate")
         request.ask = AgentRequest(self, request.label, request.principal, parent, state)
         return request.ask
 
-    async def outcome(self, request: WebRequest, link: AgentOrPool, key: str, *args: Any) -> Any:
+    async def outcome(self, request: HttpRequest, link: AgentOrPool, key: str, *args: Any) -> Any:
         """Carry out an operation and return its value. Raises what `AgentRequest.send` does, AgentError."""
         ask = self.ask(request)
         ask.send(link, (key, args, _NO_NAMES), request.remaining())
@@ -100,11 +173,3 @@ class HttpRequestTracker:
         self._quiet = trio.Event()
         self.settled()
         await self._quiet.wait()
-
-
-async def brought(request: WebRequest) -> Any:
-    """Return the value that a request brings. Raises HttpError 415, InvalidInput, ClientGone."""
-    body = await whole_body(request.receive)
-    if body:
-        check_brought(request.headers)
-    return read_json(body)

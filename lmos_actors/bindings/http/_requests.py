@@ -1,77 +1,101 @@
-"""A request over HTTP, read from its ASGI scope: its path, its principal, and its preferences."""
+"""A request over HTTP for an agent: Starlette's, with the parts of its path, its client and its preferences.
+
+Starlette parses neither `Accept` nor lists of entity tags nor `Prefer`; the functions for these are used by
+the other resources of a node too.
+"""
 
 from __future__ import annotations
 
 import re
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
 from lmos_actors.errors import InvalidInput
 
+from ..exposure._access_middleware import principal_of
 from ..exposure._description_security import anything
-from ._accept import header_values
+from ._responses import JSON, STREAM, HttpError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from starlette.types import Receive, Scope, Send
+
     from ..exposure._description_security import Sees
     from ._agent_request import AgentRequest
-    from ._answers import Receive, Send
 
 PREFIX: Final = b"/agents/"
 MOST_PARTS: Final = 4  # of a path below it
 
+_STREAM: Final = tuple(Headers(STREAM).raw)
+
+_CHARSETS: Final = ("utf-8", "utf8", "us-ascii", "ascii")
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 
 
-class WebRequest:
-    """One request for something below `/agents/`."""
+class HttpRequest(Request):
+    """A request for something below `/agents/`."""
 
-    __slots__ = (
-        "_send", "admission", "ask", "begun", "headers", "label", "method", "parts", "principal", "query",
-        "receive", "sees", "verb", "weight",
-    )  # fmt: skip
-
-    def __init__(self, scope: Any, receive: Receive, send: Send) -> None:
-        self.receive = receive
-        self._send = send
-        self.begun = False
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope, receive, send)
+        self.begun = False  # a part of the response has been sent
         self.verb = ""
         self.weight = 0  # bytes of memory that its input takes, about
         self.ask: AgentRequest | None = None
-        self.method: str = scope["method"]
-        self.query: bytes = scope["query_string"]
-        self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.parts = parts_of(scope["raw_path"])
         state: dict[str, Any] = scope.get("state") or {}
         self.admission: Any = state.get("admission")
         self.sees: Sees = state.get("sees", anything)
         client = scope.get("client")
         self.label = "" if client is None else f"{client[0]}:{client[1]}"
-        who = None if self.admission is None else self.admission.principal
-        self.principal: str | None = None if who is None else who.name
-
-    async def send(self, message: Any) -> None:
-        """Send a part of an answer that is sent in parts."""
-        self.begun = True
-        await self._send(message)
+        self.principal = principal_of(self.admission)
 
     @property
     def reads(self) -> bool:
         """Whether it is GET or HEAD."""
         return self.method in ("GET", "HEAD")
 
-    def header(self, name: bytes) -> str | None:
-        """Return the value of a header that stands there once, else None."""
-        found = [each for known, each in self.headers if known == name]
-        return found[0].decode("latin-1") if len(found) == 1 else None
-
     @property
     def owner(self) -> str:
         """The owner of the runs it may query: its principal, or its address without one."""
         return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
 
+    def header(self, name: str) -> str | None:
+        """Return the value of a header that stands there once, else None."""
+        found = self.headers.getlist(name)
+        return found[0] if len(found) == 1 else None
+
+    async def whole_body(self) -> bytes:
+        """Return the body. Raises ClientDisconnect if there will not be all of it.
+
+        Unlike `body` it keeps nothing: a request may wait long for its agent, with its input decoded by then.
+        """
+        parts: list[bytes] = []
+        async for part in self.stream():
+            parts.append(part)
+        return b"".join(parts)
+
+    async def send_events(self, frames: AsyncGenerator[bytes, None], last: Callable[[], bytes]) -> None:
+        """Answer with server-sent events: all `frames`, then the `last`. Raises what `frames` raises.
+
+        A StreamingResponse of Starlette would leave a generator that is not exhausted to the garbage
+        collector, and with it a listener to its agent. And it sends the last part as if there were more,
+        while a client whose credentials have expired may receive the end of its response, but no more parts.
+        """
+        self.begun = True
+        await self._send({"type": "http.response.start", "status": 200, "headers": list(_STREAM)})
+        async with aclosing(frames):
+            async for frame in frames:
+                await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+        await self._send({"type": "http.response.body", "body": last()})
+
     def remaining(self) -> float | None:
         """Return the seconds until the consumer gives up. Raises InvalidInput for what is no number."""
-        text = self.header(b"lmos-remaining")
+        text = self.header("lmos-remaining")
         if text is None:
             return None
         if not _NUMBER.fullmatch(text):
@@ -81,7 +105,7 @@ class WebRequest:
     def preferences(self) -> dict[str, str]:
         """Return what `Prefer` says (RFC 7240), names in lower case; what is not understood is left out."""
         found: dict[str, str] = {}
-        for value in header_values(self.headers, b"prefer"):
+        for value in self.headers.getlist("prefer"):
             for part in value.split(","):
                 name, _, text = part.partition(";")[0].partition("=")
                 found.setdefault(name.strip().lower(), text.strip().strip('"'))
@@ -96,7 +120,87 @@ class WebRequest:
 def parts_of(raw_path: bytes) -> list[str]:
     """Return the parts of a path below `/agents/`, each percent-decoded on its own.
 
-    So a "%2f" parts nothing, and "." and ".." are names like any other. None of what leads nowhere.
+    So a "%2f" separates nothing, and "." and ".." are names like any other. One part more than any resource
+    has stands for all that follow.
     """
     found = raw_path[len(PREFIX) :].decode("ascii", "replace").split("/", MOST_PARTS)
     return [unquote(part) if "%" in part else part for part in found]
+
+
+# ---- media types (RFC 9110, 8.3 and 12.5.1)
+
+
+def best_of(headers: Headers, offered: Sequence[str]) -> str | None:
+    """Return the media type that `Accept` prefers, of equal ones the first offered.
+
+    None: it accepts none.
+    """
+    ranges = ",".join(headers.getlist("accept"))
+    if ranges in ("", "*/*"):
+        return offered[0]
+    accepted = [_range(part) for part in ranges.split(",")]
+    best = max(offered, key=lambda kind: _quality(kind, accepted))  # of equal ones max returns the first
+    return best if _quality(best, accepted) > 0 else None
+
+
+def negotiate(headers: Headers, offered: Sequence[str]) -> str:
+    """Return the media type to answer with. Raises HttpError 406 where none is accepted."""
+    best = best_of(headers, offered)
+    if best is None:
+        raise HttpError(406, f"accept {' or '.join(offered)}")
+    return best
+
+
+def check_content_type(headers: Headers) -> None:
+    """Raise HttpError 415 unless a body is said to be JSON in UTF-8, and not compressed."""
+    if any(each.strip().lower() != "identity" for each in headers.getlist("content-encoding")):
+        raise HttpError(415, "send the body without Content-Encoding")
+    kinds = headers.getlist("content-type")
+    if len(kinds) != 1 or not _is_json(kinds[0]):
+        raise HttpError(415, "send application/json in UTF-8", {"accept-post": JSON})
+
+
+def _is_json(text: str) -> bool:
+    kind, *parameters = (word.strip().lower() for word in text.split(";"))
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "charset" and value.strip().strip('"') not in _CHARSETS:
+            return False
+    return kind == JSON
+
+
+def _range(part: str) -> tuple[str, float]:
+    kind, *parameters = (word.strip().lower() for word in part.split(";"))
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            return kind, _number(parameter[2:])
+    return kind, 1.0
+
+
+def _number(text: str) -> float:
+    try:
+        return min(max(float(text), 0.0), 1.0)
+    except ValueError:
+        return 0.0
+
+
+def _quality(kind: str, accepted: Sequence[tuple[str, float]]) -> float:
+    """Return the quality of the most specific range that matches the type."""
+    for wanted in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
+        found = [quality for word, quality in accepted if word == wanted]
+        if found:
+            return max(found)
+    return 0.0
+
+
+# ---- entity tags (RFC 9110, 13.1)
+
+
+def has_tag(headers: Headers, name: str, tag: str) -> bool:
+    """Return whether a list of entity tags, as in If-None-Match, has this one, or all.
+
+    Weak tags count as others do, but for If-Match (13.1.1).
+    """
+    weak = "" if name == "if-match" else "W/"
+    tags = [each.strip().removeprefix(weak) for value in headers.getlist(name) for each in value.split(",")]
+    return tag in tags or "*" in tags

@@ -14,7 +14,7 @@ from lmos_actors._core import SMALL, SPENT
 from lmos_actors.errors import LmosActorsError, LocalProtocolError, MailboxFull, NotFound
 from lmos_actors.protocol.lmos import format_time, problem_of
 
-from ._answers import problem_data
+from ..exposure._problem_details import problem_data
 from ._values import written_value
 
 if TYPE_CHECKING:

@@ -106,9 +106,9 @@ def written_members(values: dict[str, Any]) -> bytes:
     return written(plain_members(values))
 
 
-def tag_of(body: bytes) -> bytes:
+def tag_of(body: bytes) -> str:
     """Return the entity tag of a body."""
-    return b'"%s"' % blake2b(body, digest_size=12).hexdigest().encode()
+    return f'"{blake2b(body, digest_size=12).hexdigest()}"'
 
 
 # ---- query parameters

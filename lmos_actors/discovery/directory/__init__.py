@@ -1,8 +1,11 @@
 """The directory: a supervised agent on SQLite, and its API over HTTP."""
 
 from ._agent import Notice as Notice, Page as Page, ThingDirectory as ThingDirectory
-from ._api import directory_routes as directory_routes
-from ._hosting import OwnDirectory as OwnDirectory, directory_spec as directory_spec
+from ._hosting import (
+    OwnDirectory as OwnDirectory,
+    directory_routes as directory_routes,
+    directory_spec as directory_spec,
+)
 from ._merge_patch import is_array as is_array, is_object as is_object
 from ._options import DirectoryOptions as DirectoryOptions
 from ._store import StoreFailed as StoreFailed

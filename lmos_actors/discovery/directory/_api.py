@@ -8,26 +8,27 @@ that is there all the time is in it exactly once, as pages go on after the last 
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from functools import partial
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
-import attrs
 import msgspec
 import trio
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from lmos_actors._core import Entropy
-from lmos_actors.bindings import (
-    Answer,
+from lmos_actors.bindings import anything, check_sight, http_of
+from lmos_actors.bindings.http import (
     HttpError,
-    anything,
+    allow,
     best_of,
-    check_sight,
-    give,
     has_tag,
-    http_of,
-    problem_answer,
+    negotiate,
+    only_head,
+    problem_response,
 )
 from lmos_actors.errors import ActionFailed, AgentError, NotFound
 from lmos_actors.protocol.td import Description, dump
@@ -42,69 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope, Send
 
     from lmos_actors.actors import Ref
     from lmos_actors.bindings import LmosServer
     from lmos_actors.security import Security, Verb
 
     from ._options import DirectoryOptions
-
-
-NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
-
-Headers = tuple[tuple[bytes, bytes], ...]
-
-
-@attrs.frozen
-class ApiRequest:
-    """Request: ASGI scope, receive and send, with checked access."""
-
-    scope: Any
-    receive: Any
-    send: Any
-
-    @property
-    def method(self) -> str:
-        """Method; GET for HEAD."""
-        method: str = self.scope["method"]
-        return "GET" if method == "HEAD" else method
-
-    @property
-    def headers(self) -> Sequence[tuple[bytes, bytes]]:
-        """Headers, with names in lower case."""
-        found: Sequence[tuple[bytes, bytes]] = self.scope["headers"]
-        return found
-
-    def header(self, name: bytes) -> str | None:
-        """Return the value of a header, None without it."""
-        for known, value in self.headers:
-            if known == name:
-                return value.decode("latin-1").strip()
-        return None
-
-    def query(self) -> dict[str, str]:
-        """Return the parameters of the query. Raises HttpError for a repeated one."""
-        text = self.scope["query_string"].decode("latin-1")
-        found = parse_qs(text, keep_blank_values=True)
-        for name, values in found.items():
-            if len(values) > 1:
-                raise bad(f"{name[:100]!r} is there more than once")
-        return {name: values[0] for name, values in found.items()}
-
-    def check(self, agent: str, verb: Verb) -> None:
-        """Check the client's access to an agent. Raises Unauthorized, Forbidden, RateLimited."""
-        admission = self.scope["state"].get("admission")
-        if admission is not None:
-            admission.check(agent, verb, trio.current_time())
-
-    def check_sight(self, agent: str) -> None:
-        """Check that the client may see that an agent exists. Raises as `check` does."""
-        state = self.scope["state"]
-        check_sight(state.get("admission"), state.get("sees", anything), agent)
-
-
-def bad(detail: str) -> HttpError:
-    return HttpError(400, "Bad Request", detail)
 
 
 class Resource:
@@ -120,55 +65,53 @@ class Resource:
         self._new_id = new_id
         self._methods = methods
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        request = ApiRequest(scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
         try:
-            answer = await self._answer(request)
+            response = await self._answer(Request(scope, receive, send))
+        except ClientDisconnect:
+            return
         except (AgentError, HttpError) as error:
-            answer = _problem_of_agent(error) or problem_answer(error, self._new_id(), self._allowed)
-        if answer is not None:
-            await give(send, answer, bare=scope["method"] == "HEAD")
+            response = _problem_of_agent(error) or problem_response(error, self._new_id(), self._allowed)
+        await response(scope, receive, send)
 
-    async def _answer(self, request: ApiRequest) -> Answer | None:
-        found = self._methods.get(request.method)
-        allow = ((b"allow", self._allowed().encode()),)
+    async def _answer(self, request: Request) -> Response:
         if request.method == "OPTIONS":
-            return Answer(204, b"", allow)
+            return allow(self._allowed())
+        found = self._methods.get("GET" if request.method == "HEAD" else request.method)
         if found is None:
-            raise HttpError(405, "Method Not Allowed", f"here are {self._allowed()}", allow)
+            raise HttpError(405, f"here are {self._allowed()}", {"allow": self._allowed()})
         verb, handler = found
+        state = request.scope["state"]
+        admission = state.get("admission")
         if verb is None:
-            request.check_sight(self._agent)
-        else:
-            request.check(self._agent, verb)
-        answer: Answer | None = await handler(request)
-        return answer
+            check_sight(admission, state.get("sees", anything), self._agent)
+        elif admission is not None:
+            admission.check(self._agent, verb, trio.current_time())
+        response: Response = await handler(request)
+        return response
 
     def _allowed(self) -> str:
         reading = ("HEAD",) if "GET" in self._methods else ()
         return ", ".join((*self._methods, *reading, "OPTIONS"))
 
 
-def _problem_of_agent(error: Exception) -> Answer | None:
-    """Return the answer for problem details of the agent, None for any other error."""
+def _problem_of_agent(error: Exception) -> Response | None:
+    """Return the response for problem details of the agent, None for any other error."""
     data = error.output if isinstance(error, ActionFailed) else None
     if not is_object(data) or not isinstance(data.get("status"), int):
         return None
-    more: Headers = ((b"retry-after", b"1"),) if data["status"] == 503 else ()
-    return Answer(
-        data["status"], msgspec.json.encode(data), ((b"content-type", PROBLEM.encode()), NOSNIFF, *more)
-    )
+    more = {"retry-after": "1"} if data["status"] == 503 else {}
+    return Response(msgspec.json.encode(data), data["status"], {"content-type": PROBLEM, **_NOSNIFF, **more})
 
-
-# --- the API
 
 DEFAULT_PAGE: Final = 200
 """Descriptions in a page where the client sets no limit."""
 
 _SAFE: Final = "!$&'()*+,;=:@"  # allowed in a segment of a path besides letters and digits (RFC 3986, 3.3)
 _DESCRIPTIONS: Final = (TD_JSON, JSON, LD_JSON)
-_NO_CACHE: Final = (b"cache-control", b"no-cache")
-_VARY: Final = (b"vary", b"Accept")
+_NOSNIFF: Final = {"x-content-type-options": "nosniff"}
+_CURRENT: Final = {**_NOSNIFF, "cache-control": "no-cache", "vary": "Accept"}
 
 
 class Api:
@@ -204,8 +147,6 @@ class Api:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all resources."""
-        from starlette.routing import Route
-
         things = self._resource({"GET": ("read", self._list), "POST": ("write", self._create)})
         thing = self._resource(
             {
@@ -231,35 +172,32 @@ class Api:
 
     # ---- reading
 
-    async def _own(self, request: ApiRequest) -> Answer:
+    async def _own(self, request: Request) -> Response:
         kind = best_of(request.headers, (TD_JSON, JSON)) or TD_JSON
-        return Answer(200, self._td, (_type(kind), NOSNIFF, _NO_CACHE, _VARY))
+        return Response(self._td, 200, {"content-type": kind, **_CURRENT})
 
-    async def _retrieve(self, request: ApiRequest) -> Answer:
+    async def _retrieve(self, request: Request) -> Response:
         found = await self._ref.invoke(ThingDirectory.thing_text, _id_in(request))
-        tag = found.tag.encode()
-        headers: Headers = ((b"etag", b"W/" + tag), NOSNIFF, _NO_CACHE, _VARY)
-        if has_tag(request.headers, b"if-none-match", tag):
-            return Answer(304, b"", headers)
-        return Answer(200, found.text.encode(), (_type(_best(request, (TD_JSON, JSON, LD_JSON))), *headers))
+        headers = {"etag": f"W/{found.tag}", **_CURRENT}
+        if has_tag(request.headers, "if-none-match", found.tag):
+            return Response(None, 304, headers)
+        kind = negotiate(request.headers, (TD_JSON, JSON, LD_JSON))
+        return Response(found.text, 200, {"content-type": kind, **headers})
 
-    async def _list(self, request: ApiRequest) -> Answer | None:
-        query = request.query()
+    async def _list(self, request: Request) -> Response:
+        query = _query(request)
         for name in ("sort_by", "sort_order"):
             if name in query:
-                raise HttpError(
-                    501, "Not Implemented", f"{name} is not supported: the order is that of the ids"
-                )
+                raise HttpError(501, f"{name} is not supported: the order is that of the ids")
         form = query.get("format", "array")
         if form not in ("array", "collection"):
-            raise bad(f"format must be array or collection, not {form[:100]!r}")
+            raise HttpError(400, f"format must be array or collection, not {form[:100]!r}")
         offset = _number(query, "offset", least=0) or 0
         limit = _number(query, "limit", least=1)
-        kind = _best(request, (LD_JSON, JSON))
+        kind = negotiate(request.headers, (LD_JSON, JSON))
         page = await self._page(offset, limit or DEFAULT_PAGE)
         if limit is None and offset + page.count < page.total:
-            await self._all(request, page, kind, form)
-            return None
+            return self._all(request, page, kind, form)
         following = self._following(page, offset, limit, form)
         here = self._url("things", offset=offset, limit=limit, format=form)
         body = b"[" + page.members.encode() + b"]"
@@ -270,7 +208,11 @@ class Api:
                 + (b',"next":' + msgspec.json.encode(following) if following else b"")
                 + b"}"
             )
-        return Answer(200, body, (_type(kind), *self._links(page, following), NOSNIFF, _NO_CACHE, _VARY))
+        response = Response(body, 200, {"content-type": kind, **_CURRENT})
+        if following is not None:
+            response.headers.append("link", f'<{following}>; rel="next"')
+        response.headers.append("link", self._canonical(page))
+        return response
 
     async def _page(self, offset: int, limit: int, after: str | None = None) -> PageText:
         return await self._ref.invoke(
@@ -285,35 +227,27 @@ class Api:
         return self._url("things", offset=start, limit=limit, **more)
 
     def _url(self, place: str, **query: object) -> str:
-        declared = "&".join(f"{name}={value}" for name, value in query.items() if value is not None)
-        return f"{self._prefix}/{place}" + (f"?{declared}" if declared else "")
+        query_text = "&".join(f"{name}={value}" for name, value in query.items() if value is not None)
+        return f"{self._prefix}/{place}" + (f"?{query_text}" if query_text else "")
 
-    def _links(self, page: PageText, following: str | None) -> Headers:
-        canonical = (b"link", f'<{self._prefix}/things>; rel="canonical"; etag="{page.tag}"'.encode())
-        return (
-            (canonical,)
-            if following is None
-            else ((b"link", f'<{following}>; rel="next"'.encode()), canonical)
-        )
+    def _canonical(self, page: PageText) -> str:
+        return f'<{self._prefix}/things>; rel="canonical"; etag="{page.tag}"'
 
-    async def _all(self, request: ApiRequest, page: PageText, kind: str, form: str) -> None:
-        """Send all descriptions page by page, as fast as the client reads."""
-        headers = [_type(kind), *self._links(page, None), NOSNIFF, _NO_CACHE, _VARY]
-        await request.send({"type": "http.response.start", "status": 200, "headers": headers})
+    def _all(self, request: Request, page: PageText, kind: str, form: str) -> Response:
+        """Return all descriptions page by page, as fast as the client reads."""
+        headers = {"link": self._canonical(page), **_CURRENT}
+        if request.method == "HEAD":
+            return only_head(kind, headers)
         before, after = b"[", b"]"
         if form == "collection":
             before, after = _collection(page, self._url("things", format=form)) + b"[", b"]}"
-        if request.scope["method"] != "HEAD":
-            async for members in self._pieces(page):
-                await request.send(
-                    {"type": "http.response.body", "body": before + members, "more_body": True}
-                )
-                before = b","
-        await request.send({"type": "http.response.body", "body": after})
+        pieces = self._pieces(page, before, after)
+        return StreamingResponse(pieces, headers={"content-type": kind, **headers})
 
-    async def _pieces(self, page: PageText) -> AsyncIterator[bytes]:
+    async def _pieces(self, page: PageText, before: bytes, after: bytes) -> AsyncIterator[bytes]:
         while page.count:
-            yield page.members.encode()
+            yield before + page.members.encode()
+            before = b","
             try:
                 page = await self._page(0, DEFAULT_PAGE, page.last)
             except NotFound:
@@ -321,86 +255,84 @@ class Api:
             except AgentError:
                 await self._ref.ready()
                 page = await self._page(0, DEFAULT_PAGE, page.last)
+        yield after
 
-    async def _search(self, request: ApiRequest) -> Answer:
-        query = request.query().get("query")
+    async def _search(self, request: Request) -> Response:
+        query = _query(request).get("query")
         if query is None:
-            raise bad("query=... is missing: a JSONPath expression")
+            raise HttpError(400, "query=... is missing: a JSONPath expression")
         found = await self._ref.invoke(ThingDirectory.search_text, query)
-        return Answer(200, found.encode(), (_type(JSON), NOSNIFF, _NO_CACHE))
+        headers = {"content-type": JSON, **_NOSNIFF, "cache-control": "no-cache"}
+        return Response(found, 200, headers)
 
-    async def _listen(self, kind: str, request: ApiRequest) -> None:
-        diff = request.query().get("diff", "false")
+    async def _listen(self, kind: str, request: Request) -> Response:
+        diff = _query(request).get("diff", "false")
         if diff not in ("true", "false"):
-            raise bad(f"diff must be true or false, not {diff[:100]!r}")
-        await self._streams.serve(
-            request.send,
-            kind,
-            diff=diff == "true",
-            last=request.header(b"last-event-id") or "",
-            bare=request.scope["method"] == "HEAD",
+            raise HttpError(400, f"diff must be true or false, not {diff[:100]!r}")
+        last = request.headers.get("last-event-id", "").strip()
+        return await self._streams.response(
+            kind, diff=diff == "true", last=last, head=request.method == "HEAD"
         )
 
     # ---- changing
 
-    async def _create(self, request: ApiRequest) -> Answer:
+    async def _create(self, request: Request) -> Response:
         text = await self._body(request, _DESCRIPTIONS)
         id = await self._ref.invoke(ThingDirectory.create_anonymous_thing, text)
-        return Answer(201, b"", (self._location(id),))
+        return Response(None, 201, self._location(id))
 
-    async def _put(self, request: ApiRequest) -> Answer:
+    async def _put(self, request: Request) -> Response:
         id = _id_in(request)
         text = await self._body(request, _DESCRIPTIONS)
         is_new = await self._ref.invoke(ThingDirectory.put_thing, id, text)
-        return Answer(201, b"", (self._location(id),)) if is_new else Answer(204)
+        return Response(None, 201, self._location(id)) if is_new else Response(status_code=204)
 
-    async def _patch(self, request: ApiRequest) -> Answer:
+    async def _patch(self, request: Request) -> Response:
         id = _id_in(request)
-        text = await self._body(request, (MERGE_PATCH,), (b"accept-patch", MERGE_PATCH.encode()))
+        text = await self._body(request, (MERGE_PATCH,), {"accept-patch": MERGE_PATCH})
         await self._ref.invoke(ThingDirectory.partially_update_thing, id, text)
-        return Answer(204)
+        return Response(status_code=204)
 
-    async def _delete(self, request: ApiRequest) -> Answer:
+    async def _delete(self, request: Request) -> Response:
         await self._ref.invoke(ThingDirectory.delete_thing, _id_in(request))
-        return Answer(204)
+        return Response(status_code=204)
 
-    def _location(self, id: str) -> tuple[bytes, bytes]:
-        return b"location", f"{self._prefix}/things/{quote(id, safe=_SAFE)}".encode()
+    def _location(self, id: str) -> dict[str, str]:
+        return {"location": f"{self._prefix}/things/{quote(id, safe=_SAFE)}"}
 
-    async def _body(self, request: ApiRequest, kinds: Sequence[str], *more: tuple[bytes, bytes]) -> str:
+    async def _body(
+        self, request: Request, kinds: Sequence[str], headers: Mapping[str, str] | None = None
+    ) -> str:
         """Return the body of a request. Raises HttpError: 415 for another type, 413 if too large, 400."""
-        declared = request.header(b"content-type")
+        declared = request.headers.get("content-type")
         kind = kinds[0] if declared is None else declared.partition(";")[0].strip().lower()
         if kind not in kinds or (declared is None and kinds == (MERGE_PATCH,)):
-            raise HttpError(415, "Unsupported Media Type", f"send {' or '.join(kinds)}", more)
-        if (request.header(b"content-encoding") or "identity").lower() != "identity":
-            raise HttpError(415, "Unsupported Media Type", "send the body without Content-Encoding")
+            raise HttpError(415, f"send {' or '.join(kinds)}", headers)
+        if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+            raise HttpError(415, "send the body without Content-Encoding")
         try:
             return (await self._whole(request)).decode()
         except UnicodeDecodeError:
-            raise bad("the body is not UTF-8") from None
+            raise HttpError(400, "the body is not UTF-8") from None
 
-    async def _whole(self, request: ApiRequest) -> bytes:
-        room = self._options.max_text
+    async def _whole(self, request: Request) -> bytes:
+        """Return the whole body. Raises HttpError 413, ClientDisconnect if there will not be all of it."""
         found = bytearray()
-        while True:
-            message = await request.receive()
-            if message["type"] != "http.request":
-                raise bad("the body is incomplete")
-            found += message.get("body", b"")
-            if len(found) > room:
-                detail = f"a description must have at most {self._options.max_bytes} bytes"
-                raise HttpError(413, HTTPStatus(413).phrase, detail)
-            if not message.get("more_body"):
-                return bytes(found)
+        async with aclosing(request.stream()) as parts:
+            async for part in parts:
+                found += part
+                if len(found) > self._options.max_text:
+                    detail = f"a description must have at most {self._options.max_bytes} bytes"
+                    raise HttpError(413, detail)
+        return bytes(found)
 
 
-async def _no_events(request: ApiRequest) -> Answer:
-    raise HttpError(404, "Not Found", f"use /events for all events, or /events/{', /events/'.join(KINDS)}")
+async def _no_events(request: Request) -> Response:
+    raise HttpError(404, f"use /events for all events, or /events/{', /events/'.join(KINDS)}")
 
 
-async def _no_search(request: ApiRequest) -> Answer:
-    raise HttpError(404, "Not Found", "only search by JSONPath is supported: /search/jsonpath?query=...")
+async def _no_search(request: Request) -> Response:
+    raise HttpError(404, "only search by JSONPath is supported: /search/jsonpath?query=...")
 
 
 def _collection(page: PageText, here: str) -> bytes:
@@ -414,21 +346,18 @@ def _collection(page: PageText, here: str) -> bytes:
     return msgspec.json.encode(head)[:-1] + b',"members":'
 
 
-def _type(kind: str) -> tuple[bytes, bytes]:
-    return b"content-type", kind.encode()
-
-
-def _best(request: ApiRequest, offered: Sequence[str]) -> str:
-    """Return the media type of the answer. Raises HttpError if the client accepts none."""
-    best = best_of(request.headers, offered)
-    if best is None:
-        raise HttpError(406, "Not Acceptable", f"accept {' or '.join(offered)}")
-    return best
-
-
-def _id_in(request: ApiRequest) -> str:
-    id: str = request.scope["path_params"]["id"]
+def _id_in(request: Request) -> str:
+    id: str = request.path_params["id"]
     return id
+
+
+def _query(request: Request) -> Mapping[str, str]:
+    """Return the query parameters. Raises HttpError for a repeated one."""
+    found = request.query_params
+    for name in found:
+        if len(found.getlist(name)) > 1:
+            raise HttpError(400, f"{name[:100]!r} is there more than once")
+    return found
 
 
 def _number(query: Mapping[str, str], name: str, *, least: int) -> int | None:
@@ -436,24 +365,5 @@ def _number(query: Mapping[str, str], name: str, *, least: int) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 18 and int(text) >= least):
-        raise bad(f"{name} must be a whole number of at least {least}, not {text[:100]!r}")
+        raise HttpError(400, f"{name} must be a whole number of at least {least}, not {text[:100]!r}")
     return int(text)
-
-
-def directory_routes(
-    ref: Ref[ThingDirectory],
-    options: DirectoryOptions,
-    *,
-    name: str = "directory",
-    bases: Sequence[str],
-    security: Security | None = None,
-    new_id: Callable[[], str] | None = None,
-    server: LmosServer | None = None,
-) -> list[BaseRoute]:
-    """Return the routes of a directory's API, for a Starlette application.
-
-    `name` is the agent's public name in access lists. `bases` are the addresses of the node; the directory's
-    own description names the first, and `security`. `new_id` returns ids for problems. With the `server` of
-    the node, event streams end when it drains.
-    """
-    return Api(ref, options, name=name, bases=bases, security=security, new_id=new_id, server=server).routes()

@@ -3,21 +3,25 @@
 A stream buffers no events. It keeps the id of the last one it has sent, and observes the property `revision`
 to learn of new ones. A slow client delays only its own task; if the log has dropped events meanwhile, it
 gets a gap event instead of them.
+
+The response is not a StreamingResponse of Starlette, whose source is an async generator: a draining node
+cancels a stream wherever it waits, also while it observes, and the response still ends with its last chunk.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import trio
+from starlette.responses import Response
 
-from lmos_actors.bindings import HttpError
+from lmos_actors.bindings.http import HttpError, only_head
 from lmos_actors.errors import AgentError, NotFound
 
 from ._agent import ThingDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from starlette.types import Receive, Scope, Send
 
     from lmos_actors.actors import Feed, Ref
     from lmos_actors.bindings import LmosServer
@@ -25,16 +29,11 @@ if TYPE_CHECKING:
     from ._changes import EventPage
     from ._options import DirectoryOptions
 
-    Send = Callable[[Any], Awaitable[None]]
-
 PAGE_EVENTS: Final = 100
 """Events that are read from the log at once."""
 
-_HEADERS: Final = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-]
+_EVENTS: Final = "text/event-stream"
+_HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class EventStreams:
@@ -59,63 +58,83 @@ class EventStreams:
     async def wait_done(self) -> None:
         """Return at once: a drain does not wait for subscribers."""
 
-    async def serve(
-        self,
-        send: Send,
-        kind: str,
-        *,
-        diff: bool,
-        last: str,
-        bare: bool,
-    ) -> None:
-        """Send the events after `last`, until the client leaves or the directory is gone.
+    async def response(self, kind: str, *, diff: bool, last: str, head: bool) -> Response:
+        """Return the response with the events after `last`, to be sent at once; `head`: the headers alone.
 
-        `bare`: send the headers only. The client's access is checked by the middleware on every send. Raises
-        the errors of the agent's first answer, and HttpError if there are too many streams.
+        It ends when the client leaves or the directory is gone. Where responses go out, before all routes,
+        credentials are checked again with each part. Raises what the agent answers to the first question, and
+        HttpError for one stream too many.
         """
         if len(self._open) >= self._options.max_listeners:
-            retry = ((b"retry-after", b"5"),)
-            raise HttpError(503, "Service Unavailable", "too many event streams are open", retry)
+            raise HttpError(503, "too many event streams are open", {"retry-after": "5"})
         scope = trio.CancelScope()
         self._open[scope] = None
         try:
             page = await self._ref.invoke(ThingDirectory.events_after, last, kind, diff, PAGE_EVENTS)
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            if not bare:
-                stream = _Stream(self._ref, send, kind, diff=diff, heartbeat=self._options.heartbeat_seconds)
-                with scope:
-                    await stream.run(page)
-            await send({"type": "http.response.body", "body": b""})
-        finally:
+        except BaseException:
             del self._open[scope]
+            raise
+        if head:
+            del self._open[scope]
+            return only_head(_EVENTS, _HEADERS)
+        heartbeat = self._options.heartbeat_seconds
+        return _EventResponse(
+            self._ref, page, kind, diff=diff, heartbeat=heartbeat, scope=scope, is_open=self._open
+        )
 
 
-class _Stream:
-    """One event stream."""
+class _EventResponse(Response):
+    """The response of one stream; it leaves `is_open` when it has been sent."""
+
+    media_type = _EVENTS
 
     def __init__(
-        self, ref: Ref[ThingDirectory], send: Send, kind: str, *, diff: bool, heartbeat: float
+        self,
+        ref: Ref[ThingDirectory],
+        page: EventPage,
+        kind: str,
+        *,
+        diff: bool,
+        heartbeat: float,
+        scope: trio.CancelScope,
+        is_open: dict[trio.CancelScope, None],
     ) -> None:
+        super().__init__(headers={"content-type": _EVENTS, **_HEADERS})
+        del self.headers["content-length"]
         self._ref = ref
-        self._send = send
+        self._page = page
         self._kind = kind
         self._diff = diff
         self._heartbeat = heartbeat
+        self._scope = scope
+        self._is_open = is_open
 
-    async def run(self, page: EventPage) -> None:
-        await self._send_text(f": the events of a directory\nid: {page.last}\n\n" if not page.frames else "")
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the headers, then events as they come."""
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            with self._scope:
+                await self._send_events(send)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            del self._is_open[self._scope]
+
+    async def _send_events(self, send: Send) -> None:
+        page = self._page
+        if not page.frames:
+            await _send(send, f": the events of a directory\nid: {page.last}\n\n")
         try:
             async with self._ref.observe(ThingDirectory.revision) as changes:
                 while True:
                     if page.frames:
-                        await self._send_text("".join(page.frames))
-                    if not page.more and not await self._wait(changes, page.last):
+                        await _send(send, "".join(page.frames))
+                    if not page.more and not await self._wait(changes, send, page.last):
                         return
                     page = await self._next(page.last)
         except NotFound:
             return
 
-    async def _wait(self, changes: Feed[int], last: str) -> bool:
+    async def _wait(self, changes: Feed[int], send: Send, last: str) -> bool:
         """Wait for new events or the next heartbeat. Return False if the directory is gone."""
         with trio.move_on_after(self._heartbeat) as scope:
             try:
@@ -123,7 +142,7 @@ class _Stream:
             except trio.EndOfChannel:
                 return False
         if scope.cancelled_caught:
-            await self._send_text(f":\nid: {last}\n\n")  # the id lets a filtered stream resume here
+            await _send(send, f":\nid: {last}\n\n")  # the id lets a filtered stream resume here
         return True
 
     async def _next(self, last: str) -> EventPage:
@@ -138,6 +157,6 @@ class _Stream:
             except AgentError:
                 await self._ref.ready()
 
-    async def _send_text(self, text: str) -> None:
-        if text:
-            await self._send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+
+async def _send(send: Send, text: str) -> None:
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})

@@ -1,4 +1,4 @@
-"""Directory of a node: the spec of its agent, and access to it inside the node."""
+"""Directory of a node: the spec of its agent, its routes, and access to it inside the node."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from ._merge_patch import is_object
 from ._store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.routing import BaseRoute
 
     from lmos_actors.actors import Ref
+    from lmos_actors.bindings import LmosServer
+    from lmos_actors.security import Security
 
     from ._options import DirectoryOptions
 
@@ -31,6 +35,27 @@ _PAGE: Final = 200
 def directory_spec(options: DirectoryOptions, name: str = NAME) -> ChildSpec[ThingDirectory]:
     """Return the spec of a directory; its registrations survive a crash, in memory or on disk."""
     return ChildSpec(name, partial(ThingDirectory, options=options, store=Store(options)))
+
+
+def directory_routes(
+    ref: Ref[ThingDirectory],
+    options: DirectoryOptions,
+    *,
+    name: str = "directory",
+    bases: Sequence[str],
+    security: Security | None = None,
+    new_id: Callable[[], str] | None = None,
+    server: LmosServer | None = None,
+) -> list[BaseRoute]:
+    """Return the routes of a directory's API, for a Starlette application.
+
+    `name` is the agent's public name in access lists. `bases` are the addresses of the node; the directory's
+    own description names the first, and `security`. `new_id` returns ids for problems. With the `server` of
+    the node, event streams end when it drains.
+    """
+    from ._api import Api  # imports Starlette, which nodes that serve nothing over HTTP do not need
+
+    return Api(ref, options, name=name, bases=bases, security=security, new_id=new_id, server=server).routes()
 
 
 class OwnDirectory:
