@@ -168,7 +168,6 @@ from .slot._slot import OutputGate as OutputGate, Slot as Slot, StateStore as St
 from .slot._slot_start import start_agent as start_agent, start_now as start_now
 from .slot._traced_slot import TracedSlot as TracedSlot
 from .values import (
-    HIDDEN as HIDDEN,
     Secret as Secret,
     Shape as Shape,
     conceal as conceal,

@@ -6,8 +6,8 @@ import inspect
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from lmos_actors._core import HIDDEN
 from lmos_actors.actors import (
-    HIDDEN,
     STREAM,
     TURN,
     Agent,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overl
 
 import trio
 
+from lmos_actors._core import HIDDEN
 from lmos_actors.actors import (
-    HIDDEN,
     STREAM,
     Agent,
     ExitReason,

@@ -7,11 +7,11 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from lmos_actors._core import ASYNCIO, WAY_OUT
+from lmos_actors._core import ASYNCIO, HIDDEN, WAY_OUT
 from lmos_actors.errors import LinkedAgentDied, WrongEventLoop, group_of, text_of
 
 from ..messages._monitor import ExitReason
-from ..values import HIDDEN, PARTS, Secrets, conceal, conceal_all, conceal_unchecked
+from ..values import PARTS, Secrets, conceal, conceal_all, conceal_unchecked
 from ._report_values import class_made_by, fields_of
 from ._reports import REASON, CrashReport
 from ._traces import place_of

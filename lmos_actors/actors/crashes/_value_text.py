@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from ..values import HIDDEN, MAPS, ROWS, UNREAD, UNREADABLE, WHOLE, conceal, record_of
+from lmos_actors._core import HIDDEN
+
+from ..values import MAPS, ROWS, UNREAD, UNREADABLE, WHOLE, conceal, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

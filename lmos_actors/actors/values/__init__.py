@@ -7,7 +7,6 @@ from ._hiding import (
     conceal_unchecked as conceal_unchecked,
 )
 from ._secrets import (
-    HIDDEN as HIDDEN,
     MAPS as MAPS,
     PARTS as PARTS,
     ROWS as ROWS,

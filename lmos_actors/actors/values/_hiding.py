@@ -15,7 +15,9 @@ from uuid import UUID
 
 import msgspec
 
-from ._secrets import HIDDEN, OPEN, PARTS, ROWS, UNREAD, WHOLE, members_of
+from lmos_actors._core import HIDDEN
+
+from ._secrets import OPEN, PARTS, ROWS, UNREAD, WHOLE, members_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

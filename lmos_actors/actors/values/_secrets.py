@@ -1,9 +1,9 @@
 """Values marked secret: where they may be, what is shown in their place, and how they are found in texts.
 
-`Secret[T]` is `T` to whoever computes with it. What shows a value to people (a crash report, a dead letter, a
-record for the instrument, a refusal) asks here first. Two ways lead to a secret: its declared type, compiled
-to a `Secrecy` once per class, and the class of a value, as the fields of a record class may be secret
-wherever such a value turns up.
+`Secret[T]` is `T` to code that computes with it. Code that shows a value to people (a crash report, a dead
+letter, a record for the instrument, a refusal) asks here first. Two ways lead to a secret: its declared
+type, compiled to a `Secrecy` once per class, and the class of a value, as the fields of a record class may
+be secret wherever such a value turns up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HIDDEN: Final = "***"
 UNREADABLE: Final = "*** (its type cannot be read at run time)"
 
 OPEN, PARTS, UNREAD, WHOLE = range(4)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lmos_actors.actors import HIDDEN
+from lmos_actors._core import HIDDEN
 from lmos_actors.files import FileError, Mistake, did_you_mean, is_list, is_mapping
 
 from ..judge import LogFile
