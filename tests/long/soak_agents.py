@@ -145,7 +145,7 @@ def look(node: Node) -> dict[str, Any]:
     objects = gc.get_objects()
     for one in objects:
         cls = type(one)
-        if cls.__module__.startswith("lmos_actors."):
+        if str(cls.__module__).startswith("lmos_actors."):  # of some metaclasses it is a descriptor
             ours[cls.__name__] += 1
     runtime: Any = node._rt
     listened = [slot.extra.sinks for slot in agents_of(node.root) if slot.extra is not None]
