@@ -6,6 +6,7 @@ one.
 
 The public names are in `_public.py`, which is imported when the first of them is used. The command starts
 without them: `lmos-actors --version` needs none, and Ctrl-C during imports is handled by the command itself.
+Further names are in `lmos_actors.errors` and `lmos_actors.types`, as the error says if one is expected here.
 """
 
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
@@ -21,9 +22,26 @@ else:
 
         public = {each: value for each, value in vars(_public).items() if not each.startswith("_")}
         globals().update(public, __all__=list(public))
-        if name not in globals():
+        if name in globals():
+            return globals()[name]
+        place = _module_of(name)
+        if place is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return globals()[name]
+        # `from lmos_actors import X` calls hasattr, which drops an AttributeError and with it the place
+        import sys
+
+        importing = sys._getframe(1).f_code.co_name == "_handle_fromlist"
+        raise (ImportError if importing else AttributeError)(f"{name} is in {place}")
+
+    def _module_of(name: str) -> str | None:
+        """Return the other public module that has the name."""
+        from importlib import import_module  # not `from . import types`, which calls `__getattr__` for it
+
+        for place in (f"{__name__}.errors", f"{__name__}.types"):
+            found = vars(import_module(place)).get(name)
+            if getattr(found, "__module__", "").startswith(__name__):
+                return place
+        return None
 
     def __dir__() -> list[str]:
         __getattr__("__all__")

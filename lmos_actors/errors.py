@@ -1,9 +1,9 @@
-"""Every exception of the package, in one tree under `LmosActorsError`.
+"""Every exception of the package, in one tree under `LmosActorsError`, and its one warning.
 
 The class says where the fault is: `AgentError` and its subclasses are answers of an agent, or of the
 runtime in its place, to a request; `SupervisionError` is a tree that could not start or go on;
-`ConfigError` is a file or an argument that a person wrote. This module imports no other module of the
-package.
+`ConfigError` is a file or an argument that a person wrote. Those that most programs catch are also names of
+`lmos_actors`. This module imports no other module of the package.
 """
 
 from __future__ import annotations
@@ -482,6 +482,10 @@ class ConfigError(LmosActorsError):
         self.message = message
         self.path = path
         super().__init__(f"{path}: {message}" if path else message)
+
+
+class SlowTurnWarning(RuntimeWarning):
+    """A `def` turn took longer than 100 ms; nothing else could run meanwhile."""
 
 
 # --- raising collected exceptions as one group, without duplicates

@@ -17,7 +17,9 @@ import msgspec
 
 import lmos_actors
 import lmos_actors.conformance
+import lmos_actors.errors
 import lmos_actors.testing
+import lmos_actors.types
 from lmos_actors.protocol import lmos, td
 from tests.source import ROOT
 
@@ -25,7 +27,15 @@ if typing.TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = ROOT / "docs" / "reference" / "api.md"
-FACES: tuple[ModuleType, ...] = (lmos_actors, lmos_actors.testing, lmos_actors.conformance, td, lmos)
+FACES: tuple[ModuleType, ...] = (
+    lmos_actors,
+    lmos_actors.errors,
+    lmos_actors.types,
+    lmos_actors.testing,
+    lmos_actors.conformance,
+    td,
+    lmos,
+)
 
 HEAD = """# Every public name
 
@@ -56,8 +66,14 @@ def names_of(face: ModuleType) -> list[str]:
     """Give the public names of a face, in alphabetical order without regard to case."""
     # not `vars`: a face may load its names when they are asked for
     values = {name: getattr(face, name) for name in dir(face) if not name.startswith("_")}
+    if face is lmos_actors.errors:  # beside its exceptions it has functions for other packages
+        values = {name: value for name, value in values.items() if _is_raised(value)}
     found = [name for name, value in values.items() if _is_ours(value, name)]
     return sorted(found, key=lambda name: (name.lower(), name))
+
+
+def _is_raised(value: Any) -> bool:
+    return inspect.isclass(value) and issubclass(value, Exception)
 
 
 def _is_ours(value: Any, name: str) -> bool:

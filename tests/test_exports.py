@@ -13,10 +13,11 @@ from tests.source import PACKAGE, Module, package_modules
 
 PUBLIC = f"{PACKAGE}._public"
 """The face of the package itself, which is imported when a name of it is used."""
+TYPES = f"{PACKAGE}.types"
 FACES = [
     module
     for module in package_modules()
-    if module.name == PUBLIC or (module.is_face and module.name != PACKAGE)
+    if module.name in (PUBLIC, TYPES) or (module.is_face and module.name != PACKAGE)
 ]
 TOP = [face for face in FACES if face.name == PUBLIC]
 
@@ -115,9 +116,42 @@ def test_the_package_has_the_names_of_its_face_and_no_others(face: Module) -> No
         exec(f"from {PACKAGE} import Agnt")
 
 
-@pytest.mark.parametrize("face", TOP, ids=lambda face: face.name)
-def test_every_public_name_is_documented(face: Module) -> None:
+def test_the_names_most_programs_need_are_few() -> None:
     package = importlib.import_module(PACKAGE)
+    assert 60 <= len(package.__all__) <= 68
+    errors = [name for name in package.__all__ if hasattr(importlib.import_module(f"{PACKAGE}.errors"), name)]
+    assert len(errors) == 13
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("WrongState", "errors"), ("SlowTurnWarning", "errors"), ("Waiting", "types")]
+)
+def test_a_name_of_another_module_says_where_it_is(name: str, place: str) -> None:
+    package = importlib.import_module(PACKAGE)
+    said = f"{name} is in {PACKAGE}.{place}"
+    with pytest.raises(AttributeError, match=said):
+        getattr(package, name)
+    with pytest.raises(ImportError, match=said):
+        exec(f"from {PACKAGE} import Agent, {name}")
+    assert not hasattr(package, name)
+
+
+@pytest.mark.parametrize("name", ["Agnt", "chain", "Any", "_HERE"])  # two that `errors` imports for itself
+def test_a_name_that_is_nowhere_has_no_place(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{PACKAGE}' has no attribute '{name}'"):
+        getattr(importlib.import_module(PACKAGE), name)
+
+
+def test_no_name_is_at_the_top_and_among_the_types() -> None:
+    package, types = importlib.import_module(PACKAGE), importlib.import_module(TYPES)
+    assert [name for name in package.__all__ if hasattr(types, name)] == []
+
+
+@pytest.mark.parametrize(
+    "face", [face for face in FACES if face.name in (PUBLIC, TYPES)], ids=lambda face: face.name
+)
+def test_every_public_name_is_documented(face: Module) -> None:
+    package = importlib.import_module(PACKAGE if face.name == PUBLIC else face.name)
     public = {name: getattr(package, name) for name in exported(face)}
     assert [gap for name, thing in public.items() for gap in undocumented(name, thing)] == []
 

@@ -13,23 +13,22 @@ import msgspec
 import pytest
 
 import lmos_actors
+import lmos_actors.errors
 import lmos_actors.testing
+import lmos_actors.types
 from lmos_actors import (
-    ActionCancelled,
     ActionFailed,
     AgentDied,
     AgentUnavailable,
     DeadlineExceeded,
-    Forbidden,
     InvalidInput,
     MailboxFull,
     NotAllowed,
     NotFound,
-    RateLimited,
-    Unauthorized,
     conformance,
 )
 from lmos_actors.cli import _dispatch as cli, main
+from lmos_actors.errors import ActionCancelled, Forbidden, RateLimited, Unauthorized
 from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
 from lmos_actors.protocol.lmos.thing._requests import VERBS
@@ -46,9 +45,19 @@ from lmos_actors.transport import ConnectionOptions, DoorOptions
 from tests.source import ROOT
 
 REFERENCE = ROOT / "docs/reference"
+FACES = {
+    "lmos_actors": vars(lmos_actors),
+    "lmos_actors.types": vars(lmos_actors.types),
+    "lmos_actors.errors": {
+        name: thing
+        for name, thing in vars(lmos_actors.errors).items()
+        if inspect.isclass(thing) and issubclass(thing, Exception)
+    },
+}
 EXPORTED = {
     name: thing
-    for name, thing in vars(lmos_actors).items()
+    for face in FACES.values()
+    for name, thing in face.items()
     if not name.startswith("_") and not inspect.ismodule(thing)
 }
 ERRORS = [
@@ -130,6 +139,18 @@ def test_every_public_name_has_its_section() -> None:
 
 def test_every_exception_has_its_row() -> None:
     assert set(ERRORS) - rows((REFERENCE / "errors.md").read_text(encoding="utf-8")).keys() == set()
+
+
+def test_every_section_says_where_to_import_its_name_from() -> None:
+    said = {name: re.match(r"In `([\w.]+)`\.", sections()[name].strip()) for name in OTHERS}
+    faces = {name: [face for face, names in FACES.items() if name in names] for name in OTHERS}
+    assert {name: [found[1] if found else "lmos_actors"] for name, found in said.items()} == faces
+
+
+def test_the_exceptions_at_the_top_are_listed() -> None:
+    text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
+    listed = code(text.partition("also in `lmos_actors`:")[2].partition("\n\n")[0])
+    assert sorted(listed) == sorted(set(ERRORS) & set(FACES["lmos_actors"]))
 
 
 def test_the_members_of_every_class_are_in_its_section() -> None:

@@ -66,7 +66,7 @@ from ._trace_context import (
     trace_context as trace_context,
 )
 from ._waiting import Waiting as Waiting, WaitingGraph as WaitingGraph, waiting_graph as waiting_graph
-from ._watchdog import SlowTurnWarning as SlowTurnWarning, Watchdog as Watchdog
+from ._watchdog import Watchdog as Watchdog
 from .crashes._report_values import (
     class_made_by as class_made_by,
     fields_of as fields_of,

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from lmos_actors.errors import SlowTurnWarning
+
 from ._runtime import title_of
 
 if TYPE_CHECKING:
@@ -33,10 +35,6 @@ SHOWN: Final = 20  # calls of its stack that are shown at most
 QUIET: Final = 100  # ticks without a turn before the thread sleeps
 
 _HERE: Final = os.path.dirname(__file__) + os.sep
-
-
-class SlowTurnWarning(RuntimeWarning):
-    """A `def` turn took longer than 100 ms; nothing else could run meanwhile."""
 
 
 class Watchdog:

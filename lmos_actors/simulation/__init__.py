@@ -1,9 +1,5 @@
 """A simulated world: virtual time, seeded chance, and a log of what happened in it."""
 
-from lmos_actors.errors import (
-    ForbiddenCall as ForbiddenCall,
-)
-
 from ._clock import VirtualClock as VirtualClock, settle as settle
 from ._surroundings import surroundings as surroundings
 from ._trace import (

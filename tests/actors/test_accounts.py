@@ -17,7 +17,6 @@ import trio
 from hypothesis import Phase, given, settings, strategies as st
 
 from lmos_actors import (
-    ActionCancelled,
     ActionFailed,
     Agent,
     AgentDied,
@@ -31,14 +30,13 @@ from lmos_actors import (
     NotAllowed,
     Property,
     Ref,
-    StopFailed,
-    SupervisionError,
     SupervisorSpec,
     TraceLog,
     action,
     event,
     prop,
 )
+from lmos_actors.errors import ActionCancelled, StopFailed, SupervisionError
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node
 from tests.matrix import examples

@@ -9,11 +9,9 @@ import trio
 import trio.lowlevel
 
 from lmos_actors import (
-    ActionCancelled,
     ActionFailed,
     Agent,
     AgentDied,
-    CallStatus,
     ChildSpec,
     DeadlineExceeded,
     Gap,
@@ -21,7 +19,9 @@ from lmos_actors import (
     Progress,
     action,
 )
+from lmos_actors.errors import ActionCancelled
 from lmos_actors.testing import open_test_node, settle
+from lmos_actors.types import CallStatus
 
 
 class Weather(Agent):

@@ -24,7 +24,6 @@ from lmos_actors import (
     Event,
     InvalidInput,
     MailboxOptions,
-    NameTaken,
     NotAllowed,
     NotFound,
     Progress,
@@ -32,12 +31,12 @@ from lmos_actors import (
     Ref,
     StartFailed,
     SupervisorSpec,
-    WrongState,
     action,
     event,
     every,
     prop,
 )
+from lmos_actors.errors import NameTaken, WrongState
 from lmos_actors.testing import open_test_node, settle
 
 

@@ -20,7 +20,6 @@ from lmos_actors import (
     AgentDied,
     AgentUnavailable,
     ChildSpec,
-    CrashReport,
     Event,
     ExitReason,
     Property,
@@ -39,6 +38,7 @@ from lmos_actors.actors.crashes._value_text import LIMIT, show
 from lmos_actors.actors.values import Secrets
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
+from lmos_actors.types import CrashReport
 
 if TYPE_CHECKING:
     from lmos_actors import Node, Ref

@@ -19,8 +19,6 @@ from lmos_actors import (
     ChildSpec,
     Group,
     InvalidInput,
-    Joined,
-    Left,
     MailboxFull,
     MailboxOptions,
     Node,
@@ -33,6 +31,7 @@ from lmos_actors import (
 )
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
+from lmos_actors.types import Joined, Left
 from tests.actors.otp_pg.record import TABLE, program, tell_otp
 from tests.supervision.otp.record import have_erlang
 

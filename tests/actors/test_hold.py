@@ -9,7 +9,6 @@ import trio
 from hypothesis import given, strategies as st
 
 from lmos_actors import (
-    ActionCancelled,
     Agent,
     AgentDied,
     AgentUnavailable,
@@ -32,6 +31,7 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.actors import hold, keep_state, release, slot_of, waiting_graph
+from lmos_actors.errors import ActionCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -24,7 +24,6 @@ from lmos_actors import (
     NotAllowed,
     NotFound,
     Ref,
-    RestartIntensityExceeded,
     SupervisorSpec,
     action,
     event,
@@ -32,6 +31,7 @@ from lmos_actors import (
     open_node_in_thread,
 )
 from lmos_actors.actors import slot_of
+from lmos_actors.errors import RestartIntensityExceeded
 from lmos_actors.testing import open_test_node, settle
 from tests.actors.peers import (
     BUG,

@@ -10,17 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import (
-    SHUTDOWN,
-    ActionFailed,
-    Agent,
-    AgentDied,
-    ChildSpec,
-    ExitReason,
-    LinkedAgentDied,
-    Ref,
-    action,
-)
+from lmos_actors import SHUTDOWN, ActionFailed, Agent, AgentDied, ChildSpec, ExitReason, Ref, action
+from lmos_actors.errors import LinkedAgentDied
 from lmos_actors.testing import open_test_node, settle
 from tests.actors.peers import (
     BUG,

@@ -17,12 +17,12 @@ from lmos_actors import (
     ChildSpec,
     Down,
     ExitReason,
-    RestartIntensityExceeded,
     SupervisorSpec,
     action,
     simulate,
 )
 from lmos_actors.actors import Slot, slot_of
+from lmos_actors.errors import RestartIntensityExceeded
 from lmos_actors.testing import open_test_node, settle
 from tests.actors.peers import LOST, Peer, Trapper, add_up, agent_of, tie_in_a_row
 from tests.matrix import examples

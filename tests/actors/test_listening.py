@@ -13,7 +13,6 @@ from lmos_actors import (
     Gap,
     NotAllowed,
     NotFound,
-    Occurrence,
     Property,
     Ref,
     SupervisorSpec,
@@ -22,6 +21,7 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.testing import open_test_node, settle
+from lmos_actors.types import Occurrence
 
 
 class Station(Agent):

@@ -8,7 +8,8 @@ from typing import ClassVar
 import pytest
 import trio
 
-from lmos_actors import Agent, AgentDied, ChildSpec, Ref, StartFailed, StopFailed, action
+from lmos_actors import Agent, AgentDied, ChildSpec, Ref, StartFailed, action
+from lmos_actors.errors import StopFailed
 from lmos_actors.testing import open_test_node, settle
 
 

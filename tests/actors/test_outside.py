@@ -20,10 +20,8 @@ from lmos_actors import (
     Agent,
     AgentDied,
     ConfigError,
-    ForbiddenCall,
     Property,
     SupervisorSpec,
-    WorkerDied,
     action,
     current_request,
     open_node,
@@ -31,6 +29,7 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.actors import _blocking_work
+from lmos_actors.errors import ForbiddenCall, WorkerDied
 from lmos_actors.testing import open_test_node
 from tests.actors.outside_work import (
     Unloadable,

@@ -11,17 +11,9 @@ import trio
 import trio.lowlevel
 from trio.testing import wait_all_tasks_blocked
 
-from lmos_actors import (
-    Agent,
-    ChildSpec,
-    Event,
-    Waiting,
-    action,
-    current_request,
-    event,
-    open_node,
-)
+from lmos_actors import Agent, ChildSpec, Event, action, current_request, event, open_node
 from lmos_actors.transport import MemoryNetwork
+from lmos_actors.types import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -21,13 +21,13 @@ from lmos_actors import (
     Node,
     Ref,
     Topic,
-    TopicStatistics,
     TraceLog,
     action,
     open_node,
 )
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
+from lmos_actors.types import TopicStatistics
 
 
 class Desk(Agent, serial=True):

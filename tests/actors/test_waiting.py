@@ -16,22 +16,21 @@ from lmos_actors import (
     Agent,
     ChildSpec,
     DeadlineExceeded,
-    Deadlocked,
     MailboxOptions,
     Progress,
     Ref,
     SupervisorSpec,
     TraceLog,
-    Waiting,
-    WaitingGraph,
     action,
     invoke_all,
     open_node,
     simulate,
 )
 from lmos_actors._core import current_environment
+from lmos_actors.errors import Deadlocked
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
+from lmos_actors.types import Waiting, WaitingGraph
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

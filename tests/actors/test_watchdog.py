@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import pytest
 import trio
 
-from lmos_actors import Agent, SlowTurnWarning, action, open_node
+from lmos_actors import Agent, action, open_node
 from lmos_actors.actors import Watchdog
+from lmos_actors.errors import SlowTurnWarning
 
 LIMIT = 30.0
 

@@ -18,7 +18,8 @@ import pytest
 import requests
 import trio
 
-from lmos_actors import Agent, AgentDied, ChildSpec, StartFailed, WrongEventLoop, action, open_node, simulate
+from lmos_actors import Agent, AgentDied, ChildSpec, StartFailed, action, open_node, simulate
+from lmos_actors.errors import WrongEventLoop
 from lmos_actors.testing import run_test
 
 if TYPE_CHECKING:

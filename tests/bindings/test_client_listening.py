@@ -7,17 +7,10 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import (
-    AgentUnavailable,
-    Down,
-    ExitReason,
-    Gap,
-    NotAllowed,
-    NotFound,
-    Occurrence,
-    RemoteProtocolError,
-)
+from lmos_actors import AgentUnavailable, Down, ExitReason, Gap, NotAllowed, NotFound
 from lmos_actors.bindings import RemoteCrash, remote_thing
+from lmos_actors.errors import RemoteProtocolError
+from lmos_actors.types import Occurrence
 from tests.bindings.client_connections import THING, URL, Weather, Wire, quiet, scripted, weather
 from tests.bindings.test_client_requests import Later
 

@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from lmos_actors import (
-    ActionCancelled,
     ActionFailed,
     AgentDied,
     AgentUnavailable,
@@ -19,9 +18,9 @@ from lmos_actors import (
     NotAllowed,
     NotFound,
     OutcomeUnknown,
-    RemoteProtocolError,
 )
 from lmos_actors.actors import CallStatus
+from lmos_actors.errors import ActionCancelled, RemoteProtocolError
 from lmos_actors.protocol import lmos
 from tests.bindings.client_connections import Weather, Wire, quiet, scripted, weather
 

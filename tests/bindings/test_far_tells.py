@@ -12,7 +12,6 @@ import pytest
 import trio
 
 from lmos_actors import (
-    ActionCancelled,
     Agent,
     AgentDied,
     AgentUnavailable,
@@ -24,12 +23,13 @@ from lmos_actors import (
     Pool,
     Ref,
     SupervisorSpec,
-    Waiting,
     action,
     open_node,
     simulate,
 )
+from lmos_actors.errors import ActionCancelled
 from lmos_actors.transport import ConnectionOptions, MemoryNetwork, connect
+from lmos_actors.types import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import Agent, ChildSpec, Event, LocalProtocolError, Pool, Property, action, event, prop
+from lmos_actors import Agent, ChildSpec, Event, Pool, Property, action, event, prop
 from lmos_actors.actors import hold, release, slot_of
+from lmos_actors.errors import LocalProtocolError
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from tests.bindings.server_connections import Line, accounts, serving

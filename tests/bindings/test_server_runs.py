@@ -9,8 +9,9 @@ import attrs
 import pytest
 import trio
 
-from lmos_actors import Agent, ChildSpec, LocalProtocolError, MailboxOptions, Progress, action
+from lmos_actors import Agent, ChildSpec, MailboxOptions, Progress, action
 from lmos_actors.actors import hold, release
+from lmos_actors.errors import LocalProtocolError
 from lmos_actors.protocol import lmos
 from lmos_actors.testing import open_test_node, settle
 from tests.bindings.server_connections import Line, accounts, serving

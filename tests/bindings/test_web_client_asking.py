@@ -16,18 +16,15 @@ from lmos_actors import (
     AgentUnavailable,
     ConfigError,
     DeadlineExceeded,
-    Forbidden,
     InvalidInput,
     MailboxFull,
     NotAllowed,
     NotFound,
     OutcomeUnknown,
-    RateLimited,
-    RemoteProtocolError,
-    Unauthorized,
 )
 from lmos_actors.bindings.http_client._pool import _Route
 from lmos_actors.bindings.http_client._stream import BadAnswer, Head, WebRequest
+from lmos_actors.errors import Forbidden, RateLimited, RemoteProtocolError, Unauthorized
 from lmos_actors.security import BasicAuth, Credentials
 from lmos_actors.transport import ConnectFailed
 from tests.bindings.web_things import (

@@ -12,20 +12,18 @@ from lmos_actors import (
     Agent,
     AgentUnavailable,
     Event,
-    Forbidden,
     Gap,
     MailboxFull,
     NotAllowed,
     NotFound,
     Property,
     Ref,
-    RemoteProtocolError,
-    Unauthorized,
     event,
     prop,
 )
 from lmos_actors.bindings.http_client._sse import EventReader, SentEvent
 from lmos_actors.bindings.http_client._stream import BadAnswer
+from lmos_actors.errors import Forbidden, RemoteProtocolError, Unauthorized
 from tests.bindings.web_things import (
     LAMP,
     NOTHING,

@@ -12,7 +12,6 @@ import trio
 import trustme
 
 from lmos_actors import (
-    ActionCancelled,
     AgentDied,
     AgentError,
     AgentUnavailable,
@@ -24,6 +23,7 @@ from lmos_actors import (
     open_node,
 )
 from lmos_actors.bindings import fetch
+from lmos_actors.errors import ActionCancelled
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
 from tests.bindings.client_connections import Weather
 

@@ -8,7 +8,6 @@ import pytest
 import trio
 
 from lmos_actors import (
-    ActionCancelled,
     ActionFailed,
     Agent,
     AgentUnavailable,
@@ -18,14 +17,14 @@ from lmos_actors import (
     NotFound,
     OutcomeUnknown,
     Ref,
-    RemoteProtocolError,
-    Waiting,
     action,
     open_node,
 )
 from lmos_actors.bindings.http_client._forms import HttpOperations
+from lmos_actors.errors import ActionCancelled, RemoteProtocolError
 from lmos_actors.protocol import td
 from lmos_actors.transport import MemoryNetwork
+from lmos_actors.types import Waiting
 from tests.bindings.web_things import (
     LAMP,
     NOTHING,

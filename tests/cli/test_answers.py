@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import (
-    ActionFailed,
-    AgentDied,
-    AgentUnavailable,
-    ConnectFailed,
-    InvalidInput,
-    MailboxFull,
-    OutcomeUnknown,
-    RemoteProtocolError,
-    Unauthorized,
-)
+from lmos_actors import ActionFailed, AgentDied, AgentUnavailable, InvalidInput, MailboxFull, OutcomeUnknown
 from lmos_actors.cli._answers import AnswerPrinter, OutputLine, error_members, explained
+from lmos_actors.errors import ConnectFailed, RemoteProtocolError, Unauthorized
 from lmos_actors.protocol.lmos import Problem
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from lmos_actors import (
     ActionFailed,
     AgentDied,
     AgentUnavailable,
-    ConnectFailed,
     DeadlineExceeded,
     LmosActorsError,
     MailboxFull,
@@ -26,6 +25,7 @@ from lmos_actors.cli import main
 from lmos_actors.cli._answers import AnswerPrinter
 from lmos_actors.cli.remote._requests import ActionCall
 from lmos_actors.cli.remote._session import GRACE, RemoteSession, code_of, open_thing as OPENED
+from lmos_actors.errors import ConnectFailed
 from tests.cli import served_agent
 from tests.cli.served_agent import Weather, open_far
 from tests.networks import default_network

@@ -12,7 +12,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from lmos_actors import ConfigError, ForbiddenCall
+from lmos_actors import ConfigError
 from lmos_actors.discovery import (
     Announcement,
     Announcer,
@@ -23,6 +23,7 @@ from lmos_actors.discovery import (
     name_of,
 )
 from lmos_actors.discovery._mdns import SERVICE, service_of
+from lmos_actors.errors import ForbiddenCall
 
 HERE = ["127.0.0.1"]
 

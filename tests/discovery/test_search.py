@@ -8,10 +8,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lmos_actors import About, Agent, ChildSpec, ConnectFailed, Pool, SupervisorSpec, action, open_node
+from lmos_actors import About, Agent, ChildSpec, Pool, SupervisorSpec, action, open_node
 from lmos_actors.actors import AgentQuery
 from lmos_actors.discovery import Registration
 from lmos_actors.discovery._search_results import jsonpath_of
+from lmos_actors.errors import ConnectFailed
 from tests.discovery.fake import FakeDirectory, directory_at
 
 if TYPE_CHECKING:

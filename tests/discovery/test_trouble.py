@@ -10,16 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lmos_actors import (
-    Agent,
-    ChildSpec,
-    ConnectFailed,
-    NotFound,
-    Ref,
-    SupervisorSpec,
-    action,
-    open_node,
-)
+from lmos_actors import Agent, ChildSpec, NotFound, Ref, SupervisorSpec, action, open_node
 from lmos_actors.actors import AgentQuery
 from lmos_actors.discovery import (
     DirectoryRefused,
@@ -29,6 +20,7 @@ from lmos_actors.discovery import (
     ThingDirectory,
     explore_all,
 )
+from lmos_actors.errors import ConnectFailed
 from tests.discovery.fake import FakeDirectory, directory_at
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lmos_actors import About, Agent, ConfigError, ConnectFailed, ForbiddenCall, action, open_node
+from lmos_actors import About, Agent, ConfigError, action, open_node
+from lmos_actors.errors import ConnectFailed, ForbiddenCall
 from tests.discovery.fake import FakeDirectory, directory_at
 
 if TYPE_CHECKING:

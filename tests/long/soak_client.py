@@ -19,17 +19,16 @@ import httpx2
 import trio
 
 from lmos_actors import (
-    ActionCancelled,
     ActionFailed,
     AgentDied,
     AgentUnavailable,
-    ConnectFailed,
     MailboxFull,
     NotFound,
     OutcomeUnknown,
     Ref,
     open_node,
 )
+from lmos_actors.errors import ActionCancelled, ConnectFailed
 from tests.long.soak_agents import Boss, Ledger, Worker, leaves_of, look, obey, tell
 from tests.long.soak_server import WORKERS
 

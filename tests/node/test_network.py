@@ -20,7 +20,6 @@ from lmos_actors import (
     ChildSpec,
     ConfigError,
     Event,
-    IdTaken,
     Node,
     NodeOptions,
     NotFound,
@@ -36,6 +35,7 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.bindings import LmosServer
+from lmos_actors.errors import IdTaken
 from lmos_actors.supervision import RESERVED
 from lmos_actors.testing import run_test
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of

@@ -18,11 +18,11 @@ from lmos_actors import (
     ConfigError,
     NodeOptions,
     NotFound,
-    RestartIntensityExceeded,
     StartFailed,
     action,
     open_node,
 )
+from lmos_actors.errors import RestartIntensityExceeded
 from lmos_actors.testing import open_test_node
 from tests.supervision.world import (
     Boom,

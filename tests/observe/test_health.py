@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import Agent, ChildSpec, ConfigError, ConnectFailed, action, open_node
+from lmos_actors import Agent, ChildSpec, ConfigError, action, open_node
+from lmos_actors.errors import ConnectFailed
 from lmos_actors.security import Access, Basic, Security
 from lmos_actors.supervision import RESERVED
 from lmos_actors.transport import endpoint_of

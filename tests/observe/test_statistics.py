@@ -20,11 +20,9 @@ from lmos_actors import (
     ChildSpec,
     MailboxOptions,
     Node,
-    NodeStatistics,
     OutcomeUnknown,
     Pool,
     Ref,
-    SupervisionError,
     SupervisorSpec,
     action,
     invoke_all,
@@ -32,6 +30,7 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.actors import Slot, hold, release, set_service_time, slot_of
+from lmos_actors.errors import SupervisionError
 from lmos_actors.supervision import agents_of, supervisors_of
 from lmos_actors.testing import open_test_node, settle
 from lmos_actors.transport import BudgetStatistics, ConnectionOptions, MemoryNetwork
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from lmos_actors.testing import TestNode
+    from lmos_actors.types import NodeStatistics
 
 COUNTED = (
     "accepted", "handled", "cancelled", "dropped", "dead_lettered", "waiting", "running", "refused",

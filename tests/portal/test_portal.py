@@ -18,7 +18,6 @@ import pytest
 import trio
 
 from lmos_actors import (
-    ActionCancelled,
     ActionFailed,
     Agent,
     AgentDied,
@@ -26,14 +25,12 @@ from lmos_actors import (
     ChildSpec,
     DeadlineExceeded,
     Event,
-    ForbiddenCall,
     InvalidInput,
     NodeThread,
     NotAllowed,
     NotFound,
     Portal,
     Property,
-    RestartIntensityExceeded,
     StartFailed,
     SupervisorSpec,
     action,
@@ -42,6 +39,7 @@ from lmos_actors import (
     open_node_in_thread,
     prop,
 )
+from lmos_actors.errors import ActionCancelled, ForbiddenCall, RestartIntensityExceeded
 from lmos_actors.testing import open_test_node
 from tests.source import ROOT
 

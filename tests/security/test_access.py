@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors import ConfigError, Forbidden, Unauthorized
+from lmos_actors import ConfigError
+from lmos_actors.errors import Forbidden, Unauthorized
 from lmos_actors.protocol.td import Description, check, dump
 from lmos_actors.security import (
     ANYONE,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from lmos_actors import ConfigError, Unauthorized
+from lmos_actors import ConfigError
+from lmos_actors.errors import Unauthorized
 from lmos_actors.security import Admission, Guard, Jwt, Principal, Refusal, RequestContext, Security
 from lmos_actors.security._jwt import MAX_CACHED_TOKENS, header_of, scopes_of
 from tests.matrix import examples

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors import ConfigError, Unauthorized
+from lmos_actors import ConfigError
 from lmos_actors._core import SecretBytes
+from lmos_actors.errors import Unauthorized
 from lmos_actors.security import (
     Admission,
     Basic,

@@ -20,8 +20,8 @@ import trio
 from trio._core import _run as trio_run
 
 from lmos_actors._core import Environment, current_environment
-from lmos_actors.errors import Deadlocked
-from lmos_actors.simulation import ForbiddenCall, TraceLog, VirtualClock, simulate
+from lmos_actors.errors import Deadlocked, ForbiddenCall
+from lmos_actors.simulation import TraceLog, VirtualClock, simulate
 from lmos_actors.transport._masks import random_masks
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class TestDeadlock:
 
 _INSISTS = """
 import os, sys, time, trio
-from lmos_actors.errors import Deadlocked
+from lmos_actors.errors import Deadlocked, ForbiddenCall
 from lmos_actors.simulation import simulate
 
 async def uncancellable():

@@ -7,11 +7,8 @@ from itertools import pairwise
 import pytest
 import trio
 
-from lmos_actors import (
-    AgentUnavailable,
-    Backoff,
-    WrongState,
-)
+from lmos_actors import AgentUnavailable, Backoff
+from lmos_actors.errors import WrongState
 from lmos_actors.testing import open_test_node
 
 from .world import (

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import AgentUnavailable, NameTaken, NotFound, StartFailed, WrongState
+from lmos_actors import AgentUnavailable, NotFound, StartFailed
+from lmos_actors.errors import NameTaken, WrongState
 from lmos_actors.testing import open_test_node
 
 from .world import Boom, Diary, Fussy, Worker, child, crash, living, run, settled, statuses, tree

@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import (
-    AgentUnavailable,
-    ConfigError,
-    NameTaken,
-    NotFound,
-    StartFailed,
-    WrongState,
-    open_node,
-)
+from lmos_actors import AgentUnavailable, ConfigError, NotFound, StartFailed, open_node
+from lmos_actors.errors import NameTaken, WrongState
 from lmos_actors.testing import open_test_node
 
 from .world import (

@@ -15,15 +15,14 @@ from lmos_actors import (
     AgentUnavailable,
     ChildSpec,
     ConfigError,
-    NameTaken,
     NotFound,
     Ref,
     StartFailed,
     Supervisor,
     SupervisorSpec,
-    WrongState,
     action,
 )
+from lmos_actors.errors import NameTaken, WrongState
 from lmos_actors.testing import open_test_node
 
 from .test_cancelled import Axe, at_every_step, balanced

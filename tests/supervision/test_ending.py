@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import (
-    AgentDied,
-    AgentUnavailable,
-    NotFound,
-    StartFailed,
-    WrongState,
-    action,
-)
+from lmos_actors import AgentDied, AgentUnavailable, NotFound, StartFailed, action
+from lmos_actors.errors import WrongState
 from lmos_actors.testing import open_test_node
 
 from .world import Boom, Diary, Living, Worker, child, living, run, settled, tree

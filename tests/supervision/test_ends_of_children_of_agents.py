@@ -13,20 +13,9 @@ import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 
-from lmos_actors import (
-    AgentDied,
-    AgentUnavailable,
-    ChildSpec,
-    Down,
-    NameTaken,
-    NotFound,
-    RestartIntensityExceeded,
-    StartFailed,
-    StopFailed,
-    WrongState,
-    action,
-)
+from lmos_actors import AgentDied, AgentUnavailable, ChildSpec, Down, NotFound, StartFailed, action
 from lmos_actors.actors import Slot
+from lmos_actors.errors import NameTaken, RestartIntensityExceeded, StopFailed, WrongState
 from lmos_actors.testing import open_test_node
 from tests.matrix import examples
 

@@ -25,7 +25,6 @@ from lmos_actors import (
     Event,
     InvalidInput,
     MailboxOptions,
-    NameTaken,
     NotAllowed,
     NotFound,
     Pool,
@@ -42,6 +41,7 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.actors.finding._pool_link import place_of
+from lmos_actors.errors import NameTaken
 from lmos_actors.testing import open_test_node, settle
 
 

@@ -17,10 +17,10 @@ from lmos_actors import (
     Pool,
     PoolRef,
     SupervisorSpec,
-    WrongState,
     action,
 )
 from lmos_actors.actors.finding._pool_link import place_of
+from lmos_actors.errors import WrongState
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
 from tests.matrix import examples

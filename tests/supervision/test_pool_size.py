@@ -14,16 +14,15 @@ from lmos_actors import (
     ChildSpec,
     MailboxOptions,
     NotFound,
-    Occurrence,
     Pool,
     PoolRef,
     Ref,
     StartFailed,
-    StopFailed,
     SupervisorSpec,
-    WrongState,
 )
+from lmos_actors.errors import StopFailed, WrongState
 from lmos_actors.testing import open_test_node, settle
+from lmos_actors.types import Occurrence
 
 from .test_pool import Listener, Sender, Worker, adds_up, asked, crash, slow
 

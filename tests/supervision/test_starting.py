@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import (
-    NotFound,
-    RestartIntensityExceeded,
-    StartFailed,
-)
+from lmos_actors import NotFound, StartFailed
+from lmos_actors.errors import RestartIntensityExceeded
 from lmos_actors.testing import open_test_node
 
 from .world import (

@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import (
-    AgentDied,
-    AgentUnavailable,
-    Down,
-    StopFailed,
-    action,
-)
+from lmos_actors import AgentDied, AgentUnavailable, Down, action
+from lmos_actors.errors import StopFailed
 from lmos_actors.testing import open_test_node
 
 from .world import Boom, Diary, Living, Worker, child, crash, living, run, settled, statuses, tree

@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import (
-    AgentDied,
-    AgentUnavailable,
-    Backoff,
-    WrongState,
-    action,
-    open_node,
-)
+from lmos_actors import AgentDied, AgentUnavailable, Backoff, action, open_node
+from lmos_actors.errors import WrongState
 from lmos_actors.testing import open_test_node
 
 from .world import Diary, Living, Worker, child, crash, living, run, settled, statuses, tree

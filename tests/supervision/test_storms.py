@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import Backoff, RestartIntensityExceeded
+from lmos_actors import Backoff
+from lmos_actors.errors import RestartIntensityExceeded
 from lmos_actors.testing import open_test_node
 
 from .world import Boom, Diary, Worker, child, living, run, settled, tree

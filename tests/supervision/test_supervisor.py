@@ -9,16 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import (
-    AgentUnavailable,
-    Gap,
-    NotFound,
-    Property,
-    RestartIntensityExceeded,
-    WrongState,
-    action,
-    prop,
-)
+from lmos_actors import AgentUnavailable, Gap, NotFound, Property, action, prop
+from lmos_actors.errors import RestartIntensityExceeded, WrongState
 from lmos_actors.testing import open_test_node
 
 from .world import (

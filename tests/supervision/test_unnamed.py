@@ -9,18 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from lmos_actors import (
-    Agent,
-    ChildSpec,
-    ConfigError,
-    NameTaken,
-    NotFound,
-    Ref,
-    StartFailed,
-    action,
-    open_node,
-    sibling,
-)
+from lmos_actors import Agent, ChildSpec, ConfigError, NotFound, Ref, StartFailed, action, open_node, sibling
+from lmos_actors.errors import NameTaken
 from lmos_actors.testing import open_test_node
 
 from .world import Boom, Worker, child, crash, run, statuses

@@ -18,12 +18,12 @@ from lmos_actors import (
     ConfigError,
     DeadlineExceeded,
     Property,
-    RestartIntensityExceeded,
     StartFailed,
     SupervisorSpec,
     action,
     prop,
 )
+from lmos_actors.errors import RestartIntensityExceeded
 from lmos_actors.testing import FaultPlan, fake, open_test_node, run_test, settle
 from tests.matrix import examples
 from tests.testing.classes import Counter, Door, Weather

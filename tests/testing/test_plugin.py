@@ -12,7 +12,8 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from lmos_actors import Agent, Deadlocked, action
+from lmos_actors import Agent, action
+from lmos_actors.errors import Deadlocked
 from lmos_actors.testing import TestNode, open_test_node, run_test
 from tests.source import ROOT
 

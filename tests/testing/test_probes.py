@@ -11,14 +11,13 @@ from lmos_actors import (
     AgentDied,
     ChildSpec,
     DeadlineExceeded,
-    Deadlocked,
     InvalidInput,
-    NameTaken,
     NotFound,
     SupervisorSpec,
     action,
     current_request,
 )
+from lmos_actors.errors import Deadlocked, NameTaken
 from lmos_actors.testing import Probe, in_turn, open_test_node, run_test, settle
 from tests.testing.classes import Concierge, Counter, Everything, Weather
 

@@ -9,8 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lmos_actors import Agent, ConfigError, Deadlocked, action, current_request, simulate
+from lmos_actors import Agent, ConfigError, action, current_request, simulate
 from lmos_actors._core import current_environment
+from lmos_actors.errors import Deadlocked
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import SEED_VARIABLE, open_test_node, settle
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lmos_actors import ConnectFailed
+from lmos_actors.errors import ConnectFailed
 from lmos_actors.transport import ConnectionOptions, MemoryNetwork, accept, connect, endpoint_of, memory_pair
 from tests.transport.peer import (
     CLOSE,

@@ -10,7 +10,8 @@ import trio
 from trio.lowlevel import checkpoint
 from trio.testing import MockClock
 
-from lmos_actors import ConfigError, ConnectFailed, ConnectionLost
+from lmos_actors import ConfigError
+from lmos_actors.errors import ConnectFailed, ConnectionLost
 from lmos_actors.transport import (
     Connection,
     ConnectionOptions,

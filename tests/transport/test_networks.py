@@ -15,7 +15,8 @@ import trio
 import trio.testing
 import trustme
 
-from lmos_actors import ConfigError, ConnectFailed
+from lmos_actors import ConfigError
+from lmos_actors.errors import ConnectFailed
 from lmos_actors.transport import (
     ConnectionOptions,
     DirectStream,

@@ -15,7 +15,6 @@ from lmos_actors import (
     Feed,
     Gap,
     Node,
-    Occurrence,
     Progress,
     Property,
     Ref,
@@ -25,6 +24,7 @@ from lmos_actors import (
     every,
     prop,
 )
+from lmos_actors.types import Occurrence
 
 
 class Weather(Agent):

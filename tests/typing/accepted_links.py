@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from lmos_actors import (
-    NORMAL,
-    SHUTDOWN,
-    Agent,
-    Down,
-    ExitReason,
-    LinkedAgentDied,
-    Monitor,
-    Ref,
-    action,
-)
+from lmos_actors import NORMAL, SHUTDOWN, Agent, Down, ExitReason, Monitor, Ref, action
+from lmos_actors.errors import LinkedAgentDied
 
 
 class Printer(Agent):

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from lmos_actors import (
-    Agent,
-    Event,
-    Feed,
-    Following,
-    Gap,
-    Group,
-    Joined,
-    Left,
-    Node,
-    Ref,
-    Topic,
-    action,
-    event,
-)
+from lmos_actors import Agent, Event, Feed, Following, Gap, Group, Node, Ref, Topic, action, event
+from lmos_actors.types import Joined, Left
 
 
 class Bell(Agent):

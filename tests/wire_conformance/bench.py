@@ -12,7 +12,8 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors import AgentError, Down, Gap, Occurrence
+from lmos_actors import AgentError, Down, Gap
+from lmos_actors.types import Occurrence
 from tests.wire_conformance.agents import Helper, Subject
 
 if TYPE_CHECKING:

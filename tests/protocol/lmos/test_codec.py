@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from lmos_actors import LocalProtocolError
+from lmos_actors.errors import LocalProtocolError
 from lmos_actors.protocol import lmos
 from tests import matrix
 from tests.protocol.lmos.wire import (

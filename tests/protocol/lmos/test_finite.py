@@ -7,7 +7,8 @@ from typing import Any
 import attrs
 import pytest
 
-from lmos_actors import ActionFailed, InvalidInput, LocalProtocolError
+from lmos_actors import ActionFailed, InvalidInput
+from lmos_actors.errors import LocalProtocolError
 from tests.protocol.lmos.consumer_by_hand import AT, THING, Talk
 from tests.protocol.lmos.thing_by_hand import Hand
 

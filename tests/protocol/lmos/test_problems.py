@@ -8,21 +8,17 @@ from typing import Any
 import pytest
 
 from lmos_actors import (
-    ActionCancelled,
     ActionFailed,
     AgentDied,
     AgentUnavailable,
     DeadlineExceeded,
-    Forbidden,
     InvalidInput,
     LmosActorsError,
     MailboxFull,
     NotAllowed,
     NotFound,
-    RateLimited,
-    RemoteProtocolError,
-    Unauthorized,
 )
+from lmos_actors.errors import ActionCancelled, Forbidden, RateLimited, RemoteProtocolError, Unauthorized
 from lmos_actors.protocol import lmos
 from lmos_actors.protocol.lmos._problems import kotlin_problem_of
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import AgentDied, Forbidden, OutcomeUnknown, Unauthorized, open_node
+from lmos_actors import AgentDied, OutcomeUnknown, open_node
+from lmos_actors.errors import Forbidden, Unauthorized
 from lmos_actors.security import ANYONE, Access, Rate
 from lmos_actors.transport import ConnectFailed, connect
 from tests.security.nodes.guarded import (

@@ -17,15 +17,14 @@ import trio
 from lmos_actors import (
     Agent,
     ConfigError,
-    NameTaken,
     NotFound,
     StartFailed,
     Supervisor,
     SupervisorSpec,
-    WrongState,
     open_node,
     simulate,
 )
+from lmos_actors.errors import NameTaken, WrongState
 
 from .replay import REASONS
 from .stories import (

@@ -1,0 +1,24 @@
+"""Types of values that the verbs of refs and nodes return, for annotations."""
+
+from .actors import (
+    Action as Action,
+    AgentStatistics as AgentStatistics,
+    CallStatus as CallStatus,
+    CrashReport as CrashReport,
+    DeadLetter as DeadLetter,
+    EventHandle as EventHandle,
+    Joined as Joined,
+    Left as Left,
+    MailboxStatistics as MailboxStatistics,
+    Occurrence as Occurrence,
+    PropertyHandle as PropertyHandle,
+    Request as Request,
+    StreamAction as StreamAction,
+    TopicStatistics as TopicStatistics,
+    Turn as Turn,
+    Waiting as Waiting,
+    WaitingGraph as WaitingGraph,
+)
+from .observe import NodeStatistics as NodeStatistics
+from .portal import PortalFeed as PortalFeed
+from .supervision import ChildInfo as ChildInfo
