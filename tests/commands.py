@@ -78,7 +78,7 @@ sys.stdout = sys.__stdout__ = open(1, "w", lines, "utf-8", "strict", closefd=Fal
 sys.stderr = sys.__stderr__ = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)
 sys.path[0] = os.getcwd()
 sys.argv[1:] = call["words"]
-exec(call["first"])
+exec(call["first"], {"__name__": "__main__"})
 runpy.run_module("lmos_actors", run_name="__main__", alter_sys=True)
 """
 
@@ -142,6 +142,10 @@ class RunningCommand:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.kill_all()
+        self.close()
+
+    def close(self) -> None:
+        """Close our ends of its outputs, and wait for its end."""
         for each in (self.stdout, self.stderr):
             if each is not None:
                 each.close()
@@ -200,6 +204,11 @@ def started(
         settings = dict(surroundings() if environment is None else environment)
         json.dump({"words": words, "folder": str(folder), "environment": settings, "first": first}, told)
     return running
+
+
+def script_started(script: str, folder: Path | str) -> RunningCommand:
+    """Start a script in a folder, as `python -c` does."""
+    return started((), folder, first=f"{script}\nraise SystemExit")
 
 
 def called(words: Sequence[str], folder: Path, *, timeout: float) -> subprocess.CompletedProcess[str]:

@@ -36,5 +36,5 @@ def few_or_all(few: T, everything: T) -> T:
 
 
 def examples(number: int) -> int:
-    """Return how many examples Hypothesis draws: a quarter of the number, or all of it with `--matrix`."""
-    return few_or_all(max(number // 4, 10), number)
+    """Return how many examples Hypothesis draws: a sixth of the number, or all of it with `--matrix`."""
+    return few_or_all(max(number // 6, 10), number)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -34,6 +35,7 @@ from lmos_actors import (
 )
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node
+from tests.matrix import some
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -299,9 +301,10 @@ def task_names() -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("traced", [False, True], ids=["plain", "traced"])
-@pytest.mark.parametrize("by", ["before", "after", "time"])
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+@pytest.mark.parametrize(
+    ("operation", "by", "traced"),
+    some(product(OPERATIONS, ("before", "after", "time"), (False, True)), of=5),  # each of the six ways
+)
 def test_cancelled_everywhere(operation: Operation, by: str, traced: bool) -> None:
     for after in range(1, 200):
         if not trio.run(inject, operation, after, by, traced, clock=VirtualClock()):

@@ -12,6 +12,7 @@ from lmos_actors.conformance.scripted import Done, ScriptedConnection, ScriptedS
 from lmos_actors.conformance.session import CaseContext
 from tests.conformance.breaking import card_of, ids, right, told
 from tests.conformance.broken import ALL
+from tests.matrix import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +84,10 @@ def _with(kept: str) -> type[ScriptedServer]:
     return Reduced
 
 
-@pytest.mark.parametrize("kept", ["nothing", "properties", "version", "secret", "actions", "reset", "events"])
+KEPT = ("nothing", "properties", "version", "secret", "actions", "reset", "events")
+
+
+@pytest.mark.parametrize("kept", some(KEPT, of=2))
 def test_a_thing_with_less_fails_nothing(kept: str) -> None:
     card = card_of(lambda: right(server=_with(kept)), hints=Hints())
     assert not ids(card, Verdict.FAILED, Verdict.TOLERATED), told(card)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.commands import script_started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,14 +94,7 @@ class Process:
     """A script that runs, what it says, and what it is told."""
 
     def __init__(self, body: str) -> None:
-        script = PRELUDE + textwrap.dedent(body) + EPILOGUE
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", script],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self._process = script_started(PRELUDE + textwrap.dedent(body) + EPILOGUE, ROOT)
         self._dog = threading.Timer(PATIENCE, self._process.kill)
         self._dog.start()
         self.said: deque[str] = deque()
@@ -125,12 +119,12 @@ class Process:
         """Give all that it said, and its exit code."""
         out, _ = self._process.communicate()
         self.said.extend(out.split("\n")[:-1])
-        return list(self.said), self._process.returncode
+        return list(self.said), self._process.wait()
 
     def close(self) -> None:
         self._dog.cancel()
-        self._process.kill()
-        self._process.communicate()
+        self._process.kill_all()
+        self._process.close()
 
 
 @pytest.fixture

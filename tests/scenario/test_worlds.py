@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,6 +51,12 @@ def runs(name: str, world: str, settings: dict[str, str], speed: float = 1.0) ->
     return [run_cell(resolved, cell, 1, speed=speed, whole_log=False) for cell in first]
 
 
+@cache
+def near_runs(name: str, **settings: str) -> list[RunResult]:
+    """Run the first seed of each cell in memory."""
+    return runs(name, "memory", settings)
+
+
 def verdicts(results: list[RunResult]) -> list[Any]:
     return [(run.ended, [(check.name, check.ok) for check in run.judged], run.failures) for run in results]
 
@@ -57,7 +64,7 @@ def verdicts(results: list[RunResult]) -> list[Any]:
 @pytest.mark.parametrize("name", [file.stem for file in FILES if file.stem not in NOT_OVER_A_WIRE])
 def test_the_verdict_is_the_same_over_simulated_streams(name: str) -> None:
     settings = WIRE.get(name, {})
-    near, far = runs(name, "memory", settings), runs(name, "wire", settings)
+    near, far = near_runs(name, **settings), runs(name, "wire", settings)
     assert verdicts(far) == verdicts(near)
     assert all(run.ok for run in far)
 
@@ -65,7 +72,7 @@ def test_the_verdict_is_the_same_over_simulated_streams(name: str) -> None:
 @pytest.mark.parametrize("name", [file.stem for file in FILES if file.stem not in NOT_IN_REAL_TIME])
 def test_the_verdict_is_the_same_over_sockets(name: str) -> None:
     speed, settings = LIVE.get(name, (100.0, {}))
-    near, far = runs(name, "memory", settings), runs(name, "websocket", settings, speed)
+    near, far = near_runs(name, **settings), runs(name, "websocket", settings, speed)
     assert verdicts(far) == verdicts(near)
     assert all(run.ok and run.real_time for run in far)
 
