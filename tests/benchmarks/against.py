@@ -81,7 +81,8 @@ def ratios(case: Case, before: Path, rounds: int, n: int) -> Iterator[float]:
             found[root] = figure if by_figure else max(seconds - idle[root], 1e-3)
         if number < 0:
             continue
-        ratio = found[before] / found[HERE]
+        smallest = 1e-9  # a figure may be 0 on both sides, such as passes of the loop of an idle node
+        ratio = max(found[before], smallest) / max(found[HERE], smallest)
         yield ratio if case.less_is_better or not by_figure else 1 / ratio
 
 
