@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FORKING = """
 import gc, json, os, runpy, socket, sys
 import cyclopts, shlex
-import lmos_actors.cli.commands._others, lmos_actors.cli.run._run, lmos_actors.cli.serve._serve
+import lmos_actors.cli.commands, lmos_actors.cli.run._run, lmos_actors.cli.serve._serve
 import lmos_actors.reports, lmos_actors.scenario
 
 def reap(flags):

@@ -1,4 +1,7 @@
-"""The application that all commands belong to, its option groups, and the parsing of option values."""
+"""The application that all commands belong to, the panels of its help, and the types of its options.
+
+A type that several commands have is documented here, once: with its metavariable, its panel and its help.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +50,6 @@ WRITTEN: Final = Group("Output", sort_key=3)
 REACHED: Final = Group("Connection", sort_key=1)
 PRINTED: Final = Group("Output", sort_key=2)
 
-FOUND: Final = Group("Discovery", sort_key=1.2)
-GUARDED: Final = Group("Security", sort_key=1.2)
 PRESENTED: Final = Group("Outgoing connections", sort_key=1.3)
 
 
@@ -56,6 +57,13 @@ def _duration(_: Any, tokens: Any) -> float:
     from lmos_actors.files import Duration
 
     return float(Duration.parse(tokens[0].value))
+
+
+def _positive_duration(kind: Any, tokens: Any) -> float:
+    seconds = _duration(kind, tokens)
+    if seconds <= 0:
+        raise ConfigError("must be more than 0s", tokens[0].keyword)
+    return seconds
 
 
 def _workers(_: Any, tokens: Any) -> int:
@@ -68,20 +76,74 @@ def _workers(_: Any, tokens: Any) -> int:
     return number
 
 
-Files: TypeAlias = Annotated[list[Path], Parameter(negative=())]
+def _shown_duration(value: float) -> str:
+    return f"{value:g}s"
+
+
+Files: TypeAlias = Annotated[
+    list[Path],
+    Parameter(
+        negative=(),
+        help="Scenario and simulation files: YAML, TOML or JSON. A folder stands for those in it, by name.",
+    ),
+]
+Url: TypeAlias = Annotated[
+    str,
+    Parameter(
+        name="URL",
+        help="The URL of an agent or of its description, a file with the description, or a ws:// or wss:// "
+        "URL.",
+    ),
+]
+File: TypeAlias = Annotated[str | None, Parameter(metavar="FILE")]
+Texts: TypeAlias = Annotated[list[str] | None, Parameter(negative=())]
 Switch: TypeAlias = Annotated[bool, Parameter(negative=(), show_default=False)]
+Json: TypeAlias = Annotated[Switch, Parameter(help="Print what is found as JSON, and nothing else.")]
+JsonLines: TypeAlias = Annotated[
+    Switch, Parameter(group=PRINTED, help="Print JSON lines on a terminal too (the default elsewhere).")
+]
 Written: TypeAlias = Annotated[Path | None, Parameter(metavar="FILE", group=WRITTEN)]
 Settings: TypeAlias = Annotated[
-    list[str] | None, Parameter(name="--set", negative=(), metavar="NAME=VALUE", group=WHICH)
+    list[str] | None,
+    Parameter(
+        name="--set",
+        negative=(),
+        metavar="NAME=VALUE",
+        group=WHICH,
+        help="Give a variable, or narrow a key of the matrix or the sweep. May be given several times.",
+    ),
 ]
 Time: TypeAlias = Annotated[
-    float, Parameter(converter=_duration, metavar="DURATION", show_default=lambda value: f"{value:g}s")
+    float, Parameter(converter=_duration, metavar="DURATION", show_default=_shown_duration)
+]
+Limit: TypeAlias = Annotated[
+    float, Parameter(converter=_positive_duration, metavar="DURATION", show_default=_shown_duration)
+]
+Within: TypeAlias = Annotated[
+    Limit | None,
+    Parameter(
+        group=REACHED,
+        show_default=False,
+        help="Time limit for the whole command, such as 10s or 2m; exit code 124 when it has passed.",
+    ),
+]
+TimeLimit: TypeAlias = Annotated[
+    Limit, Parameter(group=HOW, help="How long one run may take in real time, such as 10s or 2m.")
+]
+RunNumber: TypeAlias = Annotated[
+    int | None, Parameter(name="--run", metavar="N", group=WHICH, help="Which run, counted from 1.")
 ]
 Workers: TypeAlias = Annotated[int, Parameter(name=["-j", "--workers"], converter=_workers, metavar="N")]
 
 
+def check_least(value: int | None, least: int, option: str) -> None:
+    """Raise ConfigError for a number that is too small."""
+    if value is not None and value < least:
+        raise ConfigError(f"must be at least {least}", option)
+
+
 def settings_of(pairs: list[str] | None) -> dict[str, str]:
-    """Read what `--set` was given. Raises ConfigError."""
+    """Return the values of `--set` by name. Raises ConfigError."""
     found: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
@@ -108,5 +170,5 @@ def seeds_of(text: str) -> list[int]:
 
 
 def json_text(data: Any) -> str:
-    """Write plain data for people and machines."""
+    """Return plain data as JSON text that people can read, too."""
     return dumps(data, indent=2, ensure_ascii=False)

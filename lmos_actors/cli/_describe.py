@@ -29,7 +29,7 @@ from lmos_actors.scenario import accepts, import_target, project_root
 from lmos_actors.supervision import name_of
 
 from ._signals import signals
-from .options._server import ServerOptions
+from .options._connection import ServerOptions
 from .run._display import takes_all
 from .run._load import complain, importing
 
@@ -158,7 +158,7 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
     server = options.server
     headers = tuple((name.encode(), value.encode()) for name, value in server.headers().items())
     known = partial(headers_with, server.credentials(url))
-    ask = partial(fetch, TcpNetwork(), place, server.tls(), headers, headers_for=known)
+    ask = partial(fetch, TcpNetwork(), place, server.tls.context(), headers, headers_for=known)
     try:
         with signals.in_order():
             text, _ = trio.run(ask)

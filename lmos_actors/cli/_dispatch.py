@@ -121,7 +121,7 @@ def _command(words: list[str]) -> int:
 def _run(words: list[str]) -> int:
     from cyclopts import CycloptsError
 
-    from .commands._others import app
+    from .commands import app
 
     if not sys.stdout.isatty() and (not words or not {"--help", "-h"}.isdisjoint(words)):
         _plain(app)

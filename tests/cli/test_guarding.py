@@ -11,8 +11,7 @@ import pytest
 import trustme
 
 from lmos_actors.cli import main
-from lmos_actors.cli.options._security import misfits
-from lmos_actors.cli.serve._serve import ServeRequest
+from lmos_actors.cli.options._serving import ListenOptions, SecurityOptions, misfits
 from tests.cli.test_serve import project as project, serving
 
 if TYPE_CHECKING:
@@ -215,13 +214,9 @@ def test_client_certificates_and_the_error_without_one(
 
 
 def test_an_order_listens_over_tls_where_there_is_a_certificate() -> None:
-    from lmos_actors.cli.options._security import CredentialOptions, SecurityOptions
-
     for cert, scheme in ((None, "ws"), ("a.pem", "wss")):
-        request = ServeRequest(
-            targets=(), security=SecurityOptions(cert=cert), credentials=CredentialOptions()
-        )
-        assert request.addresses() == (f"{scheme}://127.0.0.1:8080",)
+        listening = ListenOptions(security=SecurityOptions(cert=cert))
+        assert listening.addresses() == (f"{scheme}://127.0.0.1:8080",)
 
 
 @pytest.mark.parametrize(

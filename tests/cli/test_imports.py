@@ -50,8 +50,8 @@ USED = {"do": "expect", "that": "value", "of": "$(saved.heard)", "match": {"$": 
 @pytest.mark.parametrize(
     ("words", "not_there"),
     [
-        (["--version"], (*LATE, *FAR, *FORMAT, *ENGINE, "attrs", "lmos_actors.cli.commands._others")),
-        (["rum"], (*LATE, *FAR, *FORMAT, *ENGINE, "attrs", "lmos_actors.cli.commands._others")),
+        (["--version"], (*LATE, *FAR, *FORMAT, *ENGINE, "attrs", "lmos_actors.cli.commands")),
+        (["rum"], (*LATE, *FAR, *FORMAT, *ENGINE, "attrs", "lmos_actors.cli.commands")),
         (["--help"], (*FAR, *ENGINE, "networkx", "jinja2", "pytest", "hypothesis", "structlog")),
         (["run", "--help"], (*FAR, *ENGINE, "networkx", "jinja2", "pytest", "hypothesis", "structlog")),
         (["call", "--help"], (*FAR, *ENGINE)),

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import re
 from functools import cache
 from typing import TYPE_CHECKING
 
 from lmos_actors import open_node
-from lmos_actors.cli._app import app
-from lmos_actors.cli.options._security import in_shell
+from lmos_actors.cli.commands import app
+from lmos_actors.cli.options._connection import in_shell
 from lmos_actors.cli.serve._serve import OPTIONS, as_option
 from tests.source import ROOT
 
@@ -50,8 +49,6 @@ def options_of(command: App) -> set[str]:
 @cache
 def known() -> frozenset[str]:
     """Every option of the command and of the plugins for pytest, and those of others that are named."""
-    for path in (PACKAGE / "cli" / "commands").glob("_*.py"):
-        importlib.import_module(f"lmos_actors.cli.commands.{path.stem}")
     found = {name for command in commands(app) for name in options_of(command)}
     for path in MODULES:
         found |= set(

@@ -243,7 +243,7 @@ def test_a_point_outside_the_run_is_an_error(call: Any, log: str, words: list[st
         (["shop.yaml"], "shop.yaml:1:1: is not a message log"),
         (["log.jsonl", "--at", "1s", "--break", "n=1"], "give --at or --break, not both"),
         (["log.jsonl", "--break", "actoin=x"], 'no key "actoin", did you mean "action"'),
-        (["log.jsonl", "--run", "0"], "--run: is counted from 1"),
+        (["log.jsonl", "--run", "0"], "--run: must be at least 1"),
         (["log.jsonl", "--run", "2"], "there are 1 runs in log.jsonl, none is number 2"),
         (["log.jsonl", "--agent", "store"], "give --at or --break too"),
         (["log.jsonl", "--at", "1s", "--agent", "stroe"], 'no agent "stroe", did you mean "store"'),

@@ -100,8 +100,8 @@ def test_a_card_is_printed_with_the_command_that_does_it_again(
     ran = call(URL, *words, "--header", "X-Key: secret")
     assert (ran.code, ran.err) == (1, "")
     again = (
-        f"lmos-actors conform {URL} --header 'X-Key:***' --allow-unsafe"
-        " --level spec --seed 9 --thing 'urn:a b' --patience 1500ms"
+        f"lmos-actors conform {URL} --header 'X-Key:***'"
+        " --level spec --allow-unsafe --seed 9 --patience 1500ms --thing 'urn:a b'"
     )
     *shown, alone = ran.out.splitlines(keepends=True)
     assert "".join(shown) == card_text(card(*RESULTS, command=again, subject=URL))

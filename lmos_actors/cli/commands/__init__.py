@@ -1,1 +1,19 @@
-"""The commands as their users see them: parameters and help."""
+"""The commands as their users see them: parameters and help. To import this package registers them all."""
+
+from .._app import app as app
+from ._conform import conform as conform
+from ._describe import describe as describe
+from ._logs import diff as diff, replay as replay
+from ._machine import completion as completion, doctor as doctor
+from ._project import format_ as format_, init as init, schema as schema
+from ._remote import (
+    call as call,
+    discover as discover,
+    listen as listen,
+    monitor as monitor,
+    observe as observe,
+    read as read,
+    write as write,
+)
+from ._run import run as run, sim as sim, validate as validate
+from ._serve import directory as directory, serve as serve

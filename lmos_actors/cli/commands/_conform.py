@@ -1,4 +1,4 @@
-"""`conform`, as its users see it: the docstring is the help."""
+"""`conform`. The docstring is the help."""
 
 from __future__ import annotations
 
@@ -9,43 +9,45 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, REACHED, Switch, Time
-from ..options._server import ServerOptions
-from ._discover import app as app
+from .._app import ELSEWHERE, REACHED, File, Limit, Switch, Texts, Within, app
+from ..options._connection import ServerOptions, options_in
 
 JUDGED = Group("Judging", sort_key=0.5)
 OUTPUT = Group("Output", sort_key=2)
 CLIENTS = Group("Clients, in place of a server", sort_key=3)
 
 _LEVELS = Literal["spec", "lenient", "kotlin-wot"]
+_TIMES = ("--patience", "--idle", "--within")
+
+_NO_SERVER = ServerOptions()
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ConformOptionGroup(ServerOptions):
+class ConformOptionGroup:
     """The options of `conform`, except those for output."""
 
-    case: Annotated[list[str] | None, Parameter(negative=(), metavar="PATTERN", group=JUDGED)] = None
+    server: ServerOptions = _NO_SERVER
+    case: Annotated[Texts, Parameter(metavar="PATTERN", group=JUDGED)] = None
     """Only cases with this id, such as letter.reading, or "letter.*". May be given several times."""
     level: Annotated[_LEVELS, Parameter(group=JUDGED)] = "lenient"
     """spec: everything as written. lenient: what works all the same is tolerated. \
 kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
     allow_unsafe: Annotated[Switch, Parameter(group=JUDGED)] = False
     """Invoke actions that are not safe, too, and write other values to properties, for a moment."""
-    hints: Annotated[str | None, Parameter(metavar="FILE", group=JUDGED)] = None
+    hints: Annotated[File, Parameter(group=JUDGED)] = None
     """A YAML, TOML or JSON file with what the description does not say: inputs, and what triggers events."""
     seed: Annotated[int, Parameter(metavar="N", group=JUDGED)] = 0
     """What invented inputs and ids are drawn with: the same seed, the same inputs."""
-    patience: Annotated[Time, Parameter(group=JUDGED)] = 2.0
+    patience: Annotated[Limit, Parameter(group=JUDGED)] = 2.0
     """How long an answer may take."""
-    idle: Annotated[Time, Parameter(group=JUDGED)] = 2.0
+    idle: Annotated[Limit, Parameter(group=JUDGED)] = 2.0
     """How long a connection is left alone, to see whether it stays."""
     thing: Annotated[str | None, Parameter(metavar="ID", group=REACHED)] = None
     """The id of the thing, where there are several."""
     description: Annotated[str | None, Parameter(metavar="FILE|URL", group=REACHED)] = None
     """Where the description is, if it is not found from the URL."""
-    within: Annotated[Time | None, Parameter(group=REACHED, show_default=False)] = None
-    """How long everything may take, such as 1m; exit code 124 when it has passed."""
+    within: Within = None
 
     serve: Annotated[
         bool | str, Parameter(negative=(), metavar="[HOST:PORT]", group=CLIENTS, show_default=False)
@@ -60,7 +62,7 @@ kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
 
         from ..conform._conform import Presented, hints_of
 
-        self.check()
+        server = self.server
         return ConformOptions(
             level=Level(self.level),
             patience=self.patience,
@@ -72,17 +74,10 @@ kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
             thing=self.thing,
             description=self.description,
             headers=Presented.of(
-                self.headers(), self.credentials(url), [each for each in (url, self.description) if each]
+                server.headers(), server.credentials(url), [each for each in (url, self.description) if each]
             ),
-            tls=self.tls(),
+            tls=server.tls.context(),
         )
-
-    def check(self) -> None:
-        """Raise ConfigError for a time that is none."""
-        for name in ("patience", "idle", "within"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigError("must be more than 0s", f"--{name}")
 
     def check_serve(self, url: str | None) -> None:
         """Raise ConfigError for what does not go with `--serve`, or goes with it alone."""
@@ -90,45 +85,31 @@ kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
             if self.once:
                 raise ConfigError("goes with --serve", "--once")
             return
-        self.check()
         if url is not None:
             raise ConfigError("judges clients: it takes no URL of a server", "--serve")
         names = ("case", "allow_unsafe", "hints", "thing", "description")
-        given = next(
-            (f"--{name.replace('_', '-')}" for name in names if getattr(self, name)), self.first_given()
-        )
+        names = ("--case", "--allow-unsafe", "--hints", "--thing", "--description")
+        values = options_in(self)
+        given = next((name for name in names if values[name]), self.server.first_given())
         if given is not None:
             raise ConfigError("goes with the URL of a server, not with --serve", given)
 
     def words(self, *targets: str) -> list[str]:
-        """Return the words of the command that does it again; of headers not what they say."""
-        from lmos_actors.files import Duration
+        """Return the command that does it again, as words; of headers only the names."""
+        from lmos_actors.files import Duration, is_list
 
         words = ["lmos-actors", "conform", *targets]
-        for header in self.header or ():
-            words += ["--header", f"{header.partition(':')[0]}:***"]
-        for pattern in self.case or ():
-            words += ["--case", pattern]
-        for name in ("allow_unsafe", "insecure"):
-            words += [f"--{name.replace('_', '-')}"] if getattr(self, name) else []
-        usual = {"level": "lenient", "seed": 0}
-        for name in (
-            "bearer",
-            "basic",
-            "ca",
-            "cert",
-            "key",
-            "level",
-            "hints",
-            "seed",
-            "thing",
-            "description",
-        ):
-            value = getattr(self, name)
-            words += [f"--{name}", str(value)] if value not in (None, usual.get(name)) else []
-        for name, default in (("patience", 2.0), ("idle", 2.0), ("within", None)):
-            value = getattr(self, name)
-            words += [f"--{name}", str(Duration(value))] if value != default else []
+        usual = options_in(_USUAL)
+        for option, value in options_in(self).items():
+            if value == usual[option] or option in ("--serve", "--once"):
+                continue
+            values = value if is_list(value) else [value]
+            if option == "--header":
+                values = [f"{header.partition(':')[0]}:***" for header in values]
+            elif option in _TIMES:
+                values = [Duration(values[0])]
+            for each in values:
+                words += [option] if each is True else [option, str(each)]
         return words
 
 
@@ -141,9 +122,9 @@ class OutputOptions:
         bool | str, Parameter(negative=(), metavar="[FILE]", group=OUTPUT, show_default=False)
     ] = False
     """Print the report card as JSON, and nothing else; or write it to a file."""
-    junit: Annotated[str | None, Parameter(metavar="FILE", group=OUTPUT)] = None
+    junit: Annotated[File, Parameter(group=OUTPUT)] = None
     """Write JUnit XML."""
-    html: Annotated[str | None, Parameter(metavar="FILE", group=OUTPUT)] = None
+    html: Annotated[File, Parameter(group=OUTPUT)] = None
     """Write one HTML file that needs no network."""
     verbose: Annotated[Switch, Parameter(name=["-v", "--verbose"], group=OUTPUT)] = False
     """A line for every case, and all that went by of those that did not pass."""

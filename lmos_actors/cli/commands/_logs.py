@@ -1,4 +1,4 @@
-"""`replay` and `diff`, as their users see them: the docstrings are the help."""
+"""`replay` and `diff`. The docstrings are the help."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import HOW, STORIES, WHICH, WRITTEN, Switch, Time
-from ._run import app as app
+from .._app import HOW, STORIES, WHICH, WRITTEN, Json, RunNumber, Time, TimeLimit, app, check_least
 
 
 @app.command(sort_key=30, group=STORIES)
@@ -18,13 +17,13 @@ def replay(
     log: Path,
     /,
     *,
-    run_: Annotated[int | None, Parameter(name="--run", metavar="N", group=WHICH)] = None,
+    run_: RunNumber = None,
     file: Annotated[Path | None, Parameter(metavar="FILE", group=WHICH)] = None,
     at: Annotated[Time | None, Parameter(group=HOW, show_default=False)] = None,
     break_: Annotated[str | None, Parameter(name="--break", metavar="WORDS", group=HOW)] = None,
     agent: Annotated[str | None, Parameter(metavar="NAME", group=WRITTEN)] = None,
-    time_limit: Annotated[Time, Parameter(group=HOW)] = 60.0,
-    json: Annotated[Switch, Parameter(group=WRITTEN)] = False,
+    time_limit: TimeLimit = 60.0,
+    json: Annotated[Json, Parameter(group=WRITTEN)] = False,
 ) -> int:
     """Run a recorded run again: compare it with its log, or stop in it and show the state of all agents.
 
@@ -47,8 +46,6 @@ def replay(
     ----------
     log
         A message log.
-    run_
-        Which run of the log, counted from 1.
     file
         The scenario file, where it is not where it was.
     at
@@ -58,10 +55,6 @@ def replay(
 verb, id, trace, n (its number in the log), nth=3 (the third such record).
     agent
         Show this agent alone; of a population or a supervisor, all that are in it.
-    time_limit
-        How long the run may take in real time, such as 10s or 2m.
-    json
-        Print what is found as JSON, and nothing else.
     """
     from lmos_actors.scenario import StopPoint, read_break
 
@@ -69,10 +62,7 @@ verb, id, trace, n (its number in the log), nth=3 (the third such record).
 
     if at is not None and break_ is not None:
         raise ConfigError("give --at or --break, not both", "--at")
-    if run_ is not None and run_ < 1:
-        raise ConfigError("is counted from 1", "--run")
-    if time_limit <= 0:
-        raise ConfigError("must be more than 0s", "--time-limit")
+    check_least(run_, 1, "--run")
     point = StopPoint(at=at) if at is not None else read_break(break_) if break_ is not None else None
     if agent is not None and point is None:
         raise ConfigError("shows an agent where the run is stopped: give --at or --break too", "--agent")
@@ -93,9 +83,9 @@ def diff(
     second: Path,
     /,
     *,
-    run_: Annotated[int | None, Parameter(name="--run", metavar="N", group=WHICH)] = None,
+    run_: RunNumber = None,
     context: Annotated[int, Parameter(metavar="N", group=WRITTEN)] = 3,
-    json: Annotated[Switch, Parameter(group=WRITTEN)] = False,
+    json: Annotated[Json, Parameter(group=WRITTEN)] = False,
 ) -> int:
     """Compare two message logs and show where they part, side by side.
 
@@ -113,17 +103,11 @@ def diff(
         A message log.
     second
         Another one.
-    run_
-        Compare this run of both alone, counted from 1.
     context
         How many records to show before and after the difference.
-    json
-        Print what is found as JSON, and nothing else.
     """
     from ..run._diff import diff_logs
 
-    if run_ is not None and run_ < 1:
-        raise ConfigError("is counted from 1", "--run")
-    if context < 0:
-        raise ConfigError("must be at least 0", "--context")
+    check_least(run_, 1, "--run")
+    check_least(context, 0, "--context")
     return diff_logs(str(first), str(second), run=run_, context=context, json=json)

@@ -1,39 +1,36 @@
-"""The commands that talk to agents which run, as their users see them: the docstrings are the help."""
+"""The commands that talk to running agents, or look for them. The docstrings are the help."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, PRINTED, REACHED, Switch, Time
-from ..options._server import ServerOptions
-from ._logs import app as app
+from .._app import ELSEWHERE, PRINTED, REACHED, JsonLines, Switch, Url, Within, app, check_least
+from ..options._connection import OutwardOptions, ServerOptions, options_in
 
 if TYPE_CHECKING:
     from .._answers import AnswerPrinter
     from ..remote._session import RemoteAgent, Work
 
-Word: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True)]
-Url: TypeAlias = Annotated[str, Parameter(name="URL")]
+_NO_SERVER = ServerOptions()
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class RemoteOptions(ServerOptions):
-    """The options that all of them have in common."""
+class RemoteOptions:
+    """The options of all commands that talk to one running agent."""
 
+    server: ServerOptions = _NO_SERVER
     thing: Annotated[str | None, Parameter(metavar="ID", group=REACHED)] = None
     """The id of the agent, if the URL is that of a WebSocket and not of an agent."""
     habits: Annotated[Literal["auto", "spec", "kotlin-wot"], Parameter(group=REACHED)] = "auto"
     """The dialect of LMOS that the agent speaks, if its handshake does not show it."""
-    within: Annotated[Time | None, Parameter(group=REACHED, show_default=False)] = None
-    """Time limit for the whole command, such as 10s or 2m; exit code 124 when it has passed."""
-    json: Annotated[Switch, Parameter(group=PRINTED)] = False
-    """Print JSON lines on a terminal too (the default elsewhere)."""
+    within: Within = None
+    json: JsonLines = False
     raw: Annotated[Switch, Parameter(group=PRINTED)] = False
     """Print values alone: texts as they are, anything else as JSON."""
     quiet: Annotated[Switch, Parameter(name=["-q", "--quiet"], group=PRINTED)] = False
@@ -48,16 +45,14 @@ class RemoteOptions(ServerOptions):
     def _target(self, url: str) -> RemoteAgent:
         from ..remote._session import RemoteAgent
 
-        if self.within is not None and self.within <= 0:
-            raise ConfigError("must be more than 0s", "--within")
         return RemoteAgent(
             url=url,
             thing=self.thing,
-            headers=self.headers(),
+            headers=self.server.headers(),
             habits=self.habits,
             within=self.within,
-            credentials=self.credentials(url),
-            tls=self.tls(),
+            credentials=self.server.credentials(url),
+            tls=self.server.tls.context(),
         )
 
     def _answers(self) -> AnswerPrinter:
@@ -69,15 +64,15 @@ class RemoteOptions(ServerOptions):
 
 
 _ALONE = RemoteOptions()
-_OPTIONS = tuple(f"--{field.name}" for field in fields(RemoteOptions))
+_NAMES = tuple(options_in(_ALONE))
 
 Count: TypeAlias = Annotated[int | None, Parameter(metavar="N", group=PRINTED)]
+Property: TypeAlias = Annotated[str, Parameter(name="PROPERTY", help="The name of the property.")]
 
 
-def _checked(count: int | None) -> int | None:
-    if count is not None and count < 1:
-        raise ConfigError("must be at least 1", "--count")
-    return count
+def _subscribe(url: str, options: RemoteOptions, subscription: Work, count: int | None) -> int:
+    check_least(count, 1, "--count")
+    return options.run_session(url, subscription)
 
 
 @app.command(sort_key=1, group=ELSEWHERE, usage="Usage: lmos-actors call [OPTIONS] URL ACTION [INPUT...]")
@@ -108,8 +103,6 @@ interactionMode=text
 
     Parameters
     ----------
-    url
-        The URL of an agent or of its description, a file with the description, or a ws:// or wss:// URL.
     action
         The name of the action.
     input_
@@ -120,7 +113,7 @@ interactionMode=text
     from .._inputs import input_of
     from ..remote._requests import ActionCall
 
-    given = input_of(input_, ("--stream", *_OPTIONS))
+    given = input_of(input_, ("--stream", *_NAMES))
     return options.run_session(url, ActionCall(action, given, stream))
 
 
@@ -142,8 +135,6 @@ def read(
 
     Parameters
     ----------
-    url
-        The URL of an agent or of its description, a file with the description, or a ws:// or wss:// URL.
     property_
         The names of properties.
     """
@@ -155,7 +146,7 @@ def read(
 @app.command(sort_key=3, group=ELSEWHERE)
 def write(
     url: Url,
-    property_: Annotated[str, Parameter(name="PROPERTY")],
+    property_: Property,
     value: Annotated[str, Parameter(name="VALUE", allow_leading_hyphen=True)],
     /,
     *,
@@ -172,23 +163,19 @@ def write(
 
     Parameters
     ----------
-    url
-        The URL of an agent or of its description, a file with the description, or a ws:// or wss:// URL.
-    property_
-        The name of the property.
     value
         JSON; where the description wants a text, that text; - reads the standard input, @FILE a file.
     """
     from .._inputs import written_in
     from ..remote._requests import PropertyWrite
 
-    return options.run_session(url, PropertyWrite(property_, written_in(value, "VALUE", _OPTIONS)))
+    return options.run_session(url, PropertyWrite(property_, written_in(value, "VALUE", _NAMES)))
 
 
 @app.command(sort_key=4, group=ELSEWHERE)
 def observe(
     url: Url,
-    property_: Annotated[str, Parameter(name="PROPERTY")],
+    property_: Property,
     /,
     *,
     count: Count = None,
@@ -207,16 +194,12 @@ def observe(
 
     Parameters
     ----------
-    url
-        The URL of an agent or of its description, a file with the description, or a ws:// or wss:// URL.
-    property_
-        The name of the property.
     count
         Stop after this many values.
     """
     from ..remote._subscriptions import PropertyObservation
 
-    return options.run_session(url, PropertyObservation(name=property_, count=_checked(count)))
+    return _subscribe(url, options, PropertyObservation(name=property_, count=count), count)
 
 
 @app.command(sort_key=5, group=ELSEWHERE)
@@ -241,8 +224,6 @@ def listen(
 
     Parameters
     ----------
-    url
-        The URL of an agent or of its description, a file with the description, or a ws:// or wss:// URL.
     event
         The name of the event.
     count
@@ -250,7 +231,7 @@ def listen(
     """
     from ..remote._subscriptions import EventSubscription
 
-    return options.run_session(url, EventSubscription(event=event, count=_checked(count)))
+    return _subscribe(url, options, EventSubscription(event=event, count=count), count)
 
 
 @app.command(sort_key=6, group=ELSEWHERE)
@@ -264,11 +245,61 @@ def monitor(url: Url, /, *, count: Count = None, options: RemoteOptions = _ALONE
 
     Parameters
     ----------
-    url
-        The URL of an agent or of its description, a file with the description, or a ws:// or wss:// URL.
     count
         Stop after this many ends.
     """
     from ..remote._subscriptions import LifecycleMonitor
 
-    return options.run_session(url, LifecycleMonitor(count=_checked(count)))
+    return _subscribe(url, options, LifecycleMonitor(count=count), count)
+
+
+SOUGHT = Group("Which agents", sort_key=1)
+
+_NOT_SHOWN = OutwardOptions()
+
+
+@app.command(sort_key=8, group=ELSEWHERE)
+def discover(
+    source: Annotated[str | None, Parameter(name="URL", negative=())] = None,
+    /,
+    *,
+    title: Annotated[str | None, Parameter(group=SOUGHT)] = None,
+    type: Annotated[str | None, Parameter(group=SOUGHT)] = None,
+    capability: Annotated[str | None, Parameter(group=SOUGHT)] = None,
+    affordance: Annotated[str | None, Parameter(metavar="NAME", group=SOUGHT)] = None,
+    outward: OutwardOptions = _NOT_SHOWN,
+    json: JsonLines = False,
+) -> int:
+    """List the agents at an address, in a directory, or on this network.
+
+    lmos-actors discover http://127.0.0.1:8080
+
+    lmos-actors discover directory.example.org --capability weather
+
+    lmos-actors discover https://weather.example --credential https://weather.example=bearer:env:TOKEN
+
+    lmos-actors discover
+
+    A server is asked for its well-known URL, a directory for its entries. Without an address, three seconds \
+are spent listening for announcements on this network by DNS-SD (needs the extra mdns).
+
+    Exit codes: 0 there are some; 1 there is none; 2 the usage is wrong; 3 nothing could be reached.
+
+    Parameters
+    ----------
+    source
+        The URL of a description, of a server or of a directory; or a host, with its port.
+    title
+        With this title.
+    type
+        With this word in its @type.
+    capability
+        With this capability.
+    affordance
+        With an action, a property or an event of this name.
+    """
+    from .._discover import AgentQuery, discover
+
+    criteria = {"title": title, "type": type, "capability": capability, "affordance": affordance}
+    options = outward.options()
+    return discover(AgentQuery(source=source or "mdns", criteria=criteria, options=options, json=json))

@@ -1,4 +1,4 @@
-"""`run` and `sim`, as their users see them: the docstrings are the help."""
+"""`run`, `sim` and `validate`. The docstrings are the help."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ from .._app import (
     WHICH,
     WRITTEN,
     Files,
+    Json,
+    Limit,
     Settings,
     Switch,
-    Time,
+    TimeLimit,
     Workers,
     Written,
-    app as app,
+    app,
+    check_least,
     seeds_of,
     settings_of,
 )
-from ..options._security import OutwardOptions
+from ..options._connection import OutwardOptions
 
 if TYPE_CHECKING:
     from ..run._run import RunOptions
 
 MOST_SPEED: Final = 1000.0
-"""Past it what trio itself takes counts for more than what is waited for."""
+"""Beyond it Trio's own time counts for more than the waits."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class RunOptionGroup:
     """The options that `run` and `sim` have in common."""
 
     set_: Settings = None
-    """Give a variable, or narrow a key of the matrix or the sweep. May be given several times."""
     k: Annotated[str | None, Parameter(name=["-k", "--only"], metavar="WORDS", group=WHICH)] = None
     """Only runs whose name and values have these words: "Berlin and not seed=7", "reject or drop"."""
     label: Annotated[
@@ -60,8 +62,7 @@ class Given:
     """Stop after the first failed run."""
     check_determinism: Annotated[Literal["first", "all", "off"], Parameter(group=HOW)] = "first"
     """Which cells run again, with another hash seed, to compare the logs: of the first seed, all, or none."""
-    time_limit: Annotated[Time, Parameter(group=HOW)] = 60.0
-    """How long one run may take in real time, such as 10s or 2m."""
+    time_limit: TimeLimit = 60.0
     speed: Annotated[float, Parameter(metavar="N", group=HOW)] = 1.0
     """In worlds on real time, such as websocket: seconds of the world that pass in one while all wait."""
     log: Written = None
@@ -80,17 +81,14 @@ class Given:
     """Print a line for every run, and every check."""
 
     def options(self, outward: OutwardOptions, until: float | None = None) -> RunOptions:
-        """Check what was given. Raises ConfigError."""
+        """Return the options of a run, checked. Blocks on the disk. Raises ConfigError."""
         from ..run._run import RunOptions
 
         if self.seed is not None and self.seeds is not None:
             raise ConfigError("give --seed or --seeds, not both", "--seeds")
-        if self.time_limit <= 0:
-            raise ConfigError("must be more than 0s", "--time-limit")
         if not 0 < self.speed <= MOST_SPEED:
             raise ConfigError(f"must be more than 0 and at most {MOST_SPEED:g}", "--speed")
-        if self.trials is not None and self.trials < 1:
-            raise ConfigError("must be at least 1", "--trials")
+        check_least(self.trials, 1, "--trials")
         return RunOptions(
             settings=settings_of(self.set_),
             seeds=self._seeds(),
@@ -125,7 +123,7 @@ def _text(path: Path | None) -> str | None:
     return str(path) if path is not None else None
 
 
-_NOTHING = Given()
+_NOTHING = RunOptionGroup()
 _ALONE = OutwardOptions()
 
 
@@ -135,7 +133,7 @@ def run(
     /,
     *,
     update_recordings: Annotated[Switch, Parameter(group=HOW)] = False,
-    given: Given = _NOTHING,
+    given: RunOptionGroup = _NOTHING,
     outward: OutwardOptions = _ALONE,
 ) -> int:
     """Run scenario and simulation files: every combination of their matrix with every seed.
@@ -152,8 +150,6 @@ def run(
 
     Parameters
     ----------
-    files
-        Scenario and simulation files: YAML, TOML or JSON. A folder stands for those in it, by name.
     update_recordings
         Run the real agents in place of their replays, and write the logs anew.
     """
@@ -173,9 +169,9 @@ def sim(
     files: Files,
     /,
     *,
-    until: Annotated[Time | None, Parameter(group=HOW, show_default=False)] = None,
+    until: Annotated[Limit | None, Parameter(group=HOW, show_default=False)] = None,
     speed: Annotated[str, Parameter(group=HOW, metavar="SPEED")] = "max",
-    given: Given = _NOTHING,
+    given: RunOptionGroup = _NOTHING,
     outward: OutwardOptions = _ALONE,
 ) -> int:
     """Run simulations: as run does, with options for the virtual time that they take.
@@ -186,8 +182,6 @@ def sim(
 
     Parameters
     ----------
-    files
-        Simulation files: YAML, TOML or JSON. A folder stands for those in it, by name.
     until
         End at this instant of virtual time at the latest, instead of the file's stop.
     speed
@@ -200,6 +194,24 @@ def sim(
         raise ConfigError(f'"{speed}" is not available yet', "--speed")
     if speed != "max":
         raise ConfigError(f'"{speed}" is not max', "--speed")
-    if until is not None and until <= 0:
-        raise ConfigError("must be more than 0s", "--until")
     return run_files(files_in(files), given.options(outward, until))
+
+
+@app.command(sort_key=10, group=STORIES, usage="Usage: lmos-actors validate [OPTIONS] FILES|FOLDERS...")
+def validate(
+    files: Files,
+    /,
+    *,
+    set_: Settings = None,
+    json: Json = False,
+) -> int:
+    """Check files without running them: keys, names, types, classes, inputs.
+
+    lmos-actors validate scenarios
+
+    lmos-actors validate scenarios/weather.yaml --set city=Rome --json
+    """
+    from ..run._folders import files_in
+    from ..run._run import read_files
+
+    return read_files(files_in(files), settings_of(set_), json=json)

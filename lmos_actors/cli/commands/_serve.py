@@ -1,41 +1,31 @@
-"""`serve`, as its users see it: the docstring is the help."""
+"""`serve` and `directory serve`. The docstrings are the help."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from cyclopts import Group, Parameter
+import attrs
+from cyclopts import App, Parameter
 
-from .._app import ELSEWHERE, PRESENTED, PRINTED, Switch
-from ..options._discovery import DiscoveryOptions
-from ..options._security import CredentialOptions, SecurityOptions
-from ._remote import app as app
+from .._app import ELSEWHERE, File, Texts, Time, app
+from ..options._connection import PresentOptions
+from ..options._serving import DiscoveryOptions, ListenOptions
 
-WHERE = Group("Addresses", sort_key=1)
-WATCHED = Group("Monitoring", sort_key=1.5)
-
-_OPEN = SecurityOptions()
-_NOTHING = CredentialOptions()
+_USUAL = ListenOptions()
+_NOTHING = PresentOptions()
 _ALONE = DiscoveryOptions()
 
 
 @app.command(sort_key=0, group=ELSEWHERE, usage="Usage: lmos-actors serve [OPTIONS] [TARGET...]")
 def serve(
-    targets: Annotated[list[str] | None, Parameter(name="TARGET", negative=())] = None,
+    targets: Annotated[Texts, Parameter(name="TARGET")] = None,
     /,
     *,
     tree: Annotated[str | None, Parameter(metavar="TREE")] = None,
-    listen: Annotated[list[str] | None, Parameter(negative=(), metavar="URL", group=WHERE)] = None,
-    public_url: Annotated[str | None, Parameter(metavar="URL", group=WHERE)] = None,
-    security: SecurityOptions = _OPEN,
-    credentials: CredentialOptions = _NOTHING,
-    present_cert: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
-    present_key: Annotated[str | None, Parameter(metavar="FILE", group=PRESENTED)] = None,
-    arg: Annotated[list[str] | None, Parameter(negative=(), metavar="NAME=VALUE")] = None,
+    arg: Annotated[Texts, Parameter(metavar="NAME=VALUE")] = None,
+    listening: ListenOptions = _USUAL,
+    presented: PresentOptions = _NOTHING,
     discovery: DiscoveryOptions = _ALONE,
-    metrics: Annotated[Switch, Parameter(group=WATCHED)] = False,
-    tracing: Annotated[str | None, Parameter(metavar="URL", group=WATCHED)] = None,
-    json: Annotated[Switch, Parameter(group=PRINTED)] = False,
 ) -> int:
     """Run agents and serve them over LMOS and HTTP.
 
@@ -57,7 +47,7 @@ def serve(
     Then, elsewhere: lmos-actors read http://127.0.0.1:8080/agents/weather units, or: \
 curl http://127.0.0.1:8080/agents/weather/properties/units
 
-    Ctrl-C or SIGTERM stops in order: no more requests are taken, and those taken are answered. \
+    Ctrl-C or SIGTERM stops in order: no more requests are accepted, and the accepted ones are answered. \
 A second one ends it at once.
 
     Exit codes: 0 stopped in order; 2 the usage is wrong; 3 an import failed, an address is taken, \
@@ -70,35 +60,77 @@ or agents crashed too often; 130 ended at once.
     tree
         A SupervisorSpec, as path/file.py:tree or package.module:tree: all its agents and pools are served. \
 Targets are further children of its root.
-    listen
-        Where to listen: ws, or wss with a certificate; ws://127.0.0.1:8080 unless given. \
-Port 0 finds a free one. May be given several times.
-    public_url
-        The address that descriptions name, if clients connect through a proxy.
-    present_cert
-        A file with a certificate that refs, registrations and lookups show to servers that ask for one. \
-The certificate of the server itself is --cert.
-    present_key
-        A file with the key of --present-cert, if that is not in the same file.
     arg
         An argument of an agent, as JSON or as text; a ref by the name of another target, or by a URL. \
 With several targets as AGENT.NAME=VALUE. May be given several times.
-    metrics
-        Serve metrics of agents, requests and connections at /metrics, for Prometheus. \
-/healthz and /readyz are always served.
-    tracing
-        The OpenTelemetry collector, such as http://127.0.0.1:4318, that receives a span of each request \
-that comes in or goes out. Needs the extra otel.
-    json
-        Print JSON lines on a terminal too (the default elsewhere).
     """
     from ..serve._serve import ServeRequest, serve_targets
 
     return serve_targets(
         ServeRequest(
-            targets=targets or (), tree=tree, listen=listen or (), public_url=public_url, arguments=arg or (),
-            security=security, credentials=credentials, present_cert=present_cert, present_key=present_key,
+            targets=targets or (),
+            tree=tree,
+            arguments=arg or (),
+            listening=listening,
+            presented=presented,
             discovery=discovery,
-            metrics=metrics, tracing=tracing, json=json,
         )
-    )  # fmt: skip
+    )
+
+
+directory = App(
+    name="directory",
+    help="""Keep the descriptions of agents and things, so that they are found.
+
+    lmos-actors directory serve --database directory.db
+    """,
+    group=ELSEWHERE,
+    sort_key=9,
+    help_format="plaintext",
+)
+app.command(directory)
+
+
+@directory.command(name="serve")
+def directory_serve(
+    *,
+    database: File = None,
+    max_entries: Annotated[int | None, Parameter(metavar="N")] = None,
+    max_ttl: Annotated[Time | None, Parameter(show_default=False)] = None,
+    listening: ListenOptions = _USUAL,
+) -> int:
+    """Serve a directory of descriptions: a Thing Description Directory of the W3C, over HTTP and over LMOS.
+
+    lmos-actors directory serve --database directory.db
+
+    lmos-actors directory serve --listen wss://0.0.0.0:9000 --cert server.pem --security rules.yaml \
+--database directory.db --max-ttl 10m
+
+    Then, elsewhere: lmos-actors serve agents/weather.py:WeatherAgent --listen ws://127.0.0.1:8081 \
+--register http://127.0.0.1:8080
+
+    And: lmos-actors discover http://127.0.0.1:8080, or: curl http://127.0.0.1:8080/things
+
+    Ctrl-C or SIGTERM stops in order; a second one ends it at once.
+
+    Exit codes: 0 stopped in order; 2 the usage is wrong; 3 an address is taken, or the database \
+cannot be used; 130 ended at once.
+
+    Parameters
+    ----------
+    database
+        The file that keeps the registrations, made if it does not exist. Without it they are kept in memory.
+    max_entries
+        The most descriptions that may be registered.
+    max_ttl
+        The longest time after which a registration ends unless it is renewed, as in 90s or 10m; \
+also for those that name none.
+    """
+    from lmos_actors.discovery import DirectoryOptions
+
+    from ..serve._serve import ServeRequest, serve_targets
+
+    options = DirectoryOptions(path=database, max_ttl=max_ttl)
+    if max_entries is not None:
+        options = attrs.evolve(options, max_entries=max_entries)
+    return serve_targets(ServeRequest(listening=listening, directory=options))

@@ -1,1 +1,1 @@
-"""Groups of options that several commands share."""
+"""The options that several commands have, in groups."""

@@ -29,7 +29,7 @@ from lmos_actors.transport import ConnectionOptions, endpoint_of
 from .._answers import OutputLine, error_members, explained
 from .._signals import signals
 from .._start_up import code_of as code_of_signal
-from ..options._security import in_shell
+from ..options._connection import in_shell
 
 if TYPE_CHECKING:
     import ssl

@@ -22,7 +22,8 @@ from lmos_actors.supervision import SupervisorSpec, Tree
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
 from .._answers import explained, spelling
-from ..options._security import in_shell, misfits
+from ..options._connection import PresentOptions, in_shell
+from ..options._serving import ListenOptions, misfits
 from ..run._load import complain
 from ._announcer import Announcer, busy_in
 from ._targets import planned_of, tree_at
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Agent, Ref
     from lmos_actors.discovery import DirectoryOptions
 
-    from ..options._discovery import DiscoveryOptions
-    from ..options._security import CredentialOptions, SecurityOptions
+    from ..options._serving import DiscoveryOptions
     from ._targets import Planned
 
 OK: Final = 0
@@ -77,42 +77,23 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @attrs.frozen(kw_only=True)
 class ServeRequest:
-    """A request to serve agents."""
+    """A request to serve agents, a directory, or both."""
 
     targets: Sequence[str] = ()
     tree: str | None = None
-    listen: Sequence[str] = ()
-    public_url: str | None = None
     arguments: Sequence[str] = ()
-    security: SecurityOptions
-    credentials: CredentialOptions
-    present_cert: str | None = None
-    present_key: str | None = None
-    metrics: bool = False
-    tracing: str | None = None
-    directory: DirectoryOptions | None = None
+    listening: ListenOptions = attrs.Factory(ListenOptions)
+    presented: PresentOptions = attrs.Factory(PresentOptions)
     discovery: DiscoveryOptions | None = None
-    json: bool = False
-
-    def addresses(self) -> tuple[str, ...]:
-        """Return what to listen at: with a certificate over TLS, where nothing else is said."""
-        return tuple(self.listen) or (f"{'wss' if self.security.cert else 'ws'}://127.0.0.1:8080",)
-
-    def presented(self) -> dict[str, Any]:
-        """Return what `open_node` takes of what is presented to others. Raises ConfigError."""
-        return self.credentials.options(
-            insecure=self.security.insecure,
-            cert=self.present_cert,
-            key=self.present_key,
-            option="--present-cert",
-        )
+    directory: DirectoryOptions | None = None
 
 
 def serve_targets(request: ServeRequest) -> int:
     """Serve until a signal comes. Returns the exit code. Raises ConfigError."""
-    addresses = request.addresses()
-    options = request.security.options(addresses)
-    options |= request.presented()
+    listening = request.listening
+    addresses = listening.addresses()
+    options = listening.security.options(addresses)
+    options |= request.presented.options(insecure=listening.security.insecure)
     options |= request.discovery.options() if request.discovery is not None else {}
     planned = _planned(request)
     if isinstance(planned, int):
@@ -123,17 +104,17 @@ def serve_targets(request: ServeRequest) -> int:
         open_node,
         tree,
         listen=addresses,
-        public_url=request.public_url,
+        public_url=listening.public_url,
         door=door,
-        metrics=request.metrics,
+        metrics=listening.metrics,
         directory=request.directory,
         **options,
     )
     serving = Serving(
-        Announcer(json=request.json), request.public_url, later, tuple(options["security"].access)
+        Announcer(json=listening.json), listening.public_url, later, tuple(options["security"].access)
     )
     try:
-        with spans_to(request.tracing) as provider:
+        with spans_to(listening.tracing) as provider:
             trio.run(serving.run, partial(opened, tracing=provider))
     except ConfigError as error:
         if error.__cause__ is None:

@@ -1,0 +1,88 @@
+"""`doctor` and `completion`. The docstrings are the help."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from lmos_actors.errors import ConfigError
+
+from .._app import MACHINE, Json, Switch, app
+
+_ZSH_END = """
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
+if [[ "$funcstack[1]" == _cyclopts_lmos-actors ]]; then
+  _cyclopts_lmos-actors "$@"
+else
+  compdef _cyclopts_lmos-actors lmos-actors
+fi
+"""
+"""Lets the script for zsh be read by the startup file, wherever in it, as well as found by compinit."""
+
+
+@app.command(sort_key=60, group=MACHINE)
+def doctor(*, port: Annotated[int, Parameter(metavar="N")] = 8080, json: Json = False) -> int:
+    """Check this machine for problems: versions, limits, permissions, clock.
+
+    lmos-actors doctor
+
+    lmos-actors doctor --port 9000 --json
+
+    Exit code 1: something has to be fixed.
+
+    Parameters
+    ----------
+    port
+        Check whether this port is free.
+    """
+    from .._doctor import diagnose
+
+    if not 0 < port < 65_536:
+        raise ConfigError("must be from 1 to 65535", "--port")
+    return diagnose(port, json=json)
+
+
+@app.command(sort_key=70, group=MACHINE)
+def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = False) -> int:
+    """Print a script that completes commands and options in a shell, or install it.
+
+    lmos-actors completion bash > ~/.lmos-actors.bash
+
+    lmos-actors completion zsh --install
+
+    Parameters
+    ----------
+    shell
+        Which shell it is for.
+    install
+        Write it where the shell looks for it, and have the shell's startup file read it.
+    """
+    end = _ZSH_END if shell == "zsh" else ""
+    if not install:
+        print(app.generate_completion(prog_name=app.name[0], shell=shell) + end)
+        return 0
+    try:
+        place = app.install_completion(shell=shell, add_to_startup=not end)
+        if end:
+            _have_zsh_read(place)
+    except OSError as error:
+        from ..run._report_files import unwritten
+
+        raise unwritten(str(error.filename), error) from None
+    print(f"wrote {place}", file=sys.stderr)
+    return 0
+
+
+def _have_zsh_read(place: Path) -> None:
+    """Complete the script, and have the startup file of zsh read it, once."""
+    with place.open("a", encoding="utf-8") as script:
+        script.write(_ZSH_END)
+    startup = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
+    line = f'[[ -f "{place}" ]] && source "{place}"\n'
+    if not startup.exists() or line not in startup.read_text(encoding="utf-8"):
+        with startup.open("a", encoding="utf-8") as file:
+            file.write(f"\n# Load lmos-actors completion\n{line}")

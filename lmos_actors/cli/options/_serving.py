@@ -1,0 +1,141 @@
+"""The options of commands that listen: addresses, security, discovery, monitoring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from lmos_actors.errors import ConfigError, nearest
+
+from .._app import File, JsonLines, Switch, Texts  # noqa: TC001 - the application reads the types
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lmos_actors.security import Security
+
+WHERE = Group("Addresses", sort_key=1)
+FOUND = Group("Discovery", sort_key=1.2)
+GUARDED = Group("Security", sort_key=1.2)
+WATCHED = Group("Monitoring", sort_key=1.5)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SecurityOptions:
+    """The options for the protection of a server."""
+
+    cert: Annotated[File, Parameter(group=GUARDED)] = None
+    """A file with the certificate and its chain, for wss."""
+    key: Annotated[File, Parameter(group=GUARDED)] = None
+    """A file with its key, if not in the same file."""
+    client_ca: Annotated[File, Parameter(group=GUARDED)] = None
+    """A file with authorities: clients must show a certificate that one of them has signed."""
+    security: Annotated[File, Parameter(group=GUARDED)] = None
+    """A YAML or TOML file with the access rules. \
+Without it anyone who can reach it can use every agent."""
+    origin: Annotated[Texts, Parameter(metavar="ORIGIN", group=GUARDED)] = None
+    """Origin of web pages that may use it besides its own, such as https://app.example. \
+May be given several times."""
+    insecure: Annotated[Switch, Parameter(group=GUARDED)] = False
+    """Allow unprotected traffic: clients without authentication, and credentials without TLS."""
+
+    def options(self, addresses: Sequence[str]) -> dict[str, Any]:
+        """Return the arguments of `open_node`. Blocks on the disk. Raises ConfigError."""
+        from lmos_actors.bindings import ArgumentNames, check_exposed
+        from lmos_actors.security import Security
+        from lmos_actors.transport import endpoint_of
+
+        rules = Security() if self.security is None else Security.load(self.security)
+        tls = self._tls(addresses, rules)
+        words = ArgumentNames(
+            listen="--listen",
+            security="--security FILE",
+            insecure="--insecure",
+            tls="--cert FILE",
+            client_ca="--cert FILE and --client-ca FILE",
+        )
+        by_url = {url: endpoint_of(url) for url in addresses}
+        check_exposed(by_url, rules, tls, insecure=self.insecure, words=words)
+        origins = tuple(self.origin or ())
+        return {"tls": tls, "security": rules, "origins": origins, "insecure": self.insecure}
+
+    def _tls(self, addresses: Sequence[str], rules: Security) -> ssl.SSLContext | None:
+        from lmos_actors.security import ClientCertificates, NoSec, server_tls
+
+        if self.cert is None:
+            for name, value in (("--key", self.key), ("--client-ca", self.client_ca)):
+                if value is not None:
+                    raise ConfigError("goes with --cert", name)
+            for url in addresses:
+                if url.lower().startswith(("wss:", "https:")):
+                    raise ConfigError(f"{url!r} needs a certificate: --cert FILE, and --key FILE", "--listen")
+            return None
+        others = [each for each in rules.schemes if not isinstance(each, ClientCertificates | NoSec)]
+        return server_tls(self.cert, self.key, client_ca=self.client_ca, required=not others)
+
+
+_OPEN = SecurityOptions()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ListenOptions:
+    """The options of commands that listen: where, how protected, how watched, and their output."""
+
+    listen: Annotated[Texts, Parameter(metavar="URL", group=WHERE)] = None
+    """Where to listen: ws, or wss with a certificate; ws://127.0.0.1:8080 unless given. \
+HTTP is served at the same port; port 0 finds a free one. May be given several times."""
+    public_url: Annotated[str | None, Parameter(metavar="URL", group=WHERE)] = None
+    """The address that clients use and descriptions name, if clients connect through a proxy."""
+    security: SecurityOptions = _OPEN
+    metrics: Annotated[Switch, Parameter(group=WATCHED)] = False
+    """Serve metrics of agents, requests and connections at /metrics, for Prometheus. \
+/healthz and /readyz are always served."""
+    tracing: Annotated[str | None, Parameter(metavar="URL", group=WATCHED)] = None
+    """The OpenTelemetry collector, such as http://127.0.0.1:4318, that receives a span of each request \
+that comes in or goes out. Needs the extra otel."""
+    json: JsonLines = False
+
+    def addresses(self) -> tuple[str, ...]:
+        """Return where to listen: unless given, at this machine, over TLS if there is a certificate."""
+        return tuple(self.listen or ()) or (f"{'wss' if self.security.cert else 'ws'}://127.0.0.1:8080",)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class DiscoveryOptions:
+    """The options of commands whose agents are to be found."""
+
+    register: Annotated[Texts, Parameter(metavar="URL", group=FOUND)] = None
+    """A directory to register its agents in while they run, such as http://HOST:PORT. \
+They look for others there too. May be given several times."""
+    lookup: Annotated[Texts, Parameter(metavar="URL", group=FOUND)] = None
+    """A directory to look for others in, without registering. May be given several times."""
+    announce: Annotated[Switch, Parameter(group=FOUND)] = False
+    """Announce it on this network by DNS-SD. Needs the extra mdns."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of `open_node`."""
+        return {"register": self.register, "lookup": self.lookup, "announce": self.announce}
+
+
+def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
+    """Yield a warning for each pattern of an access list that fits nothing that is served.
+
+    Agents below those that are served may come later, so there is no warning for them.
+    """
+    known = (*names, "directory", "metrics")
+    tops = {name.partition(".")[0]: None for name in known}
+    for pattern in patterns:
+        top = pattern.partition(".")[0]
+        if not any(fnmatchcase(name, pattern) for name in known) and not (
+            "." in pattern and any(fnmatchcase(name, top) for name in tops)
+        ):
+            near = nearest(pattern, names)
+            hint = f", did you mean {near!r}?" if near else ""
+            yield f"--security: access: {pattern!r} fits no agent that is served{hint}"
