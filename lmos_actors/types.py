@@ -7,6 +7,7 @@ from .actors import (
     CrashReport as CrashReport,
     DeadLetter as DeadLetter,
     EventHandle as EventHandle,
+    FeedStatistics as FeedStatistics,
     Joined as Joined,
     Left as Left,
     MailboxStatistics as MailboxStatistics,
@@ -21,4 +22,4 @@ from .actors import (
 )
 from .observe import NodeStatistics as NodeStatistics
 from .portal import PortalFeed as PortalFeed
-from .supervision import ChildInfo as ChildInfo
+from .supervision import ChildInfo as ChildInfo, SupervisorStatistics as SupervisorStatistics

@@ -30,7 +30,8 @@ from lmos_actors import (
     event,
     prop,
 )
-from lmos_actors.actors import HIDDEN, conceal, shape_of
+from lmos_actors._core import HIDDEN
+from lmos_actors.actors import conceal, shape_of
 from lmos_actors.actors.crashes._value_text import LIMIT, show
 from lmos_actors.actors.values import Secrets, hidden_fields, record_of, secrecy_of
 from lmos_actors.simulation import VirtualClock
