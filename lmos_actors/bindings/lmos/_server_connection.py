@@ -176,13 +176,7 @@ class ServerConnection:
             self.end()  # what waits to be sent is no longer for this peer to see
             self._close_unauthorized()
         self._listeners.send_waiting()
-        frames: list[bytes] = []
-        while not frames:
-            try:
-                frames = [*self.session.frames(room)]
-                break
-            except LocalProtocolError as error:  # of a reading or progress, which is left out
-                self._context.failed(error)
+        frames: list[bytes] = [*self.session.frames(room)]
         if frames and not self._over and (held := self.session.held) not in self._near:
             self._charge(held)  # what has been taken is held by the connection, if at all
         if self._runs_without_room and not self._listeners.is_congested():
@@ -426,6 +420,7 @@ class ServerConnection:
     def reported(self, far: Far, value: Any) -> None:
         """Report progress."""
         self._tell(far, lambda asked: self.session.progress(asked, plain(value)))
+        self.check_end()
 
     def _tell(self, far: Far, tell: Callable[[lmos.IncomingRequest], object]) -> None:
         if far.asked.open:

@@ -1,11 +1,11 @@
 """Listeners of one connection: sinks at agents' slots, and what of theirs waits until the connection has
 room.
 
-Listeners never hold an agent back. Of a property only the latest reading waits, in the session's outbox. Of
-events each listener keeps a bounded backlog; past the bound the oldest is dropped, and the peer receives a
-gap. Beyond `CROWDED` frames to send, events wait at their listeners instead of in the outbox, and listeners
-send in turn, one each, so that a busy event cannot starve the others. What waits at listeners is charged to
-the budget of all peers, see `_shared_values.py`.
+Listeners never hold an agent back. Of a property only the latest reading waits. Of events each listener keeps
+a bounded backlog; past the bound the oldest is dropped, and the peer receives a gap. Beyond `CROWDED` frames
+to send, readings and events wait at their listeners instead of in the outbox, and listeners send in turn, one
+each, so that a busy event cannot starve the others. What waits at listeners is charged to the budget of all
+peers, see `_shared_values.py`; what waits in the outbox to the connection.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ..exposure._values import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from lmos_actors.actors import BacklogHolder, Down, Runtime, Sinks, TraceMembers
     from lmos_actors.protocol import lmos
@@ -48,8 +49,16 @@ Tell: TypeAlias = "Callable[[Down], Any]"
 class ListenerConnection(Protocol):
     """The connection, as its listeners see it."""
 
-    def send_reading(self, listening: lmos.Listening, value: Any) -> None:
+    def send_reading(self, listening: lmos.Listening, value: Any, at: datetime) -> None:
         """Send a reading."""
+        ...
+
+    def withdraw_reading(self, listening: lmos.Listening) -> None:
+        """Take back a reading that waits to be sent."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the time of day."""
         ...
 
     def send_event(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
@@ -89,7 +98,9 @@ class ListenerConnection(Protocol):
 class Listener(ABC):
     """One observation or subscription of a connection, at one slot or pool."""
 
-    __slots__ = ("_connection", "_key", "_sinks", "listening", "path")
+    __slots__ = ("_connection", "_key", "_sinks", "_waiting", "listening", "path")
+
+    only_reads = True
 
     def __init__(self, connection: ListenerConnection, sinks: Sinks, key: str, path: str) -> None:
         self._connection = connection
@@ -97,6 +108,7 @@ class Listener(ABC):
         self._key = key
         self.path = path
         self.listening: lmos.Listening | None = None  # once it has been accepted
+        self._waiting = Backlog(FEED_SIZE, connection.memory)  # of gaps, and values with what goes with them
 
     def join(self) -> None:
         """Receive what is pushed from now on."""
@@ -104,6 +116,7 @@ class Listener(ABC):
 
     def leave(self) -> None:
         """Receive nothing more."""
+        self._waiting.clear()
         self.listening = None
         self._sinks.remove(self._key, self)
 
@@ -111,81 +124,16 @@ class Listener(ABC):
     def push(self, value: Any) -> None:
         """Take one value."""
 
-    @abstractmethod
     def gap(self, reason: str, missed: int | None) -> None:
         """Take note that values are missing from here on."""
-
-    def close(self) -> None:
-        """End: nothing more will be pushed."""
-        if self.listening is not None:
-            self._connection.end_listener(self)
-
-    def send_waiting(self) -> bool:
-        """Send the oldest of what waits here; return whether more waits."""
-        return False
-
-    @property
-    def end(self) -> NotFound:
-        """The error that the consumer receives at the end."""
-        return NotFound("agent", self.path)
-
-
-class Observer(Listener):
-    """A listener to a property: the outbox keeps the latest reading alone."""
-
-    __slots__ = ()
-
-    def push(self, value: Any) -> None:
-        if self.listening is not None:
-            self._connection.send_reading(self.listening, value)
-
-    def gap(self, reason: str, missed: int | None) -> None:
-        if self.listening is not None:
-            self._connection.send_gap(self.listening, Gap(reason, missed))
-
-
-class Subscriber(Listener):
-    """A listener to events: all of them in order, as long as the connection takes them."""
-
-    __slots__ = ("_waiting",)
-
-    only_reads = True
-
-    def __init__(self, connection: ListenerConnection, sinks: Sinks, key: str, path: str) -> None:
-        super().__init__(connection, sinks, key, path)
-        self._waiting = Backlog(FEED_SIZE, connection.memory)  # of gaps, and of values with their traces
-
-    def push(self, value: Any) -> None:
-        must_wait = self._must_wait()
-        if must_wait or self._sinks.hears(self._key) > 1:
-            value = self._shared_form(value)
-        self._take((value, self._connection.trace()), must_wait=must_wait)
-
-    def _shared_form(self, value: Any) -> Any:
-        """Return the form of a value that several listeners receive, or that has to wait."""
-        return self._connection.shared(value)
-
-    def gap(self, reason: str, missed: int | None) -> None:
         self._take(Gap(reason, missed), must_wait=self._must_wait())
 
     def close(self) -> None:
+        """End: nothing more will be pushed."""
         while self.send_waiting():
             pass
-        super().close()
-
-    def _must_wait(self) -> bool:
-        return bool(self._waiting) or self._connection.is_congested()
-
-    def _take(self, news: Gap | tuple[Any, TraceMembers], *, must_wait: bool) -> None:
-        if self.listening is None:
-            return
-        if not must_wait:
-            self._send(news)
-            return
-        is_first = not self._waiting
-        self._waiting.append(news)
-        if is_first:
-            self._connection.post_last(self)
+        if self.listening is not None:
+            self._connection.end_listener(self)
 
     def send_waiting(self) -> bool:
         """Send the oldest of what waits here; return whether more waits."""
@@ -197,19 +145,86 @@ class Subscriber(Listener):
         """Drop what waits here, with a gap in its place."""
         self._waiting.drop_all()
 
-    def leave(self) -> None:
-        """Receive nothing more."""
-        self._waiting.clear()
-        super().leave()
+    @property
+    def end(self) -> NotFound:
+        """The error that the consumer receives at the end."""
+        return NotFound("agent", self.path)
 
-    def _send(self, news: Gap | tuple[Any, TraceMembers]) -> None:
+    def _must_wait(self) -> bool:
+        return bool(self._waiting) or self._connection.is_congested()
+
+    def _is_shared(self, *, must_wait: bool) -> bool:
+        """Return whether a value has to wait, or is for several listeners: then it is encoded once."""
+        return must_wait or self._sinks.hears(self._key) > 1
+
+    def _take(self, news: Gap | tuple[Any, Any], *, must_wait: bool) -> None:
+        if self.listening is None:
+            return
+        if not must_wait:
+            self._send(news)
+            return
+        is_first = not self._waiting
+        self._keep(news)
+        if is_first:
+            self._connection.post_last(self)
+
+    def _keep(self, news: Gap | tuple[Any, Any]) -> None:
+        self._waiting.append(news)
+
+    def _send(self, news: Gap | tuple[Any, Any]) -> None:
         if self.listening is None:
             return
         if isinstance(news, Gap):
             self._connection.send_gap(self.listening, news)
         else:
-            value, trace = news
-            self._connection.send_event(self.listening, *self._event_of(value), trace)
+            self._send_value(self.listening, *news)
+
+    @abstractmethod
+    def _send_value(self, listening: lmos.Listening, value: Any, context: Any) -> None:
+        """Send a value, with what is kept beside it."""
+
+
+class Observer(Listener):
+    """A listener to a property: the latest reading alone, and when it was made."""
+
+    __slots__ = ()
+
+    def push(self, value: Any) -> None:
+        must_wait = self._must_wait()
+        if self._is_shared(must_wait=must_wait):
+            value = self._connection.shared(value)
+        self._take((value, self._connection.now()), must_wait=must_wait)
+
+    def _keep(self, news: Gap | tuple[Any, Any]) -> None:
+        if isinstance(news, Gap):
+            self._waiting.append(news)
+            return
+        if not self._waiting and self.listening is not None:
+            self._connection.withdraw_reading(self.listening)
+        if not self._waiting.replace_latest(news):
+            self._waiting.append(news)
+
+    def _send_value(self, listening: lmos.Listening, value: Any, context: Any) -> None:
+        self._connection.send_reading(listening, value, context)
+
+
+class Subscriber(Listener):
+    """A listener to events: all of them in order, with their traces, as long as the connection takes them."""
+
+    __slots__ = ()
+
+    def push(self, value: Any) -> None:
+        must_wait = self._must_wait()
+        if self._is_shared(must_wait=must_wait):
+            value = self._shared_form(value)
+        self._take((value, self._connection.trace()), must_wait=must_wait)
+
+    def _shared_form(self, value: Any) -> Any:
+        """Return the form of a value that several listeners receive, or that has to wait."""
+        return self._connection.shared(value)
+
+    def _send_value(self, listening: lmos.Listening, value: Any, context: Any) -> None:
+        self._connection.send_event(listening, *self._event_of(value), context)
 
     def _event_of(self, value: Any) -> tuple[str, Any]:
         return self.listening.name if self.listening is not None else "", value
@@ -276,8 +291,8 @@ _KINDS: Final[Mapping[str, type[Listener]]] = {
 class Listeners:
     """All listeners of one connection; see `ListenerConnection`.
 
-    `sent` is called when something has been put into the session, `failed` with what could not be. `sharing`
-    is that of the server.
+    `sent` is called when something has been put into the session or taken back, `failed` with what could not
+    be. `sharing` is that of the server.
     """
 
     def __init__(
@@ -331,8 +346,7 @@ class Listeners:
 
     def _drop(self) -> None:
         for listener in self._active.values():
-            if isinstance(listener, Subscriber):
-                listener.drop_waiting()
+            listener.drop_waiting()
 
     # ---- sending
 
@@ -355,9 +369,18 @@ class Listeners:
             if listener.send_waiting():
                 backlog.append(listener)
 
-    def send_reading(self, listening: lmos.Listening, value: Any) -> None:
-        """Send a reading."""
-        self._send(listening, lambda: self._session.reading(listening, plain(value), self._rt.entropy.now()))
+    def send_reading(self, listening: lmos.Listening, value: Any, at: datetime) -> None:
+        """Send a reading; a value that several listeners receive is encoded once."""
+        self._send(listening, lambda: self._session.reading(listening, _encodable(value), at))
+
+    def withdraw_reading(self, listening: lmos.Listening) -> None:
+        """Take back a reading that waits to be sent: it would be this connection's own copy."""
+        self._session.withdraw_reading(listening)
+        self._sent()
+
+    def now(self) -> datetime:
+        """Return the time of day."""
+        return self._rt.entropy.now()
 
     def shared(self, value: Any) -> SharedValue:
         """Return a shared value: one that several listeners receive in this step is encoded once."""
@@ -367,8 +390,7 @@ class Listeners:
         """Send an event; data that several listeners receive are encoded once."""
 
         def send() -> None:
-            value = Raw(data.json()) if type(data) is SharedValue else plain(data)
-            self._session.event(listening, event, value, self._rt.entropy.now(), **trace)
+            self._session.event(listening, event, _encodable(data), self._rt.entropy.now(), **trace)
 
         self._send(listening, send)
 
@@ -394,3 +416,8 @@ class Listeners:
             self._failed(error)
             self._session.gap(listening, "a value that could not be sent", 1)
         self._sent()
+
+
+def _encodable(value: Any) -> Any:
+    """Return a value for a message, shared or not."""
+    return Raw(value.json()) if type(value) is SharedValue else plain(value)

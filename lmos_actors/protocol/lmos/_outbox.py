@@ -1,8 +1,7 @@
 """Outgoing frames of one connection, in order.
 
-Most messages become text at once, so that what waits is known in bytes. Those of which only the newest counts
-(progress, readings) stay messages: a newer one takes the place of the one that waits, and only what is taken
-is ever encoded.
+Messages become text at once, so that what waits is known in bytes. Of some only the newest counts (progress,
+readings): a newer one takes the place of the one that waits.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ class Outbox:
 
     `encode` makes the text of a message; `taken` is called with the key of each frame that `take` returns.
 
-    `wake` is called when something waits where nothing did, or is left by `take` though there was room. A key
-    is anything hashable but an int. Of what may be replaced, a message of more than `max_frame` bytes is left
-    out.
+    `wake` is called when something waits where nothing did. A key is anything hashable but an int. Of what
+    may be replaced, a message of more than `max_frame` bytes is refused.
     """
 
     __slots__ = (
@@ -54,10 +52,10 @@ class Outbox:
         self._max_frame = max_frame
         self._taken = taken
         self._wake = wake
-        self._waiting: OrderedDict[Hashable, Sendable | Message] = OrderedDict()
+        self._waiting: OrderedDict[Hashable, Sendable] = OrderedDict()
         self._number = 0  # the key of what has none
         self.bytes = 0
-        """The bytes that wait; messages that may still be replaced are not counted."""
+        """The bytes that wait."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -83,18 +81,25 @@ class Outbox:
         return size
 
     def put_latest(self, key: Hashable, message: Message) -> None:
-        """Add a message, or let it take the place of the one of this key that waits."""
-        is_first = not self._waiting
-        self._waiting[key] = message
-        if is_first and self._wake is not None:
-            self._wake()
+        """Add a message, or let it take the place of the one of this key that waits.
+
+        Raises LocalProtocolError for one that cannot be encoded or is too long; the other one stays then.
+        """
+        frame = within(self._encode(message), self._max_frame)
+        before = self._waiting.get(key)
+        if before is not None:
+            self.bytes -= len(before)
+            self._waiting[key] = frame
+            self.bytes += len(frame)
+        else:
+            self.put_frame(frame, key)
 
     def drop(self, key: Hashable) -> bool:
         """Remove the frame of this key, unsent; return whether there was one."""
-        entry = self._waiting.pop(key, None)
-        if isinstance(entry, bytes):
-            self.bytes -= len(entry)
-        return entry is not None
+        frame = self._waiting.pop(key, None)
+        if frame is not None:
+            self.bytes -= len(frame)
+        return frame is not None
 
     def clear(self) -> None:
         """Remove everything, unsent."""
@@ -102,41 +107,17 @@ class Outbox:
         self.bytes = 0
 
     def take(self, room: int = 65_536) -> list[Sendable]:
-        """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits.
-
-        A message that cannot be encoded is left out, and raises LocalProtocolError: in a call of its own, so
-        that no frame that was taken before it is lost.
-        """
+        """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits."""
         frames: list[Sendable] = []
         waiting, taken = self._waiting, self._taken
         while waiting and (room > 0 or not frames):
-            key, entry = waiting.popitem(last=False)
-            if isinstance(entry, bytes):
-                frame: Sendable = entry
-                self.bytes -= len(frame)
-            else:
-                try:
-                    frame = self._encoded(key, entry, alone=not frames)
-                except LocalProtocolError:
-                    if not frames:
-                        raise
-                    if self._wake is not None:
-                        self._wake()
-                    break
+            key, frame = waiting.popitem(last=False)
+            self.bytes -= len(frame)
             if taken is not None and type(key) is not int:
                 taken(key)
             room -= len(frame)
             frames.append(frame)
         return frames
-
-    def _encoded(self, key: Hashable, message: Message, *, alone: bool) -> Sendable:
-        try:
-            return within(self._encode(message), self._max_frame)
-        except LocalProtocolError:
-            if not alone:
-                self._waiting[key] = message
-                self._waiting.move_to_end(key, last=False)
-            raise
 
 
 def within(frame: bytes, most: int | None) -> bytes:

@@ -61,12 +61,11 @@ def test_events_items_and_answers_are_looked_at() -> None:
     assert talk.heard() == []
 
 
-def test_progress_is_left_out_when_it_is_taken() -> None:
+def test_progress_is_refused() -> None:
     talk = Talk()
     run = talk.ask("invokeAction", 1, action="go")
-    talk.session.progress(run, NAN)
     with pytest.raises(LocalProtocolError, match="not finite"):
-        talk.session.frames()
+        talk.session.progress(run, NAN)
     talk.session.complete(run, 1)
     assert [message["status"] for message in talk.heard()] == ["completed"]
 

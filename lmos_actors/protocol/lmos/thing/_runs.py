@@ -64,13 +64,13 @@ def _listening_connections(request: IncomingRequest) -> list[ThingConnection]:
 def send_progress(request: IncomingRequest, value: object) -> None:
     """Send the progress of a run, in place of older progress that still waits."""
     request.state = State.RUNNING
-    request.latest_progress = value
     if request.slot is None:
         request.slot = object()
     for connection in _listening_connections(request):
         connection.outbox.put_latest(
             request.slot, connection.status(request, STATUS[State.RUNNING], progress=value)
         )
+    request.latest_progress = value
 
 
 def has_room(request: IncomingRequest) -> bool:
@@ -170,7 +170,7 @@ def _answer_live(connection: ThingConnection, message: QueryAction, run: Incomin
             connection.status(run, STATUS[run.state], progress=run.latest_progress),
             connection.open[run],
         )
-    except LocalProtocolError:  # progress that cannot be written: `frames` says so to the host
+    except LocalProtocolError:  # progress that cannot be written, reported where it was not sent
         run.latest_progress = UNSET
         _reply(connection, message, connection.status(run, STATUS[run.state]), connection.open[run])
 

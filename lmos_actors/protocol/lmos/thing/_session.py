@@ -144,7 +144,10 @@ class ThingSession:
             send_began(request)
 
     def progress(self, request: IncomingRequest, value: Any) -> None:
-        """Report the progress of a run; newer progress replaces older that still waits to be sent."""
+        """Report the progress of a run; newer progress replaces older that still waits to be sent.
+
+        Raises LocalProtocolError for what JSON cannot say, or that is longer than a message may be.
+        """
         if self._expect(request, "progress"):
             send_progress(request, value)
 
@@ -214,7 +217,10 @@ class ThingSession:
     # ---- listenings
 
     def reading(self, listening: Listening, value: Any, at: datetime) -> None:
-        """Deliver a new value of an observed property, in the place of an older one that waits."""
+        """Deliver a new value of an observed property, in the place of an older one that waits.
+
+        Raises LocalProtocolError for one that is longer than a message may be.
+        """
         if listening.kind != PROPERTY:
             raise LocalProtocolError("readings are for observations")
         if not self._delivers(listening):
@@ -229,6 +235,10 @@ class ThingSession:
             timestamp=_instant(at),
         )
         connection.outbox.put_latest(listening.slot, message)
+
+    def withdraw_reading(self, listening: Listening) -> None:
+        """Take back a reading that waits to be sent, since a newer one will come."""
+        self._connection.outbox.drop(listening.slot)
 
     def event(
         self,
@@ -316,8 +326,7 @@ class ThingSession:
     def frames(self, room: int = 65_536) -> list[Sendable]:
         """Take frames to be sent, oldest first, until they have `room` bytes: one at least, if any waits.
 
-        `Binary` goes out as a binary frame, other bytes as text. Raises LocalProtocolError for progress or a
-        reading that cannot be written; it is left out.
+        `Binary` goes out as a binary frame, other bytes as text.
         """
         return self._connection.outbox.take(room)
 
@@ -338,7 +347,7 @@ class ThingSession:
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes of those frames, except progress and readings."""
+        """The bytes of those frames."""
         return self._connection.outbox.bytes
 
     def closed(
