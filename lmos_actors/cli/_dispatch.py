@@ -119,7 +119,7 @@ def _command(words: list[str]) -> int:
 
 
 def _run(words: list[str]) -> int:
-    from cyclopts import CycloptsError
+    from cyclopts import CycloptsError, UnusedCliTokensError
 
     from .commands import app
 
@@ -127,6 +127,10 @@ def _run(words: list[str]) -> int:
         _plain(app)
     try:
         code: Any = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except UnusedCliTokensError as error:
+        extra = " ".join(error.unused_tokens or ())
+        why = "all arguments stand together, before or after the options"
+        return _wrong_usage(words, ConfigError(f'unexpected argument "{extra}": {why}'))
     except CycloptsError as error:
         return _wrong_usage(words, ConfigError(" ".join(str(error).split())))
     except ConfigError as error:

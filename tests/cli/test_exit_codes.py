@@ -159,6 +159,10 @@ def test_the_version_needs_nothing_heavy(call: Callable[..., Ran]) -> None:
     ("words", "said"),
     [
         (["rum"], 'no command "rum", did you mean "run"?'),
+        (
+            ["run", "a.yaml", "--seeds", "1", "b.yaml"],
+            'unexpected argument "b.yaml": all arguments stand together',
+        ),
         (["sim", "good.yaml", "--speed", "10x"], '"10x" is not available yet'),
         (["sim", "good.yaml", "--speed", "9x"], '"9x" is not max'),
         (["sim", "good.yaml", "--until", "0s"], "must be more than 0s"),
