@@ -1,28 +1,36 @@
-"""Client of a directory: the Directory Service API of W3C WoT Discovery, over HTTP/1.1.
+"""Client of a directory: the Directory Service API of W3C WoT Discovery, over the node's client of HTTP.
 
 Answers are bounded in time, bytes and pages, and checked by the callers. No redirect is followed:
 credentials and trust belong to the URL that was configured. A kept connection may be closed by the server at
-any time, so a request on it is repeated once on a new one; all requests of this API are idempotent.
+any time, so a request on it is repeated once on a new one; all requests of this API are idempotent. There is
+no pool: one connection is kept at most, and only for a directory that is asked regularly.
 """
 
 from __future__ import annotations
 
 import re
-from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
 import attrs
-import h11
 import msgspec
 import trio
 
+from lmos_actors.bindings.http_client import (
+    BadAnswer,
+    HttpStream,
+    Unanswered,
+    Unsendable,
+    WebAnswer,
+    WebRequest,
+    connect_failed,
+)
 from lmos_actors.errors import ConfigError, ConnectFailed, TransportError
-from lmos_actors.transport import cut_off, endpoint_of
+from lmos_actors.transport import endpoint_of
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import Callable
 
     from lmos_actors.transport import Endpoint, Network
 
@@ -44,11 +52,9 @@ TD_JSON: Final = "application/td+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 ACCEPT: Final = "application/ld+json, application/json;q=0.9, application/problem+json;q=0.5"
 
-_CHUNK: Final = 65536
 _SCHEMES: Final = ("http://", "https://")
-_BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError)
 _NO_SEARCH: Final = (400, 404, 405, 501)
-_NEXT: Final = re.compile(rb';\s*rel\s*=\s*("([^"]* )?next( [^"]*)?"|next\s*(?=[,;]|$))', re.IGNORECASE)
+_NEXT: Final = re.compile(r';\s*rel\s*=\s*("([^"]* )?next( [^"]*)?"|next\s*(?=[,;]|$))', re.IGNORECASE)
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -95,15 +101,6 @@ class Directory(Protocol):
         ...
 
 
-@attrs.frozen
-class Answer:
-    """Answer; `headers` by name in lower case, with repeated ones joined by commas."""
-
-    status: int
-    headers: Mapping[bytes, bytes]
-    body: bytes
-
-
 def place_of_directory(url: str) -> Endpoint:
     """Return the endpoint of a directory's URL. Raises ConfigError for any other text."""
     if "://" not in url:
@@ -134,12 +131,11 @@ class HttpDirectory:
     ) -> None:
         self._endpoint = place_of_directory(url)
         self.url = url.rstrip("/").removesuffix("/things")
-        self._prefix = self._endpoint.target.rstrip("/").removesuffix("/things")
         self._network = network
         self._tls = tls
         self._headers_for = headers_for
         self._keep = keep
-        self._connection: _Connection | None = None
+        self._connection: HttpStream | None = None
 
     # ---- requests
 
@@ -152,7 +148,7 @@ class HttpDirectory:
     async def renew(self, thing_id: str) -> bool:
         """See `Directory`."""
         answer = await self.ask("PATCH", _entry(thing_id), b"{}", MERGE_PATCH)
-        return self._checked(answer, 200, 204, 404).status != 404
+        return self._checked(answer, 200, 204, 404).head.status != 404
 
     async def remove(self, thing_id: str) -> None:
         """See `Directory`."""
@@ -162,18 +158,18 @@ class HttpDirectory:
         """See `Directory`: if it does not support JSONPath, all descriptions are read page by page."""
         if query is not None:
             answer = await self.ask("GET", f"/search/jsonpath?{urlencode({'query': query})}")
-            if answer.status not in _NO_SEARCH:
+            if answer.head.status not in _NO_SEARCH:
                 return self._parsed_list(answer)[:most]
         found: list[Any] = []
         for page in range(MAX_PAGES):
             answer = await self.ask("GET", f"/things?limit={PAGE_SIZE}&offset={page * PAGE_SIZE}")
             listed = self._parsed_list(answer)
             found += listed
-            if len(found) >= most or not listed or not _NEXT.search(answer.headers.get(b"link", b"")):
+            if len(found) >= most or not listed or not _NEXT.search(answer.head.joined(b"link")):
                 break
         return found[:most]
 
-    def _parsed_list(self, answer: Answer) -> list[Any]:
+    def _parsed_list(self, answer: WebAnswer) -> list[Any]:
         body = self._checked(answer, 200).body
         try:
             listed: list[Any] = msgspec.json.decode(body, type=list[Any])
@@ -181,132 +177,75 @@ class HttpDirectory:
             raise DirectoryRefused(self.url, 200, f"its answer is not a JSON array: {error}") from None
         return listed
 
-    def _checked(self, answer: Answer, *wanted: int) -> Answer:
-        if answer.status not in wanted:
-            raise DirectoryRefused(self.url, answer.status, _reason_in(answer))
+    def _checked(self, answer: WebAnswer, *wanted: int) -> WebAnswer:
+        if answer.head.status not in wanted:
+            raise DirectoryRefused(self.url, answer.head.status, _reason_in(answer))
         return answer
 
     # ---- HTTP
 
-    async def ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> Answer:
+    async def ask(self, method: str, path: str, body: bytes | None = None, kind: str = "") -> WebAnswer:
         """Return the answer to a request, over the kept connection if it is free and still open."""
         try:
             with trio.fail_after(SECONDS):
-                return await self._asked(method, self._prefix + path, body, kind)
+                return await self._answer(WebRequest(method, self.url + path, self._headers(kind), body))
         except trio.TooSlowError:
             raise ConnectFailed(self.url, f"no answer within {SECONDS:g} s") from None
         except ConnectFailed as error:
             raise error.at(self.url) from error
-        except trio.BrokenResourceError as error:
-            raise cut_off(self.url, error, secure=self._endpoint.secure) from error
-        except _BROKEN as error:
-            raise ConnectFailed(self.url, f"{error}" or type(error).__name__) from error
-        except h11.LocalProtocolError:  # its text holds the header, which may be a secret
+        except Unanswered as error:
+            raise connect_failed(self.url, error, secure=self._endpoint.secure) from error
+        except BadAnswer as error:
+            raise ConnectFailed(self.url, f"its answer is of no use: {error}") from error
+        except Unsendable:
             raise ConnectFailed(self.url, "a header for it cannot be sent") from None
 
-    async def _asked(self, method: str, target: str, body: bytes, kind: str) -> Answer:
-        headers = self._headers(body, kind)
-        request = h11.Request(method=method, target=target, headers=headers)
-        if self._connection is not None:
+    async def _answer(self, request: WebRequest) -> WebAnswer:
+        kept, self._connection = self._connection, None  # nothing else may use it meanwhile
+        if kept is not None:
             try:
-                async with self._keeping(self._connection) as connection:
-                    return await connection.ask(request, body)
-            except _BROKEN:  # closed by the server meanwhile; the request is idempotent, so it is repeated
+                return await self._exchange(kept, request)
+            except (Unanswered, BadAnswer):  # closed by its server meanwhile; the request is idempotent
                 pass
         stream = await self._network.connect(attrs.evolve(self._endpoint, target="/"), self._tls)
-        async with self._keeping(_Connection(stream)) as connection:
-            return await connection.ask(request, body)
+        return await self._exchange(HttpStream(stream), request)
 
-    def _headers(self, body: bytes, kind: str) -> list[tuple[bytes, bytes]]:
+    async def _exchange(self, stream: HttpStream, request: WebRequest) -> WebAnswer:
+        """Send a request, and keep the connection afterwards if it can be used again."""
+        try:
+            head = await stream.ask(request, (), None)
+            answer = WebAnswer(head, await stream.body(MAX_ANSWER))
+        except BaseException:
+            await stream.aclose()
+            raise
+        if self._keep and self._connection is None and stream.is_reusable:
+            self._connection = stream
+        else:
+            await stream.aclose()
+        return answer
+
+    def _headers(self, kind: str) -> Headers:
         try:
             own = self._headers_for(self.url) if self._headers_for is not None else ()
         except (
             ConfigError
         ) as error:  # a file of secrets may be missing for a moment: the next request retries
             raise ConnectFailed(self.url, str(error)) from None
-        headers = [(b"Host", self._endpoint.authority.encode()), (b"Accept", ACCEPT.encode()), *own]
-        if kind:
-            headers += [(b"Content-Type", kind.encode()), (b"Content-Length", b"%d" % len(body))]
-        return headers
-
-    @asynccontextmanager
-    async def _keeping(self, connection: _Connection) -> AsyncGenerator[_Connection]:
-        """Lend a connection, and keep it afterwards if it can be used again."""
-        self._connection = None
-        try:
-            yield connection
-        except BaseException:
-            await trio.aclose_forcefully(connection.stream)
-            raise
-        if self._has_room and connection.renew():
-            self._connection = connection
-        else:
-            await trio.aclose_forcefully(connection.stream)
-
-    @property
-    def _has_room(self) -> bool:
-        return self._keep and self._connection is None
+        typed = ((b"Content-Type", kind.encode()),) if kind else ()
+        return ((b"Accept", ACCEPT.encode()), *own, *typed)
 
     async def aclose(self) -> None:
         """Close the connection, if there is one."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await trio.aclose_forcefully(connection.stream)
-
-
-class _Connection:
-    """HTTP/1.1 connection, for one request at a time."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self.stream = stream
-        self._http = h11.Connection(h11.CLIENT)
-
-    def renew(self) -> bool:
-        """Prepare for another request. Return False if the connection cannot carry one."""
-        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
-            return False
-        self._http.start_next_cycle()
-        return True
-
-    async def ask(self, request: h11.Request, body: bytes) -> Answer:
-        """Return the answer to a request. Raises ConnectFailed for an answer that is too long."""
-        sent = self._http.send(request) or b""
-        if body:
-            sent += self._http.send(h11.Data(data=body)) or b""
-        with suppress(trio.BrokenResourceError):  # a server may answer, such as with 401, before reading all
-            await self.stream.send_all(sent + (self._http.send(h11.EndOfMessage()) or b""))
-        head = await self._next()
-        while isinstance(head, h11.InformationalResponse):
-            head = await self._next()
-        if not isinstance(head, h11.Response):
-            raise h11.RemoteProtocolError("the connection ended before the answer")
-        headers: dict[bytes, bytes] = {}
-        for name, value in head.headers:
-            headers[name] = headers[name] + b", " + value if name in headers else value
-        return Answer(head.status_code, headers, await self._body())
-
-    async def _body(self) -> bytes:
-        found = bytearray()
-        while isinstance(event := await self._next(), h11.Data):
-            found += event.data
-            if len(found) > MAX_ANSWER:
-                raise ConnectFailed("", f"its answer is longer than {MAX_ANSWER} bytes")
-        return bytes(found)
-
-    async def _next(self) -> Any:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            data = bytes(await self.stream.receive_some(_CHUNK))
-            if not data and self._http.their_state is h11.SEND_RESPONSE:
-                raise trio.BrokenResourceError("the connection ended before the answer")
-            self._http.receive_data(data)
-        return event
+            await connection.aclose()
 
 
 def _entry(thing_id: str) -> str:
     return f"/things/{quote(thing_id, safe='')}"
 
 
-def _reason_in(answer: Answer) -> str:
+def _reason_in(answer: WebAnswer) -> str:
     """Return the reason in problem details (RFC 9457) as one printable line, "" without one."""
     try:
         problem = msgspec.convert(msgspec.json.decode(answer.body), dict[str, Any])

@@ -534,9 +534,9 @@ async def test_a_question_is_followed_where_it_leads_without_who_asks(
 def test_no_redirect_leads_out_of_tls() -> None:
     pool: Any = None
     route = _Route(pool, WebRequest("GET", "https://lamp/on"), lambda _: ())
-    assert route.goes_on(Head(307, "", {b"location": b"https://other/on"}, "https://lamp/on"))
+    assert route.goes_on(Head(307, "", ((b"location", b"https://other/on"),), "https://lamp/on"))
     with pytest.raises(BadAnswer, match="not secure"):
-        route.goes_on(Head(307, "", {b"location": b"http://other/on"}, "https://other/on"))
+        route.goes_on(Head(307, "", ((b"location", b"http://other/on"),), "https://other/on"))
 
 
 @pytest.fixture(autouse=True)

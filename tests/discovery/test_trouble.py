@@ -361,11 +361,11 @@ async def test_an_early_answer_of_a_directory_is_read(in_parts: bool) -> None:
     assert stream.closed
 
 
-@pytest.mark.parametrize("answers", [(), (b"HTTP/1.1 401 Una",)])
+@pytest.mark.parametrize(("answers", "when"), [((), "before"), ((b"HTTP/1.1 401 Una",), "within")])
 async def test_a_directory_that_breaks_off_without_an_answer_cannot_be_reached(
-    answers: tuple[bytes, ...],
+    answers: tuple[bytes, ...], when: str
 ) -> None:
     stream = Hasty(*answers)
-    with pytest.raises(ConnectFailed, match="the connection ended before the answer"):
+    with pytest.raises(ConnectFailed, match=f"the connection ended {when} the answer"):
         await put_over(stream)
     assert stream.closed

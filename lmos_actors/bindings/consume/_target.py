@@ -65,7 +65,7 @@ async def fetch(
 
     Raises ConnectFailed: no server there, too late, too long, not found, or no JSON.
     """
-    from ._fetch import fetched  # a node that connects by addresses alone needs no HTTP
+    from ..http_client._fetch import fetched  # a node that connects by addresses alone needs no HTTP
 
     text, source_url, _ = await fetched(network, url, tls, headers, headers_for or alone, local)
     return text, source_url
@@ -119,7 +119,7 @@ async def find_target(
 
 
 async def _target_at(peers: Peers, url: str, thing: str | None, headers: Headers, local: bool) -> Target:
-    from ._fetch import fetched
+    from ..http_client._fetch import fetched
 
     text, source_url, here = await fetched(peers.network, url, peers.tls, headers, peers.headers_for, local)
     found = target_of(text, source_url, source_url, thing)

@@ -1,1 +1,12 @@
-"""Agents over HTTP: the client's side."""
+"""Things used over HTTP: one client for requests, descriptions and directories, over the node's `Network`."""
+
+from ._stream import (
+    BadAnswer as BadAnswer,
+    Head as Head,
+    HttpStream as HttpStream,
+    Unanswered as Unanswered,
+    Unsendable as Unsendable,
+    WebAnswer as WebAnswer,
+    WebRequest as WebRequest,
+    connect_failed as connect_failed,
+)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 import trio
 
-from lmos_actors.errors import ConfigError, ConnectFailed
-from lmos_actors.protocol.td import resolve
-from lmos_actors.transport import is_here, leads_astray
+from lmos_actors.errors import ConnectFailed
+from lmos_actors.transport import is_here
 
+from ._redirects import REDIRECTS, redirected
 from ._stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest, place_at
 
 if TYPE_CHECKING:
@@ -52,11 +52,7 @@ BODY_SECONDS: Final = 60.0
 LONGEST: Final = 4 << 20
 """Bytes of the body of an answer."""
 
-REDIRECTS: Final = 5
-_AGAIN: Final = (307, 308)  # the same once more
-_READ: Final = (301, 302, 303)
 _SAFE: Final = ("GET", "HEAD")
-_WEB: Final = ("http://", "https://")
 
 
 class TooManyListeners(Exception):
@@ -130,7 +126,7 @@ class WebPool:
     async def poll(self, request: WebRequest, own: Own, sent: Callable[[], None] | None) -> WebAnswer:
         """Exchange as `exchange` does, for an answer that takes its time: it takes no seat of requests.
 
-        `sent` is called when the request is written. Raises TooMany as well.
+        `sent` is called when the request is written. Raises TooManyListeners as well.
         """
         route = _Route(self, request, own)
         while True:
@@ -172,7 +168,7 @@ class WebPool:
     async def listening(self, request: WebRequest, own: Own) -> AsyncGenerator[tuple[Head, HttpStream]]:
         """Send a request, and return the head of the answer and what its body comes from.
 
-        Raises what `exchange` does, and TooMany. Redirects are followed as there.
+        Raises what `exchange` does, and TooManyListeners. Redirects are followed as there.
         """
         route = _Route(self, request, own)
         while True:
@@ -278,18 +274,14 @@ class _Route:
 
         Raises BadAnswer for what is not followed.
         """
-        request, location = self.request, head.header(b"location")
-        safe = request.method in _SAFE
-        if not location or not (head.status in _AGAIN or (safe and head.status in _READ)):
+        request, safe = self.request, self.request.method in _SAFE
+        led = redirected(head, safe=safe)
+        if led is None:
             return False
         if not self._left:
             raise BadAnswer(f"more than {REDIRECTS} redirects")
         self._left -= 1
-        url, endpoint = _led(request.url, location)
-        if self.endpoint.secure and not endpoint.secure:
-            raise BadAnswer("it redirects to what is not secure")
-        if leads_astray(request.url, url):
-            raise BadAnswer(f"it redirects to {endpoint.host!r}, which is another host there than here")
+        url, endpoint = led
         same = (endpoint.secure, endpoint.authority) == (self.endpoint.secure, self.endpoint.authority)
         if not same and not safe:
             raise BadAnswer("it redirects to another server what is more than a question")
@@ -298,16 +290,6 @@ class _Route:
         self._at_home = self._at_home and same
         self.request, self.endpoint = attrs.evolve(request, url=url), endpoint
         return True
-
-
-def _led(url: str, location: str) -> tuple[str, Endpoint]:
-    led = resolve(url, location).partition("#")[0]
-    try:
-        if not led.startswith(_WEB):
-            raise ConfigError("no address of HTTP")
-        return led, place_at(led)
-    except ConfigError as error:
-        raise BadAnswer(f"it redirects to what is no address: {error.message}") from None
 
 
 async def _whole(stream: HttpStream, head: Head) -> WebAnswer:

@@ -1,4 +1,11 @@
-"""One HTTP/1.1 connection of a client: one request after another over one stream, everything bounded."""
+"""One HTTP/1.1 connection of a client: one request after another over one stream, everything bounded.
+
+All that a node asks over HTTP goes through `HttpStream`: requests to things by the pool (`_pool.py`),
+descriptions (`_fetch.py`), and directories. It writes the bytes, so it alone knows the difference on which
+callers decide: if connecting fails, nothing has been sent and a request may be repeated; after `Unanswered`
+all or a part of it may have arrived, and its outcome is unknown. `BadAnswer` is an answer that breaks HTTP or
+a bound; then the outcome is unknown too.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +16,11 @@ import attrs
 import h11
 import trio
 
-from lmos_actors.transport import endpoint_of, why_cut
+from lmos_actors.errors import ConnectFailed
+from lmos_actors.transport import cut_off, endpoint_of, why_cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -21,7 +29,7 @@ LONGEST_HEAD: Final = 32_768
 """Bytes of the head of an answer, and of all that stands between chunks."""
 
 UNTRIED_SECONDS: Final = 1.0
-"""For which a connection over TLS that has carried nothing is taken for one that has not ended."""
+"""For which a connection over TLS that has carried nothing counts as open, whatever has arrived."""
 
 INTERIM: Final = 16
 """Answers with a status below 200 before the one that counts."""
@@ -34,6 +42,14 @@ _ENDED: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 class Unanswered(Exception):
     """The connection ended before the answer to a request that was sent, or sent in part."""
+
+
+def connect_failed(url: str, error: Unanswered, *, secure: bool) -> ConnectFailed:
+    """Return the failure of a request that may be repeated: as if nothing had been connected."""
+    ended = error.__cause__
+    if isinstance(ended, Exception):
+        return cut_off(url, ended, secure=secure)
+    return ConnectFailed(url, f"{error}")
 
 
 class BadAnswer(Exception):
@@ -57,16 +73,20 @@ class WebRequest:
 
 @attrs.frozen
 class Head:
-    """The head of an answer; names of headers are in small letters, of several with one name the first."""
+    """The head of an answer; names of headers are in lower case."""
 
     status: int
     reason: str
-    headers: Mapping[bytes, bytes]
+    headers: Headers
     url: str
 
     def header(self, name: bytes) -> str:
-        """Return a header as text, "" where there is none."""
-        return self.headers.get(name, b"").decode("latin-1").strip()
+        """Return a header as text, the first of several, "" where there is none."""
+        return next((value.decode("latin-1").strip() for known, value in self.headers if known == name), "")
+
+    def joined(self, name: bytes) -> str:
+        """Return all headers of a name as one, which lists may be (RFC 9110, 5.3); "" where there is none."""
+        return ", ".join(value.decode("latin-1") for known, value in self.headers if known == name)
 
     @property
     def kind(self) -> str:
@@ -112,7 +132,7 @@ class HttpStream:
     def is_stale(self, now: float) -> bool:
         """Whether something came while it was idle: then it is the end, or nothing that was asked for."""
         inner = getattr(self._stream, "transport_stream", None)
-        if inner is not None and not self.used:  # over TLS something comes by itself at first
+        if inner is not None and not self.used:  # a TLS 1.3 server sends session tickets without a request
             return now > self.idle_since + UNTRIED_SECONDS
         stream = self._stream if inner is None else inner
         has_news: Callable[[], bool] | None = getattr(stream, "has_news", None)
@@ -128,7 +148,7 @@ class HttpStream:
         try:
             await self._stream.send_all(data)
         except _ENDED:
-            self._spoilt = True  # it may all the same have been answered, such as with 413
+            self._spoilt = True  # the server may have answered before it read all, such as with 413
         if sent is not None:
             sent()
         for _ in range(INTERIM + 1):
@@ -196,7 +216,7 @@ class HttpStream:
             self._begun, self._is_untried = True, False
         elif not self._headed:
             ended = EOFError(f"the connection ended {'within' if self._begun else 'before'} the answer")
-            raise Unanswered(why_cut(ended, secure=self._is_untried))
+            raise Unanswered(why_cut(ended, secure=self._is_untried)) from ended
         self._http.receive_data(data)
 
     async def aclose(self) -> None:
@@ -206,7 +226,5 @@ class HttpStream:
 
 
 def _head(event: h11.Response, url: str) -> Head:
-    headers: dict[bytes, bytes] = {}
-    for name, value in event.headers:
-        headers.setdefault(bytes(name), bytes(value))
+    headers = tuple((bytes(name), bytes(value)) for name, value in event.headers)
     return Head(event.status_code, event.reason.decode("latin-1"), headers, url)

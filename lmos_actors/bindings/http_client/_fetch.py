@@ -1,0 +1,128 @@
+"""Fetching descriptions over HTTP, by the network of the node: bounded in bytes, redirects and time.
+
+It needs no pool, as it asks once and closes: commands fetch before there is a node. A redirect takes none of
+the caller's headers to another server; those of `headers_for` are asked for anew at each.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors.errors import ConfigError, ConnectFailed
+from lmos_actors.protocol.td import MAX_BYTES
+from lmos_actors.transport import answered, detail_of, endpoint_of, has_detail, is_here
+
+from ._redirects import REDIRECTS, redirected
+from ._stream import BadAnswer, HttpStream, Unanswered, Unsendable, WebRequest, connect_failed
+
+if TYPE_CHECKING:
+    import ssl
+
+    from lmos_actors.transport import Endpoint, Network
+
+    from ._stream import Head, Headers
+
+SECONDS: Final = 30.0
+"""For all of it, redirects included."""
+
+PATIENCE: Final = 1.0
+"""Seconds for the reason of a refusal, whose status is known by then."""
+
+KINDS: Final = ("application/td+json", "application/json", "application/ld+json")
+
+_HEADERS: Final = (
+    (b"Accept", b"application/td+json, application/json;q=0.9"),
+    (b"Accept-Encoding", b"identity"),
+    (b"Connection", b"close"),
+)
+_PHRASES: Final = {each.value: each.phrase for each in HTTPStatus}
+
+
+async def fetched(
+    network: Network, url: str, tls: ssl.SSLContext | None, headers: Headers, headers_for: Any, local: bool
+) -> tuple[bytes, str, bool]:
+    """As `fetch`; return also whether it was this machine, by whatever name, that has answered."""
+    with trio.move_on_after(SECONDS):
+        try:
+            return await _fetched(network, url, tls, headers, headers_for, local)
+        except ConnectFailed as error:
+            if error.url == endpoint_of(url).url:  # the network knows sockets alone
+                raise error.at(url) from error
+            raise
+        except Unsendable as error:
+            raise ConfigError(f"the request to {url} cannot be sent: {error}") from None
+        except Unanswered as error:
+            raise connect_failed(url, error, secure=url.lower().startswith("https")) from error
+        except BadAnswer as error:
+            raise ConnectFailed(url, f"{error}") from error
+    raise ConnectFailed(url, f"no description within {SECONDS:g} s")
+
+
+async def _fetched(
+    network: Network, url: str, tls: ssl.SSLContext | None, headers: Headers, headers_for: Any, local: bool
+) -> tuple[bytes, str, bool]:
+    may_be_here = True  # what the caller has named, and what this machine leads to
+    at, endpoint = url, endpoint_of(url)
+    for _ in range(REDIRECTS + 1):
+        stream, here = await _connected(network, endpoint, tls, may_be_here=may_be_here)
+        may_be_here = here or local
+        try:
+            head = await stream.ask(WebRequest("GET", at), _with_own(headers_for(at, headers)), None)
+            led = redirected(head, local=may_be_here)
+            if led is None:
+                return await _text(head, stream, url), _plain(endpoint), here
+        finally:
+            await stream.aclose()
+        before = endpoint.authority
+        at, endpoint = led
+        if endpoint.authority != before:
+            headers = ()  # they are for the server that the caller has named
+    raise ConnectFailed(url, f"more than {REDIRECTS} redirects")
+
+
+def _plain(endpoint: Endpoint) -> str:
+    """Return a URL of HTTP in the one form that all its spellings have, such as without the usual port."""
+    return f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}{endpoint.target}"
+
+
+def _with_own(headers: Headers) -> Headers:
+    """Return the headers of a request; those given stand in place of ours of the same names."""
+    names = {name.lower() for name, _ in headers}
+    return (*(each for each in _HEADERS if each[0].lower() not in names), *headers)
+
+
+async def _connected(
+    network: Network, endpoint: Endpoint, tls: ssl.SSLContext | None, *, may_be_here: bool
+) -> tuple[HttpStream, bool]:
+    """Connect; return the connection, and whether it leads to this machine."""
+    here = is_here(endpoint.host)
+    try:
+        return HttpStream(await network.connect(attrs.evolve(endpoint, elsewhere=not here), tls)), here
+    except ConnectFailed as error:
+        if not (error.leads_here and may_be_here):
+            raise
+    return HttpStream(await network.connect(endpoint, tls)), True
+
+
+async def _text(head: Head, stream: HttpStream, url: str) -> bytes:
+    if head.status != 200:
+        why = answered(head.status, _PHRASES.get(head.status, ""), await _detail(head, stream))
+        raise ConnectFailed(url, why, status=head.status)
+    if head.header(b"content-encoding") not in ("", "identity"):  # how long it is is not known then
+        raise ConnectFailed(url, "what is there is compressed, which was not asked for")
+    if head.kind not in KINDS:
+        raise ConnectFailed(url, f"what is there is {head.kind or 'of no known type'}, and no description")
+    return await stream.body(MAX_BYTES)
+
+
+async def _detail(head: Head, stream: HttpStream) -> str:
+    kind, body = head.header(b"content-type"), b""
+    if has_detail(kind):
+        with trio.move_on_after(PATIENCE), suppress(BadAnswer, Unanswered):
+            body = await stream.body(MAX_BYTES)
+    return detail_of(kind, body)
