@@ -5,6 +5,7 @@ from ._case import (
     CaseContext as CaseContext,
     Chapter as Chapter,
     Failed as Failed,
+    Run as Run,
     RunContext as RunContext,
 )
 from ._http_forms import (
@@ -49,6 +50,7 @@ from ._samples import (
     leave as leave,
     must_be_meant_to_fail as must_be_meant_to_fail,
     one_of_each as one_of_each,
+    pending_call as pending_call,
     put_back as put_back,
     restorable_values as restorable_values,
     values_of as values_of,
@@ -63,12 +65,14 @@ from ._session import (
     Session as Session,
 )
 from ._subscriptions import (
+    EventTrial as EventTrial,
     changing as changing,
     events as events,
     first_change as first_change,
     first_event as first_event,
     happen as happen,
     listen as listen,
+    must_accept as must_accept,
     observing as observing,
     readings as readings,
     subscribed as subscribed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import attrs
@@ -25,7 +25,7 @@ from ._session import AS_WRITTEN, NoAnswer, Session
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from random import Random
 
     from lmos_actors.conformance.card import Section, Traffic
@@ -43,17 +43,17 @@ _REASONABLE: Final = 64  # connections of one case
 
 
 class Failed(Exception):
-    """It is not as demanded: what was seen instead."""
+    """What was seen is not what the case expects."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Case:
-    """Something that a server has to do. Its id stays for ever: that of a case given up is not used again.
+    """A requirement on a server. Its id is permanent: the id of a removed case is not used again.
 
     `expected`: what the section demands, as the end of "expected ...". `needs`: what a server has to offer
-    for it to be tried, in words, "" for nothing. `unsafe`: it changes something, and runs with
-    `allow_unsafe` alone. `run` raises Failed, NotOffered or NotRun, or what a conversation raises; of lesser
-    things it says `context.differs`.
+    for the case to run, in words, "" for nothing. `unsafe`: the case changes something, and needs
+    `allow_unsafe`. `run` raises Failed, NotOffered or NotRun, or what a session raises; it records lesser
+    deviations by `context.differs`.
     """
 
     id: str
@@ -66,33 +66,39 @@ class Case:
 
     @property
     def group(self) -> str:
-        """The part of the id before the point."""
+        """The part of the id before the full stop."""
         return self.id.partition(".")[0]
 
 
 class Chapter:
-    """Cases that stand in one file, in their order."""
+    """The cases of one file, in their order."""
 
     def __init__(self) -> None:
         self.cases: list[Case] = []
 
+    def add(
+        self,
+        id: str,
+        title: str,
+        run: Run,
+        *,
+        section: Section,
+        expected: str,
+        needs: str = "",
+        unsafe: bool = False,
+    ) -> None:
+        """Add a case: for functions that make the runs of several cases."""
+        self.cases.append(
+            Case(id=id, title=title, section=section, expected=expected, needs=needs, unsafe=unsafe, run=run)
+        )
+
     def case(
         self, id: str, title: str, *, section: Section, expected: str, needs: str = "", unsafe: bool = False
     ) -> Callable[[Run], Run]:
-        """Make a function a case of this chapter."""
+        """Return a decorator that adds a function as a case."""
 
         def add(run: Run) -> Run:
-            self.cases.append(
-                Case(
-                    id=id,
-                    title=title,
-                    section=section,
-                    expected=expected,
-                    needs=needs,
-                    unsafe=unsafe,
-                    run=run,
-                )
-            )
+            self.add(id, title, run, section=section, expected=expected, needs=needs, unsafe=unsafe)
             return run
 
         return add
@@ -164,9 +170,23 @@ class CaseContext:
             self.not_offered(f"lmosx:offers does not name {word}")
 
     def expect(self, received: ReceivedMessage, *kinds: str) -> ReceivedMessage:
-        """Fail unless a message is of one of the kinds; return it."""
+        """Fail unless a message is of one of the kinds. Return it."""
         if received.kind not in kinds:
             self.fail(received)
+        return received
+
+    @contextmanager
+    def left_to(self, case: str, silence: tuple[type[Exception], ...] = (NoAnswer,)) -> Iterator[None]:
+        """End the case where the server stays silent in the block, which is what another case judges."""
+        try:
+            yield
+        except silence as why:
+            self.not_offered(f"{why} (see {case})")
+
+    def prerequisite(self, received: ReceivedMessage, kind: str, case: str) -> ReceivedMessage:
+        """End the case unless a message is of this kind, which is what another case judges; return it."""
+        if received.kind != kind:
+            self.not_offered(f"{received} (see {case})")
         return received
 
     def judge(self, received: ReceivedMessage, *keys: str, members: tuple[str, ...] | None = None) -> None:
@@ -254,14 +274,13 @@ class CaseContext:
 
         `but`: a property that is not to be asked for.
         """
-        names = (name for name in self.target.readable() if name != but)
-        name = next(names, None) or self.target.unknown_property()
+        name = self.target.any_property(but=but)
         with suppress(NoAnswer):
             await session.ask("readProperty", name=name)
 
     async def invoke(self, session: Session, call: Call, **members: Any) -> ReceivedMessage:
         """Invoke an action, and wait for its final answer."""
-        return await session.ask("invokeAction", name=call.action, **call.members(), **members)
+        return await session.final(await session.begin(call, **members))
 
     async def trigger(self, event: str) -> Call:
         """Return the action that makes an event happen: the hint, or what is found by trying once per run.

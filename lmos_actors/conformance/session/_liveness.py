@@ -64,11 +64,9 @@ async def must_be_read(
     the property that is read. `refusal`: the deviation that an error in answer is, where it is no failure.
     """
     session = await context.session()
-    name = name or next(iter(context.target.readable()), None) or context.target.unknown_property()
-    try:
+    name = name or context.target.any_property()
+    with context.left_to("properties.read"):
         plain = await session.ask("readProperty", name=name)
-    except NoAnswer:
-        context.not_offered("readProperty is not answered: properties.read says more")
     message_id = session.new_id()
     text = session.text("readProperty", name=name, message_id=message_id, correlation=message_id)
     sent = Sent("readProperty", name, message_id, message_id, text, len(session.received))

@@ -44,7 +44,7 @@ async def a_reading(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
             continue
         if received.kind == "propertyReading":
             return sent, received
-    raise NotOffered("no property was answered by a propertyReading: properties.read says more")
+    raise NotOffered("no property was answered by a propertyReading (see properties.read)")
 
 
 async def a_status(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
@@ -52,13 +52,13 @@ async def a_status(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
     for call in context.roles.safe_calls()[:_MOST]:
         try:
             session = await context.session()
-            sent = await session.send("invokeAction", name=call.action, **call.members())
+            sent = await session.begin(call)
             received = await session.final(sent)
         except SILENCE:
             continue
         if received.kind == "actionStatus":
             return sent, received
-    raise NotOffered("no action was answered by an actionStatus: actions.completed says more")
+    raise NotOffered("no action was answered by an actionStatus (see actions.completed)")
 
 
 async def an_error(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
@@ -77,7 +77,7 @@ async def an_error(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
             continue
         if received.kind == "error":
             return sent, received
-    raise NotOffered("nothing was answered by an error: errors.* say more")
+    raise NotOffered("nothing was answered by an error (see errors.*)")
 
 
 async def one_of_each(context: CaseContext) -> list[tuple[Sent, ReceivedMessage]]:
@@ -92,6 +92,14 @@ async def one_of_each(context: CaseContext) -> list[tuple[Sent, ReceivedMessage]
     if not found and why is not None:
         raise why
     return found
+
+
+def pending_call(context: CaseContext) -> Call:
+    """Return the call of a run that takes a while, with several statuses. Raises NotOffered and NotRun."""
+    call = context.roles.slow_call()
+    if context.shared.dialect.is_kotlin:
+        context.not_offered("for kotlin-wot's clients a run has one status")
+    return call
 
 
 async def values_of(context: CaseContext, session: Session, names: Iterable[str]) -> dict[str, Any]:
@@ -112,7 +120,7 @@ async def restorable_values(context: CaseContext, session: Session) -> dict[str,
     context.roles.writable_property()
     found = await values_of(context, session, context.target.restorable())
     if not found:
-        raise NotOffered("no property that can be written could be read: properties.read says more")
+        raise NotOffered("no property that can be written could be read (see properties.read)")
     return found
 
 

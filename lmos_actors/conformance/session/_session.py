@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from lmos_actors.conformance.target import Call
     from lmos_actors.conformance.wire import ConnectionEnd, Socket
 
     from ._messages import ReceivedMessage
@@ -146,6 +147,10 @@ class Session:
             self._feeds.append(sent)
         await self.socket.send_text(text)
         return sent
+
+    async def begin(self, call: Call, **members: Any) -> Sent:
+        """Send the `invokeAction` of a call. Raises ConnectionGone."""
+        return await self.send("invokeAction", name=call.action, **{**call.members(), **members})
 
     def text(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from lmos_actors.conformance.inputs import same
 from lmos_actors.conformance.target import NewValue
 from lmos_actors.conformance.wire import ConnectionGone
@@ -66,10 +68,19 @@ async def listen(context: CaseContext, session: Session, kind: str, name: str, *
     try:
         sent, received = await tell(context, session, kind, name=name, **members)
     except ConnectionGone as gone:
-        context.not_offered(f"{kind} ends the connection, of which {judge} says more: {gone}")
+        context.not_offered(f"{kind} ends the connection (see {judge}): {gone}")
     if received is not None and received.kind == "error":
-        context.not_offered(f"{kind} is refused, of which {judge} says more: {received}")
+        context.not_offered(f"{kind} is refused (see {judge}): {received}")
     return sent
+
+
+async def must_accept(
+    context: CaseContext, session: Session, kind: str, *, name: str | None = None, **members: Any
+) -> None:
+    """Send a request that need not be answered; fail if an error answers it."""
+    _, received = await tell(context, session, kind, name=name, **members)
+    if received is not None and received.kind == "error":
+        context.fail(f"{kind} is answered by {received}")
 
 
 async def events(session: Session, event: str) -> list[ReceivedMessage]:
@@ -93,14 +104,14 @@ async def happen(context: CaseContext, call: Call, *, thing: str | None = None, 
     session = await context.session(thing=thing)
     for _ in range(times):
         with suppress(*SILENCE):  # that it is answered is not what is looked at
-            await session.ask("invokeAction", name=call.action, **call.members())
+            await session.final(await session.begin(call))
 
 
 async def first_event(context: CaseContext, session: Session, event: str) -> ReceivedMessage:
     """Wait for the event that was made to happen. Raises NotOffered where it does not come."""
     received = await session.event(event)
     if received is None:
-        context.not_offered(f"{event} does not come to who has subscribed: events.delivered says more")
+        context.not_offered(f"{event} does not come to who has subscribed (see events.delivered)")
     return received
 
 
@@ -108,8 +119,41 @@ async def first_change(context: CaseContext, session: Session, name: str) -> Rec
     """Wait for the reading of a property that was changed. Raises NotOffered where it does not come."""
     received = await session.reading(name)
     if received is None:
-        context.not_offered(f"a change of {name} does not come to who observes it: observe.change says more")
+        context.not_offered(f"a change of {name} does not come to who observes it (see observe.change)")
     return received
+
+
+@attrs.frozen(eq=False)
+class EventTrial:
+    """An event, the call that causes it, and a subscription that shows that it happened."""
+
+    context: CaseContext
+    event: str
+    call: Call
+    control: Session
+
+    @classmethod
+    async def begin(cls, context: CaseContext) -> EventTrial:
+        """Choose an event and subscribe to it. Raises NotRun where nothing is known to cause it."""
+        event = context.roles.event()
+        call = await context.trigger(event)
+        return cls(context, event, call, await subscribed(context, event))
+
+    async def cause(self, *, times: int = 1) -> ReceivedMessage:
+        """Cause the event, and return it as the control got it. Raises NotOffered where it does not come."""
+        await happen(self.context, self.call, times=times)
+        return await first_event(self.context, self.control, self.event)
+
+    async def must_reach(self, session: Session, why: str) -> None:
+        """Fail unless the event comes over another connection too."""
+        if await session.event(self.event) is None:
+            self.context.fail(why)
+
+    async def must_not_reach(self, session: Session, why: str) -> None:
+        """Fail if the event comes over a connection."""
+        await self.context.flush(session)
+        if await session.event(self.event, within=0) is not None:
+            self.context.fail(why)
 
 
 class Changer:
@@ -137,7 +181,7 @@ class Changer:
                 await self._session.ask("invokeAction", name=how.action, **how.members())
         self.value = await self._read()
         if same(self.value, before):
-            self._context.not_offered(f"{self._name} could not be changed: properties.write-kept says more")
+            self._context.not_offered(f"{self._name} could not be changed (see properties.write-kept)")
         return self.value
 
     async def restore(self) -> None:
@@ -150,7 +194,7 @@ class Changer:
         with suppress(*SILENCE):
             value = (await self._session.ask("readProperty", name=self._name)).value
         if value is ABSENT:
-            self._context.not_offered(f"{self._name} could not be read: properties.read says more")
+            self._context.not_offered(f"{self._name} could not be read (see properties.read)")
         return value
 
 

@@ -77,6 +77,10 @@ class Affordances:
         """Name the properties that can be observed."""
         return tuple(name for name in self.readable() if self.properties[name].observable)
 
+    def any_property(self, *, but: str | None = None) -> str:
+        """Return a property that can be read, other than `but`, or else a name that no property has."""
+        return next((name for name in self.readable() if name != but), None) or self.unknown_property()
+
     # --- actions
 
     def safe_actions(self) -> tuple[str, ...]:

@@ -121,14 +121,14 @@ async def ack_first(context: CaseContext) -> None:
     event = context.roles.event()
     call, session = await context.trigger(event), await context.session()
     sent = await session.send("subscribeEvent", name=event, ack=True)
-    run = await session.send("invokeAction", name=call.action, **call.members())
+    run = await session.begin(call)
     noted = await first_event(context, session, event)
     with suppress(*SILENCE):
         await session.final(run)
     try:
         received = await session.answer(sent)
     except NoAnswer:
-        context.not_offered("subscribeEvent is not acknowledged: extension.ack says more")
+        context.not_offered("subscribeEvent is not acknowledged (see extension.ack)")
     if received.kind == "acknowledgement" and received.number > noted.number:
         context.fail("the event came before the acknowledgement of its subscription")
 
@@ -208,7 +208,7 @@ async def gaps(context: CaseContext) -> None:
 async def deadline(context: CaseContext) -> None:
     needs(context, "deadlines")
     call, session = context.roles.slow_call(), await context.session()
-    sent = await session.send("invokeAction", name=call.action, remaining=0.2, **call.members())
+    sent = await session.begin(call, remaining=0.2)
     received = await session.final(sent)
     if received.kind != "error" or not str(received.data.get("type")).endswith("#deadline-exceeded"):
         context.fail(received)
@@ -227,7 +227,7 @@ async def deadline_left(context: CaseContext) -> None:
     try:
         without = await context.invoke(session, call)
     except NoAnswer:
-        context.not_offered(f"{call.action} is not answered: actions.completed says more")
+        context.not_offered(f"{call.action} is not answered (see actions.completed)")
     received = await context.invoke(session, call, remaining=30)
     if outcome(received)[:2] != outcome(without)[:2]:
         context.fail(received)
@@ -246,7 +246,7 @@ async def deadline_left(context: CaseContext) -> None:
 async def progress(context: CaseContext) -> None:
     call, session = _progressing(context), await context.session()
     schema = context.target.readable_part.progress_of(call.action) or {}
-    sent, noted = await session.send("invokeAction", name=call.action, **call.members()), False
+    sent, noted = await session.begin(call), False
     with suppress(NoAnswer):
         while not noted and not (received := await session.answer(sent)).is_final:
             noted = received.get("progress") is not ABSENT and received.get("output") is ABSENT

@@ -63,7 +63,7 @@ async def _credited(context: CaseContext, session: Session, sent: Sequence[Sent]
 async def one_way(context: CaseContext) -> None:
     needs(context, "tells")
     call, session = context.roles.safe_call(), await context.session()
-    sent = await session.send("invokeAction", name=call.action, tell=1, **call.members())
+    sent = await session.begin(call, tell=1)
     session.forget(sent)
     await _credited(context, session, [sent], {1})
     await context.flush(session)
@@ -96,9 +96,9 @@ async def refused(context: CaseContext) -> None:
 async def number(context: CaseContext) -> None:
     needs(context, "tells")
     call, session = context.roles.safe_call(), await context.session()
-    first = await session.send("invokeAction", name=call.action, tell=7, **call.members())
+    first = await session.begin(call, tell=7)
     session.forget(first)
-    sent = await session.send("invokeAction", name=call.action, tell=7, **call.members())
+    sent = await session.begin(call, tell=7)
     received = context.expect(await session.answer(sent), "error")
     if received.status not in ("400", 400) or received.data.get("path") != "$.tell":
         context.fail(received)
@@ -118,6 +118,6 @@ async def credit(context: CaseContext) -> None:
         sent: list[Sent] = []
         numbers = set(range(first, first + _WINDOW))
         for number in sorted(numbers):
-            sent.append(await session.send("invokeAction", name=call.action, tell=number, **call.members()))
+            sent.append(await session.begin(call, tell=number))
             session.forget(sent[-1])
         await _credited(context, session, sent, numbers)

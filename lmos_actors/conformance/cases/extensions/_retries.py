@@ -99,7 +99,7 @@ async def retry_answer(context: CaseContext) -> None:
     try:
         first = await context.invoke(session, call, message_id=id, attempt=1)
     except NoAnswer:
-        context.not_offered(f"{call.action} is not answered: actions.completed says more")
+        context.not_offered(f"{call.action} is not answered (see actions.completed)")
     again = await context.invoke(session, call, message_id=id, attempt=2)
     if not all(same(one, other) for one, other in zip(outcome(first), outcome(again), strict=True)):
         context.fail(f"at first {first}, and then {again}")

@@ -49,7 +49,7 @@ class _Stream:
         call = context.roles.streamed_call()
         session = await context.session() if session is None else session
         members: dict[str, Any] = {} if items is None else {"credit": {"items": items, "bytes": size}}
-        sent = await session.send("invokeAction", name=call.action, **call.members(), **members)
+        sent = await session.begin(call, **members)
         return cls(context, session, call, sent)
 
     async def take(self, most: int, within: float | None = None) -> None:
@@ -173,7 +173,7 @@ async def stream_whole(context: CaseContext) -> None:
         before = len(run.items)
         await run.take(before + 3)
         if len(run.items) == before and run.end is None:
-            context.not_offered("further credit brings no items: extension.stream-more says more")
+            context.not_offered("further credit brings no items (see extension.stream-more)")
         await run.more(3)
     if not same(run.items[: len(whole[0].items)], whole[0].items):
         context.fail(f"under credit {run.items[:20]!r} came, and without {whole[0].items[:20]!r}")
@@ -192,7 +192,7 @@ async def stream_cancel(context: CaseContext) -> None:
     await run.session.send("cancelAction", name=run.call.action, correlation=run.sent.message_id)
     await run.take(_MANY)
     if run.end is None:
-        context.not_offered("cancelAction brings no end: cancel.running says more")
+        context.not_offered("cancelAction brings no end (see cancel.running)")
     await run.more(5)
     await context.flush(run.session)
     for received in await run.session.drain(within=context.shared.patience / 4):
@@ -215,7 +215,7 @@ async def stream_late(context: CaseContext) -> None:
     run = await _Stream.begin(context)
     await run.take(_MANY)
     if run.end is None:
-        context.not_offered("the run does not end: extension.stream says more")
+        context.not_offered("the run does not end (see extension.stream)")
     await run.more(5)
     await context.flush(run.session)
     for received in await run.session.drain(within=0):
@@ -260,7 +260,7 @@ async def binary_late(context: CaseContext) -> None:
     needs(context, "streams")
     name, session = context.roles.readable_property(), await context.session()
     if not await values_of(context, session, [name]):
-        context.not_offered(f"{name} cannot be read: properties.read says more")
+        context.not_offered(f"{name} cannot be read (see properties.read)")
     await session.socket.send_frame(BINARY, struct.pack(">BBHII", 1, 0, 0, 4_294_967_295, 0) + b"item")
     received = await session.ask("readProperty", name=name)
     if received.kind != "propertyReading":

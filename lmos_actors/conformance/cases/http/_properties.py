@@ -110,7 +110,7 @@ async def write(context: CaseContext) -> None:
     session = await context.session()
     before = await read_by_socket(session, name)
     if before is ABSENT:
-        context.not_offered(f"{name} cannot be read: properties.read says more")
+        context.not_offered(f"{name} cannot be read (see properties.read)")
     answer = await carry_out(context, form, before)
     if answer.status not in GOOD:
         context.fail(f"{form.method} of {name}, with the value that it has, is answered with {answer.status}")
@@ -138,7 +138,7 @@ async def write_seen(context: CaseContext) -> None:
     session = await context.session()
     before = await read_by_socket(session, name)
     if before is ABSENT:
-        context.not_offered(f"{name} cannot be read: properties.read says more")
+        context.not_offered(f"{name} cannot be read (see properties.read)")
     change = context.roles.change_of(name, before)
     value = getattr(change, "value", ABSENT)
     if value is ABSENT:
@@ -149,7 +149,7 @@ async def write_seen(context: CaseContext) -> None:
     finally:
         await put_back(context, session, name, before)
     if answer.status not in GOOD:
-        context.not_offered(f"{form.method} of {name} is answered with {answer.status}: http.write says more")
+        context.not_offered(f"{form.method} of {name} is answered with {answer.status} (see http.write)")
     if after != value:
         context.fail(f"{shown(value)} was written to {name}, and {shown(after)} is read")
 
@@ -202,7 +202,7 @@ async def wrong_value(context: CaseContext) -> None:
         session = await context.session()
         before = await read_by_socket(session, name)
         if before is ABSENT:
-            context.not_offered(f"{name} cannot be read: properties.read says more")
+            context.not_offered(f"{name} cannot be read (see properties.read)")
         try:
             answer = await carry_out(context, form, wrong)
             after = await read_by_socket(session, name)

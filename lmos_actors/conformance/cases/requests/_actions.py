@@ -197,7 +197,7 @@ async def pending(context: CaseContext) -> None:
     if context.shared.dialect.is_kotlin:
         context.not_offered(_ONE_STATUS)
     session = await context.session()
-    sent = await session.send("invokeAction", name=call.action, **call.members())
+    sent = await session.begin(call)
     try:
         received = await session.answer(sent)
     except NoAnswer as why:
@@ -225,7 +225,7 @@ async def status_order(context: CaseContext) -> None:
 async def _hold_order(context: CaseContext, call: Call, *, long: bool) -> None:
     """Go through a run, which is cancelled after its first statuses if it takes long."""
     session = await context.session()
-    sent = await session.send("invokeAction", name=call.action, **call.members())
+    sent = await session.begin(call)
     try:
         received = await session.answer(sent)
         if long and not received.is_final:
@@ -233,7 +233,7 @@ async def _hold_order(context: CaseContext, call: Call, *, long: bool) -> None:
     except NoAnswer:
         return
     except ConnectionGone as why:
-        context.not_offered(f"{why}: actions.completed says more")
+        context.not_offered(f"{why} (see actions.completed)")
     await context.flush(session)
     found = [received, *await session.drain(_AFTER)]
     seen = [each.status for each in found if each.kind == "actionStatus" and "inReplyTo" not in each.data]
@@ -255,11 +255,11 @@ async def concurrent(context: CaseContext) -> None:
         context.not_offered(_ONE_STATUS)
     session = await context.session()
     try:
-        sent = await session.send("invokeAction", name=call.action, **call.members())
+        sent = await session.begin(call)
         await session.answer(sent)
     except SILENCE as why:
-        context.not_offered(f"{why}: actions.pending says more")
-    second = await session.send("invokeAction", name=call.action, **call.members())
+        context.not_offered(f"{why} (see actions.pending)")
+    second = await session.begin(call)
     while (received := await session.next()) is not None:
         if received.kind in ("actionStatus", "error") and received.correlation != sent.correlation:
             await leave(session, sent)

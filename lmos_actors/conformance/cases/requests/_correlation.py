@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lmos_actors.conformance.card import lmos
-from lmos_actors.conformance.session import Chapter, NoAnswer, leave, restorable_values
-from lmos_actors.conformance.wire import ConnectionGone
+from lmos_actors.conformance.session import SILENCE, Chapter, leave, pending_call, restorable_values
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent
+    from collections.abc import Awaitable, Callable
+
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
 
 CORRELATION = Chapter()
 
@@ -19,62 +20,70 @@ _READABLE: Final = "a property that can be read"
 
 
 def _hold(context: CaseContext, received: ReceivedMessage, sent: Sent) -> None:
+    """Fail, or note a deviation, unless a message has the correlationID of its request."""
     found = received.correlation
     if found == sent.correlation:
         return
     if found is None:
         context.differs("correlation-missing", f"{received.kind} has no correlationID")
     elif found == sent.message_id:
-        context.differs(
-            "correlation-by-messageID", f"{received.kind} has the messageID of the request in its place"
-        )
+        seen = f"{received.kind} has the messageID of the request in its place"
+        context.differs("correlation-by-messageID", seen)
     else:
         context.fail(
             f"{received.kind} has the correlationID {found!r}, and the request has {sent.correlation!r}"
         )
 
 
-@CORRELATION.case(
+async def _read(context: CaseContext, session: Session) -> Sent:
+    name = context.roles.readable_property()
+    return await session.send("readProperty", name=name, correlation=session.new_id())
+
+
+async def _write(context: CaseContext, session: Session) -> Sent:
+    name, value = next(iter((await restorable_values(context, session)).items()))
+    return await session.send("writeProperty", name=name, data=value, correlation=session.new_id())
+
+
+async def _invoke(context: CaseContext, session: Session) -> Sent:
+    return await session.begin(context.roles.safe_call(), correlation=session.new_id())
+
+
+def _correlated(send: Callable[[CaseContext, Session], Awaitable[Sent]]) -> Run:
+    """Make a case of one request, whose final answer must be correlated."""
+
+    async def run(context: CaseContext) -> None:
+        session = await context.session()
+        sent = await send(context, session)
+        _hold(context, await session.final(sent), sent)
+
+    return run
+
+
+CORRELATION.add(
     "correlation.read",
     "A reading has the correlationID of the request",
+    _correlated(_read),
     section=lmos("propertyReading"),
     expected=_EXPECTED,
     needs=_READABLE,
 )
-async def read(context: CaseContext) -> None:
-    session = await context.session()
-    name = context.roles.readable_property()
-    sent = await session.send("readProperty", name=name, correlation=session.new_id())
-    _hold(context, await session.answer(sent), sent)
-
-
-@CORRELATION.case(
+CORRELATION.add(
     "correlation.write",
     "The answer to a write has the correlationID of the request",
+    _correlated(_write),
     section=_SHARED,
     expected=_EXPECTED,
     needs="a property that can be read and written",
 )
-async def write(context: CaseContext) -> None:
-    session = await context.session()
-    name, value = next(iter((await restorable_values(context, session)).items()))
-    sent = await session.send("writeProperty", name=name, data=value, correlation=session.new_id())
-    _hold(context, await session.answer(sent), sent)
-
-
-@CORRELATION.case(
+CORRELATION.add(
     "correlation.invoke",
     "The status of a run has the correlationID of the request",
+    _correlated(_invoke),
     section=_SHARED,
     expected=_EXPECTED,
     needs="an action that may be invoked",
 )
-async def invoke(context: CaseContext) -> None:
-    call = context.roles.safe_call()
-    session = await context.session()
-    correlation = session.new_id()
-    sent = await session.send("invokeAction", name=call.action, correlation=correlation, **call.members())
-    _hold(context, await session.final(sent), sent)
 
 
 @CORRELATION.case(
@@ -84,17 +93,11 @@ async def invoke(context: CaseContext) -> None:
     expected="the correlationID of the request in the error that answers it",
 )
 async def error(context: CaseContext) -> None:
-    session = await context.session()
-    sent = await session.send(
-        "readProperty", name=context.target.unknown_property(), correlation=session.new_id()
-    )
-    try:
+    session, name = await context.session(), context.target.unknown_property()
+    sent = await session.send("readProperty", name=name, correlation=session.new_id())
+    with context.left_to("errors.unknown-property", SILENCE):
         received = await session.answer(sent)
-    except (NoAnswer, ConnectionGone) as why:
-        context.not_offered(f"{why}: errors.unknown-property says more")
-    if received.kind != "error":
-        context.not_offered(f"{received}: errors.unknown-property says more")
-    _hold(context, received, sent)
+    _hold(context, context.prerequisite(received, "error", "errors.unknown-property"), sent)
 
 
 @CORRELATION.case(
@@ -108,8 +111,7 @@ async def error(context: CaseContext) -> None:
 async def by_message_id(context: CaseContext) -> None:
     session = await context.session()
     if context.target.safe_actions():
-        call = context.roles.safe_call()
-        sent = await session.send("invokeAction", name=call.action, correlation=None, **call.members())
+        sent = await session.begin(context.roles.safe_call(), correlation=None)
     else:
         sent = await session.send("readProperty", name=context.roles.readable_property(), correlation=None)
     received = await session.final(sent)
@@ -135,8 +137,7 @@ async def two_open(context: CaseContext) -> None:
     """Two requests whose answers differ in content: a reading, and one of another name."""
     session = await context.session()
     known = context.roles.readable_property()
-    others = [name for name in context.target.readable() if name != known]
-    names = (known, others[0] if others else context.target.unknown_property())
+    names = (known, context.target.any_property(but=known))
     for _ in range(4):
         sent = [await session.send("readProperty", name=name) for name in names]
         for _ in sent:
@@ -164,17 +165,11 @@ def _hold_own(context: CaseContext, received: ReceivedMessage, sent: list[Sent])
     needs="an action that takes a while",
 )
 async def statuses(context: CaseContext) -> None:
-    call = context.roles.slow_call()
-    if context.shared.dialect.is_kotlin:
-        context.not_offered("to kotlin-wot's clients a run has one status")
-    session = await context.session()
-    correlation = session.new_id()
-    sent = await session.send("invokeAction", name=call.action, correlation=correlation, **call.members())
-    try:
+    call, session = pending_call(context), await context.session()
+    sent = await session.begin(call, correlation=session.new_id())
+    with context.left_to("actions.pending"):
         received = await session.answer(sent)
-    except NoAnswer as why:
-        context.not_offered(f"{why}: actions.pending says more")
     if received.is_final:
-        return  # correlation.invoke is about these
+        return  # judged by correlation.invoke
     await leave(session, sent)
     _hold(context, received, sent)

@@ -7,85 +7,81 @@ from typing import TYPE_CHECKING, Final
 
 from lmos_actors.conformance.card import lmos
 from lmos_actors.conformance.session import Chapter, NoAnswer, an_error, values_of
-from lmos_actors.conformance.target import NotOffered, NotRun
+from lmos_actors.conformance.target import NotOffered, NotRun, Target
 from lmos_actors.conformance.wire import ConnectionGone
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
+    from collections.abc import Callable
+
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
 
 ERRORS = Chapter()
 
 _ERROR: Final = lmos("error")
 _ANSWERS: Final = ("propertyReading", "propertyReadings", "actionStatus", "error", "acknowledgement")
+_UNDESCRIBED: Final = "that is not in the description"
 
 
-@ERRORS.case(
+def _answered_by_error(
+    kind: str,
+    name: Callable[[Target], str],
+    *,
+    thing: Callable[[Target], str] | None = None,
+    **members: object,
+) -> Run:
+    """Make a case of one request that must be answered by an error."""
+
+    async def run(context: CaseContext) -> None:
+        session, target = await context.session(), context.target
+        whose = thing and thing(target)
+        context.expect(await session.ask(kind, name=name(target), thing=whose, **members), "error")
+
+    return run
+
+
+ERRORS.add(
     "errors.unknown-thing",
-    "A request to a thing that is not there is answered by an error",
+    "A request to an unknown thing is answered by an error",
+    _answered_by_error("readProperty", Target.any_property, thing=Target.unknown_thing),
     section=_ERROR,
     expected="an error in answer to a readProperty with another thingID",
 )
-async def unknown_thing(context: CaseContext) -> None:
-    session = await context.session()
-    name = next(iter(context.target.readable()), None) or context.target.unknown_property()
-    context.expect(
-        await session.ask("readProperty", name=name, thing=context.target.unknown_thing()), "error"
-    )
-
-
-@ERRORS.case(
+ERRORS.add(
     "errors.unknown-property",
-    "Reading a property that is not there is answered by an error",
+    "Reading an unknown property is answered by an error",
+    _answered_by_error("readProperty", Target.unknown_property),
     section=_ERROR,
-    expected="an error in answer to a readProperty with a name that is not in the description",
+    expected=f"an error in answer to a readProperty with a name {_UNDESCRIBED}",
 )
-async def unknown_property(context: CaseContext) -> None:
-    session = await context.session()
-    context.expect(await session.ask("readProperty", name=context.target.unknown_property()), "error")
-
-
-@ERRORS.case(
+ERRORS.add(
     "errors.unknown-write",
-    "Writing a property that is not there is answered by an error",
+    "Writing an unknown property is answered by an error",
+    _answered_by_error("writeProperty", Target.unknown_property, data=1),
     section=_ERROR,
-    expected="an error in answer to a writeProperty with a name that is not in the description",
+    expected=f"an error in answer to a writeProperty with a name {_UNDESCRIBED}",
 )
-async def unknown_write(context: CaseContext) -> None:
-    session = await context.session()
-    context.expect(
-        await session.ask("writeProperty", name=context.target.unknown_property(), data=1), "error"
-    )
-
-
-@ERRORS.case(
+ERRORS.add(
     "errors.unknown-action",
-    "Invoking an action that is not there is answered by an error",
+    "Invoking an unknown action is answered by an error",
+    _answered_by_error("invokeAction", Target.unknown_action),
     section=_ERROR,
-    expected="an error in answer to an invokeAction with an action that is not in the description",
+    expected=f"an error in answer to an invokeAction with an action {_UNDESCRIBED}",
 )
-async def unknown_action(context: CaseContext) -> None:
-    session = await context.session()
-    context.expect(await session.ask("invokeAction", name=context.target.unknown_action()), "error")
-
-
-@ERRORS.case(
+ERRORS.add(
     "errors.unknown-event",
-    "Subscribing to an event that is not there is answered by an error",
+    "Subscribing to an unknown event is answered by an error",
+    _answered_by_error("subscribeEvent", Target.unknown_event),
     section=_ERROR,
-    expected="an error in answer to a subscribeEvent with an event that is not in the description: silence "
-    "would be taken for a success",
+    expected=f"an error in answer to a subscribeEvent with an event {_UNDESCRIBED}: silence would be taken "
+    "for a success",
 )
-async def unknown_event(context: CaseContext) -> None:
-    session = await context.session()
-    sent = await session.send("subscribeEvent", name=context.target.unknown_event())
-    context.expect(await session.answer(sent), "error")
 
 
 @ERRORS.case(
     "errors.blame",
-    "An error about what is not there has a status from 400 to 499",
+    "An error about an unknown name has a status from 400 to 499",
     section=_ERROR,
-    expected="a status such as 404: those from 500 to 599 say that the server is at fault, and to try again",
+    expected="a status such as 404: those from 500 to 599 blame the server, and invite a retry",
 )
 async def blame(context: CaseContext) -> None:
     sent, received = await an_error(context)
@@ -95,28 +91,27 @@ async def blame(context: CaseContext) -> None:
 
 @ERRORS.case(
     "errors.stays",
-    "The connection stays after errors",
+    "The connection stays open after errors",
     section=_ERROR,
     expected="an answer to a readProperty after several requests that were answered by errors",
 )
 async def stays(context: CaseContext) -> None:
-    session = await context.session()
+    session, target = await context.session(), context.target
     for _ in range(3):
         for kind, name in (
-            ("readProperty", context.target.unknown_property()),
-            ("invokeAction", context.target.unknown_action()),
+            ("readProperty", target.unknown_property()),
+            ("invokeAction", target.unknown_action()),
         ):
             with suppress(NoAnswer):
                 await session.ask(kind, name=name)
-    name = next(iter(context.target.readable()), None) or context.target.unknown_property()
-    await session.ask("readProperty", name=name)
+    await session.ask("readProperty", name=target.any_property())
 
 
 @ERRORS.case(
     "answers.once",
     "A request has one final answer",
     section=lmos("Request-Reply"),
-    expected="one answer to a read, a write, a run and a request in error, and nothing that nobody asked for",
+    expected="one answer to a read, a write, a run and a request in error, and no unsolicited message",
 )
 async def once(context: CaseContext) -> None:
     session = await context.session()
@@ -129,27 +124,27 @@ async def once(context: CaseContext) -> None:
         if sent is not None:
             context.fail(f"a second answer to {sent.kind}: {received}")
         if received.correlation is None and received.kind in [first.kind for _, first in answered]:
-            context.fail(f"an answer too many: {received}")
+            context.fail(f"an extra answer: {received}")
 
 
 async def _ask_everything(context: CaseContext, session: Session) -> list[tuple[Sent, ReceivedMessage]]:
-    """Ask something of every kind; return what was answered."""
+    """Send a request of every kind; return those that were answered."""
     found: list[tuple[Sent, ReceivedMessage]] = []
-    known = next(iter(context.target.readable()), None) or context.target.unknown_property()
+    target = context.target
+    known, unknown = target.any_property(), target.unknown_property()
     for kind, name, thing in (
         ("readProperty", known, None),
-        ("readProperty", context.target.unknown_property(), None),
-        ("readProperty", known, context.target.unknown_thing()),
-        ("invokeAction", context.target.unknown_action(), None),
+        ("readProperty", unknown, None),
+        ("readProperty", known, target.unknown_thing()),
+        ("invokeAction", target.unknown_action(), None),
     ):
         found += await _answered(session, await session.send(kind, name=name, thing=thing))
-    for name, value in (await values_of(context, session, context.target.restorable())).items():
+    for name, value in (await values_of(context, session, target.restorable())).items():
         found += await _answered(session, await session.send("writeProperty", name=name, data=value))
     with suppress(NotOffered, NotRun):
         call = context.roles.safe_call()
-        found += await _answered(
-            session, await session.send("invokeAction", name=call.action, **call.members())
-        )
+        sent = await session.begin(call)
+        found += await _answered(session, sent)
     return found
 
 

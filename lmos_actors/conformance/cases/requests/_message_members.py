@@ -68,9 +68,9 @@ async def readings(context: CaseContext) -> None:
     try:
         received = await session.ask("writeMultipleProperties", data=values)
     except SILENCE as why:
-        context.not_offered(f"{why}: properties.write-multiple says more")
+        context.not_offered(f"{why} (see properties.write-multiple)")
     if received.kind != "propertyReadings":
-        context.not_offered(f"{received}: properties.write-multiple says more")
+        context.not_offered(f"{received} (see properties.write-multiple)")
     _members(context, received)
 
 
@@ -205,7 +205,7 @@ async def status_word(context: CaseContext) -> None:
 async def _judge_words(context: CaseContext, call: Call) -> None:
     try:
         session = await context.session()
-        sent = await session.send("invokeAction", name=call.action, **call.members())
+        sent = await session.begin(call)
         received = await session.answer(sent)
         if not received.is_final:
             await leave(session, sent)

@@ -46,7 +46,7 @@ async def pipelined(context: CaseContext) -> None:
     name, session = context.roles.readable_property(), await context.session()
     first = await session.ask("readProperty", name=name)
     if first.kind != "propertyReading":
-        context.not_offered(f"{name} cannot be read: properties.read says more")
+        context.not_offered(f"{name} cannot be read (see properties.read)")
     sent = [await session.send("readProperty", name=name) for _ in range(_MANY)]
     for each in sent:
         session.forget(each)
@@ -77,7 +77,7 @@ async def write_then_read(context: CaseContext) -> None:
             try:
                 received = await session.answer(read)
             except NoAnswer:
-                context.not_offered("answers cannot be told apart: correlation.* say more")
+                context.not_offered("answers cannot be told apart (see correlation.*)")
             session.forget(write)
             if not same(received.value, value):
                 context.differs(
@@ -108,7 +108,7 @@ async def changes(context: CaseContext) -> None:
         await context.flush(session, but=name)
         seen_values += [received.value for received in await readings(session, name)]
     if not seen_values:
-        context.not_offered("changes do not come to who observes: observe.change says more")
+        context.not_offered("changes do not come to who observes (see observe.change)")
     if not _in_order(seen_values, written):
         context.fail(f"the values were {written!r}, in this order, and the readings say {seen_values!r}")
 
@@ -159,7 +159,7 @@ async def _gathered(context: CaseContext, session: Session, event: str) -> list[
     while len(found) < _EVENTS and (received := await session.event(event)) is not None:
         found.append(received)
     if not found:
-        context.not_offered(f"{event} does not come to who has subscribed: events.delivered says more")
+        context.not_offered(f"{event} does not come to who has subscribed (see events.delivered)")
     await context.flush(session)
     return found + await events(session, event)
 
@@ -193,7 +193,7 @@ def _time(received: ReceivedMessage) -> datetime | None:
 async def slow_run(context: CaseContext) -> None:
     name, call = context.roles.readable_property(), context.roles.slow_call()
     session = await context.session()
-    run = await session.send("invokeAction", name=call.action, **call.members())
+    run = await session.begin(call)
     read = await session.send("readProperty", name=name)
     session.forget(run)
     try:
@@ -213,7 +213,7 @@ async def slow_elsewhere(context: CaseContext) -> None:
     name, call = context.roles.readable_property(), context.roles.slow_call()
     busy, session = await context.session(), await context.session()
     await context.flush(session)
-    await busy.send("invokeAction", name=call.action, **call.members())
+    await busy.begin(call)
     with suppress(NoAnswer):
         await busy.next(within=context.shared.patience / 4)
     await session.ask("readProperty", name=name)

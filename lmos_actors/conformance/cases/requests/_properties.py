@@ -58,7 +58,7 @@ async def value(context: CaseContext) -> None:
     context.roles.readable_property()
     found = await values_of(context, await context.session(), context.target.readable())
     if not found:
-        context.not_offered("no property could be read: properties.read says more")
+        context.not_offered("no property could be read (see properties.read)")
     wrong = [(name, fits(context.target.properties[name].schema, each)) for name, each in found.items()]
     if wrong_values := [f"{name}: {why}" for name, why in wrong if why is not None]:
         context.fail("; ".join(wrong_values))
@@ -192,7 +192,7 @@ async def write_wrong_kept(context: CaseContext) -> None:
                 if name in now and not same(now[name], old):
                     context.fail(f"{name}: {sample.value!r} was refused, and {now[name]!r} is read")
     if not refused:
-        context.not_offered("no write was refused: properties.write-wrong says more")
+        context.not_offered("no write was refused (see properties.write-wrong)")
 
 
 @PROPERTIES.case(

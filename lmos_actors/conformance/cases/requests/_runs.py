@@ -28,7 +28,7 @@ _UNKNOWN: Final = "an error or an actionStatus, and a connection that stays"
 async def _begin(context: CaseContext, session: Session) -> Sent:
     """Begin a run that takes a while."""
     call = context.roles.slow_call()
-    sent = await session.send("invokeAction", name=call.action, **call.members())
+    sent = await session.begin(call)
     if session.dialect.is_kotlin:
         return sent  # to such clients nothing is said of it until it is over
     try:
@@ -125,11 +125,11 @@ async def _finished(context: CaseContext, session: Session, op: str) -> tuple[Se
     calls = context.roles.safe_calls()
     offering = (call for call in calls if is_offered(context.target.actions[call.action].forms, op))
     call = next(offering, calls[0])
-    sent = await session.send("invokeAction", name=call.action, **call.members())
+    sent = await session.begin(call)
     try:
         return sent, await session.final(sent)
     except NoAnswer as why:
-        context.not_offered(f"{why}: actions.completed says more")
+        context.not_offered(f"{why} (see actions.completed)")
 
 
 def _holds_forms(context: CaseContext, run: Sent, op: str, error: ReceivedMessage) -> None:
@@ -149,7 +149,7 @@ async def query_finished(context: CaseContext) -> None:
     session = await context.session()
     sent, over = await _finished(context, session, "queryaction")
     if over.status != "completed":
-        context.not_offered(f"{over}: actions.completed says more")
+        context.not_offered(f"{over} (see actions.completed)")
     received = await _ask(context, session, "queryAction", sent.name or "", sent.message_id)
     if received.kind == "error":
         _holds_forms(context, sent, "queryaction", received)
@@ -243,7 +243,7 @@ async def cancel_finished(context: CaseContext) -> None:
     session = await context.session()
     sent, over = await _finished(context, session, "cancelaction")
     if over.kind == "error":
-        context.not_offered(f"{over}: actions.completed says more")
+        context.not_offered(f"{over} (see actions.completed)")
     received = await _ask(context, session, "cancelAction", sent.name or "", sent.message_id)
     if received.kind == "error":
         _holds_forms(context, sent, "cancelaction", received)

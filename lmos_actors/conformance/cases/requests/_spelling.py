@@ -34,7 +34,7 @@ async def _hold(context: CaseContext, dialect: Dialect, key: str, *, refusable: 
     if seen is None:
         return
     if dialect == context.shared.dialect or await understood(context, context.shared.dialect) is not None:
-        context.not_offered("its property cannot be read in any spelling: properties.read says more")
+        context.not_offered("its property cannot be read in any spelling (see properties.read)")
     if refusable and seen.startswith("error "):
         context.not_offered(f"it goes by the tables, and refuses what is spelt as the examples: {seen}")
     context.differs(key, seen)
@@ -72,7 +72,7 @@ async def example_ids(context: CaseContext) -> None:
 )
 async def answer_ids(context: CaseContext) -> None:
     if context.shared.dialect.ids == "Id" and context.shared.level is not Level.KOTLIN_WOT:
-        context.not_offered("it understands no requests spelt as in the tables: spelling.table-ids says more")
+        context.not_offered("it understands no requests spelt as in the tables (see spelling.table-ids)")
     for _, received in await one_of_each(context):
         context.judge(received, "ids-spelled-Id")
 

@@ -1,4 +1,4 @@
-"""Subscriptions: an event comes to who has subscribed to it, as often as it happens, and to nobody else."""
+"""Subscriptions: an event reaches each subscriber as often as it happens, and no other connection."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from lmos_actors.conformance.card import lmos
 from lmos_actors.conformance.inputs import fits, same
 from lmos_actors.conformance.session import (
     Chapter,
+    EventTrial,
     events,
     first_event,
     happen,
     listen,
+    must_accept,
     subscribed,
     tell,
 )
@@ -24,12 +26,13 @@ EVENTS = Chapter()
 
 _EVENT: Final = lmos("event")
 _PATTERN: Final = lmos("Publish-Subscribe")
+_SUBSCRIBE: Final = lmos("subscribeEvent")
 _NEEDS: Final = "an event that an action which may be invoked makes happen"
 
 
 @EVENTS.case(
     "events.delivered",
-    "An event comes to who has subscribed to it",
+    "An event reaches its subscriber",
     section=_PATTERN,
     expected="no error in answer to subscribeEvent, and a message `event` when the event has happened",
     needs=_NEEDS,
@@ -37,20 +40,19 @@ _NEEDS: Final = "an event that an action which may be invoked makes happen"
 async def delivered(context: CaseContext) -> None:
     event = context.roles.event()
     call, session = await context.trigger(event), await context.session()
-    _, received = await tell(context, session, "subscribeEvent", name=event)
-    if received is not None and received.kind == "error":
-        context.fail(f"subscribeEvent is answered by {received}")
+    await must_accept(context, session, "subscribeEvent", name=event)
     await happen(context, call)
     if await session.event(event) is None:
         context.fail(f"{call.action} was invoked, and no {event} came")
 
 
+# --- the message
+
+
 async def _one(context: CaseContext) -> tuple[str, ReceivedMessage]:
-    """Get an event. Raises NotOffered where none comes."""
-    event = context.roles.event()
-    call, session = await context.trigger(event), await subscribed(context, event)
-    await happen(context, call)
-    return event, await first_event(context, session, event)
+    """Return an event that was caused. Raises NotOffered where none comes."""
+    trial = await EventTrial.begin(context)
+    return trial.event, await trial.cause()
 
 
 @EVENTS.case(
@@ -67,9 +69,9 @@ async def members(context: CaseContext) -> None:
 
 @EVENTS.case(
     "events.data",
-    "The data of an event fits its schema",
+    "The data of an event matches its schema",
     section=_EVENT,
-    expected="data as the description of the event has it",
+    expected="data that matches the schema in the description of the event",
     needs=f"{_NEEDS}, and a schema for its data",
 )
 async def data(context: CaseContext) -> None:
@@ -84,7 +86,7 @@ async def data(context: CaseContext) -> None:
 
 @EVENTS.case(
     "events.timestamp",
-    "An event says when it happened",
+    "An event has the time at which it happened",
     section=_EVENT,
     expected="a timestamp, a date-time of RFC 9557, in each message `event`",
     needs=_NEEDS,
@@ -105,9 +107,8 @@ async def timestamp(context: CaseContext) -> None:
 async def correlation(context: CaseContext) -> None:
     sent, received = await _correlated(context, wanted=True)
     if received.correlation == sent.message_id:
-        context.differs(
-            "event-by-messageID", f"the correlationID is that messageID, not {sent.correlation!r}"
-        )
+        seen = f"the correlationID is that messageID, not {sent.correlation!r}"
+        context.differs("event-by-messageID", seen)
     elif received.correlation != sent.correlation:
         context.fail(
             f"the correlationID is {received.correlation!r}, that of subscribeEvent {sent.correlation!r}"
@@ -118,8 +119,8 @@ async def correlation(context: CaseContext) -> None:
     "events.correlation-by-message",
     "Without a correlationID an event carries the messageID of its subscription",
     section=_EVENT,
-    expected="a correlationID, which is mandatory in `event`: there is no other identifier of a subscription "
-    "that has none than its messageID",
+    expected="a correlationID, which is mandatory in `event`: the messageID is the only other identifier of "
+    "a subscription",
     needs=_NEEDS,
 )
 async def correlation_by_message(context: CaseContext) -> None:
@@ -139,46 +140,45 @@ async def _correlated(context: CaseContext, *, wanted: bool) -> tuple[Sent, Rece
     return sent, await first_event(context, session, event)
 
 
+# --- how often, and to which connections
+
+
 @EVENTS.case(
     "events.once",
     "An event that happens once comes once",
     section=_PATTERN,
-    expected="one message `event` for what has happened once",
+    expected="one message `event` for one occurrence",
     needs=_NEEDS,
 )
 async def once(context: CaseContext) -> None:
-    event = context.roles.event()
-    call, session = await context.trigger(event), await subscribed(context, event)
-    await happen(context, call)
-    first = await first_event(context, session, event)
-    await context.flush(session)
-    for received in await events(session, event):
+    trial = await EventTrial.begin(context)
+    first = await trial.cause()
+    await context.flush(trial.control)
+    for received in await events(trial.control, trial.event):
         if same(received.data.get("data"), first.data.get("data")):
-            fix = f"if {call.action} makes it happen twice, name another under triggers, --hints"
-            context.fail(f"{event} came twice with the same data; {fix}")
+            fix = f"if {trial.call.action} makes it happen twice, name another under triggers, --hints"
+            context.fail(f"{trial.event} came twice with the same data; {fix}")
 
 
 @EVENTS.case(
     "events.each",
     "An event comes each time that it happens",
     section=_PATTERN,
-    expected="a message `event` whenever the event occurs: at least five for five times, one shortly after "
-    "the other",
+    expected="a message `event` whenever the event occurs: at least five for five occurrences shortly after "
+    "one another",
     needs=_NEEDS,
 )
 async def each(context: CaseContext) -> None:
-    event = context.roles.event()
-    call, session = await context.trigger(event), await subscribed(context, event)
-    await happen(context, call, times=5)
-    await first_event(context, session, event)
+    trial = await EventTrial.begin(context)
+    await trial.cause(times=5)
     for number in range(1, 5):
-        if await session.event(event) is None:
-            context.fail(f"{call.action} was invoked five times, and {number} of {event} came")
+        why = f"{trial.call.action} was invoked five times, and {number} of {trial.event} came"
+        await trial.must_reach(trial.control, why)
 
 
 @EVENTS.case(
     "events.two-subscribers",
-    "An event comes to each of two subscribers",
+    "An event reaches each of two subscribers",
     section=_PATTERN,
     expected="the `event` message on both connections that have subscribed",
     needs=_NEEDS,
@@ -186,147 +186,124 @@ async def each(context: CaseContext) -> None:
 async def two_subscribers(context: CaseContext) -> None:
     event = context.roles.event()
     call = await context.trigger(event)
-    talks = [await subscribed(context, event), await subscribed(context, event)]
+    sessions = [await subscribed(context, event), await subscribed(context, event)]
     await happen(context, call)
-    received = [await session.event(event) for session in talks]
+    received = [await session.event(event) for session in sessions]
     if received == [None, None]:
-        context.not_offered(f"{event} comes to nobody: events.delivered says more")
+        context.not_offered(f"{event} reaches no subscriber (see events.delivered)")
     if None in received:
         context.fail(f"{event} came to the {'second' if received[0] is None else 'first'} subscriber alone")
 
 
 @EVENTS.case(
     "events.not-subscribed",
-    "No event comes to who has not subscribed",
+    "No event comes without a subscription",
     section=_PATTERN,
-    expected="messages `event` for subscribers, and for nobody else",
+    expected="messages `event` to subscribers only",
     needs=_NEEDS,
 )
 async def not_subscribed(context: CaseContext) -> None:
-    event = context.roles.event()
-    call, idle, control = (
-        await context.trigger(event),
-        await context.session(),
-        await subscribed(context, event),
-    )
+    trial, idle = await EventTrial.begin(context), await context.session()
     await context.flush(idle)
-    await happen(context, call)
-    await first_event(context, control, event)
-    await context.flush(idle)
-    received = await idle.event(within=0)
-    if received is not None:
-        context.fail(f"{received} came over a connection that has subscribed to nothing")
+    await trial.cause()
+    await trial.must_not_reach(idle, f"{trial.event} came over a connection that has subscribed to nothing")
 
 
 @EVENTS.case(
     "events.other-event",
-    "Who has subscribed to one event is told no other",
-    section=lmos("subscribeEvent"),
+    "A subscription to one event brings no other event",
+    section=_SUBSCRIBE,
     expected="events of the name that was subscribed to, and of no other",
     needs="two events, one of which an action that may be invoked makes happen",
 )
 async def other_event(context: CaseContext) -> None:
-    event = context.roles.event()
-    others = [name for name in context.target.events if name != event]
+    others = [name for name in context.target.events if name != context.roles.event()]
     if not others:
         context.not_offered("it describes no second event")
-    call, subject = await context.trigger(event), await subscribed(context, others[0])
-    control = await subscribed(context, event)
-    await happen(context, call)
-    await first_event(context, control, event)
-    await context.flush(subject)
-    if await subject.event(event, within=0) is not None:
-        context.fail(f"{event} came to who has subscribed to {others[0]} alone")
+    trial, subject = await EventTrial.begin(context), await subscribed(context, others[0])
+    await trial.cause()
+    await trial.must_not_reach(subject, f"{trial.event} came to a subscriber of {others[0]} only")
 
 
 @EVENTS.case(
     "events.twice-subscribed",
     "Subscribing again does not double the events",
-    section=lmos("subscribeEvent"),
+    section=_SUBSCRIBE,
     expected="one message `event` for each occurrence, though the same subscription, with the same "
-    "correlationID, was asked for twice; whether the second is refused is left open",
+    "correlationID, was requested twice; whether the second is refused is left open",
     needs=_NEEDS,
 )
 async def twice_subscribed(context: CaseContext) -> None:
-    event = context.roles.event()
-    call, control, session = (
-        await context.trigger(event),
-        await subscribed(context, event),
-        await context.session(),
-    )
-    same_for_both = session.new_id()
+    trial, session = await EventTrial.begin(context), await context.session()
+    event, same_for_both = trial.event, session.new_id()
     await listen(context, session, "subscribeEvent", event, correlation=same_for_both)
     await tell(context, session, "subscribeEvent", name=event, correlation=same_for_both)
-    await happen(context, call)
-    await first_event(context, control, event)
+    await trial.cause()
     await session.event(event)
-    await context.flush(control)
+    await context.flush(trial.control)
     await context.flush(session)
-    wanted, found = 1 + len(await events(control, event)), 1 + len(await events(session, event))
+    wanted, found = 1 + len(await events(trial.control, event)), 1 + len(await events(session, event))
     if found > wanted:
-        context.fail(f"{found} of {event} came, and {wanted} to who has subscribed once")
+        context.fail(f"{found} of {event} came, and {wanted} for a single subscription")
+
+
+# --- unsubscribing
 
 
 @EVENTS.case(
     "events.unsubscribe",
     "After unsubscribeEvent no more events come",
     section=lmos("unsubscribeEvent"),
-    expected="no message `event` after unsubscribeEvent has been taken in",
+    expected="no message `event` once unsubscribeEvent has been processed",
     needs=_NEEDS,
 )
 async def unsubscribe(context: CaseContext) -> None:
-    event = context.roles.event()
-    call, control = await context.trigger(event), await subscribed(context, event)
-    session = await subscribed(context, event)
-    await tell(context, session, "unsubscribeEvent", name=event)
-    await happen(context, call)
-    await first_event(context, control, event)
-    await context.flush(session)
-    if await session.event(event, within=0) is not None:
-        context.fail(f"{event} came after unsubscribeEvent")
+    trial = await EventTrial.begin(context)
+    session = await subscribed(context, trial.event)
+    await tell(context, session, "unsubscribeEvent", name=trial.event)
+    await trial.cause()
+    await trial.must_not_reach(session, f"{trial.event} came after unsubscribeEvent")
 
 
 @EVENTS.case(
     "events.resubscribe",
-    "After unsubscribeEvent one can subscribe again",
-    section=lmos("subscribeEvent"),
+    "A new subscription works after unsubscribeEvent",
+    section=_SUBSCRIBE,
     expected="events after the second subscribeEvent as after the first",
     needs=_NEEDS,
 )
 async def resubscribe(context: CaseContext) -> None:
-    event = context.roles.event()
-    call, session = await context.trigger(event), await subscribed(context, event)
-    await happen(context, call)
-    await first_event(context, session, event)
-    await tell(context, session, "unsubscribeEvent", name=event)
-    await events(session, event)
-    await tell(context, session, "subscribeEvent", name=event)
-    await events(session, event)
-    await happen(context, call)
-    if await session.event(event) is None:
-        context.fail(
-            f"{event} came before it was unsubscribed from, and not after it was subscribed to again"
-        )
+    trial = await EventTrial.begin(context)
+    event, session = trial.event, trial.control
+    await trial.cause()
+    for kind in ("unsubscribeEvent", "subscribeEvent"):
+        await tell(context, session, kind, name=event)
+        await events(session, event)
+    await happen(context, trial.call)
+    await trial.must_reach(session, f"{event} came before unsubscribeEvent, and not after a new subscription")
 
 
 @EVENTS.case(
     "events.gone-subscriber",
-    "A subscriber that has gone harms no other",
+    "A lost subscriber harms no other",
     section=_PATTERN,
     expected="the `event` message to a subscriber, though the connection of an earlier one was cut",
     needs=_NEEDS,
 )
 async def gone_subscriber(context: CaseContext) -> None:
     event = context.roles.event()
-    call, gone = await context.trigger(event), await subscribed(context, event)
-    session = await subscribed(context, event)
-    await happen(context, call)
-    await first_event(context, session, event)
-    await events(session, event)
+    await context.trigger(event)
+    gone = await subscribed(context, event)
+    trial = await EventTrial.begin(context)
+    await trial.cause()
+    await events(trial.control, trial.event)
     await gone.socket.cut()
-    await happen(context, call)
-    if await session.event(event) is None:
-        context.fail(f"no {event} came to a subscriber once another's connection had been cut")
+    await happen(context, trial.call)
+    why = f"no {trial.event} came to a subscriber once another's connection had been cut"
+    await trial.must_reach(trial.control, why)
+
+
+# --- all events
 
 
 def _needs_op(context: CaseContext, op: str) -> None:
@@ -341,45 +318,33 @@ def _needs_op(context: CaseContext, op: str) -> None:
     "events.all",
     "subscribeAllEvents subscribes to every event",
     section=lmos("subscribeAllEvents"),
-    expected="the `event` message to who has sent subscribeAllEvents",
+    expected="the `event` message on a connection that has sent subscribeAllEvents",
     needs=f"{_NEEDS}, and a form with the op subscribeallevents",
 )
 async def all_events(context: CaseContext) -> None:
     _needs_op(context, "subscribeallevents")
-    event = context.roles.event()
-    call, control, session = (
-        await context.trigger(event),
-        await subscribed(context, event),
-        await context.session(),
-    )
-    _, received = await tell(context, session, "subscribeAllEvents")
-    if received is not None and received.kind == "error":
-        context.fail(f"subscribeAllEvents is answered by {received}")
-    await happen(context, call)
-    await first_event(context, control, event)
-    if await session.event(event) is None:
-        context.fail(f"{event} did not come to who has subscribed to all events")
+    trial, session = await EventTrial.begin(context), await context.session()
+    await must_accept(context, session, "subscribeAllEvents")
+    await trial.cause()
+    await trial.must_reach(session, f"{trial.event} did not come after subscribeAllEvents")
 
 
 @EVENTS.case(
     "events.unsubscribe-all",
     "After unsubscribeAllEvents no more events come",
     section=lmos("unsubscribeAllEvents"),
-    expected="no message `event` after unsubscribeAllEvents has been taken in, whether the events were "
+    expected="no message `event` once unsubscribeAllEvents has been processed, whether the events were "
     "subscribed to all at once or one by one",
     needs=f"{_NEEDS}, and a form with the op unsubscribeallevents",
 )
 async def unsubscribe_all(context: CaseContext) -> None:
     _needs_op(context, "unsubscribeallevents")
-    event = context.roles.event()
-    call, control = await context.trigger(event), await subscribed(context, event)
-    subjects = {"one by one": await subscribed(context, event), "all at once": await context.session()}
+    trial = await EventTrial.begin(context)
+    subjects = {"one by one": await subscribed(context, trial.event), "all at once": await context.session()}
     await tell(context, subjects["all at once"], "subscribeAllEvents")
     for session in subjects.values():
         await tell(context, session, "unsubscribeAllEvents")
-    await happen(context, call)
-    await first_event(context, control, event)
+    await trial.cause()
     for how, session in subjects.items():
-        await context.flush(session)
-        if await session.event(event, within=0) is not None:
-            context.fail(f"{event}, subscribed to {how}, came after unsubscribeAllEvents")
+        why = f"{trial.event}, subscribed to {how}, came after unsubscribeAllEvents"
+        await trial.must_not_reach(session, why)

@@ -1,4 +1,4 @@
-"""Observations: each observer of a property gets its value once for each change, and nobody else does."""
+"""Observations: each observer of a property gets each new value once, and no other connection does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lmos_actors.conformance.session import (
     Chapter,
     changing,
     first_change,
+    must_accept,
     observing,
     readings,
     tell,
@@ -37,17 +38,14 @@ _CHANGES: Final = "an observable property that can be changed"
 )
 async def starts(context: CaseContext) -> None:
     name, session = context.roles.observable_property(), await context.session()
-    _, received = await tell(context, session, "observeProperty", name=name)
-    if received is not None and received.kind == "error":
-        context.fail(f"observeProperty is answered by {received}")
+    await must_accept(context, session, "observeProperty", name=name)
 
 
 @OBSERVATIONS.case(
     "observe.first-reading",
-    "The first reading of an observation, if there is one, says what the property is",
+    "The first reading of an observation, if there is one, has the value of the property",
     section=_OBSERVE,
-    expected="a propertyReading of the property that is observed, with the value that it has, or none before "
-    "it changes",
+    expected="a propertyReading of the observed property with its current value, or none before it changes",
     needs=_NEEDS,
 )
 async def first_reading(context: CaseContext) -> None:
@@ -64,12 +62,12 @@ async def first_reading(context: CaseContext) -> None:
         context.fail(f"the first reading does not fit the schema of {name}: {wrong}")
     steady = name in before and name in after and same(before[name], after[name])
     if steady and not same(received.value, before[name]):
-        context.fail(f"{name} is {before[name]!r}, and the first reading says {received.value!r}")
+        context.fail(f"{name} is {before[name]!r}, and the first reading has {received.value!r}")
 
 
 @OBSERVATIONS.case(
     "observe.unknown",
-    "Observing what is not there is an error",
+    "Observing an unknown property is an error",
     section=lmos("error"),
     expected="an error in answer to observeProperty for a property that the description does not have",
 )
@@ -80,7 +78,7 @@ async def unknown(context: CaseContext) -> None:
 
 @OBSERVATIONS.case(
     "observe.change",
-    "Who observes a property is told what it becomes",
+    "An observer gets the new value of a property",
     section=_UPDATES,
     expected="a propertyReading with the new value, when the property was changed over another connection",
     needs=_CHANGES,
@@ -93,16 +91,16 @@ async def change(context: CaseContext) -> None:
         value = await changer.change()
         received = await session.reading(name)
         if received is None:
-            context.fail(f"{name} was changed to {value!r}, and nobody told of it")
+            context.fail(f"{name} was changed to {value!r}, and no reading came")
         await context.flush(session, but=name)
         seen = [received, *await readings(session, name)]
         if not any(same(each.value, value) for each in seen):
-            context.fail(f"{name} was changed to {value!r}, and the reading says {seen[-1].value!r}")
+            context.fail(f"{name} was changed to {value!r}, and the reading has {seen[-1].value!r}")
 
 
 @OBSERVATIONS.case(
     "observe.own-change",
-    "Who observes a property is told of its own changes too",
+    "An observer gets readings of its own changes too",
     section=_UPDATES,
     expected="a propertyReading when the property was changed over the same connection, beside the answer to "
     "what changed it",
@@ -117,9 +115,8 @@ async def own_change(context: CaseContext) -> None:
         await first_change(context, control, name)
         received = await session.reading(name)
     if received is None:
-        context.differs(
-            "own-change-untold", f"{name} was changed to {value!r}, and others alone are told of it"
-        )
+        seen = f"{name} was changed to {value!r}, and only other observers got a reading"
+        context.differs("own-change-untold", seen)
 
 
 @OBSERVATIONS.case(
@@ -150,7 +147,7 @@ async def correlation(context: CaseContext) -> None:
 
 @OBSERVATIONS.case(
     "observe.two-observers",
-    "Each of two observers is told",
+    "A change reaches each of two observers",
     section=_UPDATES,
     expected="a propertyReading on both connections that observe the property",
     needs=_CHANGES,
@@ -159,20 +156,20 @@ async def correlation(context: CaseContext) -> None:
 async def two_observers(context: CaseContext) -> None:
     name = context.roles.changeable_property()
     async with changing(context, name) as changer:
-        talks = [await observing(context, name), await observing(context, name)]
+        sessions = [await observing(context, name), await observing(context, name)]
         await changer.change()
-        received = [await session.reading(name) for session in talks]
+        received = [await session.reading(name) for session in sessions]
     if received == [None, None]:
-        context.not_offered("a change comes to nobody who observes: observe.change says more")
+        context.not_offered("a change reaches no observer (see observe.change)")
     if None in received:
         context.fail(f"the change came to the {'second' if received[0] is None else 'first'} observer alone")
 
 
 @OBSERVATIONS.case(
     "observe.not-observing",
-    "Nobody is told who does not observe",
+    "No reading comes without an observation",
     section=_UPDATES,
-    expected="readings for those who observe the property or ask for it, and for nobody else",
+    expected="readings only to observers of the property, and in answer to requests",
     needs=_CHANGES,
     unsafe=True,
 )
@@ -194,7 +191,7 @@ async def not_observing(context: CaseContext) -> None:
     "Observing again does not double the readings",
     section=_OBSERVE,
     expected="one propertyReading for each change, though the same observation, with the same correlationID, "
-    "was asked for twice; whether the second is refused is left open",
+    "was requested twice; whether the second is refused is left open",
     needs=_CHANGES,
     unsafe=True,
 )
@@ -212,14 +209,14 @@ async def twice(context: CaseContext) -> None:
         await context.flush(session, but=name)
         wanted, found = 1 + len(await readings(control, name)), 1 + len(await readings(session, name))
     if found > wanted:
-        context.fail(f"{found} readings came, and {wanted} to who observes once")
+        context.fail(f"{found} readings came, and {wanted} for a single observation")
 
 
 @OBSERVATIONS.case(
     "observe.unobserve",
     "After unobserveProperty no more readings come",
     section=lmos("unobserveProperty"),
-    expected="no propertyReading of a change after unobserveProperty has been taken in",
+    expected="no propertyReading of a change once unobserveProperty has been processed",
     needs=_CHANGES,
     unsafe=True,
 )

@@ -79,7 +79,7 @@ async def each(context: CaseContext) -> None:
         context.not_offered("no other thing has a property that can be read")
     session = await context.session()
     if not await values_of(context, session, context.target.readable()[:1]):
-        context.not_offered(f"{context.target.readable()[0]} cannot be read: properties.read says more")
+        context.not_offered(f"{context.target.readable()[0]} cannot be read (see properties.read)")
     for target in (*others[:5], context.target):
         received = await session.ask("readProperty", name=target.readable()[0], thing=target.thing.id)
         if received.kind != "propertyReading":
