@@ -25,7 +25,7 @@ from ._session import AS_WRITTEN, NoAnswer, Session
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Generator
     from random import Random
 
     from lmos_actors.conformance.card import Section, Traffic
@@ -176,7 +176,7 @@ class CaseContext:
         return received
 
     @contextmanager
-    def left_to(self, case: str, silence: tuple[type[Exception], ...] = (NoAnswer,)) -> Iterator[None]:
+    def left_to(self, case: str, silence: tuple[type[Exception], ...] = (NoAnswer,)) -> Generator[None]:
         """End the case where the server stays silent in the block, which is what another case judges."""
         try:
             yield

@@ -1,9 +1,11 @@
-"""Frames as RFC 6455 has them, and as it forbids them."""
+"""Frames that RFC 6455 allows, and frames that it forbids."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from lmos_actors.conformance.card import rfc6455
 from lmos_actors.conformance.session import (
@@ -25,24 +27,26 @@ from lmos_actors.conformance.wire import (
 )
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import CaseContext, Session
+    from collections.abc import Awaitable, Callable
+
+    from lmos_actors.conformance.session import CaseContext, Run, Session
 
 FRAMING = Chapter()
 
 _LONG: Final = 60_000
 _FACE: Final = "\N{GRINNING FACE}"
 _CLAIMED: Final = 1 << 40
-_ENDS: Final = "a Close with 1002, or the end of the connection; and the server goes on"
+_ENDS: Final = "a Close with 1002, or the end of the connection; and the server keeps working"
 _ANSWERED: Final = "an answer, as to the same message in one frame"
 _NEVER_SAID: Final = (1004, 1005, 1006, 1015)  # codes that no Close may have: RFC 6455, 7.4.1
 
 
 def _request(context: CaseContext, session: Session) -> str:
-    """Make a request about something that is not there."""
+    """Return a request for an unknown property."""
     return session.text("readProperty", name=context.target.unknown_property())
 
 
-async def _sent_in_parts(session: Session, parts: list[bytes]) -> None:
+async def _send_in_parts(session: Session, parts: list[bytes]) -> None:
     for number, part in enumerate(parts):
         fin = number == len(parts) - 1
         await session.socket.send_frame(TEXT if number == 0 else CONTINUATION, part, fin=fin)
@@ -57,56 +61,62 @@ def _thirds(text: str) -> list[bytes]:
 # --- what has to work
 
 
-@FRAMING.case(
+def _is_read(what: str, send: Callable[[Session, str], Awaitable[None]], *, name: str | None = None) -> Run:
+    """Make a case of a request that is sent in an unusual way, and must be answered as usual."""
+
+    async def run(context: CaseContext) -> None:
+        await must_be_read(context, what, send, name=name)
+
+    return run
+
+
+async def _send_padded(session: Session, text: str) -> None:
+    await session.socket.send_text(f"{text[:-1]}{' ' * _LONG}}}")
+
+
+async def _send_in_thirds(session: Session, text: str) -> None:
+    await _send_in_parts(session, _thirds(text))
+
+
+async def _send_with_empty_frames(session: Session, text: str) -> None:
+    one, two, three = _thirds(text)
+    await _send_in_parts(session, [b"", one, b"", two + three, b""])
+
+
+async def _send_split_in_a_character(session: Session, text: str) -> None:
+    data = text.encode()
+    at = data.index(_FACE.encode()) + 2
+    await _send_in_parts(session, [data[:at], data[at:]])
+
+
+FRAMING.add(
     "frames.long-text",
     "A message of 60 kB is read",
+    _is_read("a message of 60 kB", _send_padded),
     section=rfc6455("5.2"),
     expected="an answer to a request with 60,000 characters of white space in it",
 )
-async def long_text(context: CaseContext) -> None:
-    async def send(session: Session, text: str) -> None:
-        await session.socket.send_text(f"{text[:-1]}{' ' * _LONG}}}")
-
-    await must_be_read(context, "a message of 60 kB", send)
-
-
-@FRAMING.case(
-    "frames.fragmented", "A message in three frames is read", section=rfc6455("5.4"), expected=_ANSWERED
-)
-async def fragmented(context: CaseContext) -> None:
-    async def send(session: Session, text: str) -> None:
-        await _sent_in_parts(session, _thirds(text))
-
-    await must_be_read(context, "a message in three frames", send)
-
-
-@FRAMING.case(
-    "frames.empty-fragments",
-    "A message with empty frames is read",
+FRAMING.add(
+    "frames.fragmented",
+    "A message in three frames is read",
+    _is_read("a message in three frames", _send_in_thirds),
     section=rfc6455("5.4"),
     expected=_ANSWERED,
 )
-async def empty_fragments(context: CaseContext) -> None:
-    async def send(session: Session, text: str) -> None:
-        one, two, three = _thirds(text)
-        await _sent_in_parts(session, [b"", one, b"", two + three, b""])
-
-    await must_be_read(context, "a message whose first, third and last frames are empty", send)
-
-
-@FRAMING.case(
+FRAMING.add(
+    "frames.empty-fragments",
+    "A message with empty frames is read",
+    _is_read("a message whose first, third and last frames are empty", _send_with_empty_frames),
+    section=rfc6455("5.4"),
+    expected=_ANSWERED,
+)
+FRAMING.add(
     "frames.split-character",
     "A character may be split between frames",
+    _is_read("a message that is split in the middle of a character", _send_split_in_a_character, name=_FACE),
     section=rfc6455("5.6"),
     expected=_ANSWERED,
 )
-async def split_character(context: CaseContext) -> None:
-    async def send(session: Session, text: str) -> None:
-        data = text.encode()
-        at = data.index(_FACE.encode()) + 2
-        await _sent_in_parts(session, [data[:at], data[at:]])
-
-    await must_be_read(context, "a message that is split in the middle of a character", send, name=_FACE)
 
 
 @FRAMING.case(
@@ -141,98 +151,92 @@ async def _pong(context: CaseContext, session: Session, payload: bytes) -> None:
 # --- what is forbidden
 
 
-async def _refused(context: CaseContext, session: Session, what: str, *codes: int | None) -> None:
-    await must_end(context, session, what, *codes)
-    await must_be_there(context, what)
+@attrs.frozen(kw_only=True)
+class _Frame:
+    """A frame that goes out. `payload`: a request where there is None."""
+
+    opcode: int = TEXT
+    payload: bytes | None = None
+    fin: bool = True
+    rsv: int = 0
+    masked: bool = True
 
 
-@FRAMING.case(
-    "frames.unmasked", "A frame without a mask ends the connection", section=rfc6455("5.1"), expected=_ENDS
+_FORBIDDEN: Final[tuple[tuple[str, str, str, dict[str, list[_Frame]]], ...]] = (
+    (
+        "frames.unmasked",
+        "A frame without a mask ends the connection",
+        "5.1",
+        {"a frame without a mask": [_Frame(masked=False)]},
+    ),
+    (
+        "frames.reserved-bits",
+        "A reserved bit, where no extension is in use, ends the connection",
+        "5.2",
+        {f"a frame with the reserved bit RSV{n}": [_Frame(rsv=bit)] for n, bit in ((1, 4), (2, 2), (3, 1))},
+    ),
+    (
+        "frames.reserved-opcodes",
+        "A reserved opcode ends the connection",
+        "5.2",
+        {f"a frame with the opcode {n:#x}": [_Frame(opcode=n, payload=b"")] for n in (0x3, 0x7, 0xB, 0xF)},
+    ),
+    (
+        "frames.long-control",
+        "A control frame of more than 125 bytes ends the connection",
+        "5.5",
+        {"a ping of 126 bytes": [_Frame(opcode=PING, payload=b"x" * 126)]},
+    ),
+    (
+        "frames.fragmented-control",
+        "A control frame in parts ends the connection",
+        "5.5",
+        {"a ping without its end": [_Frame(opcode=PING, payload=b"x", fin=False)]},
+    ),
+    (
+        "frames.stray-continuation",
+        "A continuation of no message ends the connection",
+        "5.4",
+        {"a continuation of no message": [_Frame(opcode=CONTINUATION)]},
+    ),
+    (
+        "frames.interrupted",
+        "A new message within another ends the connection",
+        "5.4",
+        {"a message that begins within another": [_Frame(payload=b'{"thingID"', fin=False), _Frame()]},
+    ),
 )
-async def unmasked(context: CaseContext) -> None:
-    session = await context.session()
-    await session.socket.send_frame(TEXT, _request(context, session).encode(), masked=False)
-    await _refused(context, session, "a frame without a mask")
+"""The id, the title, the place in RFC 6455, and by what they are, frames that end a connection."""
 
 
-@FRAMING.case(
-    "frames.reserved-bits",
-    "A reserved bit, where no extension is in use, ends the connection",
-    section=rfc6455("5.2"),
-    expected=_ENDS,
-)
-async def reserved_bits(context: CaseContext) -> None:
-    for bit in (4, 2, 1):
-        session = await context.session()
-        await session.socket.send_frame(TEXT, _request(context, session).encode(), rsv=bit)
-        await must_end(context, session, f"a frame with the reserved bit RSV{3 - bit.bit_length() + 1}")
-    await must_be_there(context, "frames with reserved bits")
+def _ends(rows: dict[str, list[_Frame]]) -> Run:
+    """Make a case of frames after each of which the connection must end, and the server must go on."""
+
+    async def run(context: CaseContext) -> None:
+        for what, frames in rows.items():
+            session = await context.session()
+            request = _request(context, session).encode()
+            for frame in frames:
+                await session.socket.send_frame(
+                    frame.opcode,
+                    request if frame.payload is None else frame.payload,
+                    fin=frame.fin,
+                    rsv=frame.rsv,
+                    masked=frame.masked,
+                )
+            await must_end(context, session, what)
+        await must_be_there(context, " and ".join(rows))
+
+    return run
 
 
-@FRAMING.case(
-    "frames.reserved-opcodes", "A reserved opcode ends the connection", section=rfc6455("5.2"), expected=_ENDS
-)
-async def reserved_opcodes(context: CaseContext) -> None:
-    for opcode in (0x3, 0x7, 0xB, 0xF):
-        session = await context.session()
-        await session.socket.send_frame(opcode, b"")
-        await must_end(context, session, f"a frame with the opcode {opcode:#x}")
-    await must_be_there(context, "frames with reserved opcodes")
-
-
-@FRAMING.case(
-    "frames.long-control",
-    "A control frame of more than 125 bytes ends the connection",
-    section=rfc6455("5.5"),
-    expected=_ENDS,
-)
-async def long_control(context: CaseContext) -> None:
-    session = await context.session()
-    await session.socket.send_frame(PING, b"x" * 126)
-    await _refused(context, session, "a ping of 126 bytes")
-
-
-@FRAMING.case(
-    "frames.fragmented-control",
-    "A control frame in parts ends the connection",
-    section=rfc6455("5.5"),
-    expected=_ENDS,
-)
-async def fragmented_control(context: CaseContext) -> None:
-    session = await context.session()
-    await session.socket.send_frame(PING, b"x", fin=False)
-    await _refused(context, session, "a ping without its end")
-
-
-@FRAMING.case(
-    "frames.stray-continuation",
-    "A continuation of nothing ends the connection",
-    section=rfc6455("5.4"),
-    expected=_ENDS,
-)
-async def stray_continuation(context: CaseContext) -> None:
-    session = await context.session()
-    await session.socket.send_frame(CONTINUATION, _request(context, session).encode())
-    await _refused(context, session, "a continuation of nothing")
-
-
-@FRAMING.case(
-    "frames.interrupted",
-    "A new message within another ends the connection",
-    section=rfc6455("5.4"),
-    expected=_ENDS,
-)
-async def interrupted(context: CaseContext) -> None:
-    session = await context.session()
-    text = _request(context, session)
-    await session.socket.send_frame(TEXT, text[:10].encode(), fin=False)
-    await session.socket.send_frame(TEXT, text.encode())
-    await _refused(context, session, "a message that begins within another")
+for _id, _title, _place, _rows in _FORBIDDEN:
+    FRAMING.add(_id, _title, _ends(_rows), section=rfc6455(_place), expected=_ENDS)
 
 
 @FRAMING.case(
     "frames.wrong-close",
-    "A Close that may not be so ends the connection, and is not returned as it is",
+    "A Close with a forbidden code ends the connection, and is not echoed",
     section=rfc6455("7.4.1"),
     expected="a Close with 1002, or the end of the connection, for 0, 999, 1005, 1006 and half a code",
 )
@@ -259,7 +263,7 @@ async def wrong_close(context: CaseContext) -> None:
 
 @FRAMING.case(
     "frames.oversize",
-    "A frame that claims to be endless is not waited for",
+    "A frame that claims to be endless ends the connection",
     section=rfc6455("10.4"),
     expected="a Close with 1009, or the end of the connection, once a frame says that it has 2^40 bytes",
 )
@@ -276,7 +280,7 @@ async def oversize(context: CaseContext) -> None:
 
 @FRAMING.case(
     "frames.binary",
-    "A binary message that means nothing is refused",
+    "A meaningless binary message is refused",
     section=rfc6455("7.4.1"),
     expected="a Close with 1003, or an error; messages of LMOS are JSON texts",
 )
@@ -285,7 +289,7 @@ async def binary(context: CaseContext) -> None:
     try:
         await session.socket.send_frame(BINARY, _request(context, session).encode())
         if await session.next() is None:
-            context.differs("binary-ignored", "nothing comes of it")
+            context.differs("binary-ignored", "it is ignored")
         await must_answer(context, session, "a binary message")
     except ConnectionGone as ended:
         if ended.gone.code not in (1003, 1005, None):

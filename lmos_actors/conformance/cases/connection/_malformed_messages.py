@@ -1,9 +1,9 @@
-"""Messages that are not as they should be, and messages that only look so."""
+"""Malformed messages, and messages that are unusual but correct."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lmos_actors.conformance.card import lmos, rfc6455
 from lmos_actors.conformance.session import (
@@ -20,16 +20,20 @@ from lmos_actors.conformance.session import (
 from lmos_actors.conformance.wire import ConnectionGone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator
 
+    from lmos_actors.conformance.card import Section
     from lmos_actors.conformance.session import CaseContext, Session
+
+    Messages: TypeAlias = Callable[[CaseContext, Session], Iterator[MalformedMessage]]
+    Rewrite: TypeAlias = Callable[[str], str]
 
 MALFORMED_MESSAGES = Chapter()
 
 _COMMON: Final = lmos("Common Message Members Table")
 _ERROR: Final = lmos("error")
 _TYPES: Final = lmos("LMOS Message Types")
-_SOFTLY: Final = "an error with the status 400, and the connection stays"
+_SOFTLY: Final = "an error with the status 400, and the connection stays open"
 _LEVELS: Final = 20_000
 _DIGITS: Final = 20_000
 _TRACE: Final = {
@@ -52,51 +56,46 @@ def _without(data: dict[str, Any], *words: str) -> str:
     return json.dumps({name: value for name, value in data.items() if not name.startswith(words)})
 
 
-async def _all(context: CaseContext, rows: Iterable[MalformedMessage], session: Session) -> None:
-    for bad in rows:
-        session = await judge_malformed(context, session, bad)
+def _unreadable(
+    id: str, title: str, section: Section, expected: str = _SOFTLY
+) -> Callable[[Messages], Messages]:
+    """Add a case of unreadable messages, each sent where the one before was if that connection stays."""
+
+    def add(messages: Messages) -> Messages:
+        async def run(context: CaseContext) -> None:
+            session = await context.session()
+            for bad in messages(context, session):
+                session = await judge_malformed(context, session, bad)
+
+        MALFORMED_MESSAGES.add(id, title, run, section=section, expected=expected)
+        return messages
+
+    return add
 
 
 # --- what is no message
 
 
-@MALFORMED_MESSAGES.case(
-    "frames.not-json", "What is no JSON is answered by an error", section=_ERROR, expected=_SOFTLY
-)
-async def not_json(context: CaseContext) -> None:
-    session = await context.session()
+@_unreadable("frames.not-json", "Text that is not JSON is answered by an error", _ERROR)
+def not_json(context: CaseContext, session: Session) -> Iterator[MalformedMessage]:
     whole = session.text("readProperty", name=context.target.unknown_property())
-    rows = (
-        MalformedMessage(what="half a message", text=whole[: len(whole) // 2], has_id=False),
-        MalformedMessage(what="a word that is no JSON", text="hello", has_id=False),
-        MalformedMessage(what="a message with a comma too many", text=f"{whole[:-1]},}}", has_id=False),
-    )
-    await _all(context, rows, session)
+    yield MalformedMessage(what="half a message", text=whole[: len(whole) // 2], has_id=False)
+    yield MalformedMessage(what="a word that is no JSON", text="hello", has_id=False)
+    yield MalformedMessage(what="a message with an extra comma", text=f"{whole[:-1]},}}", has_id=False)
 
 
-@MALFORMED_MESSAGES.case(
-    "frames.no-object", "JSON that is no object is answered by an error", section=_ERROR, expected=_SOFTLY
-)
-async def no_object(context: CaseContext) -> None:
-    session = await context.session()
+@_unreadable("frames.no-object", "JSON that is no object is answered by an error", _ERROR)
+def no_object(context: CaseContext, session: Session) -> Iterator[MalformedMessage]:
     whole = session.text("readProperty", name=context.target.unknown_property())
     texts = {"an array": f"[{whole}]", "a text": '"hello"', "a number": "42", "null": "null", "true": "true"}
-    await _all(
-        context,
-        [MalformedMessage(what=what, text=text, has_id=False) for what, text in texts.items()],
-        session,
-    )
+    for what, text in texts.items():
+        yield MalformedMessage(what=what, text=text, has_id=False)
 
 
-@MALFORMED_MESSAGES.case(
-    "frames.empty", "An empty message is answered by an error", section=_ERROR, expected=_SOFTLY
-)
-async def empty(context: CaseContext) -> None:
-    rows = (
-        MalformedMessage(what="an empty message", text="", has_id=False),
-        MalformedMessage(what="an empty object", text="{}", has_id=False),
-    )
-    await _all(context, rows, await context.session())
+@_unreadable("frames.empty", "An empty message is answered by an error", _ERROR)
+def empty(_: CaseContext, __: Session) -> Iterator[MalformedMessage]:
+    yield MalformedMessage(what="an empty message", text="", has_id=False)
+    yield MalformedMessage(what="an empty object", text="{}", has_id=False)
 
 
 @MALFORMED_MESSAGES.case(
@@ -116,110 +115,71 @@ async def not_utf8(context: CaseContext) -> None:
 # --- members that are missing or wrong
 
 
-@MALFORMED_MESSAGES.case(
-    "frames.no-type",
-    "A message without messageType is answered by an error",
-    section=_COMMON,
-    expected=_SOFTLY,
-)
-async def no_type(context: CaseContext) -> None:
-    session = await context.session()
+@_unreadable("frames.no-type", "A message without messageType is answered by an error", _COMMON)
+def no_type(context: CaseContext, session: Session) -> Iterator[MalformedMessage]:
     text = _without(_request(session, name=context.target.unknown_property()), "messageType")
-    await judge_malformed(context, session, MalformedMessage(what="a message without messageType", text=text))
+    yield MalformedMessage(what="a message without messageType", text=text)
 
 
-@MALFORMED_MESSAGES.case(
+@_unreadable(
     "frames.no-thing",
     "A message without thingID is answered",
-    section=_COMMON,
-    expected="an error, and the connection stays; an answer, where it is clear which thing is meant",
+    _COMMON,
+    "an error, and the connection stays open; an answer, where it is clear which thing is meant",
 )
-async def no_thing(context: CaseContext) -> None:
-    session = await context.session()
+def no_thing(context: CaseContext, session: Session) -> Iterator[MalformedMessage]:
     text = _without(_request(session, name=context.target.unknown_property()), "thing")
-    await judge_malformed(
-        context, session, MalformedMessage(what="a message without thingID", text=text, only_error=False)
-    )
+    yield MalformedMessage(what="a message without thingID", text=text, only_error=False)
 
 
-@MALFORMED_MESSAGES.case(
-    "frames.no-id", "A message without messageID is answered by an error", section=_COMMON, expected=_SOFTLY
-)
-async def no_id(context: CaseContext) -> None:
-    session = await context.session()
+@_unreadable("frames.no-id", "A message without messageID is answered by an error", _COMMON)
+def no_id(context: CaseContext, session: Session) -> Iterator[MalformedMessage]:
     text = _without(_request(session, name=context.target.unknown_property()), "messageI", "correlation")
-    await judge_malformed(
-        context, session, MalformedMessage(what="a message without messageID", text=text, has_id=False)
-    )
+    yield MalformedMessage(what="a message without messageID", text=text, has_id=False)
 
 
-@MALFORMED_MESSAGES.case(
+@_unreadable(
     "frames.no-name",
-    "A request that names nothing is answered by an error",
-    section=lmos("readProperty"),
-    expected=f"for a property, an action and an event that is not named {_SOFTLY}",
+    "A request without a name is answered by an error",
+    lmos("readProperty"),
+    f"for a property, an action and an event without a name {_SOFTLY}",
 )
-async def no_name(context: CaseContext) -> None:
-    session = await context.session()
-    rows = [
-        MalformedMessage(what=f"{kind} without {member}", text=json.dumps(_request(session, kind)))
-        for kind, member in (
-            ("readProperty", "name"),
-            ("invokeAction", "action"),
-            ("subscribeEvent", "event"),
-        )
-    ]
-    await _all(context, rows, session)
+def no_name(_: CaseContext, session: Session) -> Iterator[MalformedMessage]:
+    members = {"readProperty": "name", "invokeAction": "action", "subscribeEvent": "event"}
+    for kind, member in members.items():
+        yield MalformedMessage(what=f"{kind} without {member}", text=json.dumps(_request(session, kind)))
 
 
-@MALFORMED_MESSAGES.case(
+@_unreadable(
     "frames.member-types",
     "Members of a wrong type are answered by an error",
-    section=_COMMON,
-    expected=f"for members that are no texts {_SOFTLY}",
+    _COMMON,
+    f"for members that are no texts {_SOFTLY}",
 )
-async def member_types(context: CaseContext) -> None:
-    session = await context.session()
+def member_types(context: CaseContext, session: Session) -> Iterator[MalformedMessage]:
     whole = _request(session, name=context.target.unknown_property())
-    rows: list[MalformedMessage] = []
-    for word, value in (
-        ("messageType", 7),
-        ("thing", {}),
-        ("messageI", [1]),
-        ("name", {"a": 1}),
-        ("name", None),
-    ):
+    wrong: tuple[tuple[str, Any], ...]
+    wrong = (("messageType", 7), ("thing", {}), ("messageI", [1]), ("name", {"a": 1}), ("name", None))
+    for word, value in wrong:
         member = next((each for each in whole if each.startswith(word)), session.dialect.names)
-        text = json.dumps({**whole, member: value})
-        rows.append(
-            MalformedMessage(what=f"{member}: {json.dumps(value)}", text=text, has_id=word != "messageI")
-        )
-    await _all(context, rows, session)
+        what, text = f"{member}: {json.dumps(value)}", json.dumps({**whole, member: value})
+        yield MalformedMessage(what=what, text=text, has_id=word != "messageI")
 
 
 # --- types
 
 
-@MALFORMED_MESSAGES.case(
-    "frames.unknown-type",
-    "A type of message that nobody has defined is answered by an error",
-    section=_TYPES,
-    expected=_SOFTLY,
-)
-async def unknown_type(context: CaseContext) -> None:
-    session = await context.session()
-    rows = [
-        MalformedMessage(what=f"the messageType {kind!r}", text=json.dumps(_request(session, kind)))
-        for kind in ("noSuchType", "")
-    ]
-    await _all(context, rows, session)
+@_unreadable("frames.unknown-type", "A message of an unknown type is answered by an error", _TYPES)
+def unknown_type(_: CaseContext, session: Session) -> Iterator[MalformedMessage]:
+    for kind in ("noSuchType", ""):
+        yield MalformedMessage(what=f"the messageType {kind!r}", text=json.dumps(_request(session, kind)))
 
 
 @MALFORMED_MESSAGES.case(
     "frames.thing-types",
-    "Types of message that only things send do no harm",
+    "Message types that only things send do no harm",
     section=_TYPES,
-    expected="an error or nothing, and the connection stays",
+    expected="an error or nothing, and the connection stays open",
 )
 async def thing_types(context: CaseContext) -> None:
     session = await context.session()
@@ -250,7 +210,7 @@ def _of_things(kind: str) -> dict[str, Any]:
 
 
 async def _odd(context: CaseContext, text: str, what: str, session: Session) -> None:
-    """Send what a server need not be able to read; that it says so by an error, or closes, is right too."""
+    """Send what a server need not be able to read; an error, or a Close, is right too."""
     try:
         await session.socket.send_text(text)
         if await session.next() is None:
@@ -263,9 +223,9 @@ async def _odd(context: CaseContext, text: str, what: str, session: Session) -> 
 
 @MALFORMED_MESSAGES.case(
     "frames.two-spellings",
-    "A message that contradicts itself is answered",
+    "A contradictory message is answered",
     section=_COMMON,
-    expected="an error, or an answer by one of the two spellings, and the connection stays",
+    expected="an error, or an answer by one of the two spellings, and the connection stays open",
 )
 async def two_spellings(context: CaseContext) -> None:
     session = await context.session()
@@ -277,23 +237,21 @@ async def two_spellings(context: CaseContext) -> None:
 
 @MALFORMED_MESSAGES.case(
     "frames.duplicate-member",
-    "A member that is there twice does no harm",
+    "A duplicate member does no harm",
     section=_COMMON,
-    expected="an error, or an answer by one of the two, and the connection stays",
+    expected="an error, or an answer by one of the two, and the connection stays open",
 )
 async def duplicate_member(context: CaseContext) -> None:
     session = await context.session()
     text = json.dumps(_request(session, name=context.target.unknown_property()))
-    await _odd(
-        context, f'{text[:-1]}, "{session.dialect.names}": "other"}}', "a member that is there twice", session
-    )
+    await _odd(context, f'{text[:-1]}, "{session.dialect.names}": "other"}}', "a duplicate member", session)
 
 
 @MALFORMED_MESSAGES.case(
     "frames.nesting",
     "Deep nesting does no harm",
     section=_ERROR,
-    expected="an answer, by an error too, or a Close with 1008 or 1009; and the server goes on",
+    expected="an answer, by an error too, or a Close with 1008 or 1009; and the server keeps working",
 )
 async def nesting(context: CaseContext) -> None:
     session = await context.session()
@@ -306,7 +264,7 @@ async def nesting(context: CaseContext) -> None:
     "frames.huge-number",
     "Huge numbers do no harm",
     section=_ERROR,
-    expected="an answer, by an error too, or a Close with 1008 or 1009; and the server goes on",
+    expected="an answer, by an error too, or a Close with 1008 or 1009; and the server keeps working",
 )
 async def huge_number(context: CaseContext) -> None:
     for number, what in (
@@ -322,7 +280,7 @@ async def huge_number(context: CaseContext) -> None:
     "frames.surrogate",
     "Half of a surrogate pair does no harm",
     section=_ERROR,
-    expected="an answer, by an error too, and the connection stays",
+    expected="an answer, by an error too, and the connection stays open",
 )
 async def surrogate(context: CaseContext) -> None:
     session = await context.session()
@@ -331,59 +289,66 @@ async def surrogate(context: CaseContext) -> None:
     )
 
 
-@MALFORMED_MESSAGES.case(
+# --- JSON that must be read
+
+
+def _readable(
+    id: str, title: str, what: str, expected: str, *, refusal: str | None = None
+) -> Callable[[Rewrite], Rewrite]:
+    """Add a case of a request that is rewritten, and must be answered as usual."""
+
+    def add(rewrite: Rewrite) -> Rewrite:
+        async def send(session: Session, text: str) -> None:
+            await session.socket.send_text(rewrite(text))
+
+        async def run(context: CaseContext) -> None:
+            await must_be_read(context, what, send, refusal=refusal)
+
+        MALFORMED_MESSAGES.add(id, title, run, section=_COMMON, expected=expected)
+        return rewrite
+
+    return add
+
+
+@_readable(
     "frames.unknown-members",
-    "Members that nobody has defined are passed over",
-    section=_COMMON,
-    expected="an answer, as without them",
+    "Unknown members are ignored",
+    "a request with an unknown member",
+    "an answer, as without them",
+    refusal="refuses-unknown-members",
 )
-async def unknown_members(context: CaseContext) -> None:
-    async def send(session: Session, text: str) -> None:
-        await session.socket.send_text(f'{text[:-1]}, "example:extra": {{"a": [1, null]}}}}')
-
-    await must_be_read(
-        context, "a request with a member of another's", send, refusal="refuses-unknown-members"
-    )
+def unknown_members(text: str) -> str:
+    return f'{text[:-1]}, "example:extra": {{"a": [1, null]}}}}'
 
 
-@MALFORMED_MESSAGES.case(
+@_readable(
     "frames.trace-members",
     "traceparent and tracestate are members of every message",
-    section=_COMMON,
-    expected="an answer, as without them",
+    "a request with traceparent and tracestate",
+    "an answer, as without them",
 )
-async def trace_members(context: CaseContext) -> None:
-    async def send(session: Session, text: str) -> None:
-        await session.socket.send_text(json.dumps(json.loads(text) | _TRACE))
-
-    await must_be_read(context, "a request with traceparent and tracestate", send)
+def trace_members(text: str) -> str:
+    return json.dumps(json.loads(text) | _TRACE)
 
 
-@MALFORMED_MESSAGES.case(
+@_readable(
     "frames.white-space",
     "White space and the order of members have no meaning",
-    section=_COMMON,
-    expected="the usual answer to a request on several lines, whose messageType comes last",
+    "a request on several lines, its messageType last,",
+    "the usual answer to a request on several lines, whose messageType comes last",
 )
-async def white_space(context: CaseContext) -> None:
-    async def send(session: Session, text: str) -> None:
-        data = dict(reversed(json.loads(text).items()))
-        data["messageType"] = data.pop("messageType")
-        lines = json.dumps(data, indent="\t").replace("\n", "\r\n")
-        await session.socket.send_text(f" \r\n{lines}\n\t ")
-
-    await must_be_read(context, "a request on several lines, its messageType last,", send)
+def white_space(text: str) -> str:
+    data = dict(reversed(json.loads(text).items()))
+    data["messageType"] = data.pop("messageType")
+    lines = json.dumps(data, indent="\t").replace("\n", "\r\n")
+    return f" \r\n{lines}\n\t "
 
 
-@MALFORMED_MESSAGES.case(
+@_readable(
     "frames.escapes",
     "Characters may be escaped",
-    section=_COMMON,
-    expected="the usual answer to a request with \\u escapes in the name of a member and in its messageType",
+    "a request with escaped characters",
+    "the usual answer to a request with \\u escapes in the name of a member and in its messageType",
 )
-async def escapes(context: CaseContext) -> None:
-    async def send(session: Session, text: str) -> None:
-        text = text.replace("messageType", "message\\u0054ype").replace("readProperty", "read\\u0050roperty")
-        await session.socket.send_text(text)
-
-    await must_be_read(context, "a request with escaped characters", send)
+def escapes(text: str) -> str:
+    return text.replace("messageType", "message\\u0054ype").replace("readProperty", "read\\u0050roperty")

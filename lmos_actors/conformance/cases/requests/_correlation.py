@@ -45,10 +45,6 @@ async def _write(context: CaseContext, session: Session) -> Sent:
     return await session.send("writeProperty", name=name, data=value, correlation=session.new_id())
 
 
-async def _invoke(context: CaseContext, session: Session) -> Sent:
-    return await session.begin(context.roles.safe_call(), correlation=session.new_id())
-
-
 def _correlated(send: Callable[[CaseContext, Session], Awaitable[Sent]]) -> Run:
     """Make a case of one request, whose final answer must be correlated."""
 
@@ -76,14 +72,19 @@ CORRELATION.add(
     expected=_EXPECTED,
     needs="a property that can be read and written",
 )
-CORRELATION.add(
+
+
+@CORRELATION.case(
     "correlation.invoke",
     "The status of a run has the correlationID of the request",
-    _correlated(_invoke),
     section=_SHARED,
     expected=_EXPECTED,
     needs="an action that may be invoked",
 )
+async def invoke(context: CaseContext) -> None:
+    call, session = context.roles.safe_call(), await context.session()
+    sent = await session.begin(call, correlation=session.new_id())
+    _hold(context, await session.final(sent), sent)
 
 
 @CORRELATION.case(

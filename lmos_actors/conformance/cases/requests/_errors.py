@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.conformance.card import lmos
 from lmos_actors.conformance.session import Chapter, NoAnswer, an_error, values_of
@@ -27,7 +27,7 @@ def _answered_by_error(
     name: Callable[[Target], str],
     *,
     thing: Callable[[Target], str] | None = None,
-    **members: object,
+    **members: Any,
 ) -> Run:
     """Make a case of one request that must be answered by an error."""
 
