@@ -262,14 +262,16 @@ def make_speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
 
 
 def _builtins(message: Message) -> dict[str, Any]:
-    """Return a message as plain data; what is JSON already stays so."""
-    data = getattr(message, "data", None)
-    if type(data) is not msgspec.Raw:
-        raw: dict[str, Any] = msgspec.to_builtins(message)
-        return raw
-    raw = msgspec.to_builtins(msgspec.structs.replace(message, data=None))
-    raw["data"] = data
-    return raw
+    """Return a message as plain data; the value of an event or a reading that is JSON already stays so."""
+    encoded: dict[str, Any] = {
+        name: value
+        for name in ("data", "value")
+        if type(value := getattr(message, name, None)) is msgspec.Raw
+    }
+    if encoded:
+        message = msgspec.structs.replace(message, **dict.fromkeys(encoded))
+    raw: dict[str, Any] = msgspec.to_builtins(message)
+    return raw | encoded
 
 
 def _add_habits(raw: dict[str, Any]) -> None:
