@@ -446,7 +446,7 @@ HEADINGS = {
 SHARED = {
     _model.File: set(_model.File.__struct_encode_fields__),
     _model_agents.Supervised: set(_model_agents.Supervised.__struct_encode_fields__),
-    _model_agents.Supervisor: set(_model_agents.Root.__struct_encode_fields__),
+    _model_agents.Supervisor: set(_model_agents.Supervising.__struct_encode_fields__),
     _model_steps.Step: {"do", "id", "within"},
     _model_steps.Asking: {"as", "target", "error"},
     _model_steps.Faulty: {"target", "pick"},
@@ -455,7 +455,7 @@ SHARED = {
 }
 BASES = (
     _model_base.Closed,
-    _model_base.Expected,
+    _model_agents.Supervising,
     _model_checks.Bounded,
     _model_checks.Formula,
     _model_checks.Check,

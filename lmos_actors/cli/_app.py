@@ -136,10 +136,11 @@ RunNumber: TypeAlias = Annotated[
 Workers: TypeAlias = Annotated[int, Parameter(name=["-j", "--workers"], converter=_workers, metavar="N")]
 
 
-def check_least(value: int | None, least: int, option: str) -> None:
-    """Raise ConfigError for a number that is too small."""
+def at_least(value: int | None, least: int, option: str) -> int | None:
+    """Return a number that is large enough. Raises ConfigError."""
     if value is not None and value < least:
         raise ConfigError(f"must be at least {least}", option)
+    return value
 
 
 def settings_of(pairs: list[str] | None) -> dict[str, str]:

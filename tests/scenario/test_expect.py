@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,7 +25,9 @@ from lmos_actors.scenario import (
     waits_to_the_end,
 )
 from lmos_actors.scenario.judge._expect import holds, same
-from lmos_actors.scenario.model import Below, Condition, Expect, Expected, ExpectedError, Latency, Restarts
+from lmos_actors.scenario.model import Below, Condition, Expect, ExpectedError, Latency, Restarts
+
+wanted = partial(Expect, that="value")
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -61,7 +64,7 @@ def test_same(left: object, right: object, equal: bool) -> None:
 @given(JSON)
 def test_a_value_is_the_same_after_the_wire(value: Any) -> None:
     assert same(value, json.loads(json.dumps(value)))
-    assert judge_value(Expected(equals=value), value)[0].ok
+    assert judge_value(wanted(equals=value), value)[0].ok
 
 
 @pytest.mark.parametrize(
@@ -96,44 +99,44 @@ VALUE = {"city": "Bonn", "rating": 4, "days": [{"t": 1}, {"t": 9}], "none": None
 @pytest.mark.parametrize(
     ("expected", "said"),
     [
-        (Expected(equals=VALUE), []),
-        (Expected(contains={"city": "Bonn"}), []),
-        (Expected(match={"$.city": "Bonn", "$.none": None}), []),
-        (Expected(match={"$.rating": Condition(ge=1, le=5, gt=3.9, lt=4.1, eq=4, ne=5)}), []),
-        (Expected(match={"$.days[*].t": Condition(ge=1)}), []),
-        (Expected(match={"$.days[?@.t>5].t": 9}), []),
-        (Expected(match={"$.city": Condition(regex="^B.n+$", contains="on")}), []),
-        (Expected(match={"$.city": "Kiel"}), ['expected $.city to equal "Kiel", saw "Bonn"']),
-        (Expected(match={"$.rating": Condition(ge=5)}), ["expected $.rating at least 5, saw 4"]),
-        (Expected(match={"$.rating": Condition(gt=4)}), ["expected $.rating more than 4, saw 4"]),
-        (Expected(match={"$.rating": Condition(le=3)}), ["expected $.rating at most 3, saw 4"]),
-        (Expected(match={"$.rating": Condition(lt=4)}), ["expected $.rating less than 4, saw 4"]),
-        (Expected(match={"$.rating": Condition(ne=4)}), ["expected $.rating other than 4, saw 4"]),
-        (Expected(match={"$.city": Condition(ge=1)}), ['expected $.city at least 1, saw "Bonn"']),
-        (Expected(match={"$.city": Condition(regex="^K")}), ["expected $.city text like '^K', saw \"Bonn\""]),
-        (Expected(match={"$.rating": Condition(regex="4")}), ["expected $.rating text like '4', saw 4"]),
-        (Expected(match={"$.days[*].t": Condition(le=5)}), ["expected $.days[*].t at most 5, saw 9"]),
-        (Expected(match={"$.citty": "Bonn"}), [f"expected something at $.citty, saw {json.dumps(VALUE)}"]),
+        (wanted(equals=VALUE), []),
+        (wanted(contains={"city": "Bonn"}), []),
+        (wanted(match={"$.city": "Bonn", "$.none": None}), []),
+        (wanted(match={"$.rating": Condition(ge=1, le=5, gt=3.9, lt=4.1, eq=4, ne=5)}), []),
+        (wanted(match={"$.days[*].t": Condition(ge=1)}), []),
+        (wanted(match={"$.days[?@.t>5].t": 9}), []),
+        (wanted(match={"$.city": Condition(regex="^B.n+$", contains="on")}), []),
+        (wanted(match={"$.city": "Kiel"}), ['expected $.city to equal "Kiel", saw "Bonn"']),
+        (wanted(match={"$.rating": Condition(ge=5)}), ["expected $.rating at least 5, saw 4"]),
+        (wanted(match={"$.rating": Condition(gt=4)}), ["expected $.rating more than 4, saw 4"]),
+        (wanted(match={"$.rating": Condition(le=3)}), ["expected $.rating at most 3, saw 4"]),
+        (wanted(match={"$.rating": Condition(lt=4)}), ["expected $.rating less than 4, saw 4"]),
+        (wanted(match={"$.rating": Condition(ne=4)}), ["expected $.rating other than 4, saw 4"]),
+        (wanted(match={"$.city": Condition(ge=1)}), ['expected $.city at least 1, saw "Bonn"']),
+        (wanted(match={"$.city": Condition(regex="^K")}), ["expected $.city text like '^K', saw \"Bonn\""]),
+        (wanted(match={"$.rating": Condition(regex="4")}), ["expected $.rating text like '4', saw 4"]),
+        (wanted(match={"$.days[*].t": Condition(le=5)}), ["expected $.days[*].t at most 5, saw 9"]),
+        (wanted(match={"$.citty": "Bonn"}), [f"expected something at $.citty, saw {json.dumps(VALUE)}"]),
     ],
 )
-def test_judging_a_value(expected: Expected, said: list[str]) -> None:
+def test_judging_a_value(expected: Expect, said: list[str]) -> None:
     verdicts = judge_value(expected, VALUE)
     assert verdicts
     assert lines(verdicts) == said
 
 
 def test_a_plain_value_reads_plainly() -> None:
-    assert lines(judge_value(Expected(equals=1, ge=5, le=1, contains="x"), 2)) == [
+    assert lines(judge_value(wanted(equals=1, ge=5, le=1, contains="x"), 2)) == [
         "expected 1, saw 2",
         "expected at least 5, saw 2",
         "expected at most 1, saw 2",
         'expected to contain "x", saw 2',
     ]
-    assert lines(judge_value(Expected(ge=1), True)) == ["expected at least 1, saw true"]
+    assert lines(judge_value(wanted(ge=1), True)) == ["expected at least 1, saw true"]
 
 
 def test_long_values_are_cut() -> None:
-    (line,) = lines(judge_value(Expected(equals=1), "x" * 5000))
+    (line,) = lines(judge_value(wanted(equals=1), "x" * 5000))
     assert len(line) < 300
 
 

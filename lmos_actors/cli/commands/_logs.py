@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import HOW, STORIES, WHICH, WRITTEN, Json, RunNumber, Time, TimeLimit, app, check_least
+from .._app import HOW, STORIES, WHICH, WRITTEN, Json, RunNumber, Time, TimeLimit, app, at_least
 
 
 @app.command(sort_key=30, group=STORIES)
@@ -62,7 +62,7 @@ verb, id, trace, n (its number in the log), nth=3 (the third such record).
 
     if at is not None and break_ is not None:
         raise ConfigError("give --at or --break, not both", "--at")
-    check_least(run_, 1, "--run")
+    at_least(run_, 1, "--run")
     point = StopPoint(at=at) if at is not None else read_break(break_) if break_ is not None else None
     if agent is not None and point is None:
         raise ConfigError("shows an agent where the run is stopped: give --at or --break too", "--agent")
@@ -108,6 +108,6 @@ def diff(
     """
     from ..run._diff import diff_logs
 
-    check_least(run_, 1, "--run")
-    check_least(context, 0, "--context")
+    at_least(run_, 1, "--run")
+    at_least(context, 0, "--context")
     return diff_logs(str(first), str(second), run=run_, context=context, json=json)

@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, PRINTED, REACHED, JsonLines, Switch, Url, Within, app, check_least
+from .._app import ELSEWHERE, PRINTED, REACHED, JsonLines, Switch, Url, Within, app, at_least
 from ..options._connection import OutwardOptions, ServerOptions, options_in
 
 if TYPE_CHECKING:
@@ -68,11 +68,6 @@ _NAMES = tuple(options_in(_ALONE))
 
 Count: TypeAlias = Annotated[int | None, Parameter(metavar="N", group=PRINTED)]
 Property: TypeAlias = Annotated[str, Parameter(name="PROPERTY", help="The name of the property.")]
-
-
-def _subscribe(url: str, options: RemoteOptions, subscription: Work, count: int | None) -> int:
-    check_least(count, 1, "--count")
-    return options.run_session(url, subscription)
 
 
 @app.command(sort_key=1, group=ELSEWHERE, usage="Usage: lmos-actors call [OPTIONS] URL ACTION [INPUT...]")
@@ -197,9 +192,9 @@ def observe(
     count
         Stop after this many values.
     """
-    from ..remote._subscriptions import PropertyObservation
+    from ..remote._subscriptions import property_observation
 
-    return _subscribe(url, options, PropertyObservation(name=property_, count=count), count)
+    return options.run_session(url, property_observation(property_, at_least(count, 1, "--count")))
 
 
 @app.command(sort_key=5, group=ELSEWHERE)
@@ -229,9 +224,9 @@ def listen(
     count
         Stop after this many events.
     """
-    from ..remote._subscriptions import EventSubscription
+    from ..remote._subscriptions import event_subscription
 
-    return _subscribe(url, options, EventSubscription(event=event, count=count), count)
+    return options.run_session(url, event_subscription(event, at_least(count, 1, "--count")))
 
 
 @app.command(sort_key=6, group=ELSEWHERE)
@@ -248,9 +243,9 @@ def monitor(url: Url, /, *, count: Count = None, options: RemoteOptions = _ALONE
     count
         Stop after this many ends.
     """
-    from ..remote._subscriptions import LifecycleMonitor
+    from ..remote._subscriptions import lifecycle_monitor
 
-    return _subscribe(url, options, LifecycleMonitor(count=count), count)
+    return options.run_session(url, lifecycle_monitor(at_least(count, 1, "--count")))
 
 
 SOUGHT = Group("Which agents", sort_key=1)

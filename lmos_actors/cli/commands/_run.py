@@ -24,7 +24,7 @@ from .._app import (
     Workers,
     Written,
     app,
-    check_least,
+    at_least,
     seeds_of,
     settings_of,
 )
@@ -88,7 +88,7 @@ class RunOptionGroup:
             raise ConfigError("give --seed or --seeds, not both", "--seeds")
         if not 0 < self.speed <= MOST_SPEED:
             raise ConfigError(f"must be more than 0 and at most {MOST_SPEED:g}", "--speed")
-        check_least(self.trials, 1, "--trials")
+        at_least(self.trials, 1, "--trials")
         return RunOptions(
             settings=settings_of(self.set_),
             seeds=self._seeds(),

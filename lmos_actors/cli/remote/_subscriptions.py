@@ -1,4 +1,4 @@
-"""`observe`, `listen` and `monitor`: what an agent elsewhere tells, until enough of it has come."""
+"""Subscriptions of `observe`, `listen` and `monitor` to a remote agent, until enough has come."""
 
 from __future__ import annotations
 
@@ -17,47 +17,61 @@ from .._answers import OutputLine, now
 from ._session import ANSWERED_WITH_ERROR, OK
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
     from lmos_actors.bindings import ConsumedThing
 
     from ._session import RemoteSession
 
 TOGETHER: Final = 100
-"""How many lines are written at once, where so many are waiting."""
+"""Most lines that are written at once, where many are waiting."""
 
 
 @attrs.frozen(kw_only=True)
-class _Subscription:
-    """The base of the three: they continue over reconnects, and end after `count` lines."""
+class Subscription:
+    """The work of `observe`, `listen` and `monitor`: continues over reconnects, ends after `count` lines.
 
+    `open` opens the feed, and raises ConfigError where the description has no such thing; where the agent
+    refuses that, `instead` opens another, if it can. Every line begins with `members`.
+    """
+
+    open: Callable[[RemoteSession], Any]
+    line: Callable[[Any], OutputLine]
+    members: Mapping[str, Any] = attrs.Factory(dict[str, Any])
     count: int | None = None
+    instead: Callable[[RemoteSession], Any] | None = None
 
     async def __call__(self, session: RemoteSession) -> int:
         """Listen. Return the exit code."""
         try:
-            if await self.hear(session):
+            if await self._print(session):
                 return OK
         except LmosActorsError as error:
-            return await session.fail(self.members(), error)
+            return await session.fail(self.members, error)
         session.answers.wrong(f"{session.thing.id} is gone for good: there is nothing more to come")
         return ANSWERED_WITH_ERROR
 
-    async def hear(self, session: RemoteSession) -> bool:
+    async def _print(self, session: RemoteSession) -> bool:
         """Print what comes. Return whether that was enough; if not, there is nothing more to come."""
-        async with self.feed(session) as feed:
-            return await self.tell_all(session, feed)
+        try:
+            async with self.open(session) as feed:
+                return await self._print_all(session, feed)
+        except NotAllowed:
+            other = None if self.instead is None else self.instead(session)
+            if other is None:
+                raise
+        async with other as feed:
+            return await self._print_all(session, feed)
 
-    async def tell_all(self, session: RemoteSession, feed: Any) -> bool:
-        """Print what a feed brings; return as `hear` does."""
+    async def _print_all(self, session: RemoteSession, feed: Any) -> bool:
         left = self.count
         while batch := await _batch(feed):
-            left = await self._tell(session, batch, left)
+            left = await self._print_batch(session, batch, left)
             if left == 0:
                 return True
         return False
 
-    async def _tell(self, session: RemoteSession, batch: list[Any], left: int | None) -> int | None:
+    async def _print_batch(self, session: RemoteSession, batch: list[Any], left: int | None) -> int | None:
         lines: list[OutputLine] = []
         for each in batch:
             if isinstance(each, Gap):
@@ -72,89 +86,60 @@ class _Subscription:
     def _gap(self, session: RemoteSession, gap: Gap) -> OutputLine:
         missed = "some may be missing" if gap.missed is None else f"{gap.missed} missing"
         session.answers.note(f"gap: {gap.reason}, {missed}")
-        return OutputLine(
-            {**self.members(), "gap": gap.reason, "missed": gap.missed, "at": now()}, None, aside=True
-        )
-
-    def feed(self, session: RemoteSession) -> Any:
-        """Open what is listened to. Raises ConfigError where the description has no such thing."""
-        raise NotImplementedError
-
-    def members(self) -> dict[str, Any]:
-        """Return what every line begins with."""
-        raise NotImplementedError
-
-    def line(self, each: Any) -> OutputLine:
-        """Return the line of what has come."""
-        raise NotImplementedError
+        members = {**self.members, "gap": gap.reason, "missed": gap.missed, "at": now()}
+        return OutputLine(members, None, aside=True)
 
 
-@attrs.frozen(kw_only=True)
-class PropertyObservation(_Subscription):
-    """`observe`: the value of a property, and each change."""
+def property_observation(name: str, count: int | None) -> Subscription:
+    """Return the work of `observe`: the value of a property, and each change."""
+    members = {"property": name}
 
-    name: str
+    def opened(session: RemoteSession) -> Any:
+        session.about("property", name)
+        return session.thing.observe(name, gaps=True)
 
-    def feed(self, session: RemoteSession) -> Any:
-        session.about("property", self.name)
-        return session.thing.observe(self.name, gaps=True)
+    def line(value: Any) -> OutputLine:
+        return OutputLine({**members, "value": value, "at": now()}, value, (_clock(),))
 
-    def members(self) -> dict[str, Any]:
-        return {"property": self.name}
-
-    def line(self, each: Any) -> OutputLine:
-        return OutputLine({**self.members(), "value": each, "at": now()}, each, (_clock(),))
+    return Subscription(open=opened, line=line, members=members, count=count)
 
 
-@attrs.frozen(kw_only=True)
-class EventSubscription(_Subscription):
-    """`listen`: one event of an agent, or all; each of them where the agent knows no subscription to all."""
+def event_subscription(event: str | None, count: int | None) -> Subscription:
+    """Return the work of `listen`: one event, or all; each of them where there is no subscription to all."""
 
-    event: str | None = None
-
-    async def hear(self, session: RemoteSession) -> bool:
-        """See `_Subscription`."""
-        try:
-            return await super().hear(session)
-        except NotAllowed:
-            described = session.thing.description
-            events = tuple((described and described.events) or ())
-            if self.event is not None or not events:
-                raise
-        async with _each_event(session.thing, events) as feed:
-            return await self.tell_all(session, feed)
-
-    def feed(self, session: RemoteSession) -> Any:
-        if self.event is None:
+    def opened(session: RemoteSession) -> Any:
+        if event is None:
             return session.thing.subscribe_all(gaps=True)
-        session.about("event", self.event)
-        return session.thing.subscribe(self.event, gaps=True)
+        session.about("event", event)
+        return session.thing.subscribe(event, gaps=True)
 
-    def members(self) -> dict[str, Any]:
-        return {"event": self.event}
+    def each_event(session: RemoteSession) -> Any:
+        described = session.thing.description
+        events = tuple((described and described.events) or ())
+        return _each_event(session.thing, events) if event is None and events else None
 
-    def line(self, each: Any) -> OutputLine:
-        event, data = (each.event, each.data) if isinstance(each, Occurrence) else (self.event, each)
-        return OutputLine({"event": event, "data": data, "at": now()}, data, (_clock(), str(event)))
+    def line(each: Any) -> OutputLine:
+        name, data = (each.event, each.data) if isinstance(each, Occurrence) else (event, each)
+        return OutputLine({"event": name, "data": data, "at": now()}, data, (_clock(), str(name)))
+
+    return Subscription(open=opened, line=line, members={"event": event}, count=count, instead=each_event)
 
 
-@attrs.frozen(kw_only=True)
-class LifecycleMonitor(_Subscription):
-    """`monitor`: each end of an incarnation."""
+def lifecycle_monitor(count: int | None) -> Subscription:
+    """Return the work of `monitor`: each end of an incarnation."""
 
-    def feed(self, session: RemoteSession) -> Any:
+    def opened(session: RemoteSession) -> Any:
         return session.thing.monitor(gaps=True)
 
-    def members(self) -> dict[str, Any]:
-        return {}
+    def line(down: Down) -> OutputLine:
+        error = down.reason.error
+        text = str(error) if isinstance(error, RemoteCrash) else str(down.reason)
+        reason = {"kind": down.reason.kind, "text": text}
+        members = {"agent": down.agent, "incarnation": down.incarnation, "reason": reason, "at": now()}
+        which = f"incarnation {down.incarnation} has ended: " if down.incarnation else ""
+        return OutputLine(members, f"{which}{text}", (_clock(), down.agent))
 
-    def line(self, each: Down) -> OutputLine:
-        error = each.reason.error
-        text = str(error) if isinstance(error, RemoteCrash) else str(each.reason)
-        reason = {"kind": each.reason.kind, "text": text}
-        members = {"agent": each.agent, "incarnation": each.incarnation, "reason": reason, "at": now()}
-        which = f"incarnation {each.incarnation} has ended: " if each.incarnation else ""
-        return OutputLine(members, f"{which}{text}", (_clock(), each.agent))
+    return Subscription(open=opened, line=line, count=count)
 
 
 class _Merged:
@@ -201,10 +186,7 @@ async def _each_event(thing: ConsumedThing, events: Iterable[str]) -> AsyncGener
 
 
 async def _batch(feed: Any) -> list[Any]:
-    """Wait for what comes, and return with it what else has come in the meantime.
-
-    Nothing: there is no more.
-    """
+    """Wait for the next item, and return it with those that have come meanwhile; an empty list at the end."""
     try:
         batch = [await feed.receive()]
     except trio.EndOfChannel:

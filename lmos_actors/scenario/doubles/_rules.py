@@ -9,8 +9,8 @@ from msgspec import UNSET
 
 from lmos_actors.files import inside
 
-from ..judge import judge_value
-from ..model import USER, Expected
+from ..judge import judge_match
+from ..model import USER
 from ..values import same, show
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def misfits(when: When, request: Request, paths: Mapping[str, str]) -> list[str]
         found.append(f"{when.contains!r} is nowhere in the input")
     if when.equals is not UNSET and not same(request.input, when.equals):
         found.append(f"the input is not {show(when.equals)}")
-    for verdict in judge_value(Expected(match=when.match), request.input):
+    for verdict in judge_match(when.match, request.input):
         if not verdict.ok:
             found.append(f"{verdict.expected} is not so")
     return found

@@ -15,7 +15,19 @@ from lmos_actors.files import DataPath, Kind, Mistake, did_you_mean, listed, map
 from lmos_actors.supervision import RESERVED
 
 from .._worlds import is_real
-from ..model import EVERYBODY, USER, WORLDS, PoolEntry, Population, Remote, Root, Supervised, Supervisor, Tree
+from ..model import (
+    EVERYBODY,
+    USER,
+    WORLDS,
+    PoolEntry,
+    Population,
+    Remote,
+    Root,
+    Supervised,
+    Supervising,
+    Supervisor,
+    Tree,
+)
 from ._remote_access import entry_mistakes
 
 if TYPE_CHECKING:
@@ -207,7 +219,7 @@ class CellNames:
             )
 
     def _check_backoff_used(
-        self, entry: Supervised | PoolEntry | Supervisor, path: DataPath, above: Root
+        self, entry: Supervised | PoolEntry | Supervisor, path: DataPath, above: Supervising
     ) -> None:
         """Refuse a significant child whose end its supervisor would not heed."""
         if entry.significant and above.auto_shutdown == "never":
@@ -279,7 +291,7 @@ class CellNames:
                     key=not used,
                 )
 
-    def _children(self, above: Root, path: DataPath, placed: dict[str, DataPath]) -> None:
+    def _children(self, above: Supervising, path: DataPath, placed: dict[str, DataPath]) -> None:
         for index, child in enumerate(above.children):
             here = (*path, "children", index)
             name = child if isinstance(child, str) else child.name

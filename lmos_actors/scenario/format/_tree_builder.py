@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from msgspec import UnsetType
 
-    from ..model import Backoff as BackoffEntry, Mailbox, Root
+    from ..model import Backoff as BackoffEntry, Mailbox, Supervising
     from ._resolve import Cell
 
 
@@ -135,7 +135,7 @@ class TreeBuilder:
 
     # ---- the tree of the file
 
-    def _supervisor(self, above: Root) -> SupervisorSpec:
+    def _supervisor(self, above: Supervising) -> SupervisorSpec:
         own: dict[str, Any] = {}
         if isinstance(above, Supervisor):
             own = {"restart": above.restart, "shutdown": _seconds(above.shutdown)}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.supervision import ChildSpec, Sibling
 
-    from ..model import Root
+    from ..model import Supervising
 
 
 @attrs.frozen
@@ -71,7 +71,7 @@ def absolute(prefix: str, sibling: Sibling) -> str:
     return "/".join([*above[: len(above) - sibling.ups], *sibling.names])
 
 
-def paths(above: Root, prefix: str = "") -> dict[str, str]:
+def paths(above: Supervising, prefix: str = "") -> dict[str, str]:
     """Return the path in the tree of every agent below a supervisor of a file, by its name."""
     found: dict[str, str] = {}
     for child in above.children:

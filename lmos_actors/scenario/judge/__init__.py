@@ -16,6 +16,7 @@ from ._expect import (
     judge_error as judge_error,
     judge_expect as judge_expect,
     judge_latency as judge_latency,
+    judge_match as judge_match,
     judge_value as judge_value,
     percentile as percentile,
     waits_to_the_end as waits_to_the_end,

@@ -15,13 +15,13 @@ from msgspec import UNSET, structs
 
 from lmos_actors.files import Duration, is_list
 
-from ..model import Condition, Expected, ExpectedError, fill_late
+from ..model import Condition, ExpectedError, fill_late
 from ..values import holds as holds, same as same, select, show as show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..model import Below, Bounded, Expect, Latency
+    from ..model import Below, Bounded, Expect, Latency, Scalar
 
 FEWEST_SAMPLES: Final = 20
 """Fewest samples for a percentile; with fewer the check fails."""
@@ -44,15 +44,20 @@ class Verdict:
 # --- one value
 
 
-def judge_value(expected: Expected, value: object, root: str | None = None) -> list[Verdict]:
+def judge_value(expect: Expect, value: object, root: str | None = None) -> list[Verdict]:
     """Judge one value by `equals`, `contains`, `match`, `ge` and `le`: one verdict for each that is given.
 
     The paths of `match` lead into the value, with `root` into an answer of which it is that member.
     """
-    plain = Condition(eq=expected.equals, contains=expected.contains, ge=expected.ge, le=expected.le)
-    verdicts = judge_condition(plain, value, "")
+    plain = Condition(eq=expect.equals, contains=expect.contains, ge=expect.ge, le=expect.le)
     answer = value if root is None else {root: value}
-    for path, condition in expected.match.items():
+    return judge_condition(plain, value) + judge_match(expect.match, answer)
+
+
+def judge_match(match: Mapping[str, Condition | Scalar], answer: object) -> list[Verdict]:
+    """Judge the parts of an answer at paths, each by its condition: one verdict for each part."""
+    verdicts: list[Verdict] = []
+    for path, condition in match.items():
         whole = condition if isinstance(condition, Condition) else Condition(eq=condition)
         found = select(path, answer)
         if not found:
@@ -154,7 +159,7 @@ def judge_expect(expect: Expect, seen: object, root: str | None = None) -> list[
         return _statuses(expect, items)
     verdicts = [] if expect.sequence is UNSET else [judge_sequence(items, expect.sequence)]
     if expect.that == "items":
-        verdicts += judge_value(Expected(match=expect.match), items, "items")
+        verdicts += judge_match(expect.match, {"items": items})
         expect = structs.replace(expect, match={})
     if expect.times is not UNSET or not verdicts or judge_value(expect, None):
         verdicts.append(_among(expect, items))

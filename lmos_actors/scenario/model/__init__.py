@@ -16,6 +16,7 @@ from ._agents import (
     Root as Root,
     Rule as Rule,
     Supervised as Supervised,
+    Supervising as Supervising,
     Supervisor as Supervisor,
     Topology as Topology,
     Tree as Tree,
@@ -29,11 +30,11 @@ from ._base import (
     Constant as Constant,
     Delay as Delay,
     Distribution as Distribution,
-    Expected as Expected,
     ExpectedError as ExpectedError,
     Exponential as Exponential,
     Lognormal as Lognormal,
     Normal as Normal,
+    Scalar as Scalar,
     Uniform as Uniform,
 )
 from ._cells import (

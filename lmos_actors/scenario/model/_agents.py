@@ -241,8 +241,8 @@ Agent: TypeAlias = Annotated[AgentEntry | PoolEntry | Mock | Replay | Remote, La
 # --- trees
 
 
-class Root(Closed, frozen=True, kw_only=True):
-    """The root supervisor; children are agents by name, or supervisors."""
+class Supervising(Closed, frozen=True, kw_only=True):
+    """The keys of every supervisor; children are agents by name, or supervisors."""
 
     strategy: Strategy = "one_for_one"
     max_restarts: Count = 3
@@ -251,7 +251,11 @@ class Root(Closed, frozen=True, kw_only=True):
     children: tuple[Child, ...]
 
 
-class Supervisor(Root, frozen=True, kw_only=True):
+class Root(Supervising, frozen=True, kw_only=True):
+    """The root supervisor."""
+
+
+class Supervisor(Supervising, frozen=True, kw_only=True):
     """A supervisor below the root."""
 
     name: Name

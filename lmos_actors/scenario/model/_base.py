@@ -42,16 +42,6 @@ class Condition(Closed, frozen=True, kw_only=True):
     regex: str | UnsetType = UNSET
 
 
-class Expected(Closed, frozen=True, kw_only=True):
-    """What the answer of a step, or a value, must be."""
-
-    equals: Any | UnsetType = UNSET
-    contains: Any | UnsetType = UNSET
-    match: dict[str, Condition | Scalar] = {}
-    ge: float | UnsetType = UNSET
-    le: float | UnsetType = UNSET
-
-
 class ExpectedError(Closed, frozen=True, kw_only=True):
     """The error that a step must end in; `path` is where in the input, `contains` is in the message."""
 

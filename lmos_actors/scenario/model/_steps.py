@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from lmos_actors.files import Duration, Later
 
-from ._base import USER, Closed, Count, Delay, Expected, ExpectedError, Name
+from ._base import USER, Closed, Condition, Count, Delay, ExpectedError, Name, Scalar
 
 # --- faults
 
@@ -199,9 +199,14 @@ class Parallel(Step, frozen=True, kw_only=True, tag="parallel"):
     branches: Annotated[tuple[Branch, ...], Meta(min_length=2)]
 
 
-class Expect(Expected, frozen=True, kw_only=True, tag_field="do", tag="expect"):
+class Expect(Closed, frozen=True, kw_only=True, tag_field="do", tag="expect"):
     """Judge what has been seen. Which keys belong to which `that` is in `EXPECT_KEYS`."""
 
+    equals: Any | UnsetType = UNSET
+    contains: Any | UnsetType = UNSET
+    match: dict[str, Condition | Scalar] = {}
+    ge: float | UnsetType = UNSET
+    le: float | UnsetType = UNSET
     id: Name | None = None
     within: Duration | None = None
     that: Annotated[Literal["value", "output", "status", "items", "reading", "event"], Later("trace", "log")]
