@@ -1,4 +1,7 @@
-"""Canonical order of the keys in a file, by the structs that it is decoded into."""
+"""Canonical order of the keys in a file, by the structs that it is decoded into: `lmos-actors fmt` writes it.
+
+Nothing is refused here: a mapping that fits no struct keeps the order of the file.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ if TYPE_CHECKING:
 def key_orders(declared: Any, data: object, words: Sequence[str]) -> dict[DataPath, list[str]]:
     """Return the ordered keys of every mapping that is a struct, by its path.
 
-    Keys in `words` come first, in that order, then the struct's in the order of declaration, then unknown
-    ones. Open mappings, and those with names as keys, are left out: they keep the order of the file.
+    Keys in `words` come first in every mapping, in that order (`id` before `kind` and so on); then the
+    struct's other keys in the order of declaration, then unknown ones. Open mappings, and those with names as
+    keys, are left out: they keep the order of the file.
     """
     found: dict[DataPath, list[str]] = {}
     _walk(declared, data, (), {word: place for place, word in enumerate(words)}, found)

@@ -8,10 +8,10 @@ from lmos_actors.conformance.scripted import (
     Disconnect,
     NetworkServer,
     Out,
+    RequestHead,
     ScriptedConnection,
     ScriptedServer,
     SendText,
-    UpgradeRequest,
     WebSocketCodec,
     refusal,
 )
@@ -202,7 +202,7 @@ class Counting(ScriptedServer):
 
 @SHELF("takes-few", "takes no more than 15 connections", "connection.many")
 class TakesFew(NetworkServer):
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         if len(self.server.connections) >= 15:
             return refusal(503, "no room")
         return super().refused(head)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.conformance.scripted import NetworkServer, Reply, ScriptedPages, UpgradeRequest, refusal
+from lmos_actors.conformance.scripted import NetworkServer, Reply, RequestHead, ScriptedPages, refusal
 from tests.conformance.breaking import Broken
 from tests.conformance.shelf import Shelf
 
@@ -16,7 +16,7 @@ SHELF = Shelf()
 
 @SHELF("accepts-by-the-key", "gives the key back, in place of what is made of it", "handshake.accept")
 class AcceptsByTheKey(NetworkServer):
-    def switching_headers(self, head: UpgradeRequest) -> list[tuple[str, str]]:
+    def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         key = head.header("sec-websocket-key") or ""
         told = dict(super().switching_headers(head))
         return list((told | {"Sec-WebSocket-Accept": key}).items())
@@ -24,19 +24,19 @@ class AcceptsByTheKey(NetworkServer):
 
 @SHELF("does-not-say-upgrade", "does not say to what it switches", "handshake.headers")
 class DoesNotSayUpgrade(NetworkServer):
-    def switching_headers(self, head: UpgradeRequest) -> list[tuple[str, str]]:
+    def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         return [(name, value) for name, value in super().switching_headers(head) if name != "Upgrade"]
 
 
 @SHELF("says-close", "says Connection: close and switches all the same", "handshake.headers")
 class SaysClose(NetworkServer):
-    def switching_headers(self, head: UpgradeRequest) -> list[tuple[str, str]]:
+    def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         return list((dict(super().switching_headers(head)) | {"Connection": "close"}).items())
 
 
 @SHELF("compares-connection", "takes Connection: Upgrade to the letter", "handshake.header-words")
 class ComparesConnection(NetworkServer):
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         if head.header("connection") != "Upgrade":
             return refusal(400, "no WebSocket handshake")
         return super().refused(head)
@@ -44,14 +44,14 @@ class ComparesConnection(NetworkServer):
 
 @SHELF("selects-nothing", "does not say which subprotocol it has selected", "handshake.subprotocol")
 class SelectsNothing(NetworkServer):
-    def switching_headers(self, head: UpgradeRequest) -> list[tuple[str, str]]:
+    def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         found = super().switching_headers(head)
         return [(name, value) for name, value in found if name != "Sec-WebSocket-Protocol"]
 
 
 @SHELF("selects-another", "selects a subprotocol that was not offered", "handshake.subprotocol")
 class SelectsAnother(NetworkServer):
-    def switching_headers(self, head: UpgradeRequest) -> list[tuple[str, str]]:
+    def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         told = dict(super().switching_headers(head))
         if "Sec-WebSocket-Protocol" in told:
             told["Sec-WebSocket-Protocol"] = "v1.lmos"
@@ -60,13 +60,13 @@ class SelectsAnother(NetworkServer):
 
 @SHELF("knows-one-word", "takes a list of subprotocols for one", "handshake.subprotocol-among-others")
 class KnowsOneWord(NetworkServer):
-    def subprotocol(self, head: UpgradeRequest) -> str:
+    def subprotocol(self, head: RequestHead) -> str:
         return super().subprotocol(head) if len(head.words("sec-websocket-protocol")) == 1 else ""
 
 
 @SHELF("selects-unasked", "selects lmosprotocol for who offers nothing", "handshake.subprotocol-unasked")
 class SelectsUnasked(NetworkServer):
-    def switching_headers(self, head: UpgradeRequest) -> list[tuple[str, str]]:
+    def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         unasked = (
             [] if head.header("sec-websocket-protocol") else [("Sec-WebSocket-Protocol", "lmosprotocol")]
         )
@@ -75,13 +75,13 @@ class SelectsUnasked(NetworkServer):
 
 @SHELF("selects-whatever", "selects whatever is offered", "handshake.subprotocol-unknown")
 class SelectsWhatever(NetworkServer):
-    def subprotocol(self, head: UpgradeRequest) -> str:
+    def subprotocol(self, head: RequestHead) -> str:
         return super().subprotocol(head) or "".join(head.words("sec-websocket-protocol")[-1:])
 
 
 @SHELF("fails-at-unknown", "has an internal error at an unknown subprotocol", "handshake.subprotocol-unknown")
 class FailsAtUnknown(NetworkServer):
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         if head.header("sec-websocket-protocol") and not self.subprotocol(head):
             return refusal(500, "no such subprotocol")
         return super().refused(head)
@@ -89,28 +89,28 @@ class FailsAtUnknown(NetworkServer):
 
 @SHELF("takes-any-version", "takes any version of WebSocket for 13", "handshake.version")
 class TakesAnyVersion(NetworkServer):
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         refused = super().refused(head)
         return None if refused is not None and refused.status == 426 else refused
 
 
 @SHELF("hides-its-version", "refuses another version, and does not say which it speaks", "handshake.version")
 class HidesItsVersion(NetworkServer):
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         refused = super().refused(head)
         return refusal(400, "no") if refused is not None and refused.status == 426 else refused
 
 
 @SHELF("needs-no-key", "accepts a handshake without a key", "handshake.key")
 class NeedsNoKey(NetworkServer):
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         refused = super().refused(head)
         return None if refused is not None and not head.header("sec-websocket-key") else refused
 
 
 @SHELF("compresses-unasked", "puts an extension to use that nobody asked for", "handshake.extensions")
 class CompressesUnasked(NetworkServer):
-    def switching_headers(self, head: UpgradeRequest) -> list[tuple[str, str]]:
+    def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         return [*super().switching_headers(head), ("Sec-WebSocket-Extensions", "permessage-deflate")]
 
 
@@ -123,7 +123,7 @@ class LeadsAstray(ScriptedPages):
 
 
 class IsNotThere(NetworkServer):
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         return refusal(404, "not here") if head.path == "/nowhere" else super().refused(head)
 
 

@@ -14,9 +14,9 @@ from lmos_actors.conformance.scripted import (
     HttpRequest,
     NetworkServer,
     Reply,
+    RequestHead,
     ScriptedPages,
     ScriptedThing,
-    UpgradeRequest,
     refusal,
 )
 from tests.conformance.breaking import HERE, card_of, ids, right, told
@@ -41,7 +41,7 @@ def verdict(case: str, *, level: Level = Level.SPEC, **parts: Any) -> Verdict:
 class Insists(NetworkServer):
     """Lets nobody in who does not offer the subprotocol: the binding says MUST."""
 
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         return super().refused(head) if self.subprotocol(head) else refusal(400, "lmosprotocol is needed")
 
 

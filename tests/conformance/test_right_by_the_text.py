@@ -9,9 +9,9 @@ import pytest
 from lmos_actors.conformance import Verdict
 from lmos_actors.conformance.scripted import (
     NetworkServer,
+    RequestHead,
     ScriptedConnection,
     ScriptedServer,
-    UpgradeRequest,
     completed,
     invalid,
     not_allowed,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class SpeaksDraftsToo(NetworkServer):
     """Speaks version 8 beside 13, as the WebSocket server of Node.js that most use does."""
 
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         refused = super().refused(head)
         return None if refused and head.header("sec-websocket-version") == "8" else refused
 

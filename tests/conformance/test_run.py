@@ -12,7 +12,7 @@ from lmos_actors import ConfigError
 from lmos_actors.conformance import ConformOptions, Level, Result, Unreachable, Verdict, all_cases, conform
 from lmos_actors.conformance._run import prepare, run_case
 from lmos_actors.conformance.card import DEVIATIONS, ROWS, lmos
-from lmos_actors.conformance.scripted import NetworkServer, UpgradeRequest, refusal
+from lmos_actors.conformance.scripted import NetworkServer, RequestHead, refusal
 from lmos_actors.conformance.session import (
     AS_IN_EXAMPLES,
     AS_KOTLIN,
@@ -229,7 +229,7 @@ def test_a_server_that_goes_away_is_not_looked_for_in_every_case() -> None:
 class Shut(NetworkServer):
     """Lets nobody in."""
 
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         return refusal(401, "who are you?")
 
 

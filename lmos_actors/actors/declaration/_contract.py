@@ -1,8 +1,8 @@
 """The contract of an agent class: its operations, checked and compiled once, when the class is made.
 
-Refused here, with the reason: names that shadow the agent's own, property types that can be
-changed in place, mutable defaults, types without a schema, handlers whose signature cannot be told to a
-consumer. A class that was accepted has a table of operations by key:
+`Agent.__init_subclass__` calls `compile_contract`, which raises TypeError for: names that shadow the agent's
+own, property types that can be changed in place, mutable defaults, types without a schema, handlers whose
+signature cannot be described to a consumer. An accepted class has a table of operations by key:
 
     forecast    invoke an action          ?units   read a property      =units   write it
     +?units     observe it                +!asked  subscribe to an event
@@ -83,7 +83,11 @@ def compile_contract(
     rename: str | None,
     options: ClassOptions,
 ) -> Contract:
-    """Compile an agent class. Raises TypeError with the reason when it cannot be accepted."""
+    """Compile an agent class. Raises TypeError with the reason when it cannot be accepted.
+
+    `bases` are the members of `Agent`, to see which methods the class overrides; `reserved` the names that no
+    affordance may have; `namespace` the local names where the class is defined, to resolve its annotations.
+    """
     if rename not in _RENAMES:
         raise TypeError(f"{cls.__name__}: rename must be 'camel', not {rename!r}")
     mailbox = options.mailbox
@@ -146,7 +150,7 @@ class _Compiler:
             self._affordance(name, value)  # pyright: ignore[reportUnknownArgumentType]
             return
         if declarer is self.cls and inspect.isfunction(value) and name != "lifespan":
-            disable_ki_protection(value)  # Ctrl-C may end what the user wrote, but for giving back
+            disable_ki_protection(value)  # Ctrl-C may interrupt user code, except in lifespan
         period = getattr(value, "__lmos_every__", None)
         if period is not None:
             if inspect.iscoroutinefunction(value):

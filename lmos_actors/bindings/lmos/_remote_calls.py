@@ -1,8 +1,12 @@
 """Calls and streams on an agent of another node: requests whose answers are kept here until fetched.
 
-The classes know nothing of the wire: how a run is queried and cancelled is the peer's, over LMOS by messages
-(`_peer_connection.py`), over HTTP at the URL of the run. What is known here is kept here: a call that has
-ended answers `query` and `cancel` without asking.
+`begin` of a far ref makes them. The classes know nothing of the wire: the peer (`far.peer`) queries and
+cancels a run, over LMOS by messages (`_peer_connection.py`), over HTTP at the URL of the run. A call that
+has ended answers `query` and `cancel` itself.
+
+Cancelling a task in `result()` does not end the run; leaving the block of `begin` does (`leave`).
+`far.withdraw` returns False if the request has ended already, so a run ends once: by an answer, an error, its
+deadline or by `leave`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from lmos_actors.conformance.session import UUID4
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.conformance.scripted import Json, ScriptedThing, UpgradeRequest
+    from lmos_actors.conformance.scripted import Json, RequestHead, ScriptedThing
 
     from ._log import ClientNotes, ConnectionLog
 
@@ -210,7 +210,7 @@ def _shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)[:100]
 
 
-def judge_handshake(head: UpgradeRequest, notes: ClientNotes, log: ConnectionLog) -> None:
+def judge_handshake(head: RequestHead, notes: ClientNotes, log: ConnectionLog) -> None:
     """Judge a request for a WebSocket."""
     notes.tried("handshake")
     for wrong in _handshake(head):
@@ -221,7 +221,7 @@ def judge_handshake(head: UpgradeRequest, notes: ClientNotes, log: ConnectionLog
         notes.wrong("subprotocol", f"offered: {', '.join(offered) or 'none'}", log, "no-subprotocol")
 
 
-def _handshake(head: UpgradeRequest) -> Iterator[str]:
+def _handshake(head: RequestHead) -> Iterator[str]:
     if head.method != "GET":
         yield f"the method is {head.method}"
     if not head.header("host"):

@@ -13,10 +13,10 @@ from lmos_actors.conformance.card import Card, Level
 from lmos_actors.conformance.scripted import (
     NetworkServer,
     Out,
+    RequestHead,
     SendClose,
     SendFrame,
     SendText,
-    UpgradeRequest,
     WebSocketCodec,
     is_close_code,
 )
@@ -214,7 +214,7 @@ class JudgingServer(NetworkServer):
         self._visits = 0
         self._began = trio.current_time()
 
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         """Judge a handshake that leads to nothing."""
         refused = super().refused(head)
         if refused is not None:
@@ -223,7 +223,7 @@ class JudgingServer(NetworkServer):
             self._gone()
         return refused
 
-    def open(self, head: UpgradeRequest) -> WebSocketCodec:
+    def open(self, head: RequestHead) -> WebSocketCodec:
         """Make the connection for a request, and judge it."""
         connection = self.server.connect(
             offered=bool(self.subprotocol(head)),
@@ -235,7 +235,7 @@ class JudgingServer(NetworkServer):
         self._open += 1
         return JudgingCodec(connection, recorder, self._used, self._gone)
 
-    def _met(self, head: UpgradeRequest, log: ConnectionLog) -> Recorder:
+    def _met(self, head: RequestHead, log: ConnectionLog) -> Recorder:
         self._number += 1
         recorder = Recorder(log.keep, self._number, self._began)
         shown = [(name, "…" if name.lower() in _HIDDEN else value) for name, value in head.headers]

@@ -36,7 +36,7 @@ from ._server import (
     ScriptedConnection as ScriptedConnection,
     ScriptedServer as ScriptedServer,
 )
-from ._serving import NetworkServer as NetworkServer, UpgradeRequest as UpgradeRequest, refusal as refusal
+from ._serving import NetworkServer as NetworkServer, RequestHead as RequestHead, refusal as refusal
 from ._thing import (
     ABSENT as ABSENT,
     Done as Done,

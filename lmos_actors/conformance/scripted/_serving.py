@@ -35,8 +35,8 @@ _JSON: Final = (("Content-Type", "application/problem+json"),)
 
 
 @attrs.frozen
-class UpgradeRequest:
-    """The head of a request that asks for a WebSocket, and who sent it."""
+class RequestHead:
+    """The head of an HTTP request, for a WebSocket or a page, and the address of its sender."""
 
     method: str
     target: str
@@ -59,7 +59,12 @@ class UpgradeRequest:
 
 
 class NetworkServer:
-    """Serves a scripted server at a port. A server that is wrong in HTTP or in frames is a subclass."""
+    """Serves a scripted server at a port.
+
+    Subclasses override `on_http`, `refused`, `open` and the like: the server that judges clients
+    (`conformance/clients`), and servers with a fault in HTTP or in frames, with which tests check the kit
+    itself.
+    """
 
     wire_class: type[WebSocketCodec] = WebSocketCodec
 
@@ -167,13 +172,13 @@ class NetworkServer:
                     return bytes(body)
         raise h11.RemoteProtocolError("the body did not come", 408)
 
-    def on_http(self, head: UpgradeRequest, body: bytes) -> Reply:
+    def on_http(self, head: RequestHead, body: bytes) -> Reply:
         """Answer a request of plain HTTP."""
         headers = {name.lower(): value for name, value in head.headers}
         request = HttpRequest(method=head.method, path=head.path, headers=headers, body=body)
         return self.pages.answer(request, self.base_of(head))
 
-    def base_of(self, head: UpgradeRequest) -> str:
+    def base_of(self, head: RequestHead) -> str:
         """Return the address by which a client has come, as a `ws` URL."""
         return f"ws://{head.header('host') or 'localhost'}"
 
@@ -200,7 +205,7 @@ class NetworkServer:
 
     # ---- WebSocket
 
-    async def _upgrade(self, parser: h11.Connection, stream: trio.abc.Stream, head: UpgradeRequest) -> None:
+    async def _upgrade(self, parser: h11.Connection, stream: trio.abc.Stream, head: RequestHead) -> None:
         while isinstance(parser.next_event(), h11.Data | h11.EndOfMessage):
             pass
         refused = self.refused(head)
@@ -208,7 +213,7 @@ class NetworkServer:
             await self._send(parser, stream, refused)
             return
         wire = self.open(head)
-        ended = False
+        ended = False  # stays so if the server is cancelled
         try:
             with suppress(*_LOST):
                 await stream.send_all(self.switching(head))
@@ -217,7 +222,7 @@ class NetworkServer:
         finally:
             wire.lost(by_peer=ended)
 
-    def refused(self, head: UpgradeRequest) -> Reply | None:
+    def refused(self, head: RequestHead) -> Reply | None:
         """Return why there is no WebSocket for a request; None if there is one."""
         if head.header("sec-websocket-version") != "13":
             reply = refusal(426, "version 13 of WebSocket is needed")
@@ -228,23 +233,23 @@ class NetworkServer:
         here = path in _PLACES or self.server.thing_at(path) is not None
         return None if here or self.subprotocol(head) else refusal(404, f"there is no WebSocket at {path}")
 
-    def subprotocol(self, head: UpgradeRequest) -> str:
+    def subprotocol(self, head: RequestHead) -> str:
         """Select a subprotocol of those that are offered; empty if none fits."""
         return "lmosprotocol" if "lmosprotocol" in head.words("sec-websocket-protocol") else ""
 
-    def open(self, head: UpgradeRequest) -> WebSocketCodec:
+    def open(self, head: RequestHead) -> WebSocketCodec:
         """Make the connection for a request."""
         connection: ScriptedConnection = self.server.connect(
             offered=bool(self.subprotocol(head)), path=unquote(head.path), peer=head.header("lmos-peer") or ""
         )
         return self.wire_class(connection)
 
-    def switching(self, head: UpgradeRequest) -> bytes:
+    def switching(self, head: RequestHead) -> bytes:
         """Write the answer to a handshake."""
         lines = [f"{name}: {value}" for name, value in self.switching_headers(head)]
         return "\r\n".join(["HTTP/1.1 101 Switching Protocols", *lines, "", ""]).encode("latin-1")
 
-    def switching_headers(self, head: UpgradeRequest) -> list[tuple[str, str]]:
+    def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         """Return the headers of the answer to a handshake."""
         headers = [
             ("Upgrade", "websocket"),
@@ -317,12 +322,12 @@ class _WebSocketTask:
                 wire.over |= patience.cancelled_caught
 
 
-def _head_of(request: h11.Request, peer: str) -> UpgradeRequest:
+def _head_of(request: h11.Request, peer: str) -> RequestHead:
     headers = tuple(
         (bytes(name).decode("latin-1"), value.decode("latin-1"))
         for name, value in request.headers.raw_items()
     )
-    return UpgradeRequest(request.method.decode(), request.target.decode("latin-1"), headers, peer)
+    return RequestHead(request.method.decode(), request.target.decode("latin-1"), headers, peer)
 
 
 def refusal(status: int, detail: str) -> Reply:

@@ -169,7 +169,7 @@ class WebSocketCodec:
         return write_frame(TEXT, text.encode())
 
     def lost(self, *, by_peer: bool) -> None:
-        """Note that the stream is over. `by_peer`: rather than because nothing is served any more."""
+        """Note that the stream is over; not `by_peer` if that is because the server was cancelled."""
         self.connection.lost()
 
     def is_done(self) -> bool:

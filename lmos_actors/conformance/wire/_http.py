@@ -1,4 +1,4 @@
-"""One exchange of HTTP/1.1 over a network, as plainly as it can be done."""
+"""One exchange of HTTP/1.1 over a network: one connection, one request, one answer, all of it limited."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ async def exchange(
     """Send a request over a connection of its own and return the answer. Redirects are not followed.
 
     `url` may also be a `ws` or `wss` one: it is asked over HTTP. `patience` is for all of it, in seconds.
-    `record` gets the traffic, `at` being trio's clock; of headers that may hold secrets it gets the
-    names alone. Raises Unreachable: nobody is there, too late, too long (4 MiB), no HTTP; ConfigError: what
-    is to be sent cannot be.
+    `record` gets the traffic, `at` being trio's clock; of headers that may hold secrets it gets the names
+    alone. Raises Unreachable: no server there, too late, too long (4 MiB), no HTTP; ConfigError: the URL or
+    the headers cannot be used.
     """
     endpoint = endpoint_of(url)
     with trio.move_on_after(patience):

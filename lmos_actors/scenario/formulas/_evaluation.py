@@ -1,7 +1,9 @@
-"""A formula computed: simpleeval walks the tree, with operators and functions that take plain data alone.
+"""Evaluation of formulas: simpleeval walks the tree, with operators and functions that take plain data alone.
 
-Values are as JSON sees them: true is no number, 1 equals 1.0. What does not fit together is not computed.
-Nothing is made that is longer than what it is made of, so no formula takes long.
+The tree comes from `_text.py`, which has refused every node and operator that is not evaluated here, and has
+put a dotted name such as `state.questions` into one `ast.Name`. Values are as JSON sees them: true is no
+number, 1 equals 1.0. Operands that do not fit together raise FormulaFailed. No operation makes a value that
+is longer than its operands, so no formula takes long.
 """
 
 from __future__ import annotations
@@ -19,15 +21,18 @@ from lmos_actors.files import is_list, is_mapping
 from ..values import same, show
 
 Look: TypeAlias = Callable[[str], Any]
-"""Gives the value of a dotted name, plain data. Raises LookupError, with words for people."""
+"""Returns the value of a dotted name, plain data. Raises LookupError, whose text is shown to the user."""
 
 
 class FormulaFailed(Exception):
-    """A formula that cannot be computed with the values that are there; the text says why."""
+    """A formula cannot be computed with the present values; the text says why."""
 
 
 def computing(text: str, tree: ast.expr) -> Callable[[Look], Any]:
-    """Return the function that computes a tree. It raises FormulaFailed, and the LookupError of a name."""
+    """Return a function that computes the tree of a formula; `text` is for errors.
+
+    The function raises FormulaFailed, and lets the LookupError of a name through.
+    """
     simple = _simple(tree)
     if simple is not None:
         return simple
@@ -48,7 +53,10 @@ _op: Any = operator
 
 
 def _simple(tree: ast.expr) -> Callable[[Look], Any] | None:
-    """Compute without a walk what is asked of every agent at every sample: a name, or one and a constant."""
+    """Return a quick function for a name, or a name compared with a constant; None for any other tree.
+
+    Such formulas are computed for every agent at every sample.
+    """
     if isinstance(tree, ast.Name):
         name = tree.id
         return lambda look: look(name)

@@ -1,6 +1,7 @@
 """Requests and listenings of a peer, as a thing's session and its host share them.
 
-The table `VERBS` says for every request that a host answers which answering methods it may use.
+The host is the code that carries requests out. It answers by methods of the session (`answer`, `began`,
+`complete` and so on); the table `VERBS` lists for every request which of them it may use.
 """
 
 from __future__ import annotations
@@ -92,12 +93,13 @@ LISTENED: Final[dict[type[Base], str]] = {
 
 
 class IncomingRequest(Struct, eq=False):  # made for every request: attrs would take five times as long
-    """A request for the host to answer, by exactly one of the methods that `VERBS` allows.
+    """A request for the host to answer by the methods that `VERBS` allows, and once by a final one.
 
-    It is the key of everything about the request; equal only to itself. `message` is as it was read,
-    `correlation` what its answers carry, `listening` what an observe or subscribe will make, `streams` the
-    input streams of an invocation, by parameter. One with a number as `tell` is a one-way message: it is
-    answered by `tell_begun` when it begins, or by `fail` if it does not.
+    `answer`, `accept`, `complete` and `fail` are final. The request is the key of everything about it, and
+    equal only to itself. `message` is as it was read, `correlation` what its answers carry, `listening` what
+    an observe or subscribe will make, `streams` the input streams of an invocation, by parameter. One with a
+    number as `tell` is a one-way message: it is answered by `tell_begun` when it begins, or by `fail` if it
+    does not.
     """
 
     message: Any
