@@ -101,10 +101,10 @@ class Agent:
     `class X(Agent, serial=True)`: one run at a time over all actions, turns wait too (OTP's gen_server).
     `rename="camel"`: wire names in camel case. `mailbox=MailboxOptions(...)`: its own bound and policy.
     `behaviours=("new", "paid")`: the names for `@action(when=...)` and `become`, the first one first.
-    `trap_exits=True`: exit signals of linked agents become turns of `on_exit`.
-    `history=16`: its crash reports tell the last 16 messages, and the state before the one that failed.
-    `about=About(...)`: vendor, model and the like, told in its description. `tool=True`: that is a tool's.
-    What a subclass does not say is as in its base, but for `rename`.
+    `trap_exits=True`: exit signals of linked agents become turns of `on_exit`. `history=16`: its crash
+    reports show the last 16 messages, and the state before the one that failed. `about=About(...)`: vendor,
+    model and the like, for the description. `tool=True`: the description says that it is a tool. A subclass
+    inherits the options that it does not set, except `rename`.
     """
 
     __contract__: ClassVar[Contract]
@@ -297,7 +297,7 @@ class Agent:
         """Have another agent's events, or a topic's values, arrive as turns of this incarnation.
 
         Needs no task. Past `size` waiting ones the oldest is dropped and counted in `missed`; `on_gap` is
-        the turn that is told where something is missing. An agent that `find` does not know yet is
+        a turn that is called where values are missing. An agent that `find` does not know yet is
         followed from its start on. A restart of the agent that is followed does not end it.
         """
         return follow(self._place(), source, rest, size, on_gap)
@@ -436,8 +436,8 @@ class Agent:
         """Call a function that blocks in a thread, and return what it returns; what it raises is raised here.
 
         At most 16 at a time in a node (`open_node(threads=...)`). A run that is cancelled waits for the
-        thread; with `abandon` it leaves it to end by itself, for nobody. Context variables are carried.
-        Raises RuntimeError in a `def` turn, ForbiddenCall on virtual time.
+        thread; with `abandon` the run ends, and the result of the thread is discarded. Context variables are
+        carried. Raises RuntimeError in a `def` turn, ForbiddenCall on virtual time.
         """
         return outside_of(self._place(), "to_thread").to_thread(fn, args, abandon)
 

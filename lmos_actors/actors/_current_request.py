@@ -29,7 +29,7 @@ def current_request() -> Request:
     run = CURRENT.get()
     if isinstance(run, OwnTask):
         if run.request is None:
-            raise LookupError("this task of an agent was started by no run: nobody has asked for it")
+            raise LookupError("this task of an agent was not started by a run, so it belongs to no request")
         return run.request
     if run is not None:
         return run.envelope.request()

@@ -1,6 +1,6 @@
 """The edge of a node, where requests come in and go out: hooks for measuring and tracing them.
 
-Nothing of this costs anything where nobody looks: `Runtime.edge` is None then.
+It costs nothing in a node that neither measures nor traces: `Runtime.edge` is None there.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Edge(Protocol):
 
     @property
     def hands_on(self) -> bool:
-        """Whether spans are recorded: then agents are told in which one they work."""
+        """Whether spans are recorded: then agents know the span in which they work."""
         ...
 
     def came(self, far: Any, way: str, traceparent: str | None, tracestate: str | None, /) -> Watch:

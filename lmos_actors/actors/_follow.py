@@ -233,7 +233,7 @@ class Absent:
             del self._by_finder[wanted]
 
     def appeared(self, slot: Slot | None) -> None:
-        """Bind those who wait for such an agent, or, told of none, for whatever can be found by now."""
+        """Bind the followings that wait for this agent; without one, all whose agent can be found now."""
         for wanted in tuple(self._by_finder):
             if slot is None or _is_wanted(slot, wanted):
                 link = near_link(self._rt, wanted)

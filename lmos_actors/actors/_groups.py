@@ -149,8 +149,8 @@ class Group(Generic[A]):
         """Send one way to every member, without waiting for any; return how many have taken it.
 
         Legal in turns. The arguments are checked once for all members of a class; what cannot change is
-        shared, of the rest each member gets a copy. A full mailbox holds nobody back: it drops by its
-        policy, and under `wait` and `reject` the message is counted as refused and a dead letter.
+        shared, of the rest each member gets a copy. A full mailbox does not delay the sender: it drops by its
+        policy, and under `wait` and `reject` the message is counted as refused and becomes a dead letter.
 
         Raises InvalidInput and NotFound for arguments and an action that members do not take.
         """

@@ -70,7 +70,7 @@ class Call(Protocol[R_co, G_co]):
 
 @attrs.frozen
 class CallStatus:
-    """How an invocation stands; `cancelled` with the reason if somebody cancelled it."""
+    """The status of an invocation; `cancelled`, with the reason, if a consumer cancelled it."""
 
     status: Status
     cancelled: bool = False

@@ -48,7 +48,7 @@ class Asker(Protocol):
 
     @property
     def principal(self) -> str | None:
-        """Who was authenticated, None for nobody known."""
+        """The name of the authenticated client, None without authentication."""
         ...
 
     def answered(self, far: Far, value: Any) -> None:
@@ -90,7 +90,7 @@ class Teller(Asker, Protocol):
 
     @property
     def stands(self) -> bool:
-        """Whether somebody would hear of it if the message did not begin."""
+        """Whether the sender would be informed if the message did not begin."""
         ...
 
     def admitted(self, tell: Any) -> None:
@@ -152,7 +152,7 @@ class _SlotSeats:
         It is the newest of a peer that has two more at least, so that both have at most as many after it.
         """
         group, totals = peer[0], self.totals
-        if totals[group] * len(totals) < totals.total():  # below the average, so somebody is above
+        if totals[group] * len(totals) < totals.total():  # below the average, so another is above
             greedy = max(totals, key=totals.__getitem__)
             if totals[greedy] > totals[group] + 1:
                 group = greedy
@@ -174,8 +174,8 @@ class Seats:
     When a mailbox is full, a peer with fewer seats than others takes one of a peer that has most: their
     newest request, which has not begun, is refused in its place ("longest queue drop", as in the shared
     buffers of network switches). So a new peer finds a seat at once, as long as there are more seats than
-    peers. Addresses are weighed first, then the connections from one: more connections get nobody more seats,
-    where others want them too. A principal counts as an address with one connection.
+    peers. Addresses are weighed first, then the connections from one: more connections do not get more seats,
+    if others want them too. A principal counts as an address with one connection.
 
     What comes from near, and one-way messages, take seats as before, and keep them.
 
@@ -208,13 +208,13 @@ class Seats:
         return (self.counted.get(slot) or _seats_of(slot)).taken(peer)
 
     def share(self, slot: Slot, peer: Peer) -> int | None:
-        """Return how many seats a peer has, None where nobody else has any."""
+        """Return how many seats a peer has, None if no other peer has any."""
         there = self.counted.get(slot) or _seats_of(slot)
         mine = there.taken(peer)
         return None if there.count == mine else mine
 
     def make_room(self, slot: Slot, peer: Peer) -> None:
-        """Free a seat of a full mailbox for a peer, if somebody has more seats than it."""
+        """Free a seat of a full mailbox for a peer, if another peer has more seats."""
         there = self.counted.get(slot)
         if there is None:
             there = _seats_of(slot)
@@ -279,7 +279,7 @@ class Far(Ask):
         self.again: Callable[[], bool] | None = None  # of a pool: sends it to another member
         self.until: float | None = None  # when it fails if it is unanswered, in the clock's seconds
         self.giver: trio.lowlevel.Task | None = None  # the run, while there is no room for its item
-        self.watch: Watch | None = None  # who measures or traces it, if somebody does
+        self.watch: Watch | None = None  # measures or traces it
 
     def post(self, seats: Seats, peer: Peer, *, now: bool = False) -> None:
         """Put it into its agent's mailbox, on a seat of its peer; `now`: or carry it out in this step.

@@ -288,7 +288,7 @@ class Deadlines:
 class Runtime:
     """The shared machinery of one node's agents."""
 
-    edge: Edge | None = None  # who measures and traces requests of and to others, if somebody does
+    edge: Edge | None = None  # measures and traces requests from and to other nodes
     seeker: RemoteLookup | None = None
     spread: Spreading | None = None
     messages: int = 0  # numbered where an instrument looks
@@ -333,7 +333,7 @@ class Runtime:
         self.thread = threading.get_ident()
         self.token: Any = None  # of the trio run, once the dispatcher runs
         self.ended = False
-        self.failed = False  # what ends the node has happened: nobody is restarted any more
+        self.failed = False  # the node is ending by an error: no agent is restarted any more
         self.base_context = copy_context()
         self.base_context.run(RUNTIME.set, self)
         self.base_context.run(CURRENT.set, None)  # the node may be opened inside a run

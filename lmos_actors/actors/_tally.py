@@ -124,7 +124,7 @@ class Tally:
 
 
 def _is_quiet(slot: Any) -> bool:
-    """Return whether nothing goes on beside the mailbox: no run, nobody parked, nothing held back."""
+    """Return whether nothing goes on beside the mailbox: no run, no parked sender, nothing held back."""
     extra = slot.extra
     return slot.state == RUNNING and not (extra.runs or extra.parked or extra.out or extra.pace is not None)
 

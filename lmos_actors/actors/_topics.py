@@ -1,8 +1,8 @@
-"""Topics: named channels of one type, on which anybody publishes and anybody listens.
+"""Topics: named channels of one type, to which every agent may publish and subscribe.
 
-Publishing never waits: each subscriber has a bound of its own, and a slow one loses its oldest and knows
-how many. A topic lives as long as somebody holds it, subscribes to it or follows it; names that nobody
-uses any more leave nothing behind.
+Publishing never waits: each subscriber has its own bounded buffer, and a slow one loses its oldest values and
+learns how many. A topic lives as long as there is a holder, a subscriber or a follower; then nothing of it is
+left in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ V = TypeVar("V")
 
 @attrs.frozen
 class TopicStatistics:
-    """Counts of one topic since somebody first held it.
+    """Counts of one topic since it was first held.
 
     `delivered` counts values times subscribers; `missed` those of them that slow subscribers dropped.
     """

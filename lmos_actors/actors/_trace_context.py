@@ -286,7 +286,7 @@ def put_in_span(envelope: Envelope, span: Origin) -> None:
 
 
 def _marked(rt: Runtime, number: int, origin: Origin, sender: str | None) -> Mark:
-    """Return the mark of a message of somebody else's; without a number it is no message of this log's."""
+    """Return the mark of a message from another node; without a number it is not in the log of this node."""
     trace = trace_context(rt).trace_in(origin.trace_id, number)
     return (number, trace, _foreign(rt, origin), sender)
 
@@ -354,7 +354,7 @@ def _read_state(state: str | None) -> tuple[str, str | None]:
 
 
 class _Unseen:
-    """A request that goes out and that nobody looks at."""
+    """An outgoing request that is neither measured nor traced."""
 
     __slots__ = ("trace",)
 

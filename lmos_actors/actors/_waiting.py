@@ -108,7 +108,7 @@ class WaitingGraph:
         return self._cycles
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self.edges, self._cycles)) or "nobody waits for anybody"
+        return "\n".join(_lines(self.edges, self._cycles)) or "no agent or task waits for another"
 
 
 def _lines(edges: tuple[Waiting, ...], cycles: tuple[tuple[Waiting, ...], ...]) -> Iterator[str]:
@@ -279,7 +279,7 @@ class _Search:
 
 
 def _open_envelopes(slot: Slot) -> Iterator[Envelope]:
-    """Return what somebody may wait for, from the nearest to its answer to the farthest; some may be done."""
+    """Return the envelopes that a task may wait for, the nearest to its answer first; some may be done."""
     extra = slot.extra
     if extra is not None:
         yield from (run.envelope for run in extra.runs)

@@ -134,7 +134,7 @@ async def test_acting_as_an_agent_goes_as_far_as_its_block_and_its_life(virtual_
             assert await answer(robot.invoking("who")) == "other"
         assert await answer(robot.invoking("who")) is None
         await node.root.terminate_child("other")
-        with pytest.raises(AgentUnavailable, match="nobody can act as it"), acting_as(other):
+        with pytest.raises(AgentUnavailable, match="code cannot act as it"), acting_as(other):
             pytest.fail("it does not live")
 
 

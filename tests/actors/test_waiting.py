@@ -531,7 +531,7 @@ async def test_what_is_over_is_no_wait(way: str, virtual_clock: VirtualClock) ->
                 assert len(node.waiting_graph().edges) == 1
         await settle()
         assert node.waiting_graph() == WaitingGraph(())
-        assert str(node.waiting_graph()) == "nobody waits for anybody"
+        assert str(node.waiting_graph()) == "no agent or task waits for another"
 
 
 async def quietly(fn: Callable[[], Awaitable[None]]) -> None:

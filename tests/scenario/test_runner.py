@@ -220,7 +220,7 @@ def test_acting_as_an_agent(project: Project) -> None:
     passes(project, subscribe, NOTE, event, agents=cast)
     ended = {"do": "inject", "fault": {"kind": "crash", "target": "other"}}
     cast["other"]["restart"] = "temporary"
-    assert "nobody can act as it" in fails(project, ended, ask, agents=cast)
+    assert "code cannot act as it" in fails(project, ended, ask, agents=cast)
 
 
 def test_who_has_just_crashed_cannot_be_crashed_again_at_once(project: Project) -> None:

@@ -91,7 +91,7 @@ def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
 def shown_message(place: Any, affordance: str, message: Any) -> Any:
     """Return what may be shown of a message that was sent to an agent or a pool, and perhaps never checked.
 
-    Where nobody knows what may be shown, because there is no agent yet, that is nothing.
+    Nothing is shown before there is an agent, whose class declares what is secret.
     """
     if not isinstance(message, tuple) or not message:
         return message  # pyright: ignore[reportUnknownVariableType] # no arguments, or none of a message

@@ -1,4 +1,4 @@
-"""Crash reports: made in a microsecond where the crash happens, written out when somebody reads them.
+"""Crash reports: made in a microsecond where the crash happens, rendered when they are read.
 
 A report holds on to the exception, the message in hand, and a copy of the fields as they were; it is rendered
 when it is asked for, and then within bounds: the values of a crashed agent may be of any size, and their
@@ -162,7 +162,7 @@ class CrashReport:
 
     @property
     def trace(self) -> int | None:
-        """The number of the message that it all began with; None where none raised, or nobody counts."""
+        """The number of the message that began it all; None without one, or if messages have no numbers."""
         trace = getattr(self._hand, "trace", None)
         return (trace[1] or None) if trace else None
 
@@ -321,13 +321,13 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
     above = "".join(f"{each['name']} ({each['strategy']}) > " for each in data["supervisors"])
     yield f"  in the tree: {above}{data['agent'].rpartition('/')[2]}"
     yield from (f"  {note}" for note in data["notes"])
-    yield f"message in hand: {_told(data['message'])}"
+    yield f"message in hand: {_message_text(data['message'])}"
     yield from _section("calls, the last one last:", data["calls"])
     for cause in data["causes"]:
         yield f"{cause['how']} {cause['reason']}" + (f" at {cause['where']}" if cause["where"] else "")
     fields = [f"{name} = {text}" for name, text in data["state"].items()]
     yield from _section(f"state {data['state_as_of']}:", fields)
-    yield from _section("messages before it, the last one last:", map(_told, data["before"]))
+    yield from _section("messages before it, the last one last:", map(_message_text, data["before"]))
     yield from _section("raised while it ended:", data["later"])
 
 
@@ -338,7 +338,7 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _told(message: Any) -> str:
+def _message_text(message: Any) -> str:
     if not isinstance(message, dict):
         return f"none, it was {message}" if message else "none"
     fields: dict[str, Any] = message  # pyright: ignore[reportUnknownVariableType]

@@ -1,6 +1,6 @@
 """Values as text for people: short, whatever they are, and without what is secret in them.
 
-A `repr` is foreign code: it may raise, be endless, or tell what must not be told. So containers and records
+A `repr` is foreign code: it may raise, be endless, or reveal a secret. So containers and records
 of the usual kinds are written here, field by field; any other class is asked, and its answer cut.
 """
 
@@ -62,7 +62,7 @@ def printable(text: str) -> str:
 
 
 class _Writer:
-    """Writes one value; stops where nobody reads on."""
+    """Writes one value, and stops when its room is used up."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -116,7 +116,7 @@ class _Writer:
 
 
 def _speaks_for_itself(kind: Any) -> bool:
-    """Whether a record class without secrets has a `repr` that somebody wrote by hand."""
+    """Return whether a record class without secrets has a handwritten `repr`."""
     members = record_of(kind)
     if members is None or any(m.secrecy for m in members):
         return False

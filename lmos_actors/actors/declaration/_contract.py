@@ -294,7 +294,7 @@ class _Compiler:
         self, p: inspect.Parameter, hints: dict[str, Any], where: str, *, whole: bool
     ) -> Parameter:
         if p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            raise TypeError(f"{where}: *{p.name} cannot be told to a consumer; name the parameters")
+            raise TypeError(f"{where}: *{p.name} cannot be described to a consumer; name the parameters")
         if p.kind is inspect.Parameter.POSITIONAL_ONLY and not whole:
             raise TypeError(
                 f"{where}: only a single positional-only parameter is the whole input; take the / away"

@@ -63,7 +63,7 @@ def prop(
 ) -> Property[Any]:
     """Declare a property: state that consumers read, write and observe.
 
-    Its type must be deeply immutable, since changing a value in place would tell nobody. Without
+    Its type must be deeply immutable: a change of a value in place would not be noticed. Without
     `default` and `factory` it is a required argument of the constructor. `read_only` and `write_only`
     are seen from the consumer; the agent itself may always do both. `name` is the name on the wire.
     """
@@ -152,7 +152,7 @@ def action(
     consumers; further ones wait in line and keep their seat in the mailbox. `on_disconnect="finish"`
     lets a run go on when its consumer's connection breaks.
 
-    `safe` (asking changes nothing), `idempotent` (asking twice is as asking once) and `synchronous` are told
+    `safe` (a call changes nothing), `idempotent` (two calls have the effect of one) and `synchronous` stand
     in the description (Thing Description 1.1, section 5.3.1.4). `synchronous=False` promises consumers a
     status `pending` before the result. Unless it is said, a `def` is synchronous and nothing is claimed of
     an `async def`, nor of a `def` that may be postponed.
@@ -211,7 +211,7 @@ def _handle_for(fn: Any, options: ActionOptions) -> Any:
 def Unit(name: str, /) -> Meta:
     """Return in which unit a number is: `Annotated[float, Meta(ge=0), Unit("celsius")]`.
 
-    It is told in the description (member `unit`, Thing Description 1.1, section 5.3.2.1) and checks nothing.
+    It stands in the description (member `unit`, Thing Description 1.1, section 5.3.2.1) and checks nothing.
     """
     return Meta(extra_json_schema={"unit": name})
 

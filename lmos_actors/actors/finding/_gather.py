@@ -53,7 +53,7 @@ def invoke_all(
 
 
 class _Part(Ask):
-    """One ask of many: it wakes nobody itself."""
+    """One ask of many; its answer goes to the gathering, and wakes no task itself."""
 
     __slots__ = ("_gathering", "_place")
 

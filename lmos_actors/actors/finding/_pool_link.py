@@ -187,7 +187,7 @@ class PoolLink:
         return [*self.members, *self._leaving]
 
     def seat(self, members: Iterable[Slot]) -> None:
-        """Let these be the members, and nobody else."""
+        """Replace the members."""
         wanted, present = list(members), self.everybody()
         for former in present:
             if former not in wanted:
@@ -212,7 +212,7 @@ class PoolLink:
         return leaving
 
     def departed(self, former: Slot) -> None:
-        """Keep the counts of one who has ended and whose slot is emptied for good."""
+        """Keep the counts of a former member that has ended and whose slot is removed."""
         if former in self._leaving:
             self._leaving.remove(former)
         self._departed.update(_numbers(former.statistics()))
@@ -235,10 +235,10 @@ class PoolLink:
     def operation(self, key: str) -> Operation:
         """Return the operation of that key. Raises `NotFound`, `AgentUnavailable`."""
         if self.gone or not self.members:
-            raise self.nobody()
+            raise self.no_member()
         return self.members[0].operation(key)
 
-    def nobody(self) -> AgentUnavailable | NotFound:
+    def no_member(self) -> AgentUnavailable | NotFound:
         """Make the error for a message that no member can take, and count it."""
         if self.gone:
             return NotFound("agent", self.path)
@@ -296,7 +296,7 @@ class PoolLink:
         try:
             member = members[place]
         except IndexError:  # the pool has not begun to start
-            raise self.nobody() from None
+            raise self.no_member() from None
         self._next = place + 1
         return member if member.state == RUNNING else self._next_running(place)
 
@@ -307,7 +307,7 @@ class PoolLink:
             if members[there].state == RUNNING:
                 self._next = there + 1
                 return members[there]
-        raise self.nobody()
+        raise self.no_member()
 
     def _least_loaded(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Slot:
         """Return the running member that has the least to do; of several the next in turn."""
@@ -324,7 +324,7 @@ class PoolLink:
                 if not load:
                     break
         if least < 0:
-            raise self.nobody()
+            raise self.no_member()
         self._next = chosen + 1
         return members[chosen]
 

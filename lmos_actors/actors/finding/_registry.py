@@ -162,7 +162,7 @@ class LookupLink:
         await found.wait_running()
 
     def unready(self) -> str:
-        """Return why nobody takes messages now: what was found does not run, or nothing was found."""
+        """Return why no agent takes messages now: the agent does not run, or none was found."""
         found = self._found or self._beyond
         return str(self._missing()) if found is None else found.unready()
 

@@ -108,10 +108,10 @@ class Thing:
 
 @contextmanager
 def acting_as(ref: Ref[Any]) -> Generator[None]:
-    """Let what is sent inside the block be sent by that agent. Raises AgentUnavailable if it is down."""
+    """Make the agent of `ref` the sender inside the block. Raises AgentUnavailable if it is down."""
     slot = slot_of(ref)
     if slot.agent is None:
-        raise AgentUnavailable(slot.path, "it is not running, nobody can act as it")
+        raise AgentUnavailable(slot.path, "it is not running, so code cannot act as it")
     token = CURRENT.set(OwnTask(slot))
     try:
         yield

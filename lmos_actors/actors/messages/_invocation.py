@@ -46,9 +46,9 @@ _NO_RUN: Final = Context()  # of all parked runners: nothing is ever set in it
 
 
 class Progress(Generic[G_contra]):
-    """Handed to an `async def` action that asks for it: `progress.report(0.5)`.
+    """Passed to an `async def` action that declares it: `progress.report(0.5)`.
 
-    Reports conflate: a caller sees the latest. They never wait, and go nowhere when nobody listens.
+    Reports conflate: a caller sees the latest. They never wait, and are discarded if no consumer listens.
     """
 
     __slots__ = ("_run",)

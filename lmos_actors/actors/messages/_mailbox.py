@@ -1,7 +1,7 @@
 """The items that may be in a mailbox, the options of a mailbox, and the accounts of an agent.
 
 A one-way message in its usual form is a plain tuple `(operation, arguments, sender)`: it takes a hundred
-bytes and a tenth of a microsecond less than an object. Everything that somebody waits for is an `Envelope`,
+bytes and a tenth of a microsecond less than an object. Every message whose sender waits is an `Envelope`,
 which gets exactly one final answer. The queue itself is a list in the slot (`_slot.py`); this file says
 what may be in it.
 
@@ -129,7 +129,7 @@ class Request:
 
 @attrs.frozen
 class Origin:
-    """A trace that began at somebody else's: its id, its flags, and what others keep in its state.
+    """A trace that began in another node: its id, its flags, and what others keep in its state.
 
     `parent` is the id of the message, or span, in it that this came of; `span` what a node that records spans
     has made of it.
@@ -244,8 +244,9 @@ class Line(OrderedDict[Envelope, None]):
 class FairQueue(deque[Any]):
     """A queue in which messages of several peers wait for turns, as `RunLine` is for runs.
 
-    Peers change places with each other alone. What came from near, and what was put aside, keeps its place:
-    however many peers ask, nobody near waits longer than for what was there before.
+    Peers change places with each other alone. Messages of this node, and messages put aside, keep their
+    places: however many peers send requests, a sender of this node waits only for the messages before its
+    own.
 
     The order is made when messages are taken out, once for a batch, and not for every message that comes in.
     """

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 TURN, RUN, STREAM, GATED = range(4)  # GATED: a turn that not every behaviour allows
 RUNS: Final = (RUN, STREAM)
 
-ASKING: Final = "ref.invoke/read/write"  # what an asking coroutine is called where nobody awaits it
+ASKING: Final = "ref.invoke/read/write"  # named in Python's warning of a missing await
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def named(title: str) -> Callable[[F], F]:
-    """Let Python's warning of a coroutine that nobody awaited name the verb that the user wrote."""
+    """Make Python's warning that a coroutine was never awaited name the method that the user called."""
 
     def rename(fn: F) -> F:
         fn.__qualname__ = title

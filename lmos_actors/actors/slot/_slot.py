@@ -3,18 +3,23 @@
 A slot outlives the incarnations of its agent. The accounts, the listeners and the mailbox options belong to
 the slot; the queue, the runs and the timers belong to the incarnation. One class in one long file, because
 the parts call each other in circles: a message that is withdrawn may be the last one that a stopping agent
-waited for, the end of an incarnation answers what still waits, and each answer counts. The sections stand
-in the order in which a message meets them: asking and telling, seats, the queue, leaving, turns, runs, then
-the end of an incarnation. The rest stands beside this file, as functions over a slot or as objects made on
-first need: its start (`_slot_start.py`), behaviours (`_stash.py`), service time (`_pacing.py`, `_hold.py`),
-timers (`_slot_timers.py`), links and monitors (`_links.py`), the lifespan (`_lifespan_task.py`).
+waited for, the end of an incarnation answers what still waits, and each answer counts.
+
+The sections, in this order: accounts; what a message asks for; ways in (asking, telling, sending from a turn,
+calls, streams and listening); the mailbox (seats, the queue, leaving without being handled); the work (taking
+turns, runs, messages put aside); listeners and timers; waiting for a state; the end of an incarnation; its
+links. The rest stands beside this file, as functions over a slot or as objects made on first need: its start
+(`_slot_start.py`), changes of behaviour (`_stash.py`), service time (`_pacing.py`, `finding/_hold.py`), turns by
+timer (`_slot_timers.py`), making links and monitors (`_links.py`), the lifespan (`_lifespan_task.py`).
+Batches of turns are run by the dispatcher (`actors/_dispatcher.py`), which calls back into this file.
 
 What this file keeps true:
 
 - **Accounts.** Every accepted message leaves by one of the methods here, and each counts it, so that at
   every instant at which no turn runs `accepted == handled + cancelled + dropped + dead_lettered + waiting +
   running`. A refusal by type (`InvalidInput`) is an answer of the agent and counts as handled; a message
-  that found no seat was never accepted and counts as refused alone.
+  that was refused a seat was never accepted and counts as refused alone; one that the mailbox drops was
+  accepted and counts as dropped.
 - **Order** is kept per sender. That is why an agent takes no turn between handing a run over and the run's
   first step (`HANDING`), why a parked sender keeps the gate from being `IDLE` (an inline turn would
   overtake it), and why a sender that is let in queues behind what is there.
@@ -27,6 +32,9 @@ What this file keeps true:
 
       die/drain -> _end -> _answer_all, _release_resources -> _maybe_finish -> _finish -> owner.exited
 
+- **Cancellation.** A caller that is cancelled, or whose time is up, withdraws its message (`withdraw`):
+  a parked message leaves the line, a queued one gives up its seat, a run is cancelled without waiting for it.
+  Ctrl-C may interrupt the code of a handler, but not the bookkeeping here (`enable_ki_protection`).
 - **Memory.** A node may have very many idle agents. An idle agent is this one slotted object and the
   agent's own; what few agents need is in `Extra`, which is made when it is first needed (`ensure_extra`),
   and the dicts in there are one shared empty dict until then (`NOT_NEEDED_YET`). Counters are few for the
@@ -602,7 +610,7 @@ class Slot:
         return value
 
     async def yield_to_others(self) -> None:
-        """Let other tasks run, now that the budget is spent."""
+        """Make a checkpoint, now that the budget is spent."""
         await checkpoint()
         self.turns.budget = BUDGET
         wake = self.rt.wake_watchdog
@@ -742,7 +750,7 @@ class Slot:
         try:
             op = self.table[key]
         except KeyError:
-            self.send_to_nobody(sender, key, args)
+            self.send_undeliverable(sender, key, args)
             return
         if kwargs or len(args) != 1:
             if kwargs is not CHECKED:
@@ -768,7 +776,7 @@ class Slot:
         elif self.gate == QUIET:
             self.resume()
 
-    def send_to_nobody(self, sender: Any, key: str, args: tuple[Any, ...]) -> None:
+    def send_undeliverable(self, sender: Any, key: str, args: tuple[Any, ...]) -> None:
         """There is no such key, or no agent yet: the latter is a dead letter as after a crash."""
         error = self.unknown(key)
         if not isinstance(error, AgentUnavailable):
@@ -831,7 +839,7 @@ class Slot:
             self.gate = HELD
 
     def outgoing_admitted(self, held: OutgoingTell) -> None:
-        """One of them has its seat, or needs none any more."""
+        """A message of this agent's turn has its seat elsewhere, or needs none any more."""
         out = self.ensure_extra().out
         out.pop(held, None)
         if not out and self.gate == HELD:
@@ -919,7 +927,7 @@ class Slot:
         self.put(envelope)
 
     def post_last(self, envelope: Envelope) -> None:
-        """Post an envelope, behind all that wait for a seat though one may be free. Raises as `post` does."""
+        """Post an envelope behind all that wait for a seat, even if a seat is free. Raises as `post` does."""
         extra = self.extra
         if extra is not None and extra.parked:
             envelope.phase = PARKED
@@ -994,7 +1002,7 @@ class Slot:
             item.fail(MailboxFull(self.path, self.mailbox.size))
 
     def displace(self, envelope: Envelope, error: MailboxFull) -> None:
-        """Drop a request that waits, as its seat is somebody else's from now on."""
+        """Drop a request that waits: its seat goes to a request of another peer."""
         phase, envelope.phase = envelope.phase, DONE
         extra = self.ensure_extra()
         if phase == QUEUED:
@@ -1010,7 +1018,7 @@ class Slot:
         envelope.fail(error)
 
     def put(self, item: Any) -> None:
-        """Queue what has been accepted, and see to it that its turn comes."""
+        """Queue an accepted item, and schedule the agent if it is idle."""
         gate = self.gate
         if gate and (gate != TALLIED or not self.leave_tally()):
             if self.queue:
@@ -1091,7 +1099,7 @@ class Slot:
     # ---- leaving without being handled
 
     def withdraw(self, envelope: Envelope) -> bool:
-        """Take a request out wherever it is, as its consumer is gone; return whether it was still open.
+        """Withdraw a request of a consumer that is gone, wherever it is; return whether it was still open.
 
         Queued, it gives up its seat; running, its run is cancelled and not waited for.
         """
@@ -1136,12 +1144,10 @@ class Slot:
         return True
 
     def lose(self, item: Any, reason: str, error: Exception | None) -> None:
-        """Count what never began as dead-lettered; fail its sender, or record it.
+        """Count a message that never began as dead-lettered; fail its sender, or record it.
 
-        Nothing of a queue outlives a crash: that a request was not begun tells its sender that it is safe to
-        repeat.
-
-        `error` stands in the answer; None means the agent died.
+        Nothing in a queue survives a crash. The sender learns that the request had not begun, and may repeat
+        it. `error` is the answer; None means AgentDied.
         """
         if isinstance(item, InternalTurn) or (isinstance(item, Envelope) and item.phase == DONE):
             return
@@ -1197,7 +1203,7 @@ class Slot:
         return extra is not None and extra.pace is not None and extra.pace.holds > 0
 
     def inline_failed(self, exc: BaseException, op: Operation, args: tuple[Any, ...]) -> BaseException:
-        """Deal with what an inline turn raised; return what its asker is to see.
+        """Handle an exception of an inline turn; return the exception for its asker.
 
         A declared failure is raised as it is; anything else ends the agent, and the asker gets `AgentDied`.
         """
@@ -1212,7 +1218,7 @@ class Slot:
         return self.turn_crashed(exc, crash_reason(self, exc, (op, args, self.sender())))
 
     def turn_crashed(self, exc: BaseException, reason: ExitReason) -> BaseException:
-        """End the agent for what its turn raised; return what the asker is to see."""
+        """End the agent whose turn raised `exc`; return the exception for the asker."""
         self.die(reason)
         if not isinstance(exc, Exception):
             if self.rt.fatal is not None:
@@ -1221,7 +1227,7 @@ class Slot:
         return AgentDied(str(reason), started=True, agent=self)
 
     def after_turn(self) -> None:
-        """Go on after a turn of which something came: held back, stopped, ended."""
+        """Continue after a turn in which the agent was held back, stopped or ended."""
         self.restore_stashed()
         if self.gate == BUSY:
             self.resume()
@@ -1288,7 +1294,7 @@ class Slot:
         return op.concurrency >= SHARED and self.ensure_run_tables().active.get(op, 0) == op.concurrency - 1
 
     def _has_no_run(self, op: Operation, peer: Any) -> bool:
-        """Return whether a peer may have the last run of an action; what came over no connection may."""
+        """Return whether a peer may have the last run of an action; requests of this node always may."""
         runs = self.ensure_run_tables().runs
         return peer is None or not any(run.envelope.peer == peer and run.op is op for run in runs)
 
@@ -1320,7 +1326,7 @@ class Slot:
             setattr(extra, account, getattr(extra, account) + 1)
 
     def run_cancelled(self, run: Run) -> None:
-        """The coroutine was cancelled; if nobody has settled it, the node is ending."""
+        """The coroutine was cancelled; if the run is not settled yet, the node is ending."""
         run.settle_error(AgentDied("shutdown", started=run.begun, agent=self), "cancelled")
 
     def run_crashed(self, run: Run, exc: BaseException) -> None:
@@ -1425,7 +1431,7 @@ class Slot:
             self.put_aside(envelope)
 
     def restore_stashed(self) -> None:
-        """After a turn: put what it brought back before all else."""
+        """After a turn: put the messages that it took out of the stash before all others."""
         extra = self.extra
         if extra is not None and extra.stash is not None:
             stash = extra.stash
@@ -1434,7 +1440,7 @@ class Slot:
                 items, stash.up_next = stash.up_next, []
                 self.put_back(items)
 
-    # ---- those who listen to it
+    # ---- listeners and timers
 
     def sinks(self) -> Sinks:
         """Return the listeners of this slot, made at the first call."""
@@ -1444,7 +1450,7 @@ class Slot:
         return extra.sinks
 
     def property_changed(self, name: str, value: Any) -> None:
-        """Tell the observers of a property."""
+        """Push a new value of a property to its observers."""
         extra = self.extra
         if extra is not None and extra.sinks is not None:
             key = property_key(name)
@@ -1468,12 +1474,12 @@ class Slot:
             self.rt.record("changed", self, property=name, value=shown)
 
     def note_event(self, name: str, data: Any) -> None:
-        """Tell the instrument of an event."""
+        """Record an event for the instrument."""
         self.rt.record("event", self, event=name, data=data)
 
     @enable_ki_protection
     def emit(self, event: Any, value: Any) -> None:
-        """Tell the subscribers of an event."""
+        """Push an event to its subscribers."""
         take = event.take
         if take is not None:
             try:
@@ -1517,7 +1523,7 @@ class Slot:
             extra.timers = {}
         return extra.timers
 
-    # ---- waiting for it
+    # ---- waiting for a state
 
     @named("ref.ready")
     @enable_ki_protection
@@ -1690,7 +1696,7 @@ class Slot:
             extra.drain_timer.cancel()
             extra.drain_timer = None
         for held in extra.out:
-            held.holds = None  # still on its way, but it holds nobody back any more
+            held.holds = None  # still on its way, but it holds its sender back no more
         extra.out.clear()
         timers, extra.timers = extra.timers, None
         for timer in tuple(timers or ()):
@@ -1761,7 +1767,7 @@ class Slot:
         return BaseExceptionGroup("a start that failed, and what followed", [exc, *late]) if late else exc
 
     def _start_over(self, reason: ExitReason) -> None:
-        """Clear all that a start has left that failed before the agent was opened."""
+        """Clear everything that a failed start has left, before the agent was opened."""
         queue, self.queue = self.queue, NO_MAIL
         self._answer_all(queue, reason)
         self._release_resources(reason)
@@ -1818,7 +1824,7 @@ class Slot:
             self.end_links(reason)
 
     def _with_errors(self, reason: ExitReason, errors: tuple[BaseException, ...]) -> ExitReason:
-        """Add what was raised while unwinding: exceptions always arrive somewhere."""
+        """Add the exceptions that were raised while unwinding, so that none is lost."""
         every = errors if reason.error is None else (reason.error, *errors)
         alone = every[0] if len(every) == 1 else BaseExceptionGroup("errors of one incarnation", every)
         report: CrashReport | None = reason.report
@@ -1877,7 +1883,7 @@ class Slot:
                 self._end_with(down.reason)
 
     def _signal_after_turn(self, down: Down) -> None:
-        """What its own turn does has ended a linked one: no turn is ended in its middle."""
+        """Deliver an exit signal that the agent's own turn has caused after that turn."""
         agent = self.agent  # not the number: an incarnation that fails to start has none of its own
 
         def again() -> None:
@@ -1893,7 +1899,7 @@ class Slot:
             lifespan_task.abandon()
 
     def end_links(self, reason: ExitReason) -> None:
-        """This incarnation has ended and unwound: signal that to all it was linked to."""
+        """Send exit signals to all linked agents and tasks: this incarnation has ended and unwound."""
         extra = self.extra
         if extra is None or not extra.links:
             return
@@ -1905,7 +1911,7 @@ class Slot:
         carry_signals(self.rt)
 
     def end_monitors(self) -> None:
-        """This incarnation is ending: what it monitors is nothing to it any more."""
+        """Cancel the monitors that this incarnation has made: it is ending."""
         extra = self.extra
         if extra is not None and extra.monitors is not None:
             for monitor in tuple(extra.monitors):

@@ -1,6 +1,6 @@
 """A slot whose messages are recorded: used instead of `Slot` where a node has an instrument.
 
-Nothing of this costs anything where nobody looks. Here no turn runs in the asker's step and no message
+It costs nothing in a node without an instrument. Here no turn runs in the asker's step and no message
 is a bare tuple, so every message has a number, the number of the message it all began with (its trace),
 and records from `sent` to `answered`.
 """
@@ -77,7 +77,7 @@ class TracedSlot(Slot):
         """As `Slot.send_from`."""
         op = self.table.get(key)
         if op is None:
-            self.send_to_nobody(sender, key, args)
+            self.send_undeliverable(sender, key, args)
             return
         if kwargs is not CHECKED:
             args = self.bound(op, args, kwargs)

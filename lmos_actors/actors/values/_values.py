@@ -122,7 +122,7 @@ def _sized(tree: types.Type, part: Part) -> Part:
 
 
 def _union(tree: types.UnionType, room: int) -> Part:
-    """Alternatives, told apart by the class of the value and, for tagged structs, by the tag."""
+    """Alternatives, distinguished by the class of the value and, for tagged structs, by the tag."""
     members = sorted(tree.types, key=lambda member: isinstance(member, types.LiteralType))
     parts = [_compile(member, room) for member in members]
     mutable = next((part.mutable for part in parts if part.mutable), "")

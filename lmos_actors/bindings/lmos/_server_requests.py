@@ -54,7 +54,7 @@ def representative(link: AgentOrPool) -> Slot:
     """Return an agent whose operations are those of all members. Raises AgentUnavailable, NotFound."""
     one = link if isinstance(link, Slot) else next(iter(link.members), None)
     if one is None and isinstance(link, PoolLink):
-        raise link.nobody()
+        raise link.no_member()
     if one is None or not one.table:
         raise one.closed_error() if one is not None else NotFound("agent", link.path)
     return one
