@@ -2,8 +2,8 @@
 
 Stages are nested: services (dispatcher, timers), connections, supervisors, the user's body. Nested
 nurseries alone would not end them in order, as a cancellation reaches all of them at once. So the tasks of
-each stage are shielded, and `NodeLifecycle.end` ends the stages from the inside out, each whatever became
-of the one before it.
+each stage are shielded, and `NodeLifecycle.end` ends the stages from the inside out, each even if
+the one before it has failed.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class NodeLifecycle:
 
     @trio.lowlevel.enable_ki_protection
     async def end(self, root: SupervisorLoop, connections: Connections) -> None:
-        """End the stages from the inside out, each whatever became of the one before."""
+        """End the stages from the inside out, each even if the one before has failed."""
         self.left = True
         connections.stop_accepting()
         try:

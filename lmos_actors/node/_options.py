@@ -195,7 +195,8 @@ class NodeOptions:
             )
         if self.register and not self.listen:
             raise ConfigError(
-                "goes with listen=, which is not given: nobody could reach its agents", argument("register")
+                "goes with listen=, which is not given: other nodes could not reach its agents",
+                argument("register"),
             )
         if self.announce and not self.listen:
             raise ConfigError("goes with listen=, which is not given", argument("announce"))

@@ -174,7 +174,7 @@ class Metrics:
 
     def _families(self, census: Census) -> Iterator[Family]:
         yield from _of_agents(census)
-        text = "Messages that nobody handled and whose senders were not told."
+        text = "Messages that no agent handled and whose senders got no error."
         lost = Sample((), self._rt.dead_letter_count)
         yield Family(f"{PREFIX}dead_letters", "counter", text, (lost,))
         yield from _of_connections(self._traffic())

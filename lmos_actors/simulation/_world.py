@@ -293,7 +293,7 @@ _WAITING: Final[tuple[tuple[object, str, str], ...]] = (
     (socket.socket, "__init__", "socket.socket"),
     (socket, "getaddrinfo", "socket.getaddrinfo"),
     (trio.to_thread, "run_sync", "trio.to_thread.run_sync"),
-    (_trio_threads, "start_thread_soon", "trio.to_thread.run_sync"),  # of who has it by another name
+    (_trio_threads, "start_thread_soon", "trio.to_thread.run_sync"),  # for code that has imported it by name
 )
 
 

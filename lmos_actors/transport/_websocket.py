@@ -1,12 +1,24 @@
 """A WebSocket connection after its handshake, either end: one reader, one writer, and its end.
 
-The task that runs it writes; a child of it reads. The writer wakes for what waits, for the heartbeat, and
-for what the reader has to say, such as that the peer has said Close.
+The task that calls `run` writes; a child task reads. The writer wakes when the handler has frames, for the
+heartbeat, and when the reader has noticed something, such as the peer's Close.
 
-While the writer sleeps, nothing is being sent. Then somebody who has just put out a message may send it in
-its own step (`flush`): that saves a pass of the event loop, which is most of what a short message costs. What
-the stream does not take at once stays in `_rest`, for the writer: so the order is that of the handler's
-frames, and no frame can be torn by a cancellation, as nothing is awaited.
+While the writer sleeps, nothing is being sent. Then a task that has just queued a message may send it in its
+own step (`flush`): that saves a pass of the event loop, which is most of the cost of a short message. Bytes
+that the stream does not take at once stay in `_rest`, for the writer. So frames keep the order of the
+handler, and a cancellation of that task cannot tear a frame, as nothing is awaited.
+
+What this file keeps true:
+
+- A connection has one end, `_ended`: the first Close, error or break decides its code and reason. A mistake
+  of the peer closes it with a code (`on_error`), an exception of the handler with 1011, and `run` raises it.
+- After a mistake of the peer, a break or a cancellation nothing more is passed to the handler (`_mute`);
+  after our own Close it still gets what the peer sends before its Close. Nothing is sent after our Close
+  (`_is_last`).
+- `run` returns with the stream closed. Cancelled, it sends Close 1001 and waits for the peer's Close, for
+  `close_seconds` at most.
+- Memory is bounded: what waits for the peer is charged to its account, a batch has about `_ROOM` bytes, and
+  answers to pings are at most `_PONGS`.
 """
 
 from __future__ import annotations
@@ -46,7 +58,7 @@ class Connection:
     `account` is what the peer holds in memory; a handler charges to it what it keeps for the peer.
     `peer` is its address as text, `target` path and query of the request, `headers` those that the peer
     sent (the names in lower case), `subprotocol` what was agreed on, `offered` what the client offered.
-    Whoever has one runs it, or closes it with `aclose`.
+    Its owner calls `run`, or else `aclose`.
     """
 
     __slots__ = (
@@ -116,7 +128,7 @@ class Connection:
         """Note that the handler has frames, and send them in this step if possible.
 
         Never blocks. It is `wake` where the connection is not quiet: then the writer sends them, together
-        with what others put out until its turn. To be called by a task of the connection's event loop.
+        with what others put out until its turn. Call it from a task of the connection's event loop.
         """
         if not self.is_quiet:
             self.wake()
@@ -250,7 +262,7 @@ class Connection:
             self._ended = Ended(code, reason, "us", clean=False)
             self._owes = not self._rest and not self._is_more and self._failure is None  # in the same read
         else:
-            self._is_over = True  # the Close has been said, and the peer's cannot be told from the rest
+            self._is_over = True  # our Close is sent, and the peer's cannot be found in the rest
         self._shorten_patience()
 
     def _overdrawn(self) -> None:

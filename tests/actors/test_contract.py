@@ -184,7 +184,7 @@ def test_v5_recursive_types_are_refused() -> None:
                 pass
 
 
-def test_v4_signatures_that_no_consumer_can_be_told() -> None:
+def test_v4_signatures_that_cannot_be_described() -> None:
     with refused(r"Bad\.do: parameter 'city' needs a type"):
 
         class Bad(Agent):
@@ -192,14 +192,14 @@ def test_v4_signatures_that_no_consumer_can_be_told() -> None:
             def do(self, city) -> None:  # type: ignore[no-untyped-def]
                 pass
 
-    with refused(r"\*cities cannot be told"):
+    with refused(r"\*cities cannot be described"):
 
         class Bad(Agent):  # type: ignore[no-redef]
             @action
             def do(self, *cities: str) -> None:
                 pass
 
-    with refused(r"\*options cannot be told"):
+    with refused(r"\*options cannot be described"):
 
         class Bad(Agent):  # type: ignore[no-redef]
             @action

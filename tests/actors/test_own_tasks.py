@@ -347,7 +347,7 @@ async def test_a_task_knows_the_request_of_the_run_that_started_it() -> None:
                 self.nursery.start_soon(self.look)
 
             async def look(self) -> None:
-                with pytest.raises(LookupError, match="no run"):
+                with pytest.raises(LookupError, match="not started by a run"):
                     current_request()
 
         await node.start(Nobody)

@@ -182,7 +182,7 @@ def test_the_end_of_a_story_is_sampled_too(project: Project) -> None:
         (
             "{check: causal, before: {to: shop}, after: {to: desk, event: sold, from: shop}}",
             "to: desk",
-            "goes to whoever listens",
+            "goes to all subscribers",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""`from: remote`: somebody else's agent as a target, from another process."""
+"""`from: remote`: an agent of another process as the target of steps."""
 
 from __future__ import annotations
 
@@ -149,23 +149,23 @@ def test_nobody_there(folder: Path) -> None:
 
 GOOD = FILE % ("ws://there/ws", "", "", "")
 MISTAKES = [
-    ("world: websocket", "world: wire", "5:17", "in world: websocket, and not in world: wire"),
-    ("world: websocket", "world: memory", "5:17", "in world: websocket, and not in world: memory"),
-    ('url: "ws://there/ws", thing', "thing", "5:3", 'has a "url", or a "description"'),
+    ("world: websocket", "world: wire", "5:17", "in world: websocket, not in world: wire"),
+    ("world: websocket", "world: memory", "5:17", "in world: websocket, not in world: memory"),
+    ('url: "ws://there/ws", thing', "thing", "5:3", 'needs a "url", or a "description"'),
     ("ws://there/ws", "there/ws", "5:30", "begins with none of ws://, wss://, http://, https://"),
     ("url:", "ur:", "5:25", 'unknown key "ur", did you mean "url"?'),
     ("do: subscribe, target: clock, event: ticked", "do: stop, target: clock", "8:24",
-     "somebody else's agent"),
+     "remote agent"),
     ("  - {do: subscribe, target: clock, event: ticked}",
-     "  - {do: inject, fault: {kind: crash, target: clock}}", "8:47", "somebody else's agent"),
+     "  - {do: inject, fault: {kind: crash, target: clock}}", "8:47", "remote agent"),
     ("  - {do: subscribe, target: clock, event: ticked}",
-     "  - {do: wait, until: {agent: clock, is: running}}", "8:31", "somebody else's agent"),
-    ("{do: invoke, id: tick,", "{do: invoke, as: clock, id: tick,", "9:22", "somebody else's agent"),
+     "  - {do: wait, until: {agent: clock, is: running}}", "8:31", "remote agent"),
+    ("{do: invoke, id: tick,", "{do: invoke, as: clock, id: tick,", "9:22", "remote agent"),
     ("{check: latency, of: tick, max: {lt: 5s}}", "{check: restarts, of: clock, equals: 0}", "19:27",
-     "somebody else's agent"),
+     "remote agent"),
     ("{check: latency, of: tick, max: {lt: 5s}}", "{check: always, of: clock, expr: mailbox.depth < 1}",
-     "19:25", "somebody else's agent"),
-    ("\nsteps:", "tree: {root: {children: [clock]}}\nsteps:", "6:26", "somebody else's agent"),
+     "19:25", "remote agent"),
+    ("\nsteps:", "tree: {root: {children: [clock]}}\nsteps:", "6:26", "remote agent"),
 ]  # fmt: skip
 
 

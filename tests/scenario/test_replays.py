@@ -277,7 +277,7 @@ def test_a_request_that_was_not_recorded_fails_and_names_the_nearest(project: Pr
     assert failures[1] == (
         "replay llm",
         'invoke count {"text": "something else"}, as recorded',
-        "nobody asked for it",
+        "no such request was made",
     )
 
 

@@ -5,13 +5,14 @@ the slot; the queue, the runs and the timers belong to the incarnation. One clas
 the parts call each other in circles: a message that is withdrawn may be the last one that a stopping agent
 waited for, the end of an incarnation answers what still waits, and each answer counts.
 
-The sections, in this order: accounts; what a message asks for; ways in (asking, telling, sending from a turn,
-calls, streams and listening); the mailbox (seats, the queue, leaving without being handled); the work (taking
-turns, runs, messages put aside); listeners and timers; waiting for a state; the end of an incarnation; its
-links. The rest stands beside this file, as functions over a slot or as objects made on first need: its start
-(`_slot_start.py`), changes of behaviour (`_stash.py`), service time (`_pacing.py`, `finding/_hold.py`), turns by
-timer (`_slot_timers.py`), making links and monitors (`_links.py`), the lifespan (`_lifespan_task.py`).
-Batches of turns are run by the dispatcher (`actors/_dispatcher.py`), which calls back into this file.
+The sections, in this order: accounts; what a message asks for; ways in (asking, telling, sending from a
+turn, calls, streams and listening); the mailbox (seats, the queue, leaving without being handled); the work
+(taking turns, runs, messages put aside); listeners and timers; waiting for a state; the end of an
+incarnation; its links. The rest stands beside this file, as functions over a slot or as objects made on
+first need: its start (`_slot_start.py`), changes of behaviour (`_stash.py`), service time (`_pacing.py`,
+`finding/_hold.py`), turns by timer (`_slot_timers.py`), making links and monitors (`_links.py`), the
+lifespan (`_lifespan_task.py`). Batches of turns are run by the dispatcher (`actors/_dispatcher.py`), which
+calls back into this file.
 
 What this file keeps true:
 

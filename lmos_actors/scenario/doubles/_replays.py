@@ -2,7 +2,7 @@
 
 A request is answered by the first recorded one, not used yet, of the same verb, affordance and input, after
 the same time. One that is not in the recording fails for its caller, and the run with it; so do recorded
-requests that nobody makes, unless the file says otherwise. Nothing is ever asked of a real agent.
+requests that are not made, unless the file says otherwise. The replay sends nothing to a real agent.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class ReplayScript:
                 self._line(exchange),
                 f"replay {self.name}",
                 f"{exchange.verb} {exchange.affordance} {show(exchange.input)}, as recorded",
-                "nobody asked for it",
+                "no such request was made",
             )
             for exchange in unused[:SHOWN]
         ]

@@ -185,7 +185,7 @@ class CellNames:
 
     def _remote(self, entry: Remote, path: DataPath) -> None:
         if entry.url is None and entry.description is None:
-            self.report(path, 'somebody else\'s agent has a "url", or a "description" that says where it is',
+            self.report(path, 'a remote agent needs a "url", or a "description" that contains its address',
                        "shape", key=True)  # fmt: skip
         elif entry.url is not None and not entry.url.startswith(_URLS):
             self.report((*path, "url"), f'"{entry.url}" begins with none of {", ".join(_URLS)}', "shape")
@@ -193,7 +193,7 @@ class CellNames:
             self.report((*path, key), message, "shape")
         world = self.cell.data.get("world", "memory")
         if world in WORLDS and not is_real(world):
-            message = f"somebody else's agent is reached in world: websocket, and not in world: {world}"
+            message = f"a remote agent can be used in world: websocket, not in world: {world}"
             self.report((*path, "from"), message)
 
     def _populations(self) -> None:
@@ -329,7 +329,7 @@ class CellNames:
         return name in self.places
 
     def _report_foreign(self, name: str, path: DataPath) -> None:
-        message = f'"{name}" is somebody else\'s agent: steps can turn to it, nothing of it is known here'
+        message = f'"{name}" is a remote agent: steps can use it, but its class and state are not known here'
         self.report(path, message)
 
     def _late(self) -> None:
@@ -353,9 +353,9 @@ class CellNames:
     def agent(
         self, name: str, path: DataPath, *, user: bool = False, far: bool = False, pool: bool = False
     ) -> bool:
-        """Check the name of one agent: `weather`, `peer/3`; of somebody else's if it may be `far`.
+        """Check the name of one agent: `weather`, `peer/3`; with `far` it may be a remote agent.
 
-        With `pool` it is one that is turned to: a pool as a whole, no member of it.
+        With `pool` it is the target of a step: a pool as a whole, not one of its members.
         """
         base = self.base_of(name)
         if base in self.places:
@@ -449,9 +449,9 @@ class CellNames:
         if name in self._defined:
             other, first = self._defined[name]
             place = self.document.place(first, key=other == "series")
-            told = f'{what} id "{name}"' if what in ("step", "fault") else f'{what} "{name}"'
+            named = f'{what} id "{name}"' if what in ("step", "fault") else f'{what} "{name}"'
             again = "is given twice" if other == what else f"has the name of a {other}"
-            self.report(path, f"{told} {again}, first at {place}", key=key)
+            self.report(path, f"{named} {again}, first at {place}", key=key)
         self._defined.setdefault(name, (what, path))
 
     def defined(self, *kinds: str) -> list[str]:

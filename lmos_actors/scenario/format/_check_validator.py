@@ -269,7 +269,7 @@ class CheckValidator:
                 self.names.check_group(name, (*path, key))
         kinds = given(message, "action", "property", "event")
         if "event" in kinds and message.to is not None:
-            why = '"to" does not go with "event": an event goes to whoever listens'
+            why = '"to" does not go with "event": an event goes to all subscribers'
             self.names.report((*path, "to"), why, "shape", key=True)
         for kind in list(kinds)[1:]:
             self.names.report((*path, kind), f'"{next(iter(kinds))}" or "{kind}", not both', key=True)

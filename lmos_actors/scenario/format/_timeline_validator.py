@@ -126,7 +126,7 @@ def check_property(validator: ValueValidator, step: Any, path: DataPath, verb: s
 
 
 def check_action(validator: ValueValidator, step: Any, path: DataPath, *, stream: bool) -> None:
-    """Check an action that is invoked, streamed or told, and its input."""
+    """Check an action that is invoked, streamed or sent one way, and its input."""
     if not check_member(validator, step, "action", step.action, path):
         return
     contract = validator.names.contract(step.target)

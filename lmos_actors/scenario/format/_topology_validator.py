@@ -142,14 +142,14 @@ def description_mismatches(cls: Any, entry: AgentEntry, folder: Path) -> list[st
         return [_first_line(error.message)]
     data = mapped(document.data)
     try:
-        told = load(data)
+        described = load(data)
     except DescriptionError:
         errors = [finding for finding in check(data) if finding.severity == "error"]
         return [_first_line(str(finding)) for finding in errors] or ["is no description"]
     offered = describe(cls, id=entry.id)
-    found = [str(difference) for difference in differences(offered, told) if difference.breaks]
-    if entry.id is not None and told.id is not None and entry.id != told.id:
-        found.append(f"it describes {told.id}, not {entry.id}")
+    found = [str(difference) for difference in differences(offered, described) if difference.breaks]
+    if entry.id is not None and described.id is not None and entry.id != described.id:
+        found.append(f"it describes {described.id}, not {entry.id}")
     return [_first_line(text) for text in found]
 
 

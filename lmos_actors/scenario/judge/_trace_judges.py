@@ -205,7 +205,7 @@ class TraceJudge(Judge):
     def _missed(self, sent: tuple[int, ...], expected: str) -> CheckResult | None:
         for number in sent:
             if self.passed.get(number, 0) < len(self.through):
-                went = " > ".join(self.visits.get(number, [])) or "nobody"
+                went = " > ".join(self.visits.get(number, [])) or "no agent"
                 return self.verdict(False, expected, f"message {number} came to {went}")
         return None
 

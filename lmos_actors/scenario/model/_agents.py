@@ -104,7 +104,7 @@ class Chunk(Closed, frozen=True, kw_only=True):
 
 
 class Progressed(Closed, frozen=True, kw_only=True):
-    """Progress that the caller is told."""
+    """Progress that the caller receives."""
 
     progress: Any
 

@@ -176,7 +176,7 @@ class Cells:
         return value
 
     def _distinct(self, key: str, values: list[Any]) -> None:
-        """Refuse values that are shown alike: runs are told apart, and judged together, by what is shown."""
+        """Refuse values with equal labels: runs are distinguished, and judged together, by their labels."""
         for index, value in enumerate(values):
             label = mapped(value).get(LABEL)
             if is_mapping(label) or is_list(label):
@@ -348,7 +348,7 @@ def struct_of(data: Mapping[str, Any]) -> type[Scenario | Simulation]:
 
 
 def known_keys(data: Mapping[str, Any]) -> frozenset[str]:
-    """Return the keys that such a file may have, those that are not built yet included."""
+    """Return the keys that such a file may have, including planned ones, which have an error of their own."""
     return _keys(struct_of(data))
 
 

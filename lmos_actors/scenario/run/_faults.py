@@ -154,7 +154,7 @@ class Faults:
         if fault.restart is not None:
             for ref in refs:
                 if slot_of(ref).spec.restart == "temporary":
-                    raise FaultFailed(f"{ref.path} to come back", "it is temporary: nobody restarts it")
+                    raise FaultFailed(f"{ref.path} to come back", "it is temporary and not restarted")
 
     def _crash(self, fault: Crash, injected: _InjectedFault, refs: list[Ref[Any]]) -> None:
         made = exception_class(fault.with_)

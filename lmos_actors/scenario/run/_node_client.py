@@ -49,12 +49,12 @@ class NodeClient:
         self._peers_of: dict[str, Peers] = {}
         self._base = node.urls[0]
         self._is_real = node.root.rt.real
-        self._nobody = self.thing("nobody")
+        self._absent = self.thing("absent")
         trace_context(node.root.rt).noticed = sent
 
     async def open(self) -> None:
         """Connect. Raises AgentUnavailable."""
-        await self._nobody.ready()
+        await self._absent.ready()
 
     def _id(self, path: str) -> str:
         return f"{http_of(self._base)}/agents/{path.replace('/', '.')}"
@@ -90,4 +90,4 @@ class NodeClient:
             return
         for _ in range(HOPS):
             with suppress(AgentError):  # there is no such agent; the answer comes after all earlier messages
-                await self._nobody.read("anything")
+                await self._absent.read("anything")

@@ -298,4 +298,4 @@ def answer_members(step: Any, request: StepRequest) -> dict[str, Any]:
 
 def unknown_step(step: object) -> TypeError:
     """Return the error for a kind of step without an implementation, which must not pass by accident."""
-    return TypeError(f"nobody knows how to carry out a step of the kind {type(step).__name__}")
+    return TypeError(f"no executor for a step of the kind {type(step).__name__}")

@@ -221,7 +221,7 @@ class Feeds:
             one = self._by_key.get(("event", thing, message.event))
             feed = one or self._by_key.get(("events", thing, ""))
         if feed is None or feed.kind == "property" or feed.name not in ("", message.event):
-            return self._connection.stray(message, "nobody listens to it")
+            return self._connection.stray(message, "no feed takes it")
         trace = message.traceparent, message.tracestate
         return self._confirmed(
             feed, EventOccurred(feed, message.event, message.data, message.timestamp, *trace)

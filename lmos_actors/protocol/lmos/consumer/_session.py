@@ -3,7 +3,7 @@
 The session is a state machine. Its host calls a method for each request and gets an object, a
 `ConsumerRequest`, `PendingRun` or `Feed`; frames to be sent come out of `frames`, frames that came go into
 `receive`, and the outcomes of requests come out of `receive`, in order. The promise: every request ends
-exactly once. By an answer, by an error, by `forget`, or by `closed`, which returns all that are still open.
+exactly once: by an answer, by an error, by `forget`, or by `closed`, which returns all that are still open.
 
 The work is divided by what an answer has to be matched with: `_requests` (one answer), `_runs` (statuses
 until a final one, queries, cancels), `_feeds` (values until a stop), `_streams` (items under credit).
@@ -92,16 +92,16 @@ class ConsumerSession:
     """The client's side of one LMOS connection.
 
     `selected` says whether the server selected the subprotocol `lmosprotocol`, from which `auto` takes its
-    habits; `new_id` gives UUIDv4 texts; `offers` are the extensions that the peer's description
+    habits; `new_id` returns UUIDv4 texts; `offers` are the extensions that the peer's description
     announces. `wake` is called, in the midst of a method, when frames wait where none did; it must not call
     the session.
 
-    The methods that ask put a message into the outbox, and give an object that is known by its identity. What
-    becomes of it comes from `receive`; where it ends at once, the object says so when the method returns.
-    `frames` gives what is to be sent. Nothing blocks, and nothing that a peer sends raises. Every method that
-    asks raises LocalProtocolError once the session is closed, for an empty thing, for a payload that JSON
-    has no form for, and for a message of more than `max_bytes`; and MailboxFull where the options allow no
-    more open ones, or the outbox is full.
+    The methods that ask put a message into the outbox and return an object, equal only to itself. Its
+    outcome comes from `receive`; if it ends at once, the returned object says so. `frames` returns the
+    frames to send. Nothing blocks, and nothing that a peer sends raises. Every method that asks raises
+    LocalProtocolError once the session is closed, for an empty thing, for a payload that JSON has no form
+    for, and for a message of more than `max_bytes`; and MailboxFull where the options allow no more open
+    ones, or the outbox is full.
     """
 
     __slots__ = ("_connection", "_feeds", "_receiver", "_requests", "_runs", "_streams")
@@ -231,7 +231,7 @@ class ConsumerSession:
     def tell(
         self, thing: str, action: str, input: Any = UNSET, *, host: Any = None, **trace: Unpack[TraceMembers]
     ) -> ConsumerRequest:
-        """Send a one-way message; its `host` is set. If it does not begin, that is told by `ForgottenFailed`.
+        """Send a one-way message; its `host` is set. `receive` returns `ForgottenFailed` unless it begins.
 
         Raises MailboxFull where there is no credit, see `may_tell`; `TellRoom` comes when there may be some.
         """

@@ -1,8 +1,12 @@
-"""The thing's session: the server's end of one LMOS connection. No I/O and no clock of its own.
+"""The thing's session: the server's end of one LMOS connection. No I/O, no clock, no randomness of its own.
 
-`receive` gives demands; the host meets them by the answering methods, in its own time, and sends what
-`frames` gives. No I/O, no clock, no randomness. Every method takes constant time, but for looking for a run
-that a peer does not name by its id: that takes `max_open` steps at most.
+`receive` returns demands, in order: requests to carry out, runs and listenings to end, or a `Close`. The host
+meets them when it can, by the answering methods, and sends the frames that `frames` returns. Every request
+ends exactly once: by a final answer, by the peer's cancel, or with the connection (`closed`). Nothing is
+cancelled here: the session demands it, and the host does it.
+
+Every method takes constant time, except the search for a run that a peer does not name by its id: it takes
+`max_open` steps at most.
 """
 
 from __future__ import annotations
@@ -63,12 +67,12 @@ class ThingSession:
         thing: str | None = None,
         grants: CreditGrants | None = None,
     ) -> None:
-        """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` gives a new UUID as text,
+        """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` returns a new UUID as text,
         and never raises; `memory` is that of the peer, shared by its connections, None for no repeats.
 
         `wake` is called, in the midst of a method, when frames wait where none did: maybe by an answer that
-        was given on another connection of the peer. It must not call the session. `thing` is what messages
-        are for whose `thingID` is absent or empty; None if these are no messages.
+        was given on another connection of the peer. It must not call the session. `thing` is the thing for
+        messages whose `thingID` is absent or empty; with None they are refused.
         `grants` decides how many one-way messages the peer may send ahead; None for as many as are allowed.
         """
         options = SessionOptions() if options is None else options
