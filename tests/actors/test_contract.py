@@ -829,7 +829,7 @@ def test_names_of_children(name) -> None:
 def test_every_error_is_one_of_ours() -> None:
     errors = [
         value
-        for value in vars(lmos_actors).values()
+        for value in vars(lmos_actors.errors).values()
         if isinstance(value, type) and issubclass(value, BaseException) and not issubclass(value, Warning)
     ]
     assert len(errors) > 15
