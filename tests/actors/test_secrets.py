@@ -32,10 +32,10 @@ from lmos_actors import (
 )
 from lmos_actors._core import HIDDEN
 from lmos_actors.actors import conceal, shape_of
-from lmos_actors.actors.crashes._value_text import LIMIT, show
 from lmos_actors.actors.values import Secrets, hidden_fields, record_of, secrecy_of
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
+from tests.actors import crashing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -396,6 +396,9 @@ def test_an_agent_is_no_record() -> None:
 
 # ---- what is shown instead
 
+LIMIT = 512
+"""Characters of one value in a report."""
+
 
 @pytest.mark.parametrize(
     ("value", "shown"),
@@ -411,7 +414,7 @@ def test_the_secret_fields_of_a_value_are_hidden(value: Any, shown: str) -> None
     secrets = Secrets()
     secrets.look(value)
     assert secrets.clean(f"a {CANARY}", LIMIT) == ("a ***" if CANARY in repr(value) else f"a {CANARY}")
-    assert show(value, secrets) == shown
+    assert crashing.shown(value) == shown
     assert CANARY not in repr(conceal(value, 1))
 
 

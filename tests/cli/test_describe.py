@@ -17,7 +17,6 @@ from hypothesis import given, settings, strategies as st
 from agents.weather import WeatherAgent
 from lmos_actors import describe
 from lmos_actors.cli import main
-from lmos_actors.cli._describe import DescribeOptions, describe_subject
 from lmos_actors.files import inside
 from lmos_actors.protocol.td import check, dump, dump_text, with_forms
 from tests.matrix import examples
@@ -485,7 +484,7 @@ def test_any_value_at_any_place_is_an_answer(
     for key in place[:-1]:
         around = around[key]
     around[place[-1]] = value
-    options = DescribeOptions(strict=strict, json=as_json, against=WEATHER)
+    words = [*["--strict"] * strict, *["--json"] * as_json, "--against", WEATHER]
     with (
         TemporaryDirectory() as folder,
         redirect_stdout(StringIO()) as out,
@@ -493,7 +492,9 @@ def test_any_value_at_any_place_is_an_answer(
     ):
         file = Path(folder, "it.json")
         file.write_text(json.dumps(data), encoding="utf-8")
-        code = describe_subject(str(file), options)
+        with pytest.raises(SystemExit) as ended:
+            main(["describe", str(file), *words])
+    code = ended.value.code
     assert code in (0, 1, 2)
     assert bool(out.getvalue()) == (code != 2)
     assert bool(err.getvalue()) == (code == 2)

@@ -24,8 +24,8 @@ from lmos_actors.scenario import (
     pick,
     waits_to_the_end,
 )
-from lmos_actors.scenario.judge._expect import holds, same
 from lmos_actors.scenario.model import Below, Condition, Expect, ExpectedError, Latency, Restarts
+from lmos_actors.scenario.values import holds, same
 
 wanted = partial(Expect, that="value")
 

@@ -19,7 +19,6 @@ from lmos_actors import (
     SupervisorSpec,
     action,
 )
-from lmos_actors.actors.finding._pool_link import place_of
 from lmos_actors.errors import WrongState
 from lmos_actors.simulation import VirtualClock
 from lmos_actors.testing import open_test_node, settle
@@ -89,7 +88,7 @@ class Story:
         self.node = node
         self.journal = journal
         self.answers: dict[int, list[object]] = {}
-        self.places: dict[int, int] = {}
+        self.places: dict[int, tuple[int, int]] = {}  # the key of a request, and the size of the pool
         self.last = 0
 
     async def carry_out(self, name: str, key: int, seconds: float) -> None:
@@ -122,7 +121,7 @@ class Story:
                 await trio.sleep(seconds)
 
     async def ask(self, number: int, key: int, handle: Any, *args: Any) -> None:
-        self.places[number] = place_of(key, self.pool.size) + 1
+        self.places[number] = (key, self.pool.size)
         outcome: object
         try:
             outcome = await self.pool.invoke(handle, *args)
@@ -133,7 +132,7 @@ class Story:
         self.answers.setdefault(number, []).append(outcome)
 
     def tell(self, number: int, key: int, seconds: float) -> None:
-        self.places[number] = place_of(key, self.pool.size) + 1
+        self.places[number] = (key, self.pool.size)
         try:
             self.pool.tell_nowait(Member.work, key, number, seconds)
         except (trio.WouldBlock, AgentUnavailable, MailboxFull):
@@ -143,10 +142,11 @@ class Story:
         s = self.pool.statistics()
         gone = s.cancelled + s.dropped + s.dead_lettered
         assert s.accepted == s.handled + gone + s.waiting + s.running
+        takes: dict[tuple[int, int], list[int]] = {}
         for number, members in self.journal.began.items():
             assert len(members) == 1
             if by == "key" and number in self.places:
-                assert members == [self.places[number]]
+                assert takes.setdefault(self.places[number], members) == members
 
 
 class Journal:
