@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
@@ -54,7 +55,7 @@ class NodeEnded(AgentUnavailable):
         super().__init__(agent, "the node of this portal has ended")
 
 
-class Job:
+class Job(ABC):
     """A request from another thread, to an agent or, without `ref`, to the node itself.
 
     Subclasses deliver the answer.
@@ -73,9 +74,9 @@ class Job:
         """Return the error of a job whose node has ended. May be called in any thread."""
         return NodeEnded(self._ref.path if self._ref is not None else "node")
 
+    @abstractmethod
     def deliver(self, value: Any, error: Exception | None) -> None:
         """Pass the answer from the node's thread to the caller's; never blocks, never raises."""
-        raise NotImplementedError
 
 
 class BlockingJob(Job):

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Receiving:
-    """Gives one item after another, then how the invocation has ended. Who adds an item wakes `_receiver`."""
+    """An async iterator over the outputs of an invocation; it ends as the invocation does.
+
+    The code that adds an item wakes `_receiver`.
+    """
 
     __slots__ = ()
 
@@ -23,8 +26,8 @@ class Receiving:
     _error: Any  # an Exception, or None
 
     def _next(self) -> Any:
-        """Return the item that has come first; there is one."""
-        raise NotImplementedError
+        """Remove and return the oldest item; there is one."""
+        return self._items.popleft()
 
     def __aiter__(self) -> Self:
         return self

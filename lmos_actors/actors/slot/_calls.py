@@ -198,6 +198,6 @@ class LocalStream(Receiving, LocalCall):
         self._wake("_room")
 
     def _next(self) -> Any:
-        item = self._items.popleft()
+        item = super()._next()
         self._wake("_room")
         return item

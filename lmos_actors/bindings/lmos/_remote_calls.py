@@ -218,7 +218,7 @@ class RemoteStream(Receiving, RemoteRun, eq=False):
         wake_one(self, "_receiver")
 
     def _next(self) -> Any:
-        raw = self._items.popleft()
+        raw = super()._next()
         if not self._done:
             self.far.peer.taken(self)
         try:

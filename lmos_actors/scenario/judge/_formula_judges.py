@@ -8,6 +8,7 @@ not looked at.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lmos_actors.files import Duration
@@ -90,13 +91,13 @@ class FormulaJudge(Judge):
     def judge_final_state(self, now: float) -> None:
         self.sample(now)
 
+    @abstractmethod
     def judge_agent(self, path: str, now: float) -> None:
         """Evaluate the formula for the agent that `agents` has selected."""
-        raise NotImplementedError
 
+    @abstractmethod
     def judge_values(self, slots: Sequence[Slot], values: list[Any], now: float) -> bool:
         """Judge the values of all agents at once; return False if each has to be judged alone."""
-        raise NotImplementedError
 
     def describe(self) -> str:
         """Return the current values of the formula's names as text."""

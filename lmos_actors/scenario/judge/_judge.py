@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
@@ -149,8 +150,8 @@ def listing(paths: Sequence[str]) -> str:
     return f"{len(paths)} {what}: {', '.join(paths[:NAMED])}{more}"
 
 
-class Judge:
-    """Judges one check. `records` are the kinds of records it gets; `met_at` is when it came true."""
+class Judge(ABC):
+    """The judge of one check. `records` are the kinds of records it gets; `met_at` is when it came true."""
 
     records: Sequence[str] = ()
     late: ClassVar[bool] = False
@@ -170,18 +171,20 @@ class Judge:
         """Return whether records of the agent at a path are for this judge; None: not known yet."""
         return True
 
-    def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
+    # A judge takes records, samples, or both; the others are nothing to it.
+
+    def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:  # noqa: B027
         """Take one record, in the step in which it happened."""
 
-    def sample(self, now: float) -> None:
+    def sample(self, now: float) -> None:  # noqa: B027
         """Judge the state at a sample."""
 
-    def judge_final_state(self, now: float) -> None:
+    def judge_final_state(self, now: float) -> None:  # noqa: B027
         """Judge the state once more, before the agents are stopped."""
 
+    @abstractmethod
     def result(self) -> CheckResult:
         """Return the result, after the end of the run."""
-        raise NotImplementedError
 
     def verdict(self, ok: bool, expected: str, saw: str, at: float | None = None) -> CheckResult:
         """Make the result."""
