@@ -7,10 +7,10 @@ request sees is always a tree between two steps.
 The work is divided among small parts, each of which this loop owns or is given:
 
 - `Plan` decides, as pure functions over facts; `Inbox` and `Delays` hold what is to be handled, now or later.
-- `Members` says which children there are in each incarnation and how the first of them start: those that the
+- `Members` decides which children an incarnation begins with, and how they start: those that the
   spec lists, those of a pool, or those of a `BulkSpec` (`_members.py`).
 - Slots do what happens to agents. The loop stops, starts and removes children, and waits for them.
-- `Supervisor` is the face: it turns what users ask for into requests (`_supervisor.py`).
+- `Supervisor` is the public interface: it turns calls of users into requests (`_supervisor.py`).
 
 The tasks of the children (runners, lifespans, supervisors below) are children of the loop's nursery, so that
 a supervisor that has ended leaves none behind. The supervisor of an agent's children is such a loop too; the
@@ -177,10 +177,10 @@ class SupervisorLoop:
         return here.child_path("/".join(sibling.names))
 
     def ref_to(self, sibling: Sibling) -> Ref[Any]:
-        """Return the ref that a child is given for a reference: to the slot, if it is there yet.
+        """Return a ref for the reference of a child: to the slot, if there is one yet.
 
-        Slots below a supervisor that has not started are not there, and those of temporary agents that have
-        ended are gone: then the ref looks at that place when it is used.
+        Below a supervisor that has not started there are no slots, and slots of temporary agents that have
+        ended are gone: then the ref looks up the place when it is used.
         """
         path, resolver = self.place_of(sibling), self.rt.resolver
         found = None if resolver is None else resolver.at(path)
@@ -228,9 +228,9 @@ class SupervisorLoop:
             await checkpoint()
 
     async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, is_start: bool = False) -> Any:
-        """Have the loop's own task carry something out after what waits already; see `Request`.
+        """Run `fn` in the loop's own task, after the items that wait already; see `Request`.
 
-        A start that an agent asks for, for a child of its own, is undone if the asker is cancelled. Raises
+        If an agent starts a child of its own and is cancelled meanwhile, the start is undone. Raises
         WrongState if the loop is not running; StartFailed if that is because an agent's children could not
         start.
         """
@@ -312,11 +312,11 @@ class SupervisorLoop:
             self.ended.set()
             started = self.started.is_set()
             self.started.set()
-        if started and self.agent is None:  # that of an agent's children is asked by the agent
+        if started and self.agent is None:  # for its children's supervisor, the agent does that
             self._report()
 
     def begun(self) -> None:
-        """Take note that the supervisor runs, and let `begin` return."""
+        """Note that the supervisor runs, and let `begin` return."""
         self.failure = None
         self.started.set()
 

@@ -1,4 +1,4 @@
-"""A wakeup point: one task waits there, any other code wakes it."""
+"""A wakeup point: one task waits there, any code of the same event loop wakes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 class WakeupPoint:
-    """A point where one task waits for news, cheaper than an Event a wait."""
+    """A point where one task waits to be woken, cheaper than a new Event for every wait.
+
+    Only one task at a time may wait here: that is not checked. A cancelled wait leaves nothing behind."""
 
     __slots__ = ("_task",)
 

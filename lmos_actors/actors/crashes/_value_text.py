@@ -1,7 +1,7 @@
 """Values as text for people: short, whatever they are, and without what is secret in them.
 
-A `repr` is foreign code: it may raise, be endless, or reveal a secret. So containers and records
-of the usual kinds are written here, field by field; any other class is asked, and its answer cut.
+A `repr` is foreign code: it may raise, be endless, or reveal a secret. So containers and records of the
+usual kinds are written here, field by field; of any other class the `repr` is called, and its text cut.
 """
 
 from __future__ import annotations
@@ -52,10 +52,7 @@ def show(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT)
 
 
 def printable(text: str) -> str:
-    """Return text that a terminal and a JSON file can carry.
-
-    Nothing in it that is no character to be seen.
-    """
+    """Return text for a terminal or a JSON file: all that is not printable, except newlines, is escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)

@@ -41,7 +41,7 @@ G = TypeVar("G")
 G_contra = TypeVar("G_contra", contravariant=True)
 
 CURRENT: ContextVar[Run | OwnTask | None] = ContextVar("lmos_actors_current_run", default=None)
-"""What the code of an agent that runs now belongs to; None in a turn, and outside any agent."""
+"""The run or own task to which the running code of an agent belongs; None in a turn and outside agents."""
 _NO_RUN: Final = Context()  # of all parked runners: nothing is ever set in it
 
 
@@ -57,7 +57,7 @@ class Progress(Generic[G_contra]):
         self._run = run
 
     def report(self, value: G_contra, /) -> None:
-        """Tell the caller how far the run is.
+        """Report to the caller how far the run is.
 
         Raises:
             TypeError: the value is not of the declared type, which is a bug of the agent.
@@ -134,7 +134,7 @@ class Run:
 
     @enable_ki_protection
     async def execute(self) -> None:
-        """Run the handler to its end. Raises `trio.Cancelled` alone, and what is no `Exception`."""
+        """Run the handler to its end. Raises `trio.Cancelled` alone; a KeyboardInterrupt goes to the node."""
         op, slot = self.op, self.slot
         CURRENT.set(self)
         if slot.rt.edge is not None:
@@ -231,7 +231,7 @@ OWN_TASK: Final = Operation(
 
 
 def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """Part an exception into what belongs to cancel scopes and what is the handler's own."""
+    """Split an exception: the cancellations in it, and the rest, which is the handler's own."""
     if isinstance(exc, trio.Cancelled):
         return exc, None
     group = group_of(exc)
@@ -339,7 +339,7 @@ class Runners:
         self._nursery.start_soon(runner.main, name=f"runner of {run.op.label}")
 
     def keep(self, runner: Runner) -> bool:
-        """Return whether one more parked runner is worth its memory."""
+        """Return whether there is room for one more parked runner."""
         return len(self._parked) < self._spare
 
     def park(self, runner: Runner) -> None:

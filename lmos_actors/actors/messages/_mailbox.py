@@ -113,10 +113,10 @@ class MailboxStatistics:
 
 @attrs.frozen
 class Request:
-    """What the code that runs now was asked for, and by whom.
+    """The request that the running code carries out, and its consumer.
 
-    `consumer` is the path of the asking agent, None for code outside any agent. `deadline` is in the
-    clock's seconds, None without one.
+    `consumer` is the path of the agent that sent the request, None for code outside any agent. `deadline` is
+    in the clock's seconds, None without one.
     """
 
     affordance: str
@@ -131,8 +131,8 @@ class Request:
 class Origin:
     """A trace that began in another node: its id, its flags, and what others keep in its state.
 
-    `parent` is the id of the message, or span, in it that this came of; `span` what a node that records spans
-    has made of it.
+    `parent` is the id of the message, or span, that caused this one; `span` the span that this node records
+    for it, if it records spans.
     """
 
     trace_id: str
@@ -143,17 +143,14 @@ class Origin:
 
 
 Mark: TypeAlias = tuple[int, int, Origin | None, str | None]
-"""A message's number and that of the one it began with; where that was not here, where; who says to send it.
+"""Number of a message, and of the message that began its trace; its origin and sender, if from another node.
 
-Both numbers are 0 where no instrument looks.
+Both numbers are 0 without an instrument.
 """
 
 
 def trace_text(mark: Mark | None) -> str | None:
-    """Return the trace of a message as `current_request` tells it.
-
-    A number, or the id that others gave it.
-    """
+    """Return the trace of a message for `current_request`: a number, or the id from another node."""
     if mark is None:
         return None
     return str(mark[1]) if mark[2] is None else mark[2].trace_id
@@ -170,13 +167,13 @@ class Envelope:
     __slots__ = ("args", "op", "phase", "run", "sender", "slot", "trace")
 
     peer: Any = None
-    """Who has asked, if it came over a connection: see `Peer`."""
+    """The peer that sent it, None if it came over no connection: see `Peer`."""
 
     was_stashed: bool = False
     """It was stashed once, so it keeps its place before all that came later, from any sender."""
 
     parks: ClassVar[bool] = True
-    """Under `wait` it waits for a seat in a full mailbox; what does not is refused."""
+    """Under `wait` it waits for a seat in a full mailbox; one that does not park is refused."""
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         self.slot = slot
@@ -197,7 +194,7 @@ class Envelope:
         """Its run begins, or the work on it (`_pacing.py`); not called for turns."""
 
     def on_seat_regained(self) -> None:
-        """Its run has put it aside: it has a seat as before."""
+        """Its run has put it aside: it has a seat again."""
 
     def on_stashed(self) -> None:
         """It has been put aside."""
@@ -274,10 +271,10 @@ class FairQueue(deque[Any]):
 
 
 class RunLine:
-    """Those in line for an action's concurrency: peers take turns, each in the order of its own requests.
+    """Requests in line for an action's concurrency: peers take turns, each in the order of its own requests.
 
-    So one that has asked for a hundred runs holds up another's for one run, and not for a hundred. What was
-    not asked over a connection counts as one peer.
+    So a peer with a hundred requests delays another peer by one run, and not by a hundred. All requests of
+    this node count as one peer.
     """
 
     __slots__ = ("_lines", "_size")
@@ -301,7 +298,7 @@ class RunLine:
     def first(self, may_begin: Callable[[Any], bool] | None = None) -> Envelope | None:
         """Return the first of the peer whose turn it is, and take it out.
 
-        `may_begin` says of a peer whether it is to be passed over; None where all are.
+        `may_begin` returns whether a message of a peer may begin; without it, all may. None if there is none.
         """
         for peer, line in self._lines.items():
             if may_begin is None or may_begin(peer):

@@ -37,7 +37,7 @@ class ExitReason:
         return self.kind == "error"
 
     def __repr__(self) -> str:
-        # written by hand, as what shows values to people leaves it to this
+        # crash reports show a reason by this
         members = [repr(self.kind)]
         if self.detail is not None:
             members.append(f"detail={self.detail!r}")
