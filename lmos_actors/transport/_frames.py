@@ -1,8 +1,7 @@
-"""WebSocket frames: a decoder with a bound on whole messages, message assembly, and the connection that
-reads them.
+"""WebSocket frames: a decoder with a bound on whole messages, and the connection that reads them.
 
 wsproto sets no bound on messages: `LimitedDecoder` refuses one by the lengths in its frame headers, before
-the payload is kept. What is assembled is charged to the account of the connection.
+the payload is kept.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ from wsproto.events import (
 from wsproto.frame_protocol import CloseReason, FrameDecoder, Opcode, ParseFailed
 from wsproto.utilities import RemoteProtocolError
 
-from ._masks import masked, put_frame
+from ._incoming import IncomingMessage
+from ._masks import masked
 from ._network import detail_of, has_detail
 
 if TYPE_CHECKING:
@@ -64,99 +64,6 @@ class LimitedDecoder(FrameDecoder):
             if size > self._limit:
                 raise ParseFailed(f"a message has {self._limit} bytes at most", CloseReason.MESSAGE_TOO_BIG)
         return True
-
-
-# --- an open connection, and its listener: messages put together, pings, the Close
-
-PIECE: Final = 65_536
-"""Bytes after which the parts of a message are joined into one piece."""
-
-
-class MessageParts:
-    """A message that comes in parts, in pieces of which none is moved any more.
-
-    In one buffer that grows with each part, those of many connections would leave gaps behind wherever they
-    grow, of twice as much memory as they have bytes.
-    """
-
-    __slots__ = ("_last", "_pieces", "size")
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._last = bytearray()
-        self.size = 0
-
-    def add(self, part: bytes | bytearray) -> None:
-        """Take the next part in."""
-        self.size += len(part)
-        self._last += part
-        if len(self._last) >= PIECE:
-            self._pieces.append(bytes(self._last))
-            self._last = bytearray()
-
-    def whole(self) -> bytes:
-        """Return the message."""
-        return b"".join((*self._pieces, self._last))
-
-
-class IncomingMessage:
-    """The parts of a message that comes in fragments, or in several reads; `is_behind` is its host's.
-
-    They are not the connection's own: beyond thirty attributes it would take a kilobyte more.
-    """
-
-    __slots__ = ("_account", "_parts", "is_behind")
-
-    def __init__(self, account: Account | None = None, is_behind: Callable[[], bool] = bool) -> None:
-        self._account = account
-        self._parts: MessageParts | None = None
-        self.is_behind = is_behind
-
-    def drop(self) -> None:
-        """Let go of the parts of a message in progress."""
-        parts, self._parts = self._parts, None
-        if parts is not None and self._account is not None:
-            self._account.release(parts.size)
-
-    def take(self, event: Event, owner: FrameListener, *, is_live: bool) -> None:
-        """Tell the owner of an event; `is_live`: the peer has not said its Close."""
-        if isinstance(event, TextMessage | BytesMessage):
-            self._take_message(event, owner)
-        elif isinstance(event, Ping):
-            owner.on_ping(bytes(event.payload))
-        elif isinstance(event, Pong):
-            owner.on_trifle()  # that the peer was heard is all that a pong says
-        elif isinstance(event, CloseConnection):
-            # wsproto tells of errors by the same event, and then the state is as before
-            tell = owner.on_error if is_live else owner.on_close
-            tell(int(event.code), event.reason or "")
-
-    def _take_message(self, event: BytesMessage | TextMessage, owner: FrameListener) -> None:
-        data: Any = event.data
-        is_text = type(event) is TextMessage
-        parts = self._parts
-        if parts is None and event.message_finished:
-            tell: Any = owner.on_text if is_text else owner.on_binary
-            tell(data if is_text else bytes(data))
-            return
-        if parts is None:
-            parts = self._parts = MessageParts()
-        part = data.encode() if is_text else data
-        parts.add(part)
-        if self._account is not None:
-            self._account.charge(len(part))  # which may be too much: then `drop` has been called
-        if not event.message_finished:
-            if event.frame_finished and not data:
-                owner.on_trifle()
-            return
-        if self._parts is None:
-            return
-        self.drop()
-        whole = parts.whole()
-        if is_text:
-            owner.on_text(whole.decode())
-        else:
-            owner.on_binary(whole)
 
 
 # --- frames of RFC 6455 inside trio-websocket's connection
@@ -196,6 +103,8 @@ class FrameCodec(WSConnection):
         self.bytes_in = 0
         self.heard = False  # whether anything came since this was last unset
         self.deaf = False  # drop what comes
+        self.is_between = False
+        """Whether no message is in progress, as far as that is known at once; see `is_midway`."""
         self._sink: Callable[[str], None] | None = None
         self._limit = limit
         self._fast = fast
@@ -223,8 +132,20 @@ class FrameCodec(WSConnection):
             return b"".join([self._by_wsproto(frame) for frame in frames])
         parts: list[bytes] = []
         masks = self._masks if self.client else None
+        bit = 0 if masks is None else 0x80
         for frame in frames:
-            put_frame(parts, _TEXT if type(frame) is bytes else _BINARY, frame, masks)
+            first, size = (_TEXT if type(frame) is bytes else _BINARY), len(frame)
+            if size < 126:
+                parts.append(bytes((first, bit | size)))
+            elif size < 65536:
+                parts.append(bytes((first, bit | 126, size >> 8, size & 0xFF)))
+            else:
+                parts.append(bytes((first, bit | 127)) + size.to_bytes(8, "big"))
+            if masks is None:
+                parts.append(frame)
+            else:
+                key = masks(4)
+                parts += (key, masked(frame, key))
         return b"".join(parts)
 
     def _by_wsproto(self, frame: bytes) -> bytes:
@@ -263,6 +184,7 @@ class FrameCodec(WSConnection):
         if data is None or self.deaf:
             return
         self.heard = True
+        self.is_between = False
         self.bytes_in += len(data)
         if self.connection is not None and not self._fast and self._sink is not None:
             super().receive_data(data)
@@ -270,6 +192,26 @@ class FrameCodec(WSConnection):
         data = self._buffer[self._at :] + data
         self._at = self._stretch = 0
         self._buffer = self._after_head(data) if self.connection is None else data
+
+    def take(self, data: bytes) -> bool:
+        """Take what came, and return whether the sink has all of it: if not, `events` tells what it was.
+
+        As `receive_data` and `events`, in one step for what nearly every read of an open connection gives:
+        whole texts, and nothing before or behind them.
+        """
+        connection, sink = self.connection, self._sink
+        state = None if connection is None else connection.state
+        if state is ConnectionState.CLOSED:
+            return False
+        is_plain = state is OPEN and self._fast and not (self._left or self._buffer or self._failed)
+        if sink is None or not is_plain or self.deaf:
+            self.receive_data(data)
+            return False
+        self.heard = True
+        self.is_between = False
+        self.bytes_in += len(data)
+        self._buffer, self._at, self._stretch = data, 0, 0
+        return not self._whole_frames(sink, is_open=True)
 
     def _after_head(self, data: bytes) -> bytes:
         # wsproto would keep what follows the head in a buffer of its own
@@ -289,11 +231,6 @@ class FrameCodec(WSConnection):
         decoder, messages = frames._frame_decoder, frames._message_decoder  # pyright: ignore[reportPrivateUsage]
         return decoder.header is not None or len(decoder.buffer) > 0 or messages.opcode is not None
 
-    @property
-    def is_between(self) -> bool:
-        """Whether no message is in progress, as far as that is known at once; see `is_midway`."""
-        return self._fast and not (self._left or self._fragments or self._at < len(self._buffer))
-
     def begin(self, sink: Callable[[str], None]) -> None:
         """Let frames come in: whole texts go to `sink`, all else to `events`."""
         connection = self.connection
@@ -304,6 +241,7 @@ class FrameCodec(WSConnection):
         connection._proto._frame_decoder = decoder  # pyright: ignore[reportPrivateUsage]
         self._sink = sink
         self.heard = False
+        self.is_between = self._fast and not self._buffer
         del self.handshake  # several kB, not needed any more
         if not self._fast:
             connection.receive_data(self._buffer)
@@ -339,7 +277,7 @@ class FrameCodec(WSConnection):
                 self._stretch += 1
                 if not (yield from self._slow_frame()):
                     return
-            elif not self._whole_frames(sink):
+            elif not self._whole_frames(sink, is_open=connection.state is OPEN):
                 return
 
     def _slow_frame(self) -> Generator[Event, None, bool]:
@@ -357,11 +295,10 @@ class FrameCodec(WSConnection):
             yield event
         return True
 
-    def _whole_frames(self, sink: Callable[[str], None]) -> bool:
+    def _whole_frames(self, sink: Callable[[str], None], *, is_open: bool) -> bool:
         """Hand whole text frames to the sink. True: something else is next; False: no more bytes."""
-        buffer, at = self._buffer, self._at
-        end = len(buffer)
-        fast = not self._fragments and self.state is OPEN
+        buffer, at, end = self._buffer, self._at, len(self._buffer)
+        fast = is_open and not self._fragments
         while end - at >= 2:
             mask_bit, size = buffer[at + 1] & 0x80, buffer[at + 1] & 0x7F
             start = at + (6 if mask_bit else 2) + (0 if size < 126 else 2 if size == 126 else 8)
@@ -385,7 +322,7 @@ class FrameCodec(WSConnection):
                 except UnicodeDecodeError:
                     pass  # wsproto will find it too, and say 1007
                 else:
-                    at = self._at = stop
+                    at, self._at, self.is_between = stop, stop, stop == end  # first: the sink may send
                     sink(text)
                     self._stretch += 1
                     if self.deaf or self._stretch >= _STRETCH:
@@ -397,6 +334,7 @@ class FrameCodec(WSConnection):
             return True
         if at == end:
             self._buffer, self._at = b"", 0
+            self.is_between = not self._fragments
         return False
 
 
@@ -534,9 +472,10 @@ class Wire(WebSocketConnection):
         assert owner is not None
         data: bytes | bytearray | None
         midway: tuple[int, float] | None = None  # which message is in progress, and until when that may be
+        is_taken = False  # all that came: there are no events
         while True:
             event: Event | None = None
-            for event in codec.events():
+            for event in () if is_taken else codec.events():
                 if event is _BREAK:
                     await _give_way(self._incoming.is_behind)
                 else:
@@ -557,8 +496,7 @@ class Wire(WebSocketConnection):
                 continue
             if not data:
                 return
-            if codec.state is not ConnectionState.CLOSED:
-                codec.receive_data(bytes(data))
+            is_taken = codec.take(bytes(data))
 
     async def _received_by(self, deadline: float, owner: FrameListener) -> bytes | bytearray | None:
         """Wait for more of a message in progress; None if it takes too long, which the listener learns."""

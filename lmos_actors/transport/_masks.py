@@ -1,4 +1,4 @@
-"""Frames as they go out (RFC 6455 5.2), and their masks (5.3)."""
+"""Masks of WebSocket frames (RFC 6455 5.3)."""
 
 from __future__ import annotations
 
@@ -55,20 +55,3 @@ def masked(data: bytes, key: bytes) -> bytes:
         return bytes(XorMaskerSimple(key).process(bytearray(data)))
     keys = (key * (size // 4 + 1))[:size]
     return (int.from_bytes(data, "little") ^ int.from_bytes(keys, "little")).to_bytes(size, "little")
-
-
-def put_frame(parts: list[bytes], first: int, payload: bytes, masks: Masks | None) -> None:
-    """Add a frame, its first byte given, to what is to be sent; masked if there are masks."""
-    size = len(payload)
-    bit = 0 if masks is None else 0x80
-    if size < 126:
-        parts.append(bytes((first, bit | size)))
-    elif size < 65536:
-        parts.append(bytes((first, bit | 126, size >> 8, size & 0xFF)))
-    else:
-        parts.append(bytes((first, bit | 127)) + size.to_bytes(8, "big"))
-    if masks is None:
-        parts.append(payload)
-    else:
-        key = masks(4)
-        parts += (key, masked(payload, key))

@@ -89,7 +89,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             raise trio.BrokenResourceError(self._out.broken or "the peer has closed the stream")
 
     def _check_alone(self, place: WakeupPoint) -> None:
-        if place.is_taken:
+        if place.task is not None:
             raise trio.BusyResourceError("another task uses this end of the stream")
 
     def has_news(self) -> bool:

@@ -95,7 +95,8 @@ class DirectStream(trio.abc.HalfCloseableStream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Return what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
-        self._check_open()
+        if self._socket.fileno() < 0:
+            self._check_open()  # raises
         size = max_bytes or _CHUNK
         if self._more:
             await checkpoint()

@@ -15,28 +15,24 @@ class WakeupPoint:
 
     Only one task at a time may wait here: that is not checked. A cancelled wait leaves nothing behind."""
 
-    __slots__ = ("_task",)
+    __slots__ = ("task",)
 
     def __init__(self) -> None:
-        self._task: trio.lowlevel.Task | None = None
-
-    @property
-    def is_taken(self) -> bool:
-        """Whether a task waits here."""
-        return self._task is not None
+        self.task: trio.lowlevel.Task | None = None
+        """The task that waits here, None without one."""
 
     @enable_ki_protection
     async def park(self) -> None:
         """Wait for the next call of `wake`; an earlier one does not count, so check the condition first."""
-        self._task = current_task()
+        self.task = current_task()
         await wait_task_rescheduled(self._abort)
 
     def _abort(self, _: object) -> Abort:
-        self._task = None
+        self.task = None
         return Abort.SUCCEEDED
 
     def wake(self) -> None:
         """Wake the task that waits here, if any."""
-        task, self._task = self._task, None
+        task, self.task = self.task, None
         if task is not None:
             reschedule(task)

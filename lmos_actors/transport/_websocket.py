@@ -120,9 +120,14 @@ class Connection:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is being sent, and nothing more has come than the handler was given."""
-        if not self._news.is_taken or self._rest or self._ended is not None or self._asked_close is not None:
-            return False
-        return self.is_direct and self._codec.is_between
+        return (
+            self._news.task is not None
+            and self._codec.is_between
+            and self.is_direct
+            and not self._rest
+            and self._ended is None
+            and self._asked_close is None
+        )
 
     def flush(self) -> None:
         """Note that the handler has frames, and send them in this step if possible.
@@ -130,12 +135,14 @@ class Connection:
         Never blocks. It is `wake` where the connection is not quiet: then the writer sends them, together
         with what others put out until its turn. Call it from a task of the connection's event loop.
         """
-        if not self.is_quiet:
+        if not self.is_quiet or self._send_now is None:
             self.wake()
             return
-        self._rest = self._batch()
+        data = self._rest = self._batch()
         try:
-            self._sent_at_once()
+            sent = self._send_now(data)
+            self._bytes_out += sent
+            self._rest = data[sent:]
         except _GONE as error:
             self._break(str(error) or "the connection was reset")
         if self._rest or self._is_more or self._ended is not None:
@@ -382,12 +389,31 @@ class Connection:
     # ---- what is to be written
 
     def _batch(self) -> bytes:
-        """Return what is to be sent next, the Close at last."""
+        """Return what is to be sent next, the Close at last.
+
+        In one function, with the questions whose answer is mostly no, as it is called for every message.
+        """
         self._is_more = False
+        data = b""
         try:
-            # asked for here and not in `_asides`: most batches have none, and each is one call less
-            asides = self._asides() if self._ping_due or self._pongs is not None else b""
-            return asides + self._messages() or self._closing()
+            if self._ping_due or self._pongs is not None:
+                data = self._asides()
+            handler = self._handler
+            may_send = self._ended is None or self._owes
+            if handler is not None and may_send and (self._asked_close is None or not self._is_flushed()):
+                self._owes = False
+                try:
+                    frames = handler.frames(_ROOM)
+                    messages = self._codec.encode(frames) if frames else b""
+                except LocalProtocolError:
+                    raise
+                except Exception as error:
+                    self._fail_with(error)
+                else:
+                    data += messages
+                    self._messages_out += len(frames)
+                    self._is_more = len(messages) >= _ROOM
+            return data or self._closing()
         except LocalProtocolError:
             self._break("the connection is closed")  # says wsproto
             return b""
@@ -402,24 +428,6 @@ class Connection:
             self._ping_due = False
             found += self._codec.ping()
         return found
-
-    def _messages(self) -> bytes:
-        if (self._ended is not None and not self._owes) or self._handler is None:
-            return b""
-        if self._asked_close is not None and self._is_flushed():
-            return b""
-        self._owes = False
-        try:
-            frames = self._handler.frames(_ROOM)
-            data = self._codec.encode(frames) if frames else b""
-        except LocalProtocolError:
-            raise
-        except Exception as error:
-            self._fail_with(error)
-            return b""
-        self._messages_out += len(frames)
-        self._is_more = len(data) >= _ROOM
-        return data
 
     def _is_flushed(self) -> bool:
         """Return whether a handler that always has more has had its time, as we were asked to close."""

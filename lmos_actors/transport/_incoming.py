@@ -1,0 +1,109 @@
+"""Messages of an open WebSocket connection on their way to its owner: parts put together, pings, the Close.
+
+What is put together is charged to the account of the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wsproto.events import Event
+
+    from lmos_actors._core import Account
+
+    from ._options import FrameListener
+
+PIECE: Final = 65_536
+"""Bytes after which the parts of a message are joined into one piece."""
+
+
+class MessageParts:
+    """A message that comes in parts, in pieces of which none is moved any more.
+
+    In one buffer that grows with each part, those of many connections would leave gaps behind wherever they
+    grow, of twice as much memory as they have bytes.
+    """
+
+    __slots__ = ("_last", "_pieces", "size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._last = bytearray()
+        self.size = 0
+
+    def add(self, part: bytes | bytearray) -> None:
+        """Take the next part in."""
+        self.size += len(part)
+        self._last += part
+        if len(self._last) >= PIECE:
+            self._pieces.append(bytes(self._last))
+            self._last = bytearray()
+
+    def whole(self) -> bytes:
+        """Return the message."""
+        return b"".join((*self._pieces, self._last))
+
+
+class IncomingMessage:
+    """The parts of a message that comes in fragments, or in several reads; `is_behind` is its host's.
+
+    They are not the connection's own: beyond thirty attributes it would take a kilobyte more.
+    """
+
+    __slots__ = ("_account", "_parts", "is_behind")
+
+    def __init__(self, account: Account | None = None, is_behind: Callable[[], bool] = bool) -> None:
+        self._account = account
+        self._parts: MessageParts | None = None
+        self.is_behind = is_behind
+
+    def drop(self) -> None:
+        """Let go of the parts of a message in progress."""
+        parts, self._parts = self._parts, None
+        if parts is not None and self._account is not None:
+            self._account.release(parts.size)
+
+    def take(self, event: Event, owner: FrameListener, *, is_live: bool) -> None:
+        """Tell the owner of an event; `is_live`: the peer has not said its Close."""
+        if isinstance(event, TextMessage | BytesMessage):
+            self._take_message(event, owner)
+        elif isinstance(event, Ping):
+            owner.on_ping(bytes(event.payload))
+        elif isinstance(event, Pong):
+            owner.on_trifle()  # that the peer was heard is all that a pong says
+        elif isinstance(event, CloseConnection):
+            # wsproto tells of errors by the same event, and then the state is as before
+            tell = owner.on_error if is_live else owner.on_close
+            tell(int(event.code), event.reason or "")
+
+    def _take_message(self, event: BytesMessage | TextMessage, owner: FrameListener) -> None:
+        data: Any = event.data
+        is_text = type(event) is TextMessage
+        parts = self._parts
+        if parts is None and event.message_finished:
+            tell: Any = owner.on_text if is_text else owner.on_binary
+            tell(data if is_text else bytes(data))
+            return
+        if parts is None:
+            parts = self._parts = MessageParts()
+        part = data.encode() if is_text else data
+        parts.add(part)
+        if self._account is not None:
+            self._account.charge(len(part))  # which may be too much: then `drop` has been called
+        if not event.message_finished:
+            if event.frame_finished and not data:
+                owner.on_trifle()
+            return
+        if self._parts is None:
+            return
+        self.drop()
+        whole = parts.whole()
+        if is_text:
+            owner.on_text(whole.decode())
+        else:
+            owner.on_binary(whole)
