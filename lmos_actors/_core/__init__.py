@@ -1,12 +1,14 @@
 """Foundations of the runtime: time, chance, the memory budget, instruments, redaction."""
 
 from ._budget import (
+    OBJECT as OBJECT,
     SMALL as SMALL,
     SPENT as SPENT,
     TOTAL as TOTAL,
     Account as Account,
     Budget as Budget,
     BudgetStatistics as BudgetStatistics,
+    LooseAccount as LooseAccount,
     weight as weight,
 )
 from ._entropy import (

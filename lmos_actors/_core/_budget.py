@@ -314,3 +314,43 @@ class Account:
         self.grant(0)
         self.release(self.bytes)
         self.is_spent = True
+
+
+class LooseAccount:
+    """An account for small amounts that come and go: opened when they are worth counting, charged in steps.
+
+    After an eviction the next amount opens a new one. `give_way` is that of `Budget.open`.
+    """
+
+    __slots__ = ("_account", "_budget", "_charged", "_give_way", "_held", "_near")
+
+    def __init__(self, budget: Budget, give_way: Callable[[], object]) -> None:
+        self._budget = budget
+        self._give_way = give_way
+        self._account: Account | None = None
+        self._held = self._charged = 0
+        self._near = range(SMALL)  # to what is charged: more or less is not worth counting
+
+    def add(self, size: int) -> None:
+        """Count `size` more bytes as held, or fewer if it is negative; may evict an account."""
+        held = self._held = self._held + size
+        if held in self._near:
+            return
+        account = self._account
+        if account is None:
+            account = self._account = self._budget.open(self._evicted)
+        held = held if held >= SMALL else 0
+        more, self._charged = held - self._charged, held
+        self._near = range(max(SMALL, held - SMALL + 1), held + SMALL) if held else range(SMALL)
+        (account.charge if more > 0 else account.release)(abs(more))
+
+    def close(self) -> None:
+        """Count nothing more."""
+        self._give_way = bool  # no reference cycle through its owner
+        if self._account is not None:
+            self._account.close()
+
+    def _evicted(self) -> None:
+        self._give_way()
+        self._account = None
+        self._charged, self._near = 0, range(SMALL)

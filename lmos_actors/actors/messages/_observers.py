@@ -54,10 +54,10 @@ class Occurrence:
 
 
 class BacklogHolder(Protocol):
-    """The owner of the memory that the values of a backlog take; not called for gaps."""
+    """The owner of the memory that the values of a backlog or feed take; not called for gaps."""
 
     def hold(self, value: Any) -> None:
-        """Count a value that waits from now on; may make the backlog drop everything."""
+        """Count a value that waits from now on; may have everything dropped that waits."""
         ...
 
     def release(self, value: Any) -> None:
@@ -180,7 +180,9 @@ class Feed(Generic[T_co]):
     replaced by a later one where values conflate.
     """
 
-    __slots__ = ("_buffer", "_closed", "_conflate", "_error", "_size", "_task", "_timers", "missed")
+    __slots__ = (
+        "_buffer", "_closed", "_conflate", "_error", "_holder", "_size", "_task", "_timers", "missed",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -196,6 +198,7 @@ class Feed(Generic[T_co]):
         self._timers = timers
         self._buffer: deque[Any] | Backlog = Backlog(size, holder) if gaps else deque()
         self._size = size
+        self._holder = None if gaps else holder  # else the backlog calls it
         self._conflate = conflate
         self._closed = False
         self._error: Exception | None = None
@@ -208,10 +211,15 @@ class Feed(Generic[T_co]):
             return
         buffer = self._buffer
         if type(buffer) is deque:
+            holder = self._holder
             if buffer and (self._conflate or len(buffer) >= self._size):
-                buffer.popleft()
+                dropped = buffer.popleft()
                 self.missed += 1
+                if holder is not None:
+                    holder.release(dropped)
             buffer.append(value)
+            if holder is not None:
+                holder.hold(value)
         else:
             self._put(buffer, value)
         if self._task is not None:  # without a call: most are awake
@@ -233,9 +241,16 @@ class Feed(Generic[T_co]):
             self._wake()
 
     def drop_waiting(self) -> None:
-        """Drop all values that wait in a feed with gaps; one gap takes their place. The runtime's side."""
-        if type(self._buffer) is Backlog:
-            self.missed += self._buffer.drop_all()
+        """Drop all values that wait; in a feed with gaps one gap takes their place. The runtime's side."""
+        buffer = self._buffer
+        if type(buffer) is Backlog:
+            self.missed += buffer.drop_all()
+            return
+        self.missed += len(buffer)
+        while buffer:
+            value = buffer.popleft()
+            if self._holder is not None:
+                self._holder.release(value)
 
     def close(self) -> None:
         """Let the receiver end once it has taken what is here; the runtime's side."""
@@ -268,6 +283,8 @@ class Feed(Generic[T_co]):
         """
         if self._buffer:
             value: T_co = self._buffer.popleft()
+            if self._holder is not None:
+                self._holder.release(value)
             return value
         if self._error is not None:
             raise self._error

@@ -9,6 +9,7 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
+from lmos_actors._core import TOTAL, Budget
 from lmos_actors.protocol import lmos
 from lmos_actors.transport import connect, endpoint_of
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from lmos_actors._core import Budget
     from lmos_actors.actors import Runtime
     from lmos_actors.security import Credentials
     from lmos_actors.transport import Connection, ConnectionOptions, Network
@@ -69,7 +69,7 @@ class Peers:
         on_failure: Callable[[BaseException], None],
         budget: Budget | None = None,
     ) -> None:
-        self._budget = budget
+        self.budget = Budget(TOTAL) if budget is None else budget
         options = lmos.SessionOptions() if session is None else session
         # what waits to be sent is among what the session knows, so when the connection ends it is known of
         # each one-way message whether it was sent
@@ -151,7 +151,7 @@ class Peers:
             headers=own,
             tls=self.tls if place.secure else None,
             options=self.connection,
-            budget=self._budget,
+            budget=self.budget,
         )
 
     def headers_for(self, url: str, given: Headers = ()) -> Headers:

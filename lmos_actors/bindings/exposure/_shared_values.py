@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from lmos_actors._core import SMALL
+from lmos_actors._core import LooseAccount
 from lmos_actors.actors import Occurrence
 from lmos_actors.protocol.lmos import written
 
@@ -25,7 +25,7 @@ from ._values import plain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors._core import Account, Budget
+    from lmos_actors._core import Budget
 
 PLACE: Final = 256
 """Bytes that an event takes in a queue beside its JSON, about."""
@@ -99,15 +99,12 @@ class ReaderMemory:
     The `holder` of its backlogs. `drop` makes all of them drop everything. Call `close` at the end.
     """
 
-    __slots__ = ("_account", "_budget", "_charged", "_lost", "_near", "_owed", "drop", "held")
+    __slots__ = ("_account", "_lost", "drop", "held")
 
     def __init__(self, budget: Budget, drop: Callable[[], object]) -> None:
-        self._budget = budget
         self.drop = drop
         """Drop what waits, with a gap in its place."""
-        self._account: Account | None = None  # opened when it is needed
-        self._owed = self._charged = 0
-        self._near = range(SMALL)  # to what is charged: more or less is not worth counting
+        self._account = LooseAccount(budget, self._give_way)
         self._lost: dict[SharedValue, None] | None = None  # what is dropped, while others drop it as well
         self.held = 0
         """Bytes that wait for it, shared or not."""
@@ -116,7 +113,7 @@ class ReaderMemory:
         """Count a value that waits for this reader from now on."""
         event = _shared(value)
         if event is None:
-            self._owe(PLACE)
+            self._account.add(PLACE)
             return
         size = event.size()
         self.held += size
@@ -126,15 +123,15 @@ class ReaderMemory:
         holders[self] = holders.get(self, 0) + 1
         if event.payer is None:
             event.payer = self
-            self._owe(PLACE + size)
+            self._account.add(PLACE + size)
         else:
-            self._owe(PLACE)
+            self._account.add(PLACE)
 
     def release(self, value: Any) -> None:
         """Count a value as no longer waiting for this reader; the next one pays for it."""
         event = _shared(value)
         if event is None or event.holders is None:
-            self._owe(-PLACE)
+            self._account.add(-PLACE)
             return
         size, holders = event.size(), event.holders
         self.held -= size
@@ -144,10 +141,10 @@ class ReaderMemory:
         elif self._lost is not None:
             self._lost[event] = None
         if left or event.payer is not self:
-            self._owe(-PLACE)
+            self._account.add(-PLACE)
             return
         event.payer = None
-        self._owe(-PLACE - size)
+        self._account.add(-PLACE - size)
         if self._lost is None:
             _pass_on(event)
 
@@ -155,33 +152,19 @@ class ReaderMemory:
         """Drop everything; nothing waits for this reader any more."""
         self.drop()
         self.drop = bool  # no reference cycle through its owner
-        if self._account is not None:
-            self._account.close()
+        self._account.close()
 
     def adopt(self, event: SharedValue) -> None:
         """Pay for an event from now on that another reader has paid for."""
         event.payer = self
-        self._owe(event.size())
-
-    def _owe(self, size: int) -> None:
-        owed = self._owed = self._owed + size
-        if owed in self._near:
-            return
-        account = self._account
-        if account is None:
-            account = self._account = self._budget.open(self._give_way)
-        owed = owed if owed >= SMALL else 0
-        more, self._charged = owed - self._charged, owed
-        self._near = range(max(SMALL, owed - SMALL + 1), owed + SMALL) if owed else range(SMALL)
-        (account.charge if more > 0 else account.release)(abs(more))
+        self._account.add(event.size())
 
     def _give_way(self) -> None:
         """Put a gap in the place of all that waits, for this reader and for those that are as slow."""
         most, lost = self.held, dict[SharedValue, None]()
         self._lost = lost
         self.drop()
-        self._lost = self._account = None  # what comes next is charged to a new account
-        self._charged, self._near = 0, range(SMALL)
+        self._lost = None
         others = {reader: None for event in lost for reader in event.holders or ()}
         slow: list[ReaderMemory] = [reader for reader in others if 2 * reader.held >= most]
         for reader in slow:

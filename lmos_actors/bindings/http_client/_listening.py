@@ -161,7 +161,7 @@ class HttpSubscription:
             listening.gap(*_gap(from_json(event.data)))
             return
         value = self._value(event.data)
-        listening.value((event.name, value) if listening.kind == "events" else value)
+        listening.value((event.name, value) if listening.kind == "events" else value, event.data)
 
     def _value(self, data: str) -> Any:
         kind = essence(self._way.form.content_type)
@@ -216,7 +216,7 @@ class HttpSubscription:
         is_new = self._listening.kind != "property" or value != self._last
         self._last = value
         if is_new:
-            self._listening.value(self._occurred(value))
+            self._listening.value(self._occurred(value), answer.body)
         return is_new
 
     def _occurred(self, value: Any) -> Any:
@@ -241,7 +241,7 @@ class HttpSubscription:
             raise Unanswered(f"its value was not there within {FIRST_VALUE:g} s")
         self._refuse(answer)
         self._tag, self._last = answer.head.header(b"etag"), _taken(answer, way)
-        self._listening.value(self._last)
+        self._listening.value(self._last, answer.body)
 
     def _request(self, accept: str, more: Headers = ()) -> WebRequest:
         headers = (*self._headers(accept), *more)

@@ -42,6 +42,7 @@ from ._tells import OutgoingTells
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from lmos_actors._core import Budget
     from lmos_actors.actors import Runtime, TraceMembers
 
     from ..lmos._peer import Headers
@@ -65,6 +66,11 @@ class PeerRegistry(Protocol):
     @property
     def rt(self) -> Runtime:
         """The machinery of the node's agents."""
+        ...
+
+    @property
+    def budget(self) -> Budget:
+        """The memory that peers may hold."""
         ...
 
     @property
@@ -202,6 +208,7 @@ class WebPeer:
     ) -> None:
         endpoint = endpoint_of(url)
         self.rt = node.rt
+        self.budget = node.budget
         self.url = url
         self.headers = headers
         self.place = url.partition("?")[0]

@@ -34,6 +34,7 @@ from ._peer_requests import RemoteThing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from lmos_actors._core import Budget
     from lmos_actors.actors import Runtime, TraceMembers
     from lmos_actors.protocol import lmos
     from lmos_actors.transport import Connection, Ended
@@ -64,6 +65,11 @@ class PeerEnvironment(Protocol):
         """Limits of each session."""
         ...
 
+    @property
+    def budget(self) -> Budget:
+        """The memory that peers may hold."""
+        ...
+
     async def connect(self, url: str, headers: Headers) -> Connection:
         """Return a new connection. Raises ConnectFailed."""
         ...
@@ -87,6 +93,7 @@ class Peer:
     def __init__(self, node: PeerEnvironment, url: str, headers: Headers, habits: Habits = "auto") -> None:
         endpoint = endpoint_of(url)
         self.rt = node.rt
+        self.budget = node.budget
         self.url = url
         self.headers = headers
         self.habits: Habits = habits

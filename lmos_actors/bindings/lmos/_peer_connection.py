@@ -96,6 +96,7 @@ class PeerConnection:
         self._queues_by_thing: dict[str, OrderedDict[PendingRequest, None]] = {}
         self._is_alone = False  # what is posted: nothing else is open, so that it is sent in its own step
         self._is_over = False
+        self._text = ""  # the message that is being taken
         self._stalled = False  # there may be credit for those, and the outbox was full
         self._open: dict[lmos.ConsumerRequest, PendingRequest] = {}
         self._feeds: dict[lmos.Feed, SharedListening] = {}
@@ -441,7 +442,9 @@ class PeerConnection:
     def text(self, text: str) -> None:
         """Take a text message."""
         if not self._is_over:
+            self._text = text
             self._take(self.session.receive(text))
+            self._text = ""
 
     @enable_ki_protection
     def binary(self, data: bytes) -> None:
@@ -524,14 +527,15 @@ class PeerConnection:
     def _read(self, outcome: lmos.PropertyRead) -> None:
         listening = self._feeds.get(outcome.feed)
         if listening is not None:
-            listening.value(outcome.value)
+            listening.value(outcome.value, self._text)
 
     def _occurred(self, outcome: lmos.EventOccurred) -> None:
         listening = self._feeds.get(outcome.feed)
         if listening is not None:
             data = None if outcome.data is UNSET else outcome.data
             with Carried(self._rt, outcome.traceparent, outcome.tracestate):
-                listening.value((outcome.event, data) if listening.kind == "events" else data)
+                value = (outcome.event, data) if listening.kind == "events" else data
+                listening.value(value, self._text)
 
     def _missed(self, outcome: lmos.ValuesMissed) -> None:
         listening = self._feeds.get(outcome.feed)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import trio
 from msgspec import UNSET
 
+from lmos_actors._core import OBJECT, LooseAccount, weight
 from lmos_actors.actors import Down, ExitReason, Feed, park_among, wake_all
 from lmos_actors.errors import (
     AgentUnavailable,
@@ -33,7 +34,7 @@ from ..exposure._exposure import EXITED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors._core import Timer
+    from lmos_actors._core import Budget, Timer
     from lmos_actors.actors import Going, Runtime, TraceMembers
     from lmos_actors.protocol import lmos
 
@@ -44,6 +45,9 @@ LOST: Final[Any] = object()
 
 BROKEN: Final = "connection lost"
 ENDED: Final = "subscription ended"
+
+SHORT: Final = 512
+"""Characters in which there are too few objects to be counted."""
 
 LONGEST_WAIT: Final = 3600.0
 """Upper bound, in seconds, of a pause that a peer asks for by `retry_in`."""
@@ -79,20 +83,56 @@ class ListenedThing(Protocol):
     def listenings(self) -> dict[tuple[str, str], SharedListening]: ...
 
 
+class FeedMemory:
+    """The memory that values wait in for the receiver of one feed: a `BacklogHolder`.
+
+    Charged to the budget of the node; when that is tight, the feed drops what waits, and reports it as
+    missed. What a value takes is known while it is pushed: `size`.
+    """
+
+    __slots__ = ("_account", "_sizes", "size")
+
+    def __init__(self, budget: Budget, drop: Callable[[], object]) -> None:
+        self._account = LooseAccount(budget, drop)
+        self._sizes: dict[int, list[int]] = {}  # by the identity of what waits, and so stays alive
+        self.size = 0
+
+    def hold(self, value: Any) -> None:
+        """Count a value that waits from now on."""
+        self._sizes.setdefault(id(value), []).append(self.size)
+        self._account.add(self.size)
+
+    def release(self, value: Any) -> None:
+        """Count a value as no longer waiting."""
+        sizes = self._sizes[id(value)]
+        self._account.add(-sizes.pop())
+        if not sizes:
+            del self._sizes[id(value)]
+
+    def close(self) -> None:
+        """Count nothing more: the feed is its receiver's alone."""
+        self._account.close()
+
+
 class RemoteListener:
     """A listener: values are converted for its sink. While `entering`, a task waits for the listening to
-    stand."""
+    stand. `memory` is that of a feed."""
 
-    __slots__ = ("convert", "entering", "refusal", "sink")
+    __slots__ = ("convert", "entering", "memory", "refusal", "sink")
 
-    def __init__(self, sink: Sink, convert: Callable[[Any], Any], *, entering: bool) -> None:
+    def __init__(
+        self, sink: Sink, convert: Callable[[Any], Any], memory: FeedMemory | None = None, *, entering: bool
+    ) -> None:
         self.sink = sink
         self.convert = convert
+        self.memory = memory
         self.entering = entering
         self.refusal: Exception | None = None
 
-    def push(self, raw: Any) -> None:
+    def push(self, raw: Any, size: int) -> None:
         """Convert a value and pass it on. One of another type ends a feed, and is a gap to other sinks."""
+        if self.memory is not None:
+            self.memory.size = size
         try:
             value = self.convert(raw)
         except (InvalidInput, RemoteProtocolError) as error:
@@ -122,8 +162,8 @@ class SharedListening:
     connection."""
 
     __slots__ = (
-        "_again", "_backoff", "_going", "_waiting", "far", "feed", "is_confirmed", "kind", "last", "name",
-        "taps",
+        "_again", "_backoff", "_going", "_last_size", "_waiting", "far", "feed", "is_confirmed", "kind",
+        "last", "name", "taps",
     )  # fmt: skip
 
     def __init__(
@@ -135,6 +175,7 @@ class SharedListening:
         self.feed: lmos.Feed | None = None  # as the session of an LMOS connection knows it
         self.is_confirmed = False
         self.last: Any = UNSET
+        self._last_size = 0
         self.taps: dict[RemoteListener, None] = {}
         self._waiting: list[trio.lowlevel.Task] = []
         self._again: Timer | None = None
@@ -154,7 +195,7 @@ class SharedListening:
         if self.is_confirmed:
             tap.entering = False
             if self.last is not UNSET:
-                tap.push(self.last)
+                tap.push(self.last, self._last_size)
 
     def leave(self, tap: RemoteListener) -> None:
         """Remove a listener; the listening ends with the last one."""
@@ -192,12 +233,13 @@ class SharedListening:
         if self._going is not None:
             self._going.ended(error)
 
-    def value(self, raw: Any) -> None:
-        """Pass a value to all listeners."""
+    def value(self, raw: Any, text: str | bytes) -> None:
+        """Pass a value to all listeners; `text` is what it was read from."""
+        size = len(text) + (weight(text) if len(text) > SHORT else OBJECT)
         if self.kind == "property":
-            self.last = raw
+            self.last, self._last_size = raw, size
         for tap in tuple(self.taps):
-            tap.push(raw)
+            tap.push(raw, size)
 
     def gap(self, reason: str, missed: int | None) -> None:
         """Pass a gap to all listeners whose subscription stands."""
@@ -215,7 +257,7 @@ class SharedListening:
             if tap.entering:
                 self._turn_away(tap, error())
             elif lost:
-                tap.push(LOST)
+                tap.push(LOST, OBJECT)
             else:
                 tap.sink.gap(BROKEN, None)
         wake_all(self.far.rt.timers, self._waiting)

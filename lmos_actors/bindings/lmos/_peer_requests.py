@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     import trio
 
+    from lmos_actors._core import Budget
     from lmos_actors.actors import Attempt, Going, Runtime, TraceMembers
     from lmos_actors.errors import ConnectFailed
     from lmos_actors.protocol.lmos import ConsumerRequest, RunStatus
@@ -71,6 +72,11 @@ class RemotePeer(Protocol):
     @property
     def rt(self) -> Runtime:
         """The machinery of the node's agents."""
+        ...
+
+    @property
+    def budget(self) -> Budget:
+        """The memory that peers may hold, in which values wait for listeners."""
         ...
 
     @property

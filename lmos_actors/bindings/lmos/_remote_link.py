@@ -50,7 +50,7 @@ from lmos_actors.errors import (
 )
 
 from ..exposure._exposure import EXITED
-from ._peer_listening import RemoteListener, SharedListening, down_of
+from ._peer_listening import FeedMemory, RemoteListener, SharedListening, down_of
 from ._peer_requests import STREAM, PendingAsk, PendingTell, SentTell, TurnTell
 from ._remote_calls import RemoteCall, RemoteStream
 
@@ -347,10 +347,14 @@ class RemoteLink:
         Goes on over breaks of the connection. Raises what the agent refuses it with; of an agent that
         confirms no subscriptions the first iteration does.
         """
-        feed: Feed[Any] = Feed(self.rt.timers, size=size, conflate=conflate, gaps=gaps)
         self.operation(key)
-        async with self._tapped(key[1:], feed):
-            yield feed
+        memory = FeedMemory(self.far.peer.budget, lambda: feed.drop_waiting())
+        feed: Feed[Any] = Feed(self.rt.timers, size=size, conflate=conflate, gaps=gaps, holder=memory)
+        try:
+            async with self._tapped(key[1:], feed, memory):
+                yield feed
+        finally:
+            memory.close()
 
     @asynccontextmanager
     @enable_ki_protection
@@ -361,12 +365,14 @@ class RemoteLink:
             yield feed
 
     @asynccontextmanager
-    async def _tapped(self, key: str, feed: Feed[Any]) -> AsyncGenerator[None]:
+    async def _tapped(
+        self, key: str, feed: Feed[Any], memory: FeedMemory | None = None
+    ) -> AsyncGenerator[None]:
         await checkpoint_if_cancelled()
         peer = self.far.peer
         if not peer.is_connected:
             raise peer.unavailable(self.far.path)
-        tap, listening = self.tapped(key, feed, entering=True)
+        tap, listening = self.tapped(key, feed, memory, entering=True)
         try:
             await checkpoint()
             await listening.confirmed(tap)
@@ -375,7 +381,9 @@ class RemoteLink:
             listening.leave(tap)
             feed.close()
 
-    def tapped(self, key: str, sink: Sink, *, entering: bool) -> tuple[RemoteListener, SharedListening]:
+    def tapped(
+        self, key: str, sink: Sink, memory: FeedMemory | None = None, *, entering: bool
+    ) -> tuple[RemoteListener, SharedListening]:
         """Let a sink hear a property, event, all events, or ends; now, or once there is a connection.
 
         `entering`: a task waits until the subscription stands, and fails if it is refused.
@@ -383,7 +391,7 @@ class RemoteLink:
         far = self.far
         kind, name, convert = self._heard(key)
         listening = far.listenings.get((kind, name))
-        tap = RemoteListener(sink, convert, entering=entering)
+        tap = RemoteListener(sink, convert, memory, entering=entering)
         if listening is None:
             going = (
                 None
