@@ -42,18 +42,6 @@ class Instrument(Protocol):
         ...
 
 
-class Fanout:
-    """An instrument that passes every record to several others, in the order given."""
-
-    def __init__(self, *instruments: Instrument) -> None:
-        self._instruments = instruments
-
-    def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
-        """Take one record."""
-        for instrument in self._instruments:
-            instrument.record(kind, agent, fields)
-
-
 class LogInstrument:
     """An instrument that writes every record to structlog, as plain data.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import trio
@@ -21,9 +21,6 @@ from lmos_actors import (
     open_node,
     prop,
 )
-
-if TYPE_CHECKING:
-    from lmos_actors.cli.remote._session import RemoteAgent
 
 SAID: list[str] = []
 
@@ -106,7 +103,7 @@ class Weather(Agent):
 
 
 @asynccontextmanager
-async def open_far(target: RemoteAgent, opened: Any, background: Any = None) -> AsyncIterator[Any]:
+async def open_far(target: Any, opened: Any, background: Any = None) -> AsyncIterator[Any]:
     """Serve an agent in the same run and reach it; on virtual time the network is one in memory."""
     async with open_node(listen="ws://127.0.0.1:0") as node, trio.open_nursery() as nursery:
         weather = await node.start(Weather)

@@ -13,8 +13,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from lmos_actors._core import Instrument, LogInstrument, encode_plain, plain
-from lmos_actors._core._instrument import Fanout
+from lmos_actors._core import LogInstrument, encode_plain, plain
 from lmos_actors.simulation import Difference, TraceLog, first_difference
 
 if TYPE_CHECKING:
@@ -229,21 +228,6 @@ def test_first_difference() -> None:
     assert (found.line, found.first, found.second) == (7, one.lines()[6], other.lines()[6])
     with_ends = [line + "\n" for line in one.lines()]
     assert first_difference(one, with_ends) is None
-
-
-def test_fanout_tells_all_in_order() -> None:
-    told: list[str] = []
-
-    class Named:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def record(self, kind: str, agent: str, fields: dict[str, object]) -> None:
-            told.append(f"{self.name} {kind} {agent} {fields}")
-
-    fanout: Instrument = Fanout(Named("a"), Named("b"))
-    fanout.record("crashed", "x", {"y": 1})
-    assert told == ["a crashed x {'y': 1}", "b crashed x {'y': 1}"]
 
 
 def test_the_logging_instrument_gives_plain_data() -> None:
