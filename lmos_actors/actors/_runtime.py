@@ -294,7 +294,7 @@ class Runtime:
     messages: int = 0  # numbered where an instrument looks
     signalling: bool = False
     trace_context: Any = None  # made at its first use, see `_trace_context.py`
-    run_worked: Callable[[Any, Any], None] | None = None
+    run_worked: Callable[[Any, Any, Any], None] | None = None
     """Runs the turn of an agent whose work is done, while the dispatcher lets virtual time go on."""
 
     def __init__(

@@ -7,6 +7,7 @@ run needs time, a stream is a run with many outputs.
 
 from __future__ import annotations
 
+from operator import call
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -45,6 +46,8 @@ def _pass(value: Any, /) -> Any:
 
 MISSING: Final = object()
 
+_CALL: Final[Any] = call  # with the types that a checker has for it, `map` cannot call it
+
 CHECKED: Final[Mapping[str, Any]] = MappingProxyType({})
 """In place of a call's arguments by name: all of them are among the others, bound and checked."""
 
@@ -80,11 +83,11 @@ class _Anything:
 ANYTHING: Final[Any] = Parameter("it", "it", _Anything(), MISSING, keyword_only=False)  # type: ignore[arg-type]
 
 
-def _checks_by_place(params: tuple[Parameter, ...], whole: bool) -> list[tuple[Any, str]] | None:
-    """Return the check of each argument and where it stands; None where one has to be given by its name."""
+def _checks_by_place(params: tuple[Parameter, ...], whole: bool) -> tuple[list[Any], list[str]] | None:
+    """Return the checks of the arguments and their places; None where one has to be given by its name."""
     if any(p.keyword_only for p in params):
         return None
-    return [(p.shape.take, "$" if whole else f"$.{p.wire_name}") for p in params]
+    return [p.shape.take for p in params], ["$" if whole else f"$.{p.wire_name}" for p in params]
 
 
 class Operation:
@@ -153,8 +156,8 @@ class Operation:
             if not params:
                 return args
             if self.checks is not None:
-                checked = zip(self.checks, args, strict=True)
-                return tuple([take(value, path) for (take, path), value in checked])
+                takes, paths = self.checks
+                return tuple(map(_CALL, takes, args, paths))
         return self._bind_slowly(args, dict(kwargs))
 
     def take_anything(self) -> None:

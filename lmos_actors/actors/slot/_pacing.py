@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .._runtime import BATCH, BUDGET
 from ..messages._gates import BUSY, HELD, PAUSED, WORKED, WORKING
-from ..messages._mailbox import DONE, QUEUED, WORKED_ON, Envelope, FairQueue, InternalTurn, PeriodicTurn
+from ..messages._mailbox import DONE, QUEUED, WORKED_ON, Envelope, FairQueue, InternalTurn, PeriodicTurn, Tell
 
 if TYPE_CHECKING:
     from collections import deque
 
     from lmos_actors._core import Timer
 
-    from .._runtime import Runtime
+    from .._runtime import Runtime, Turns
 
 
 class PacedSlot(Protocol):
@@ -33,6 +33,7 @@ class PacedSlot(Protocol):
     begun: int
     gate: int
     queue: list[Any] | deque[Any]
+    turns: Turns
 
     def ensure_extra(self) -> Any: ...
     def long_queue(self) -> deque[Any]: ...
@@ -72,11 +73,20 @@ class Pacing:
 
     def take(self, item: Any) -> None:
         """Queue a message that has been accepted, of an agent with an empty queue, and go on."""
-        if self.seconds and self.timer is None and self.item is None and not self.holds:
-            self._work_on(item)
+        slot = self._slot
+        if not self.seconds or self.timer is not None or self.item is not None or self.holds:
+            slot.queue = [item]
+            slot.resume()
+        elif type(item) is Tell:  # as `_work_on`, written out: in a simulation most messages come this way
+            slot.begun += 1
+            item.phase = WORKED_ON
+            self.item = item
+            self.timer = slot.rt.timers.call_after(self.seconds, self._work_done)
+            slot.gate = WORKING
+            if slot.extra.parked:
+                slot.admit()
         else:
-            self._slot.queue = [item]
-            self._slot.resume()
+            self._work_on(item)
 
     def begin_work(self) -> bool:
         """Take the message that waits longest and work on it; return whether there was one."""
@@ -123,11 +133,12 @@ class Pacing:
             elif self.item is not None:  # as `resume` would find; here it is nearly always so
                 slot.gate = WORKED
                 rt = slot.rt
-                if rt.run_worked is None:
+                run_worked = rt.run_worked
+                if run_worked is None:
                     rt.schedule(slot)
                 else:  # the dispatcher, which has no other turn, would take it next with a budget begun anew
-                    rt.turns.budget = BUDGET
-                    rt.run_worked(rt, slot)
+                    slot.turns.budget = BUDGET
+                    run_worked(rt, slot, self)
             else:
                 slot.resume()
 

@@ -11,6 +11,7 @@ from lmos_actors.errors import LmosActorsError
 
 from .._trace_context import current_mark
 from ..declaration._history import kept_turn
+from ..messages._gates import ENDING, QUIET
 from ..messages._mailbox import InternalTurn, PeriodicTurn
 from ..messages._operation import CHECKED
 from ._slot import Slot
@@ -31,7 +32,12 @@ def turn_after(slot: Slot, seconds: float, fn: Callable[..., None], args: tuple[
         fn = kept_turn(agent, fn)
     due = _Due(slot, fn, args)
     due.timer = timer = slot.rt.timers.call_after(seconds, due.fire)
-    slot.keep_timer(timer)
+    extra = slot.extra
+    if extra is None or extra.timers is None or slot.state >= ENDING:
+        slot.keep_timer(timer)
+    else:
+        timer.kept = extra.timers
+        extra.timers[timer] = None
     return timer
 
 
@@ -124,4 +130,9 @@ class _Due(InternalTurn):
         timer = self.timer
         if timer.kept is not None:
             timer.kept.pop(timer, None)
-        self.slot.put(self)
+        slot = self.slot
+        extra = slot.extra
+        if slot.gate == QUIET and not slot.queue and extra is not None and extra.pace is not None:
+            extra.pace.take(self)  # as `put` does
+        else:
+            slot.put(self)

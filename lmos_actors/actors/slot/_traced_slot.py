@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.errors import AgentError
+from lmos_actors.errors import AgentError, InvalidInput
 
 from .._trace_context import current_mark, next_mark
-from ..messages._gates import BUSY
+from ..messages._gates import BUSY, QUIET
 from ..messages._mailbox import QUEUED, Ask, SelfMessage, Tell
 from ..messages._operation import ASKING, CHECKED, named
 from ..values import conceal_all
@@ -80,7 +80,10 @@ class TracedSlot(Slot):
             self.send_undeliverable(sender, key, args)
             return
         if kwargs is not CHECKED:
-            args = self.bound(op, args, kwargs)
+            try:
+                args = op.bind(args, kwargs)
+            except InvalidInput:
+                args = self.bound(op, args, kwargs)
         if sender is self:
             self.rt.record("sent", self, affordance=op.name, verb="tell", **_origin(self.path, op, args))
         if sender is self or op.kind or self.accepted - self.begun >= self.size:
@@ -90,7 +93,10 @@ class TracedSlot(Slot):
         self._note_sent(tell)
         self.accepted += 1
         tell.phase = QUEUED
-        if self.gate:
+        gate = self.gate
+        if gate == QUIET and not self.queue and self.extra is not None and self.extra.pace is not None:
+            self.extra.pace.take(tell)
+        elif gate:
             self.put(tell)
         else:
             self.gate = BUSY
