@@ -48,4 +48,5 @@ from ._timers import (
     Timer as Timer,
     TimerHeap as TimerHeap,
     Timers as Timers,
+    timers_of as timers_of,
 )

@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sized
+    from collections.abc import Callable, Iterator, Sized
 
 BUDGET = 256
 """Callbacks between two passes of trio's run loop, so that a flood of timers starves nothing."""
@@ -24,21 +24,63 @@ BUDGET = 256
 class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
     """A callback due at the instant `when` (seconds of the run's clock).
 
-    `kept` is the owner's set of pending timers, which the timer leaves when it fires or is cancelled.
+    It may be in the chain of an owner's pending timers, between `before` and `after`, and leaves that when it
+    is cancelled; what fires leaves it by itself. A chain is smaller than a set for each of very many owners.
     """
 
     when: float
     callback: Callable[[], None] | None
     heap: TimerHeap
-    kept: dict[Timer, None] | None = None
+    owner: TimerOwner | None = None
+    before: Timer | None = None
+    after: Timer | None = None
+
+    def __repr__(self) -> str:
+        return f"<Timer of {self.when:g} s>"
 
     def cancel(self) -> None:
         """Cancel the callback. Never blocks; late or repeated calls do nothing."""
+        self.leave()
         if self.callback is not None:
             self.callback = None
-            if self.kept is not None:
-                self.kept.pop(self, None)
             self.heap.forget()
+
+    def join(self, owner: TimerOwner) -> None:
+        """Be the first in the chain of an owner."""
+        first = owner.timers
+        if first is not None:
+            first.before = self
+        self.owner, self.after = owner, first
+        owner.timers = self
+
+    def leave(self) -> None:
+        """Leave the chain of the owner, if there is one."""
+        owner = self.owner
+        if owner is None:
+            return
+        before, after = self.before, self.after
+        if before is None:
+            owner.timers = after
+        else:
+            before.after = after
+        if after is not None:
+            after.before = before
+        self.owner = self.before = self.after = None
+
+
+class TimerOwner(Protocol):
+    """What pending timers belong to."""
+
+    timers: Timer | None
+    """The first of the chain."""
+
+
+def timers_of(owner: TimerOwner) -> Iterator[Timer]:
+    """Yield the pending timers of an owner, the newest first."""
+    timer = owner.timers
+    while timer is not None:
+        yield timer
+        timer = timer.after
 
 
 class Timers(Protocol):

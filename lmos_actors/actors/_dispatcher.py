@@ -240,16 +240,7 @@ def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
             item.phase = QUEUED
             _take(slot, item, run)
         else:
-            item.phase = DONE
-            op = item.op
-            _note_delivered(slot, item)
-            value = run(op.fn, slot.agent, *item.args)
-            try:
-                value = op.give(value)
-            except InvalidInput as exc:
-                raise op.wrong_result(exc) from None
-            slot.handled += 1
-            _note_answered(slot, item, value)
+            _take_worked(rt, slot, item, run)
     except BaseException as exc:  # noqa: ASYNC103 -- as in `run_batch`
         turns.slot = None
         _failed(rt, slot, exc, [item], 1)
@@ -257,21 +248,31 @@ def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
     turns.slot = None
     turns.budget -= 1
     extra = slot.extra
-    if (
-        turns.leave
-        or slot.gate != BUSY
-        or slot.queue
-        or pace.holds
-        or not pace.seconds
-        or slot.state == DRAINING
-        or extra is None
-        or extra.stash is not None
-        or extra.parked
-    ):
+    unusual = turns.leave or slot.gate != BUSY or slot.queue or pace.holds or not pace.seconds
+    if unusual or slot.state == DRAINING or extra is None or extra.stash is not None or extra.parked:
         _leave(rt, slot, [item], 1)
     else:  # the common case, as `resume` would leave it
         slot.queue = NO_MAIL
         slot.gate = QUIET
+
+
+def _take_worked(rt: Runtime, slot: Slot, tell: Tell, run: Any) -> None:
+    """Carry out a plain one-way message that has a trace: what `_take` does, and its two records."""
+    tell.phase = DONE
+    op, mark, instrument = tell.op, tell.trace, rt.instrument
+    number = None if mark is None else mark[0]
+    if instrument is not None:
+        instrument.record("delivered", slot.path, {"id": number, "affordance": op.name})
+    value = run(op.fn, slot.agent, *tell.args)
+    try:
+        value = op.give(value)
+    except InvalidInput as exc:
+        raise op.wrong_result(exc) from None
+    slot.handled += 1
+    if op.result_secrecy:
+        value = conceal(value, op.result_secrecy)
+    if instrument is not None:
+        instrument.record("answered", slot.path, {"id": number, "affordance": op.name, "value": value})
 
 
 def _leave(rt: Runtime, slot: Slot, batch: list[Any], done: int) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from lmos_actors._core import timers_of
 from lmos_actors.actors import title_of, waiting_graph
 from lmos_actors.supervision import Supervisor, agent_class, agents_of, children_of
 
@@ -196,7 +197,7 @@ def _agent(slot: Slot) -> str:
             "in line for a run": sum(map(len, extra.pending.values())),
             "holding back its turns": len(extra.out),
             "running": len(extra.runs),
-            "timers": len(extra.timers or ()),
+            "timers": len(list(timers_of(extra))),
         }
         words += [f"{count} {what}" for what, count in counts.items() if count]
         words += _next_timer(slot)
@@ -204,7 +205,7 @@ def _agent(slot: Slot) -> str:
 
 
 def _next_timer(slot: Slot) -> list[str]:
-    timers = slot.extra.timers if slot.extra is not None else None
+    timers = list(timers_of(slot.extra)) if slot.extra is not None else []
     if not timers or slot.rt.thread != threading.get_ident() or not trio.lowlevel.in_trio_run():
         return []  # the clock of another run counts from elsewhere
     return [f"the next in {min(timer.when for timer in timers) - trio.current_time():g} s"]

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from functools import partial
 from heapq import heapify, heappop, heappush
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 from trio.lowlevel import Abort, checkpoint_if_cancelled, current_task, reschedule, wait_task_rescheduled
@@ -41,6 +41,21 @@ _MANY_TIMERS = 2_048  # timers in one heap before those of later are kept apart
 _PAGES_PER_SECOND = 128  # a second
 _TIMERS_BETWEEN_LOOKS = 8  # timers fired between two looks at
 _LONGEST_STRETCH = 0.01  # seconds of real time for which the run loop may be kept from I/O and Ctrl-C
+
+
+class TrioDeadlines(Protocol):
+    """The deadlines of trio's run loop."""
+
+    _heap: list[tuple[float, int, trio.CancelScope]]
+    """By instant; those that hold no more may still be there, so that the first is at or before the next."""
+
+    def next_deadline(self) -> float:
+        """Return the instant of the next, infinity without one."""
+        ...
+
+    def expire(self, now: float, /) -> bool:
+        """Cancel the scopes whose deadlines have passed, as trio's loop does afterwards."""
+        ...
 
 
 class VirtualClock(trio.abc.Clock, TimerHeap):
@@ -72,10 +87,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
 
         None: trio then waits for I/O, for ever if none comes.
         """
-        self.next_deadline: Callable[[], float] = _unknown
-        """Returns trio's next deadline; where it is not known, every turn costs a pass of trio's run loop."""
-        self.expire: Callable[[float], object] = _nothing_at
-        """Cancels the scopes whose deadlines have passed at an instant, as trio's loop does afterwards."""
+        self.deadlines: TrioDeadlines = _UnknownDeadlines()
+        """Trio's own; where they are not known, every turn costs a pass of trio's run loop."""
         self._now = 0.0
         self._sleepers = _Sleepers()
         self._pages: dict[int, list[tuple[float, int, Timer]]] = {}
@@ -279,7 +292,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         or trio has a deadline to see to first, nor after so many timers: then the loop goes on as ever. True
         says that a timer has woken another task, so that the loop has to decide who comes first.
         """
-        heap, sleepers = self._heap, self._sleepers.heap
+        heap, sleepers, deadlines = self._heap, self._sleepers.heap, self.deadlines
         # since the loop has last found no task that could run, the caller alone has been woken
         while self._woken_tasks == 1 and self._timers_left and not ready:
             if not heap or heap[0][0] >= self._heap_horizon:
@@ -287,7 +300,10 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
                 if not heap:
                     break
             when = heap[0][0]
-            if when >= self.next_deadline() or (sleepers and when >= sleepers[0][0]):
+            first = deadlines._heap  # pyright: ignore[reportPrivateUsage] # a call here costs what a turn does
+            if first and when >= first[0][0] and when >= deadlines.next_deadline():
+                return False
+            if sleepers and when >= sleepers[0][0]:
                 return False
             if when > self._now:
                 if self._settling or self._holds:
@@ -345,8 +361,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         """Wake the tasks whose time has come, but those whom a scope's deadline at this instant cancels."""
         sleepers, now = self._sleepers, self._now
         if sleepers.first() <= now:
-            if self.next_deadline() <= now:
-                self.expire(now)
+            if self.deadlines.next_deadline() <= now:
+                self.deadlines.expire(now)
             sleepers.wake(now)
 
     def _do_chore(self) -> None:
@@ -410,9 +426,14 @@ def _nothing() -> None:
     pass
 
 
-def _nothing_at(_: float) -> None:
-    pass
+class _UnknownDeadlines:
+    """In place of trio's deadlines: one may be due at any instant."""
 
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, trio.CancelScope]] = [(-math.inf, 0, trio.CancelScope())]
 
-def _unknown() -> float:
-    return -math.inf
+    def next_deadline(self) -> float:
+        return -math.inf
+
+    def expire(self, now: float, /) -> bool:
+        return False

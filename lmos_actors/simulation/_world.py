@@ -119,8 +119,7 @@ class _World:
 
     async def _main(self, main: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T:
         set_environment(self._ambient)
-        deadlines = GLOBAL_RUN_CONTEXT.runner.deadlines
-        self.clock.next_deadline, self.clock.expire = deadlines.next_deadline, deadlines.expire
+        self.clock.deadlines = GLOBAL_RUN_CONTEXT.runner.deadlines
         trio.lowlevel.current_task().name = getattr(main, "__qualname__", repr(main))  # for waiting graphs
         # entered here, as trio makes a pair of sockets when a run begins; left outside, whatever happens
         self._outside.enter_context(_forbidden_calls())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import ClassVar
 
 import pytest
@@ -190,6 +191,36 @@ async def test_a_thousand_timers_of_one_agent(virtual_clock) -> None:
         rings = await clock.invoke(Clock.all_rings)
         assert [when for when, _ in rings] == sorted(when for when, _ in rings)
         assert len(rings) == 1000
+
+
+class Several(Agent):
+    fired: ClassVar[list[int]] = []
+
+    @action
+    def set_four(self, cancelled: tuple[int, ...]) -> None:
+        timers = [self.after(1.0, self.fired.append, number) for number in range(4)]
+        for number in cancelled:
+            timers[number].cancel()
+
+    @action
+    def crash(self) -> None:
+        raise KeyError("boom")
+
+
+@pytest.mark.parametrize("cancelled", [(), *permutations(range(4), 1), *permutations(range(4), 3)])
+async def test_timers_are_cancelled_in_any_order(virtual_clock, cancelled: tuple[int, ...]) -> None:
+    Several.fired.clear()
+    async with open_test_node() as node:
+        several = await node.start(Several)
+        await several.invoke(Several.set_four, cancelled)
+        await trio.sleep(2)
+        left = [number for number in range(4) if number not in cancelled]
+        assert Several.fired == left
+        await several.invoke(Several.set_four, cancelled)
+        with pytest.raises(AgentDied):
+            await several.invoke(Several.crash)
+        await trio.sleep(2)
+        assert Several.fired == left, "a timer outlived its agent"
 
 
 async def test_outside_its_life_an_agent_has_no_timers(virtual_clock) -> None:

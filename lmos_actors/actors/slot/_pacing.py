@@ -88,6 +88,19 @@ class Pacing:
         else:
             self._work_on(item)
 
+    def take_turn(self, turn: InternalTurn) -> None:
+        """Do the same with a turn of a timer that fires once."""
+        slot = self._slot
+        if not self.seconds or self.timer is not None or self.item is not None or self.holds:
+            slot.queue = [turn]
+            slot.resume()
+        else:
+            self.item = turn
+            self.timer = slot.rt.timers.call_after(self.seconds, self._work_done)
+            slot.gate = WORKING
+            if slot.extra.parked:
+                slot.admit()
+
     def begin_work(self) -> bool:
         """Take the message that waits longest and work on it; return whether there was one."""
         item = self._next_in_queue()

@@ -267,7 +267,7 @@ class Extra:
         self.handing: Run | None = None
         self.parked: Line | None = None
         self.sinks: Sinks | None = None
-        self.timers: dict[Timer, None] | None = None
+        self.timers: Timer | None = None  # the first of the chain, see `Timer`
         self.follows: Any = None  # the first of a chain, see `_follow.py`
         self.groups: dict[Any, None] | None = None  # those it is a member of
         self.links: dict[Any, None] | None = None  # the other ends of this incarnation's links
@@ -1511,18 +1511,7 @@ class Slot:
         if self.state >= ENDING:
             timer.cancel()
             return
-        extra = self.extra
-        timers = None if extra is None else extra.timers
-        if timers is None:
-            timers = self.timers()
-        timer.kept = timers
-        timers[timer] = None
-
-    def timers(self) -> dict[Timer, None]:
-        extra = self.ensure_extra()
-        if extra.timers is None:
-            extra.timers = {}
-        return extra.timers
+        timer.join(self.ensure_extra())
 
     # ---- waiting for a state
 
@@ -1699,9 +1688,8 @@ class Slot:
         for held in extra.out:
             held.holds = None  # still on its way, but it holds its sender back no more
         extra.out.clear()
-        timers, extra.timers = extra.timers, None
-        for timer in tuple(timers or ()):
-            timer.cancel()
+        while extra.timers is not None:
+            extra.timers.cancel()
         self._leave_feeds_and_groups()
         self.end_monitors()
         if extra.lifespan_task is not None:

@@ -33,11 +33,11 @@ def turn_after(slot: Slot, seconds: float, fn: Callable[..., None], args: tuple[
     due = _Due(slot, fn, args)
     due.timer = timer = slot.rt.timers.call_after(seconds, due.fire)
     extra = slot.extra
-    if extra is None or extra.timers is None or slot.state >= ENDING:
+    if extra is None or extra.timers is not None or slot.state >= ENDING:
         slot.keep_timer(timer)
-    else:
-        timer.kept = extra.timers
-        extra.timers[timer] = None
+    else:  # most agents have one timer: no call for it
+        extra.timers = timer
+        timer.owner = extra
     return timer
 
 
@@ -58,10 +58,9 @@ def send_after(
 
 def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> None:
     """Have a turn run at `when` and every so many seconds after it."""
-    timers = slot.timers()
 
     def fire() -> None:
-        timers.pop(timer, None)
+        timer.leave()
         if not firing.waiting:
             firing.waiting = True
             slot.put(firing)
@@ -70,7 +69,7 @@ def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> 
         run_every(slot, when + (missed + 1) * seconds, seconds, firing)
 
     timer = slot.rt.timers.call_at(when, fire)
-    timers[timer] = None
+    timer.join(slot.ensure_extra())
 
 
 class _Delayed:
@@ -97,9 +96,8 @@ class _Delayed:
 
     def fire(self) -> None:
         """Send it."""
-        sender, link, key, timer = self.sender, self.link, self.key, self.timer
-        if timer.kept is not None:
-            timer.kept.pop(timer, None)
+        self.timer.leave()
+        sender, link, key = self.sender, self.link, self.key
         turns = sender.turns
         turns.slot, turns.current = sender, self
         try:
@@ -127,12 +125,13 @@ class _Due(InternalTurn):
 
     def fire(self) -> None:
         """Queue it."""
-        timer = self.timer
-        if timer.kept is not None:
-            timer.kept.pop(timer, None)
-        slot = self.slot
+        timer, slot = self.timer, self.slot
         extra = slot.extra
+        if extra is not None and extra.timers is timer and timer.after is None:
+            extra.timers = timer.owner = None
+        else:
+            timer.leave()
         if slot.gate == QUIET and not slot.queue and extra is not None and extra.pace is not None:
-            extra.pace.take(self)  # as `put` does
+            extra.pace.take_turn(self)  # as `put` does
         else:
             slot.put(self)

@@ -89,6 +89,10 @@ class Judges:
         own = ["delivered"] if self._counts else []
         return tuple(dict.fromkeys([*own, *(kind for judge in self._judges for kind in judge.records)]))
 
+    def paths(self, kind: str) -> frozenset[str] | None:
+        """Return the paths of the only agents whose records of a kind it needs; None: those of all."""
+        return None if kind == "delivered" and self._counts else self._only.get(kind)
+
     def record(self, kind: str, path: str, fields: Mapping[str, Any]) -> None:
         """Take one record, in the step in which it happened. `path` is the agent's in the tree."""
         if kind == "delivered" and self._counts:

@@ -105,7 +105,8 @@ class RunEnvironment:
             lambda index: run.place(("checks", index)),
         )
         run.judges = judges
-        run.watch.add(judges.record, *judges.kinds)
+        for kind in judges.kinds:
+            run.watch.add(judges.record, kind, paths=judges.paths(kind))
         run.watch.add(run.crashes.record, "crashed")
         if run.stop is not None:
             run.stop.begin(node, run.agents.draw)

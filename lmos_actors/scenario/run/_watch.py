@@ -7,7 +7,7 @@ so that a state which lasts for a single turn is seen too.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lmos_actors._core import Kind
     from lmos_actors.simulation import TraceLog
 
+    Taker: TypeAlias = Callable[[Kind, str, dict[str, Any]], None]
+
 OFTEN: Final = 500
 """Records between two reports of progress."""
 
@@ -28,7 +30,7 @@ class Watch:
 
     def __init__(self, log: TraceLog) -> None:
         self._log = log.record
-        self._takers: dict[str, list[Callable[[Kind, str, dict[str, Any]], None]]] = {}
+        self._takers: dict[str, list[tuple[Taker, frozenset[str] | None]]] = {}
         self._looks: tuple[Callable[[], object], ...] = ()
         self._changed: trio.Event | None = None
         self._ended = False
@@ -43,9 +45,11 @@ class Watch:
         if self._ended:
             return
         self._log(kind, agent, fields)
-        if kind in self._takers:
-            for take in self._takers[kind]:
-                take(kind, agent, fields)
+        takers = self._takers.get(kind)
+        if takers is not None:
+            for take, paths in takers:
+                if paths is None or agent in paths:
+                    take(kind, agent, fields)
         if self._looks:
             for look in self._looks:
                 look()
@@ -58,10 +62,10 @@ class Watch:
             if self.on_progress is not None:
                 self.on_progress()
 
-    def add(self, take: Callable[[Kind, str, dict[str, Any]], None], *kinds: str) -> None:
-        """Call `take` for every further record of these kinds."""
+    def add(self, take: Taker, *kinds: str, paths: frozenset[str] | None = None) -> None:
+        """Call `take` for every further record of these kinds, of the agents at these paths or of all."""
         for kind in kinds:
-            self._takers.setdefault(kind, []).append(take)
+            self._takers.setdefault(kind, []).append((take, paths))
 
     def on_record(self, look: Callable[[], object]) -> None:
         """Call `look` after every further record, until the end."""
