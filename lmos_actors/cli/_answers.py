@@ -1,7 +1,7 @@
 """Output of answers, events and errors: for people, as JSON lines, or values alone.
 
-Answers go to the output; progress, gaps and what went wrong to the error output. A reader that does not read
-holds back the command, but not its connections: what can block is written by a thread.
+Answers go to the output; progress, gaps and errors to the error output. A slow reader holds back the command,
+but not its connections: a thread writes to outputs that can block.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ BETWEEN: Final = 0.1
 """Seconds between two pictures of progress on a terminal, and ten times that elsewhere."""
 
 WIDTH: Final = 80
-"""Columns of a terminal that does not say how many it has."""
+"""Columns of a terminal that does not report them."""
 
 
 @attrs.frozen
 class OutputLine:
-    """One line: its members as JSON, the value that it is about, and what stands before that for people."""
+    """One line: its members as JSON, its value, and the words before the value for people."""
 
     members: dict[str, Any]
     value: Any
@@ -53,7 +53,7 @@ class OutputLine:
 
 
 def now() -> str:
-    """Return the present as text, for lines that say when they were received."""
+    """Return the present time as text, for lines with their time of arrival."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -70,8 +70,8 @@ class AnswerPrinter:
 
     # ---- answers
 
-    async def say(self, *lines: OutputLine) -> None:
-        """Print lines, and wait until the reader has taken them. Raises OSError."""
+    async def print(self, *lines: OutputLine) -> None:
+        """Print lines, and wait until the reader has read them. Raises OSError."""
         data = b"".join(self._bytes(line) for line in lines if not line.aside or self.form == "json")
         self.clear_progress()
         if not data:
@@ -113,10 +113,10 @@ class AnswerPrinter:
             console.print(whole.plain if console.no_color else whole, markup=False)
         return captured.get()
 
-    # ---- what is said beside
+    # ---- remarks and errors
 
     async def progress(self, name: str, value: Any) -> None:
-        """Show how far a run is; returns when the next picture may follow."""
+        """Show the progress of a run; return when the next progress may follow."""
         if self._quiet:
             return
         if not self._moves:
@@ -131,7 +131,7 @@ class AnswerPrinter:
         await trio.sleep(BETWEEN)
 
     def clear_progress(self) -> None:
-        """Take away what moves."""
+        """Remove the progress line."""
         if self._moving:
             self._moving = False
             self._err.write("\r\x1b[2K")
@@ -152,7 +152,7 @@ class AnswerPrinter:
 
 
 def error_members(error: Exception) -> dict[str, Any]:
-    """Return an error as the data of a line: its class, its text, and what else its class has."""
+    """Return an error as the data of a line: its class, its text, and the other fields of its class."""
     members: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, ActionFailed):
         members["output"] = error.output
@@ -167,14 +167,14 @@ def error_members(error: Exception) -> dict[str, Any]:
     return members
 
 
-_AUTHORITY: Final = "if it is to be trusted, name its authority with --ca FILE"
+_AUTHORITY: Final = "to trust it, name its authority with --ca FILE"
 
 
 def spelling(credentials: str, cert: str = "--cert") -> Spelling:
     """Return the options that help where a server refuses; `cert` names a certificate to show."""
     key = cert.replace("cert", "key")
     shown = f"show a certificate that it accepts, with {cert} FILE and {key} FILE"
-    return Spelling(f"say who asks, with {credentials}", shown, _AUTHORITY)
+    return Spelling(f"give credentials with {credentials}", shown, _AUTHORITY)
 
 
 ONE_SERVER: Final = spelling("--bearer env:NAME or --basic USER:env:NAME")
@@ -185,15 +185,15 @@ SEVERAL_SERVERS: Final = spelling("--credential URL=bearer:env:NAME")
 
 
 def explained(error: Exception, options: Spelling = ONE_SERVER) -> str:
-    """Return what went wrong, and what helps, in the words of the command's options."""
+    """Return the text of an error and its remedy, in terms of the command's options."""
     if isinstance(error, ActionFailed):
         return _failure(error)
-    fix, said = remedy(error, options), str(error)
-    return f"{said}; {fix}" if fix and "did you mean" not in said else said
+    fix, text = remedy(error, options), str(error)
+    return f"{text}; {fix}" if fix and "did you mean" not in text else text
 
 
 def _failure(error: ActionFailed) -> str:
-    """Word a failure that an action declares: code and words if it has any, then its data."""
+    """Return the text of a declared failure: code and detail if it has any, then its data."""
     if error.output is None:
         return str(error)
     if error.code is None and error.detail is None:

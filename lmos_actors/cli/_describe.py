@@ -1,4 +1,4 @@
-"""`describe`: prints the description of an agent class, or says what is wrong with one that is written."""
+"""Execution of `describe`: print the description of an agent class, or check one in a file or at a URL."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ def _refuse_options(options: DescribeOptions) -> None:
 
 
 def agent_class(target: str) -> type[Agent] | int:
-    """Import an agent class; a path is meant from here. Returns the exit code where that fails."""
+    """Import an agent class; a path is relative to this folder. Returns the exit code where that fails."""
     target, root = from_here(target)
     return importing(target, partial(import_target, target, root, accepts))
 
 
 def from_here(target: str) -> tuple[str, Path]:
-    """Return a target, whose path is meant from here, as its project knows it, and that project's root."""
+    """Return a target with a path relative to this folder as its project knows it, and the project's root."""
     place, _, name = target.rpartition(":")
     file = Path(place).resolve()
     root = project_root(file)
@@ -172,7 +172,7 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
     return _report(_Subject(url, data), options)
 
 
-# ---- what is said about any of them
+# ---- findings
 
 
 @attrs.frozen
@@ -206,7 +206,7 @@ class _Subject:
 
 
 def _part(value: Any, key: str | int) -> Any:
-    """Return what stands at a key or an index, None where nothing does."""
+    """Return the value at a key or an index, None where there is none."""
     if isinstance(key, str):
         return mapped(value).get(key)
     items = listed(value)
@@ -214,7 +214,7 @@ def _part(value: Any, key: str | int) -> Any:
 
 
 def _report(subject: _Subject, options: DescribeOptions) -> int:
-    """Check it, compare it if that is asked, and print both. Returns the exit code."""
+    """Check and, if requested, compare a description, and print the findings. Returns the exit code."""
     expected = agent_class(options.against) if options.against is not None else None
     if isinstance(expected, int):
         return expected
@@ -242,7 +242,7 @@ READERS = {"kotlin-wot": check_for_kotlin_wot}
 
 
 def _differences(subject: _Subject, expected: type[Agent]) -> tuple[Difference, ...] | None:
-    """Compare, most serious first; None where there is nothing to compare: the check has said why."""
+    """Return the differences, most serious first; None for a description that the check has refused."""
     try:
         offered = load(subject.data)
     except DescriptionError:
@@ -307,7 +307,7 @@ _KINDS = {
 
 
 def _head(data: Any) -> str:
-    """Return what is described: `WeatherAgent, 2 properties, 1 action, 1 event`."""
+    """Return the subject in short: `WeatherAgent, 2 properties, 1 action, 1 event`."""
     members = mapped(data)
     title = members.get("title")
     kinds = [kind for kind in _KINDS for _ in mapped(members.get(kind))]
@@ -316,7 +316,7 @@ def _head(data: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text on one line: names out of a file are not to end lines, nor to speak to a terminal."""
+    """Return a text on one line: names in a file must not end lines or control a terminal."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

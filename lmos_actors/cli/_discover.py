@@ -1,4 +1,4 @@
-"""`discover`: which agents are at an address, in a directory, or on this network."""
+"""Search of `discover` for the agents at an address, in a directory, or on this network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AgentQuery:
 
 
 def discover(query: AgentQuery) -> int:
-    """Return what is there. Returns the exit code. Raises ConfigError."""
+    """Print the agents that are found. Returns the exit code. Raises ConfigError."""
     try:
         with signals.in_order():
             explored = trio.run(_explored, query)
@@ -76,7 +76,7 @@ def _say(explored: Exploration, *, as_json: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """Return what others have said without what would move the cursor of a terminal, or paint on it."""
+    """Return a text of others without control characters for a terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 

@@ -1,6 +1,6 @@
 """Dispatch of a command line to its command, and of an error to its exit code.
 
-Nothing heavy is imported before it is known to be needed: `--version` answers at once.
+Heavy modules are imported only when they are needed: `--version` answers at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LATER: Final = (
 )  # fmt: skip
 
 _RESULTS: Final = ("run", "sim", "validate")
-"""The commands whose results have mistakes among them, as JSON."""
+"""The commands whose JSON output has a list of mistakes."""
 
 PLAIN_WIDTH: Final = 1_000
 
@@ -58,7 +58,7 @@ def dispatch(arguments: Sequence[str] | None) -> None:
         with suppress(OSError):
             print("interrupted", file=sys.stderr)
     except OSError as error:
-        code = _cannot_say(error)
+        code = _output_failed(error)
     signals.leave(code)
     if arguments is None and _threads_left():
         _flush_streams()
@@ -68,7 +68,7 @@ def dispatch(arguments: Sequence[str] | None) -> None:
 
 
 def _open_streams() -> None:
-    """Open standard streams where there are none, and let them take every character."""
+    """Open missing standard streams, and let all of them accept every character."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - left with the process
@@ -76,8 +76,8 @@ def _open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _cannot_say(error: OSError) -> int:
-    """End where output cannot be written; nothing more is, not even at exit."""
+def _output_failed(error: OSError) -> int:
+    """Return the exit code when output cannot be written; no more is written, not even at exit."""
     with suppress(OSError, ValueError):
         where = f"{error.filename}: " if error.filename else ""
         if where or not isinstance(error, BrokenPipeError):
@@ -135,13 +135,13 @@ def _run(words: list[str]) -> int:
         return _wrong_usage(words, ConfigError(" ".join(str(error).split())))
     except ConfigError as error:
         return _wrong_usage(words, error)
-    if code == USAGE:  # a file is wrong, and that has been said
+    if code == USAGE:  # a file is wrong, which has been printed
         print(_help_of(words), file=sys.stderr)
     return int(code or 0)
 
 
 def _wrong_usage(words: list[str], error: ConfigError) -> int:
-    """Print what is wrong; where JSON is wanted, there too."""
+    """Print a usage error; with --json in the JSON output too."""
     if "--json" in words and words[0] in _RESULTS:
         from .run._display import mistakes_of, print_wrong
 
@@ -165,7 +165,7 @@ def _wrong(message: str, words: Sequence[str]) -> int:
 
 
 def _help_of(words: Sequence[str]) -> str:
-    """Return the line that says where help is: that of the command, or of all of them."""
+    """Return the line that names the help of the command, or of all commands."""
     if not words or words[0] not in VERBS:
         return "lmos-actors --help lists the commands"
     command = " ".join(words[:2] if words[:2] == ["directory", "serve"] else words[:1])

@@ -1,4 +1,4 @@
-"""`doctor`: looks at the machine, and says what may be in the way."""
+"""Checks of this machine for problems: the execution of `doctor`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PACKAGE: Final = "lmos-actors"
 
 @attrs.frozen
 class Finding:
-    """The result of one check; `remedy` is what to do if it is not ok."""
+    """The result of one check; `remedy` is for one that is not ok."""
 
     name: str
     verdict: Verdict
@@ -40,7 +40,7 @@ class Finding:
 
 
 def diagnose(port: int, *, json: bool) -> int:
-    """Look, print what is found, and return the exit code: 1 if something is in the way."""
+    """Check, print the findings, and return the exit code: 1 if there is a problem."""
     findings = [finding for look in LOOKS for finding in look(port)]
     failed = any(finding.verdict == "fail" for finding in findings)
     if json:
@@ -79,7 +79,7 @@ def _packages(_: int) -> Iterator[Finding]:
     if wrong:
         yield Finding("packages", "fail", "; ".join(wrong), f"pip install --upgrade {PACKAGE}")
     else:
-        saw = f"{PACKAGE} {version(PACKAGE)}, all {len(needed)} that it needs are there"
+        saw = f"{PACKAGE} {version(PACKAGE)}, all {len(needed)} that it needs are installed"
         yield Finding("packages", "ok", saw)
 
 
@@ -152,7 +152,7 @@ def _folders(_: int) -> Iterator[Finding]:
                 pass
         except OSError as error:
             saw = f"{Path(folder).resolve()}: {error.strerror}"
-            yield Finding(name, "fail", saw, "go elsewhere, or give yourself the right to write there")
+            yield Finding(name, "fail", saw, "use another folder, or allow writing there")
         else:
             yield Finding(name, "ok", "can be written")
 

@@ -1,4 +1,4 @@
-"""`fmt`: files in the one format that they have, with their comments and their meaning."""
+"""Formatting of files, which keeps their comments and their meaning: the execution of `fmt`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_FORMATTED = 1
 
 
 def format_files(files: Sequence[str], *, check: bool, diff: bool) -> int:
-    """Format files, or say which are not formatted. Returns the exit code."""
+    """Format files, or print which are not formatted. Returns the exit code."""
     return worst({_format(file, check=check, diff=diff) for file in files})
 
 
@@ -45,7 +45,7 @@ def _format(file: str, *, check: bool, diff: bool) -> int:
 
 
 def formatted(file: str) -> tuple[str, str]:
-    """Return the text of a file, and what is to be there instead. Raises ConfigError."""
+    """Return the text of a file as it is and as formatted. Raises ConfigError."""
     if file.lower().endswith(".toml"):
         raise ConfigError("formatting TOML is not available yet", file)
     document = read(file)
@@ -58,5 +58,5 @@ def formatted(file: str) -> tuple[str, str]:
         return text, lay_out(text, orders)
     except LayoutError:
         raise ConfigError(
-            "cannot be formatted without changing what it says; it is left as it is", file
+            "cannot be formatted without changing its meaning; it is left as it is", file
         ) from None

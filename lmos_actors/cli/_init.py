@@ -1,4 +1,4 @@
-"""`init`: writes a project that validates and runs as it is."""
+"""Execution of `init`: write a project that validates and runs as it is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RENAMED: Final = {"gitignore": ".gitignore"}
 
 
 def init_project(folder: Path, template: str) -> int:
-    """Write a project into a folder, over nothing that is there. Raises ConfigError."""
+    """Write a project into a folder, without overwriting files. Raises ConfigError."""
     if template in LATER:
         raise ConfigError(f'"{template}" is not available yet', "--template")
     if template not in TEMPLATES:
@@ -37,12 +37,12 @@ def init_project(folder: Path, template: str) -> int:
             (folder / place).write_text(text, encoding="utf-8")
     except OSError as error:
         raise unwritten(str(error.filename or folder), error) from None
-    _tell(folder, template, texts)
+    _print_next(folder, template, texts)
     return 0
 
 
 def _texts(template: str, name: str) -> dict[Path, str]:
-    """Return the files of a project: what is to be written, and where in it."""
+    """Return the files of a project: their texts by path."""
     root = _FOLDER / template
     found: dict[Path, str] = {}
     for file in sorted(root.rglob(f"*{_SUFFIX}")):
@@ -60,14 +60,14 @@ def _name_of(folder: Path) -> str:
 
 def _refuse(folder: Path, texts: dict[Path, str]) -> None:
     if folder.exists() and not folder.is_dir():
-        raise ConfigError("is no folder", str(folder))
+        raise ConfigError("is not a folder", str(folder))
     there = [str(place) for place in texts if (folder / place).exists()]
     if there:
         more = f" and {len(there) - 3} more" if len(there) > 3 else ""
-        raise ConfigError(f"has {', '.join(there[:3])}{more} already; init writes over nothing", str(folder))
+        raise ConfigError(f"has {', '.join(there[:3])}{more} already; init overwrites nothing", str(folder))
 
 
-def _tell(folder: Path, template: str, texts: dict[Path, str]) -> None:
+def _print_next(folder: Path, template: str, texts: dict[Path, str]) -> None:
     for place in texts:
         print(f"wrote {folder / place}", file=sys.stderr)
     here = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "

@@ -1,7 +1,7 @@
 """Values from words of a command line: JSON, NAME=VALUE, standard input, files.
 
-Words are read twice: before anything is connected, for what is wrong in any case, and again with the data
-schema of the agent's description, where there is one.
+Words are read twice: before anything is connected, to find mistakes early, and again with the data schema of
+the agent's description, if there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MOST_BYTES: Final = 64 << 20
-"""Of a file, or of the standard input."""
+"""Largest size of a file or of the standard input."""
 
 _PAIR: Final = re.compile(r"([^\W\d][\w.-]*)=(.*)\Z", re.DOTALL)
 _NUMBER: Final = re.compile(r"-[0-9.]")
@@ -36,7 +36,7 @@ _ALIKE: Final = {"integer": ("integer", "number")}
 
 @attrs.frozen
 class Written:
-    """A value as it was written: `name` says where, as in `INPUT` or `city`."""
+    """A value as it was written; `name` is its place, as `INPUT` or `city`."""
 
     name: str
     text: str
@@ -46,7 +46,7 @@ class Written:
     def value(self, schema: Mapping[str, Any] | None = None) -> Any:
         """Return the value: JSON if that fits the schema, else the text itself if a text fits.
 
-        Without a schema it is JSON; where it is `lenient`, what is no JSON is a text. Raises ConfigError.
+        Without a schema it is JSON; if `lenient`, a word that is not JSON is a text. Raises ConfigError.
         """
         kinds = kinds_of(schema)
         try:
@@ -60,7 +60,7 @@ class Written:
         return self._as_text()
 
     def check(self) -> None:
-        """Raise ConfigError where it is no JSON."""
+        """Raise ConfigError if it is not JSON."""
         try:
             read_json(self.text)
         except ValueError as error:
@@ -70,7 +70,7 @@ class Written:
         return self.text.removesuffix("\n") if self.file else self.text
 
     def refuse(self, error: ValueError, kinds: frozenset[str] | None = None) -> NoReturn:
-        """Return where it is no JSON, and what may be meant. Raises ConfigError."""
+        """Raise ConfigError with the place where it is not JSON, and a hint."""
         hint = ""
         if kinds is None and self.text[:1] not in ("", "{", "[", '"'):
             hint = f"; a text is written '{json.dumps(self._as_text()[:40], ensure_ascii=False)}'"
@@ -81,7 +81,7 @@ class Written:
 
 @attrs.frozen
 class Pairs:
-    """An object whose members were written one by one, as `city=Bonn`."""
+    """An object written member by member, as `city=Bonn`."""
 
     members: tuple[Written, ...]
 
@@ -100,7 +100,7 @@ class Pairs:
 
 
 def input_of(words: Sequence[str], options: Sequence[str] = ()) -> Written | Pairs | None:
-    """Read what an action is to be given; None: nothing. Raises ConfigError."""
+    """Return the input of an action, None for no input. Raises ConfigError."""
     for word in words:
         check_word(word, options)
     if not words:
@@ -134,7 +134,7 @@ def written_in(word: str, name: str, options: Sequence[str] = ()) -> Written:
 
 
 def check_word(word: str, options: Sequence[str]) -> None:
-    """Raise ConfigError for an option that there is not, which is no value either."""
+    """Raise ConfigError for a word that looks like an option, and is none."""
     if word.startswith("-") and word != "-" and not _NUMBER.match(word):
         near = nearest(word, options)
         raise ConfigError(f'no option "{word}"' + (f', did you mean "{near}"?' if near else ""))
@@ -153,7 +153,7 @@ def _no_number(word: str) -> NoReturn:
 
 
 def kinds_of(schema: Mapping[str, Any] | None) -> frozenset[str] | None:
-    """Return which types of JSON a data schema has; None: any, or it does not say."""
+    """Return the JSON types that a data schema allows; None: any, or it does not say."""
     if not schema:
         return None
     for word in ("oneOf", "anyOf"):

@@ -6,12 +6,12 @@ A command goes through three states.
   order. A handler that raises would raise in the middle of an import, as a traceback, or in a callback of a
   weak reference, which swallows it; so the process ends here and now, with one line and the exit code.
 - **Working**, inside `in_order`: SIGINT raises KeyboardInterrupt, by Python's own handler, as trio takes over
-  no other; SIGTERM does what SIGINT does, and `code` remembers which it was. Inside `held` neither raises:
-  what is written there is written whole, and the interrupt is raised at the end of the block.
+  no other; SIGTERM does the same as SIGINT, and `code` remembers which it was. Inside `held` neither raises:
+  the block writes its files whole, and the interrupt is raised at its end.
 - **Leaving**, from `leave` on: all is done and written, and a signal changes the exit code no more.
 
 A second SIGTERM that comes with the first is none: `timeout` sends it to the process and to its group. A
-second interrupt inside `held` raises at once, for what is written to may be a pipe that nobody reads.
+second interrupt inside `held` raises at once, as the block may be writing to a pipe without a reader.
 
 Where the process was begun with SIGINT ignored, as a shell does with `command &`, it stays ignored, by the
 mask of the thread: its handler has to be Python's for SIGTERM to take the same way.
@@ -46,13 +46,13 @@ class Signals:
         self._most = 1
 
     def take(self) -> None:
-        """End the process at the first signal from here on; one that it was begun to ignore stays so."""
+        """End the process at the first signal from here on; signals ignored at its start stay ignored."""
         self._taken = True
         take_signals()
 
     @property
     def code(self) -> int:
-        """The exit code of what was interrupted: 143 if SIGTERM did it, else 130."""
+        """The exit code after an interrupt: 143 if by SIGTERM, else 130."""
         return code_of(signal.SIGTERM) if self._term else INTERRUPTED
 
     @property
@@ -84,7 +84,7 @@ class Signals:
             self._in_order = False
 
     def _terminate(self, _: int, frame: FrameType | None) -> None:
-        """Do what SIGINT does at the moment: Python's handler, trio's, or that of the guard of a run."""
+        """Call the present handler of SIGINT: Python's, trio's, or that of the guard of a run."""
         self._term += 1
         if self._term == 2:
             return
@@ -96,8 +96,8 @@ class Signals:
     def held(self, *, drop: bool = False) -> Generator[None]:
         """Raise KeyboardInterrupt at the end of the block in place of inside it; with `drop` not at all.
 
-        The second one inside the block is raised at once, with `drop` the third: what is written there says
-        that all was done, and the exit code is to agree.
+        The second one inside the block is raised at once, with `drop` the third: the block writes that all is
+        done, and the exit code must agree.
         """
         if not self._taken or self._held or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             yield

@@ -1,8 +1,7 @@
 """Signals while the command starts: they end the process with one line and an exit code.
 
-Python's own handler would raise in the middle of an import, as a traceback. So this is the first
-that the command imports, and it imports nothing that the interpreter has not got already, or that takes
-long.
+Python's own handler would raise in the middle of an import, as a traceback. So the command imports this
+module first, and it imports nothing that takes long or that the interpreter has not loaded already.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import os
 import signal
 
-# taken now: a simulated world has its own, and agents may put theirs in its place
+# taken now: a simulated world has its own, and agents may replace it
 exit_process = os._exit
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 def take_signals() -> None:
-    """End the process at the first signal from here on; one that it was begun to ignore stays so."""
+    """End the process at the first signal from here on; signals ignored at its start stay ignored."""
     for number in BOTH:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end_at_once)

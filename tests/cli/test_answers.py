@@ -57,7 +57,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stream]:
 async def said(stream: Callable[..., Stream], value: Any, *, whole: bool = True, **options: Any) -> str:
     terminal = options.pop("terminal", False)
     out = stream(terminal=terminal, encoding=options.pop("encoding", "utf-8"))
-    await AnswerPrinter(**options).say(OutputLine({"output": value}, value, whole=whole))
+    await AnswerPrinter(**options).print(OutputLine({"output": value}, value, whole=whole))
     return out.text
 
 
@@ -111,7 +111,7 @@ async def test_halves_of_characters_are_escaped(stream: Callable[..., Stream]) -
 
 async def test_bytes_alone_are_the_bytes(stream: Callable[..., Stream]) -> None:
     out = stream(terminal=False)
-    await AnswerPrinter(raw=True).say(*(OutputLine({}, part) for part in (b"\xff", b"\n\x00")))
+    await AnswerPrinter(raw=True).print(*(OutputLine({}, part) for part in (b"\xff", b"\n\x00")))
     assert out.kept.getvalue() == b"\xff\n\x00"
 
 
@@ -119,7 +119,7 @@ async def test_extra_facts_are_in_json_only(stream: Callable[..., Stream]) -> No
     gap = OutputLine({"gap": "lost"}, None, aside=True)
     for form, text in (({"json": True}, '{"gap": "lost"}\n'), ({"raw": True}, ""), ({}, "")):
         out = stream(terminal=True)
-        await AnswerPrinter(**form).say(gap)
+        await AnswerPrinter(**form).print(gap)
         assert out.text == text
 
 
@@ -132,7 +132,7 @@ async def test_progress_moves_on_a_terminal_and_is_taken_away(
     answers = AnswerPrinter()
     await answers.progress("forecast", 0.5)
     await answers.progress("forecast", {"step": HOSTILE * 20})
-    await answers.say(OutputLine({}, "done"))
+    await answers.print(OutputLine({}, "done"))
     first, second, after = err.text.split("\r\x1b[2K")[1:]
     assert first == "forecast  #####..... 50%"
     assert second.startswith('forecast  {"step": "a\\u001b')
@@ -184,13 +184,13 @@ async def test_a_reader_that_does_not_read_delays_no_other(
     monkeypatch.setattr(sys, "stdout", out)
     line = OutputLine({}, "x" * 1_000_000)
     with trio.move_on_after(0.1) as waiting:
-        await AnswerPrinter(raw=True).say(line)
+        await AnswerPrinter(raw=True).print(line)
     assert waiting.cancelled_caught
     reader = threading.Thread(target=os.close, args=(reading,))
     reader.start()
     reader.join()
     with pytest.raises(BrokenPipeError):
-        await AnswerPrinter(raw=True).say(line)
+        await AnswerPrinter(raw=True).print(line)
 
 
 @pytest.mark.parametrize(
@@ -214,13 +214,13 @@ async def test_a_reader_that_does_not_read_delays_no_other(
         ),
         (
             Unauthorized("who are you?"),
-            "who are you?; say who asks, with --bearer env:NAME or --basic USER:env:NAME",
+            "who are you?; give credentials with --bearer env:NAME or --basic USER:env:NAME",
             {},
         ),
         (
             ConnectFailed("http://a", "it answered 401 Unauthorized: they are not accepted", status=401),
             "cannot connect to http://a: it answered 401 Unauthorized: they are not accepted; "
-            "say who asks, with --bearer env:NAME or --basic USER:env:NAME",
+            "give credentials with --bearer env:NAME or --basic USER:env:NAME",
             {},
         ),
         (

@@ -280,5 +280,5 @@ def test_what_would_change_the_meaning_is_left_as_it_is(
     file = tmp_path / "a.yaml"
     file.write_text("name:  x\nseeds: [7]\n")
     assert call(str(file)) == 2
-    assert "cannot be formatted without changing what it says" in capfd.readouterr().err
+    assert "cannot be formatted without changing its meaning" in capfd.readouterr().err
     assert file.read_text() == "name:  x\nseeds: [7]\n"

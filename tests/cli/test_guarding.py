@@ -191,7 +191,7 @@ def test_client_certificates_and_the_error_without_one(
             assert ended(*asked) == 3
             said = capsys.readouterr().err
             assert "the certificate of the server is not accepted: self-signed certificate" in said
-            assert said.endswith("if it is to be trusted, name its authority with --ca FILE\n")
+            assert said.endswith("to trust it, name its authority with --ca FILE\n")
         assert ended("read", url.replace("127.0.0.1", "localhost"), "units", *mine) == 3
         assert capsys.readouterr().err.endswith("ask for it by a name that its certificate has\n")
         assert ended("read", url.replace("https", "http"), "units") == 3

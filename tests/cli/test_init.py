@@ -191,7 +191,7 @@ def test_nothing_is_written_over(tmp_path: Path, call: Callable[..., Ran]) -> No
     (tmp_path / "README.md").write_text("mine\n")
     refused = call("init")
     assert (refused.code, refused.out) == (2, "")
-    assert ".: has README.md already; init writes over nothing" in refused.err
+    assert ".: has README.md already; init overwrites nothing" in refused.err
     assert [file.name for file in tmp_path.iterdir()] == ["README.md"]
     (tmp_path / "README.md").unlink()
     (tmp_path / "notes.txt").write_text("mine\n")
@@ -210,7 +210,7 @@ def test_nothing_is_written_over(tmp_path: Path, call: Callable[..., Ran]) -> No
         ),
         (["--template", "deploy"], '"deploy" is not available yet'),
         (["a", "b"], "b"),
-        (["file"], "file: is no folder"),
+        (["file"], "file: is not a folder"),
         (["file/below"], "cannot be written"),
     ],
 )

@@ -187,7 +187,7 @@ async def test_who_does_not_answer_a_cancel_is_not_waited_for_long(
         ended.cancel()
         await ActionCall("ask", None)._cancel(RemoteSession(AnswerPrinter(), interrupted=True), Deaf())
     assert trio.current_time() == pytest.approx(2.0)
-    assert capfd.readouterr().err == "interrupted: ask: nothing is known of it\n"
+    assert capfd.readouterr().err == "interrupted: ask: its outcome is unknown\n"
 
 
 def test_a_stream_is_interrupted(call: Call) -> None:
@@ -235,7 +235,7 @@ def test_writing(call: Call) -> None:
         (["call", "forecast", "--within", "0s"], "--within: must be more than 0s"),
         (["listen", "--count", "0"], "--count: must be at least 1"),
         (["read", "--header", "a b: c"], '--header: "a b: c" is not NAME:VALUE'),
-        (["read", "--header", "a: c\r\nd: e"], "--header: the value of a is to be printable ASCII"),
+        (["read", "--header", "a: c\r\nd: e"], "--header: the value of a must be printable ASCII"),
         (["read", "--header", "a:b", "--header", "A: c"], "--header: A is given twice"),
         (["read", "--raw", "--json"], "--raw: give --json or --raw, not both"),
     ],

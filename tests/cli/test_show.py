@@ -91,7 +91,7 @@ def test_of_many_failures_some_are_shown_whole_some_in_a_line_and_the_rest_count
     lines = shown(file).splitlines()
     assert sum("     expected an answer" in line for line in lines) == 5
     assert sum("FAILED  0.25 s" in line for line in lines) == 50
-    assert " 150 more failed; -v tells them all" in lines
+    assert " 150 more failed; -v shows them all" in lines
     assert "0/200 runs passed in 1.0 s" in lines
     assert sum("FAILED  0.25 s" in line for line in shown(file, verbose=True).splitlines()) == 200
 

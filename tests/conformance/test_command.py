@@ -170,7 +170,7 @@ def test_files_are_written_beside_the_text(server: Server, call: Callable[..., R
 
 
 WRONG: list[tuple[tuple[str, ...], str]] = [
-    ((), "give the URL of what is to be judged, or --list"),
+    ((), "give the URL of a server, or --list"),
     (("--json", URL), f"--json: was given {URL}: write the URL before it"),
     ((URL, "--case", "handshake.acept"), "--case: no case is called 'handshake.acept'"),
     ((URL, "--patience", "0s"), "--patience: must be more than 0s"),

@@ -31,14 +31,14 @@ class ConformOptionGroup:
     case: Annotated[Texts, Parameter(metavar="PATTERN", group=JUDGED)] = None
     """Only cases with this id, such as letter.reading, or "letter.*". May be given several times."""
     level: Annotated[_LEVELS, Parameter(group=JUDGED)] = "lenient"
-    """spec: everything as written. lenient: what works all the same is tolerated. \
-kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
+    """spec: everything as the specification has it. lenient: harmless deviations are tolerated. \
+kotlin-wot: the server is addressed and judged by the dialect of kotlin-wot."""
     allow_unsafe: Annotated[Switch, Parameter(group=JUDGED)] = False
     """Invoke actions that are not safe, too, and write other values to properties, for a moment."""
     hints: Annotated[File, Parameter(group=JUDGED)] = None
-    """A YAML, TOML or JSON file with what the description does not say: inputs, and what triggers events."""
+    """A YAML, TOML or JSON file with facts that the description lacks: inputs, and triggers of events."""
     seed: Annotated[int, Parameter(metavar="N", group=JUDGED)] = 0
-    """What invented inputs and ids are drawn with: the same seed, the same inputs."""
+    """The seed of invented inputs and ids: the same seed, the same inputs."""
     patience: Annotated[Limit, Parameter(group=JUDGED)] = 2.0
     """How long an answer may take."""
     idle: Annotated[Limit, Parameter(group=JUDGED)] = 2.0
@@ -52,9 +52,9 @@ kotlin-wot: spoken to, and judged, as kotlin-wot has it."""
     serve: Annotated[
         bool | str, Parameter(negative=(), metavar="[HOST:PORT]", group=CLIENTS, show_default=False)
     ] = False
-    """Be a server, at 127.0.0.1:8080 or there, and judge the clients that connect to it."""
+    """Run a server, at 127.0.0.1:8080 or there, and judge the clients that connect to it."""
     once: Annotated[Switch, Parameter(group=CLIENTS)] = False
-    """End when the clients that came have left, and not at Ctrl-C alone."""
+    """End when the clients have left again, not only at Ctrl-C."""
 
     def options(self, url: str) -> Any:
         """Return how a server is judged. Blocks on the disk. Raises ConfigError."""
@@ -127,7 +127,7 @@ class OutputOptions:
     html: Annotated[File, Parameter(group=OUTPUT)] = None
     """Write one HTML file that needs no network."""
     verbose: Annotated[Switch, Parameter(name=["-v", "--verbose"], group=OUTPUT)] = False
-    """A line for every case, and all that went by of those that did not pass."""
+    """Print a line for every case, and the traffic of those that did not pass."""
     list_: Annotated[Switch, Parameter(name="--list", group=OUTPUT)] = False
     """Print the cases, and try none."""
 
@@ -169,7 +169,7 @@ def conform(
 
     lmos-actors conform --list
 
-    Only what the description offers is tried. Actions that are not declared safe are not invoked, and no \
+    Only the offers of the description are tried. Actions that are not declared safe are not invoked, and no \
 property is changed, unless --allow-unsafe is given.
 
     Exit codes: 0 no case failed, 1 a case failed, 2 the usage is wrong, 3 not reached, or without a \
@@ -193,7 +193,7 @@ or a file with a description.
     if output.list_:
         return list_cases(cases, json=output.printed)
     if url is None:
-        raise ConfigError("give the URL of what is to be judged, or --list")
+        raise ConfigError("give the URL of a server, or --list")
     check_place(url)
     inputs = [each for each in (url, given.description, given.hints) if each and "://" not in each]
     return judge(

@@ -42,23 +42,23 @@ def describe(
 
     A class is path/file.py:Class or package.module:Class.
 
-    Exit codes: 1 something is wrong, not readable there, or differs so that it breaks consumers of the class;
-    3 nothing is at the URL.
+    Exit codes: 1 there is a mistake, a part that --for cannot read, or a difference that breaks consumers \
+of the class; 3 nothing is at the URL.
 
     Parameters
     ----------
     subject
         An agent class; a file: JSON, YAML or TOML; or the URL of an agent that is served.
     against
-        Name every difference from the description of this class.
+        Print every difference from the description of this class.
     reader
-        Name everything that this implementation cannot read.
+        Print everything that this implementation cannot read.
     strict
-        Tolerate nothing: what TD 1.1 or LMOS demands is an error, and so is every difference but of wording.
+        Tolerate nothing: each violation of TD 1.1 or LMOS is an error, and each difference except in wording.
     base
         Where the agent is served, ws, wss, http or https; ws://127.0.0.1:8080 unless given.
     name
-        What it is called there; the name of the class unless given.
+        The name of the agent there; that of the class unless given.
     id_
         The URI of the agent; one made of base and name unless given.
     """

@@ -37,21 +37,21 @@ def replay(
 
     lmos-actors replay messages.jsonl --break n=117
 
-    A log is what run --log writes; it says which file it is of, with which values and which seed.
+    run --log writes such logs; each names its scenario file, its values and its seed.
 
-    Exit codes: 0 equal, 2 the log or the usage is wrong or the run never came there, 3 it could not run, \
-4 it was another run, 124 time limit.
+    Exit codes: 0 equal, 2 the log or the usage is wrong or the run never reached that point, 3 it could not \
+run, 4 the run differs, 124 time limit.
 
     Parameters
     ----------
     log
         A message log.
     file
-        The scenario file, where it is not where it was.
+        The scenario file, if it has moved.
     at
         Stop after everything of this instant of virtual time.
     break_
-        Stop at the first record that all of this is so of: agent, action, property, event, kind, from, \
+        Stop at the first record with all of these: agent, action, property, event, kind, from, \
 verb, id, trace, n (its number in the log), nth=3 (the third such record).
     agent
         Show this agent alone; of a population or a supervisor, all that are in it.

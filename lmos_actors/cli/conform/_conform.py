@@ -1,4 +1,4 @@
-"""`conform`: a server is judged case by case; what comes of it is shown, written, and made an exit code."""
+"""Execution of `conform`: a server is judged case by case; the results are shown and written."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Network
 
 FEW: Final = 5
-"""How many cases that failed are named in a command that tries those alone."""
+"""Most failed cases that are named in the command to try those alone."""
 
 
 @attrs.frozen(kw_only=True)
@@ -83,7 +83,7 @@ class Presented:
     def of(
         cls, headers: Mapping[str, str], credentials: Credentials | None, places: Sequence[str] = ()
     ) -> Presented:
-        """Return what `--header` and `--bearer` come to, for those who were named. Raises ConfigError.
+        """Return the headers and credentials for requests to the named places. Raises ConfigError.
 
         A file is trusted: the headers go wherever it leads.
         """
@@ -152,10 +152,10 @@ def not_tried(case: Case, why: str) -> Result:
 
 
 class ServerRun:
-    """One run of `conform`: what has come of it so far, and how it ended."""
+    """One run of `conform`: its results so far, and how it ended."""
 
     def __init__(self, request: ConformRequest, printer: CardPrinter) -> None:
-        self._order, self._telling = request, printer
+        self._request, self._printer = request, printer
         self._card: Card | None = None
         self._failure: BaseException | None = None
         self._interrupted = ""  # the name of the signal
@@ -164,7 +164,7 @@ class ServerRun:
     async def run(self, network: Network) -> None:
         """Judge until all is done, the time is over, or an interrupt. Errors are kept."""
         began = trio.current_time()
-        within = math.inf if self._order.within is None else self._order.within
+        within = math.inf if self._request.within is None else self._request.within
         async with trio.open_nursery() as nursery:
             working = trio.CancelScope()
             if threading.current_thread() is threading.main_thread():
@@ -175,10 +175,10 @@ class ServerRun:
         self._seconds = trio.current_time() - began
 
     async def _judge(self, network: Network) -> None:
-        self._telling.begin(self._order.url)
+        self._printer.begin(self._request.url)
         try:
             self._card = await conform(
-                network, self._order.url, self._order.options, on_result=self._telling.result
+                network, self._request.url, self._request.options, on_result=self._printer.result
             )
         except Exception as error:  # a nursery on the way out would make a group of it
             self._failure = error
@@ -195,7 +195,7 @@ class ServerRun:
     # --- afterwards
 
     def finish(self, card_files: CardFiles) -> int:
-        """Show and write what has come of it; gives the exit code. Raises ConfigError, OSError."""
+        """Show and write the results. Returns the exit code. Raises ConfigError, OSError."""
         failure = self._failure
         if isinstance(failure, ConfigError):  # it may name things as their server calls them
             raise ConfigError("\n".join(map(printable, str(failure).splitlines())))
@@ -208,23 +208,23 @@ class ServerRun:
             return NOT_REACHED
         card, code = self._ended()
         card_files.write(card, code)
-        self._telling.end(card, self._more(card))
-        if self._order.json:
+        self._printer.end(card, self._more(card))
+        if self._request.json:
             print_card(card, code)
         if card.cut:
-            left = len(self._order.cases) - len(self._telling.results)
+            left = len(self._request.cases) - len(self._printer.results)
             late = code == TIME_LIMIT
-            why = f"time limit: {self._order.within:g}s have passed" if late else "interrupted"
-            complain(f"{why}; {left} of {len(self._order.cases)} cases were not tried")
-        card_files.say()
+            why = f"time limit: {self._request.within:g}s have passed" if late else "interrupted"
+            complain(f"{why}; {left} of {len(self._request.cases)} cases were not tried")
+        card_files.print_written()
         return code
 
     def _ended(self) -> tuple[Card, int]:
-        request, card = self._order, self._card
+        request, card = self._request, self._card
         command = shlex.join(request.command)
         if card is not None:
             return attrs.evolve(card, command=command), OK if card.passed else FAILED
-        done, code = self._telling.results, INTERRUPTED_BY.get(self._interrupted, TIME_LIMIT)
+        done, code = self._printer.results, INTERRUPTED_BY.get(self._interrupted, TIME_LIMIT)
         why = f"interrupted ({self._interrupted})" if self._interrupted else "time limit"
         tried = {result.id for result in done}
         left = [not_tried(case, why) for case in request.cases if case.id not in tried]
@@ -244,7 +244,7 @@ class ServerRun:
         return made, code
 
     def _not_reached(self, error: Unreachable) -> int:
-        if self._order.json:
+        if self._request.json:
             print_json({"error": {"url": error.url, "message": error.why}, "exit_code": NOT_REACHED})
         complain(str(error))
         return NOT_REACHED
@@ -253,7 +253,7 @@ class ServerRun:
         failed = [result.id for result in card.results if result.verdict is Verdict.FAILED]
         if not 0 < len(failed) <= FEW or len(failed) == len(card.results):
             return []
-        words = without_cases(self._order.command)
+        words = without_cases(self._request.command)
         return [
             f"those that failed, alone: {shlex.join([*words, *(w for id in failed for w in ('--case', id))])}"
         ]

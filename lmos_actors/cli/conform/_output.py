@@ -1,4 +1,4 @@
-"""Output of `conform`: what it prints during the run and at the end, and the files that it writes."""
+"""Output of `conform`: lines during the run and at the end, and report files."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class CardPrinter:
                 self._screen.print(_painted(line))
 
     def close(self) -> None:
-        """Take away what moves. What is printed afterwards stays all the same."""
+        """Remove the live part. Lines that are printed later stay."""
         if self._screen is not None:
             self._screen.close()
 
@@ -149,11 +149,11 @@ class CardFiles:
     _open: dict[str, Target] = attrs.field(factory=dict[str, Target])
 
     @classmethod
-    def opened(cls, asked: Mapping[str, str | None], inputs: Iterable[str]) -> CardFiles:
+    def opened(cls, paths: Mapping[str, str | None], inputs: Iterable[str]) -> CardFiles:
         """Open the files that options name. Raises ConfigError for what cannot, or must not, be written."""
         card_files = cls()
         try:
-            for option, path in asked.items():
+            for option, path in paths.items():
                 if path is not None:
                     card_files._add(option, path, list(inputs))
         except ConfigError:
@@ -175,7 +175,7 @@ class CardFiles:
         for option, file in self._open.items():
             file.write(made[option]() if option in made else card_html(card))
 
-    def say(self) -> None:
+    def print_written(self) -> None:
         """Print which files were written."""
         for file in self._open.values():
             if file.is_regular:

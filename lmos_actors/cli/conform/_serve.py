@@ -126,7 +126,7 @@ def _finish(
         print_card(card, code)
     if cut:
         complain(clients_run.reason(code))
-    card_files.say()
+    card_files.print_written()
     return code
 
 
@@ -184,7 +184,7 @@ class ClientsRun:
         stop.set()
 
     def reason(self, code: int) -> str:
-        """Return what ended it before it was over, "" for what is meant to."""
+        """Return why it ended early, "" if it did not."""
         return self.REASONS.get(code, "")
 
     def code(self, card: Card) -> int:

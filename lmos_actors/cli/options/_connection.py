@@ -108,7 +108,7 @@ class ServerOptions:
             if not colon or not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
                 raise ConfigError(f'"{text}" is not NAME:VALUE', "--header")
             if not value.isascii() or not value.isprintable():
-                raise ConfigError(f"the value of {name} is to be printable ASCII", "--header")
+                raise ConfigError(f"the value of {name} must be printable ASCII", "--header")
             if name.lower() in map(str.lower, found):
                 raise ConfigError(f"{name} is given twice", "--header")
             found[name] = value.strip()
@@ -157,7 +157,7 @@ May be given several times."""
             url, equals, rest = text.partition("=")
             kind, _, reference = rest.partition(":")
             if not equals or "://" not in url or kind not in ("bearer", "basic"):
-                raise ConfigError("is to be URL=bearer:REF or URL=basic:USER:REF", "--credential")
+                raise ConfigError("must be URL=bearer:REF or URL=basic:USER:REF", "--credential")
             if url in known:
                 raise ConfigError(f"{url} is given twice", "--credential")
             known[url] = _credential_in(kind, reference, "--credential")
@@ -191,7 +191,7 @@ class OutwardOptions:
         """Return the access to remote agents of files. Blocks on the disk. Raises ConfigError."""
         from lmos_actors.scenario import RemoteAccess
 
-        self.options()  # what is missing or cannot be used is known before any file is read
+        self.options()  # so that errors are raised before any file is read
         return RemoteAccess(
             ca=_absolute(self.tls.ca),
             cert=_absolute(self.tls.cert),

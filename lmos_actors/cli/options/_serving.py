@@ -109,7 +109,7 @@ that comes in or goes out. Needs the extra otel."""
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class DiscoveryOptions:
-    """The options of commands whose agents are to be found."""
+    """The options for discovery: registering, looking up, announcing."""
 
     register: Annotated[Texts, Parameter(metavar="URL", group=FOUND)] = None
     """A directory to register its agents in while they run, such as http://HOST:PORT. \

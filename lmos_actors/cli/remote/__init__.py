@@ -1,1 +1,1 @@
-"""Talking to agents elsewhere: `call`, `read`, `write`, `observe`, `listen`, `monitor`."""
+"""Conversations with remote agents: `call`, `read`, `write`, `observe`, `listen`, `monitor`."""

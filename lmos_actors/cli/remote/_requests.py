@@ -1,4 +1,4 @@
-"""`call`, `read` and `write`: one question to an agent elsewhere, and its answer."""
+"""Requests of `call`, `read` and `write` to a remote agent, and their answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ActionCall:
-    """`call`: an action, its input, and whether it has many outputs where no description says so."""
+    """The work of `call`: an action, its input, and whether it has many outputs without a description."""
 
     action: str
     given: Written | Pairs | None
@@ -46,16 +46,16 @@ class ActionCall:
     async def _stream(self, session: RemoteSession, args: tuple[Any, ...]) -> int:
         async with session.thing.stream(self.action, *args) as items:
             async for item in items:
-                await self._say(session.answers, item, whole=isinstance(item, str))
+                await self._print(session.answers, item, whole=isinstance(item, str))
         return OK
 
     async def _call(self, session: RemoteSession, args: tuple[Any, ...]) -> int:
         async with session.thing.begin(self.action, *args) as call:
-            await self._say(session.answers, await self._result(session, call))
+            await self._print(session.answers, await self._result(session, call))
         return OK
 
     async def _result(self, session: RemoteSession, call: Any) -> Any:
-        """Wait for the answer, and show how far the run is."""
+        """Wait for the answer, and show the progress of the run."""
         error: Exception | None = None
         value: Any = None
         async with trio.open_nursery() as nursery:
@@ -77,21 +77,21 @@ class ActionCall:
             await answers.progress(self.action, value)
 
     async def _cancel(self, session: RemoteSession, call: Any) -> None:
-        """Cancel the run, and wait a moment for the agent to say so."""
+        """Cancel the run, and wait a moment for the agent to confirm it."""
         reason = "interrupted" if session.interrupted else "time limit"
-        said = "nothing is known of it"
+        outcome = "its outcome is unknown"
         with trio.move_on_after(GRACE, shield=True), suppress(LmosActorsError):
             status = await call.cancel(reason)
-            said = "cancelled" if status.cancelled else status.status
-        session.answers.note(f"{reason}: {self.action}: {said}")
+            outcome = "cancelled" if status.cancelled else status.status
+        session.answers.note(f"{reason}: {self.action}: {outcome}")
 
-    async def _say(self, answers: AnswerPrinter, value: Any, *, whole: bool = True) -> None:
-        await answers.say(OutputLine({"action": self.action, "output": value}, value, whole=whole))
+    async def _print(self, answers: AnswerPrinter, value: Any, *, whole: bool = True) -> None:
+        await answers.print(OutputLine({"action": self.action, "output": value}, value, whole=whole))
 
 
 @attrs.frozen
 class PropertyRead:
-    """`read`: some properties, or all."""
+    """The work of `read`: some properties, or all."""
 
     names: Sequence[str]
 
@@ -101,7 +101,9 @@ class PropertyRead:
             session.about("property", name)
         if not self.names:
             values = await session.thing.read_all()
-            await session.answers.say(*(_property(name, value, head=True) for name, value in values.items()))
+            await session.answers.print(
+                *(_property(name, value, head=True) for name, value in values.items())
+            )
             return OK
         return max([await self._read(session, name) for name in self.names])
 
@@ -110,13 +112,13 @@ class PropertyRead:
             value = await session.thing.read(name)
         except LmosActorsError as error:
             return await session.fail({"property": name}, error)
-        await session.answers.say(_property(name, value, head=len(self.names) > 1))
+        await session.answers.print(_property(name, value, head=len(self.names) > 1))
         return OK
 
 
 @attrs.frozen
 class PropertyWrite:
-    """`write`: one property, one value."""
+    """The work of `write`: one property, one value."""
 
     name: str
     given: Written
@@ -129,7 +131,7 @@ class PropertyWrite:
             await session.thing.write(self.name, value)
         except LmosActorsError as error:
             return await session.fail({"property": self.name}, error)
-        await session.answers.say(_property(self.name, value, head=True))
+        await session.answers.print(_property(self.name, value, head=True))
         return OK
 
 

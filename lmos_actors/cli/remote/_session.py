@@ -1,4 +1,4 @@
-"""One session with a remote agent: connect, do the work of a command, return its exit code."""
+"""Session of a command with a remote agent: connect, do its work, return its exit code."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ NOT_REACHED: Final = 3
 TIME_LIMIT: Final = 124
 
 GRACE: Final = 2.0
-"""Seconds that the agent has to say that it has cancelled what was asked for."""
+"""Seconds that the agent has to confirm that it has cancelled a request."""
 
 
 @attrs.frozen(kw_only=True)
 class RemoteAgent:
-    """Where the agent is, how to speak with it, and how many seconds there are for everything."""
+    """The address of an agent, how to connect to it, and the seconds for everything."""
 
     url: str
     thing: str | None = None
@@ -97,13 +97,13 @@ class RemoteSession:
     async def fail(self, members: Mapping[str, Any], error: LmosActorsError) -> int:
         """Report that a request was answered with an error, or not at all. Returns the exit code.
 
-        Raises ConfigError for what was wrong here.
+        Raises ConfigError for a mistake on this side.
         """
         if isinstance(error, ConfigError):
             raise ConfigError(in_shell(str(error)))
         if isinstance(error, LocalProtocolError):
             raise ConfigError(str(error)) from None
-        await self.answers.say(OutputLine({**members, "error": error_members(error)}, None, aside=True))
+        await self.answers.print(OutputLine({**members, "error": error_members(error)}, None, aside=True))
         self.answers.wrong(explained(error))
         return code_of(error)
 
@@ -126,7 +126,7 @@ def run_session(target: RemoteAgent, answers: AnswerPrinter, work: Work) -> int:
 
 
 def check_place(place: str) -> None:
-    """Raise ConfigError for what is neither a URL nor a file."""
+    """Raise ConfigError for a place that is neither a URL nor a file."""
     if "://" in place:
         endpoint_of(place)
         return
@@ -193,7 +193,7 @@ async def _reached(target: RemoteAgent, session: RemoteSession, work: Work) -> i
 
 
 async def _kept(session: RemoteSession, done: Awaitable[int]) -> int:
-    """Keep what is wrong here, and an output that is gone: nurseries on the way would make groups of it."""
+    """Keep usage errors and those of the output, which nurseries on the way would wrap in groups."""
     try:
         return await done
     except (ConfigError, OSError) as error:
@@ -214,7 +214,7 @@ async def open_thing(target: RemoteAgent) -> AsyncGenerator[ConsumedThing]:
 
 
 def code_of(error: LmosActorsError) -> int:
-    """Return which exit code an error has."""
+    """Return the exit code of an error."""
     if isinstance(error, DeadlineExceeded):
         return TIME_LIMIT
     if isinstance(error, AgentUnavailable | OutcomeUnknown | TransportError):

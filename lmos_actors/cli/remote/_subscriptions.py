@@ -48,11 +48,11 @@ class Subscription:
                 return OK
         except LmosActorsError as error:
             return await session.fail(self.members, error)
-        session.answers.wrong(f"{session.thing.id} is gone for good: there is nothing more to come")
+        session.answers.wrong(f"{session.thing.id} is gone for good: nothing more will come")
         return ANSWERED_WITH_ERROR
 
     async def _print(self, session: RemoteSession) -> bool:
-        """Print what comes. Return whether that was enough; if not, there is nothing more to come."""
+        """Print items as they come. Return whether there were enough; if not, no more will come."""
         try:
             async with self.open(session) as feed:
                 return await self._print_all(session, feed)
@@ -80,7 +80,7 @@ class Subscription:
             lines.append(self.line(each))
             if left is not None and (left := left - 1) == 0:
                 break
-        await session.answers.say(*lines)
+        await session.answers.print(*lines)
         return left
 
     def _gap(self, session: RemoteSession, gap: Gap) -> OutputLine:
@@ -153,7 +153,7 @@ class _Merged:
         return self._passed(await self._channel.receive())
 
     def receive_nowait(self) -> Any:
-        """Return what has come already."""
+        """Return an item that has come already."""
         return self._passed(self._channel.receive_nowait())
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""`diff`: two message logs compared, run by run, and shown side by side where they part."""
+"""Comparison of two message logs, run by run, shown side by side where they part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIFFERENT = 1
 
 @attrs.frozen(kw_only=True)
 class Compared:
-    """Two runs, compared. `places` is where they begin, `problems` what is wrong with each as a whole."""
+    """Two compared runs. `places` is where they begin, `problems` are those of each as a whole."""
 
     places: tuple[str, str]
     labels: tuple[str, str]

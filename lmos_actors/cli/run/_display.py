@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from ._live import Moving, Screen
 
 FOLDED = 20
-"""Of a file with more runs than this, those that pass share a line with the others of their combination."""
+"""Runs of a file above which those that pass share a line with the others of their combination."""
 
 SHOWN_IN_FULL = 5
 """Failed runs of a file that are shown with all details."""
 
 TOLD_MISSING = 20
-"""How many lines are printed of runs that are missing."""
+"""Most lines that are printed about missing runs."""
 
 MOST_SHOWN = 50
 """Failed runs of a file that are shown at all."""
@@ -66,7 +66,7 @@ def takes_all(out: Any) -> bool:
 
 @attrs.define
 class _FileProgress:
-    """What has been printed of one file."""
+    """The state of the output of one file."""
 
     result: FileResult
     width: int
@@ -76,12 +76,12 @@ class _FileProgress:
 
 
 class Show:
-    """Prints how runs go. `verbose`: each run on a line of its own, with its checks."""
+    """Prints the progress of runs. `verbose`: each run on a line of its own, with its checks."""
 
     def __init__(self, *, json: bool, verbose: bool = False) -> None:
         self._json = json
         self._verbose = verbose
-        # kept: while a run goes on, sys.stdout is where agents print to
+        # kept: during a run, agents print to sys.stdout
         self._out = sys.stdout
         self._file: _FileProgress | None = None
         self._moving: dict[tuple[str, int], Moving] = {}
@@ -97,13 +97,13 @@ class Show:
         return self._screen is not None
 
     def errors(self) -> BinaryIO | None:
-        """Return where other processes have their agents print to; None: to standard error."""
+        """Return the output for agents in other processes; None: standard error."""
         return self._screen.errors() if self._screen is not None else None
 
     # --- files and runs, in their order
 
     def begin(self, result: FileResult, width: int) -> None:
-        """A file begins; `width` is that of its longest label."""
+        """Begin a file; `width` is that of its longest label."""
         folds = not self._verbose and result.cells * result.trials > FOLDED
         self._pass_on()
         self._file = _FileProgress(result, width, folds)
@@ -113,7 +113,7 @@ class Show:
             self._screen.begin(lambda now: _so_far(result, now - began), width)
 
     def progress(self, label: str, trial: int) -> Moving | _NoDisplay:
-        """Return what a run in this process is to call as it goes; `telling` takes what to look at."""
+        """Return the callback for the progress of a run here; its `telling` accepts the state to show."""
         if self._screen is None:
             return _NoDisplay()
         self.gone(label, trial)
@@ -122,14 +122,14 @@ class Show:
     def going(
         self, label: str, trial: int, done: float, total: float, text: str, tree: tuple[str, ...] = ()
     ) -> None:
-        """A run goes on in another process."""
+        """Show that a run goes on in another process."""
         if self._screen is not None:
             moving = self._moves(label, trial)
             moving(done, total, text)
             moving.tree = tree or moving.tree
 
     def gone(self, label: str, trial: int) -> None:
-        """A run does not go on any more."""
+        """Show a run no longer."""
         moving = self._moving.pop((label, trial), None)
         if moving is not None and self._screen is not None:
             self._screen.remove(moving)
@@ -183,7 +183,7 @@ class Show:
             self._print(folded_line(runs, file.width), _style(ok), "ok" if ok else "FAILED")
 
     def end_file(self, result: FileResult) -> None:
-        """A file has ended."""
+        """End a file."""
         self._moving.clear()
         if self._screen is not None:
             self._screen.end()
@@ -191,7 +191,7 @@ class Show:
         if file is not None:
             self._unfold(file)
             if file.failed > MOST_SHOWN and not self._verbose:
-                self._print(f" {file.failed - MOST_SHOWN} more failed; -v tells them all")
+                self._print(f" {file.failed - MOST_SHOWN} more failed; -v shows them all")
         for line in trial_lines(result):
             self._print(line)
         for check, line in zip(result.compared, compared_lines(result.compared), strict=True):
@@ -211,7 +211,7 @@ class Show:
         code: int,
         problems: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Everything has ended; `problems` are files that could not be written, and why."""
+        """Print the end of everything; `problems` are files that could not be written, and why."""
         if self._json:
             files = [as_data(result) for result in results]
             data = {"files": files, "cut": cut_data(results), "seconds": seconds}
@@ -243,7 +243,7 @@ class Show:
         self._screen.print(shown)
 
     def close(self) -> None:
-        """Take away what moves."""
+        """Remove the live part."""
         if self._screen is not None:
             self._screen.close()
 
@@ -254,7 +254,7 @@ class Show:
 
 
 class _NoDisplay:
-    """Where nobody watches."""
+    """The live part where there is no terminal: nothing."""
 
     def __call__(self, done: float, total: float, text: str) -> None:
         pass
@@ -273,11 +273,11 @@ def _so_far(result: FileResult, seconds: float) -> str:
     return f" {result.name}  {len(result.runs)} of {count(runs, 'run')} done{bad}  {seconds:.1f} s"
 
 
-# --- what is wrong, as JSON
+# --- mistakes as JSON
 
 
 def mistakes_of(error: ConfigError) -> list[dict[str, Any]]:
-    """Return what is wrong as plain data.
+    """Return mistakes as plain data.
 
     File, line, column (None where no place is meant), message, kind.
     """
@@ -304,7 +304,7 @@ def _unwritten(file: str, why: str) -> dict[str, Any]:
 
 
 def print_wrong(mistakes: Sequence[dict[str, Any]], code: int, files: Sequence[dict[str, Any]] = ()) -> None:
-    """Print as JSON that nothing was run, since something is wrong; or of which `files` nothing is."""
+    """Print mistakes as JSON, with the files that have none."""
     _print_json({"files": list(files), "cut": None, "seconds": 0.0}, mistakes, code, sys.stdout)
 
 

@@ -26,9 +26,9 @@ _KEY: Final = re.compile(rb"""(?:^|[\n\r{,]|^\xef\xbb\xbf)\s*["']?lmos["']?\s*[:
 
 
 def files_in(words: Iterable[Path]) -> list[str]:
-    """Return the files, with those in folders in the place of these.
+    """Return the files, with folders replaced by their files.
 
-    A folder stands for the scenario files right in it: those that have a key `lmos`, whether they are
+    A folder stands for the scenario files directly in it: those that have a key `lmos`, whether they are
     otherwise right or not. Other files with the same endings are named on standard error, as the key may be
     misspelt. A file that is named, or is in two folders, is not taken from a folder once more. Raises
     ConfigError for a folder without scenario files.

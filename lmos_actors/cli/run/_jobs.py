@@ -27,7 +27,7 @@ MOST_AHEAD = 4
 
 @attrs.frozen(kw_only=True)
 class FileJobs:
-    """The work for one file, as it was read: its chosen cells by number, which of them twice."""
+    """The runs of one file: its chosen cells by number, and those to run twice."""
 
     file: str
     resolved: Resolved
@@ -46,7 +46,7 @@ class FileJobs:
         return self.resolved.cells[number]
 
     def tasks(self) -> list[Task]:
-        """List all runs in the file's order, the second ones among them.
+        """Return all runs in the file's order, the second ones among them.
 
         Of every two cells the second runs change places: what one run leaves behind for the next, in a
         module or a class, is another thing then, and is found by comparing.
@@ -80,11 +80,11 @@ class Progress(Protocol):
     """A callback for the progress of one run."""
 
     def __call__(self, done: float, total: float, text: str, /) -> None:
-        """Take how much is done, of how much, and what it is at."""
+        """Accept the steps done, their number, and a text on the present one."""
         ...
 
     def telling(self, watching: Any, /) -> None:
-        """Take what may be looked at meanwhile."""
+        """Accept the state that may be shown meanwhile."""
         ...
 
 
@@ -98,7 +98,7 @@ class RunObserver(Protocol):
 
     @property
     def fail_fast(self) -> bool:
-        """Whether no further run is to be begun once one has failed."""
+        """Whether no further run begins after a failed one."""
         ...
 
     def wants_log(self, cell: Cell) -> bool:
@@ -110,19 +110,19 @@ class RunObserver(Protocol):
         ...
 
     def going(self, cell: Cell, trial: int, going: RunProgress) -> None:
-        """A run goes on in another process."""
+        """Note that a run goes on in another process."""
         ...
 
     def gone(self, cell: Cell, trial: int) -> None:
-        """A run in another process is over."""
+        """Note that a run in another process is over."""
         ...
 
     def last_words(self, cell: Cell, why: str, where: str) -> None:
-        """This process ends, for a run that cannot be ended."""
+        """Print that this process ends, as a run cannot be ended."""
         ...
 
     def ended(self, cell: Cell, run: RunResult) -> None:
-        """A run has ended; called in the file's order."""
+        """Take the result of a run; called in the file's order."""
         ...
 
 
@@ -194,7 +194,7 @@ class Jobs:
         self._pool.give(task, order, beside=self._file_jobs.workers > 1)
 
     def _log_of(self, task: Task) -> bool:
-        """Return whether the log of a run is written somewhere, or compared."""
+        """Return whether the log of a run is written or compared."""
         return (
             task.second
             or self._is_compared(task)
@@ -220,7 +220,7 @@ class Jobs:
         )
 
     def _take(self, *, wait: bool = True) -> None:
-        """Hear what the processes say, one thing of it if that has to be waited for."""
+        """Handle the messages of the processes; wait for one if there is none."""
         while (heard := self._pool.take(wait=wait)) is not None:
             task, what = heard
             if isinstance(what, RunProgress):
@@ -272,12 +272,12 @@ class Jobs:
 
 
 def _changed_places(numbers: Sequence[int]) -> list[int]:
-    """Return numbers with every two of them the other way round."""
+    """Return numbers with each pair of neighbours swapped."""
     return [each for at in range(0, len(numbers), 2) for each in reversed(numbers[at : at + 2])]
 
 
 def _has_ended(run: RunResult) -> bool:
-    """Return whether a run has come to an end of its own, so that it has a log to compare."""
+    """Return whether a run ended by itself, so that it has a log to compare."""
     return run.ended in ("passed", "failed")
 
 
@@ -295,7 +295,7 @@ def repeated(first: RunResult, second: RunResult | RunLost) -> Repeated:
 
 
 def lost_run(file_jobs: FileJobs, task: Task, lost: RunLost) -> RunResult:
-    """Return the result of a run that has none of its own, for its process is gone."""
+    """Return the result of a run whose process is gone."""
     cell = file_jobs.cell(task.cell)
     scenario: Any = cell.scenario
     saw = lost.why + (f", it hangs at {lost.where}" if lost.where else "")

@@ -1,4 +1,4 @@
-"""The live part at the bottom of a terminal: the progress of runs, and the tree of one of them."""
+"""Live part at the bottom of a terminal: the progress of runs, and the tree of one of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BEGIN = 0.15
 """Seconds after which a file, or a run, that still goes on is shown."""
 
 SHARE = 100
-"""A picture that took so long to draw is followed by no other for so many times as long."""
+"""The pause after a picture, as a multiple of the time that it took to draw."""
 
 MOST_RUNS = 8
 COUNTED = 10_000
@@ -36,7 +36,7 @@ COUNTED = 10_000
 
 
 class Watching(Protocol):
-    """A run that goes on in this process, to be looked at from the thread that it runs in."""
+    """A run that goes on in this process; its state is read from the thread that it runs in."""
 
     def tree(self) -> Sequence[str]:
         """Draw the tree as it stands."""
@@ -45,7 +45,7 @@ class Watching(Protocol):
 
 @attrs.define(eq=False)
 class Moving:
-    """A run that goes on: called with how far it is, as often as it likes, and once with what to look at."""
+    """A run that goes on: called with its progress, any number of times, and once with the state to show."""
 
     label: str
     begun: float = attrs.Factory(monotonic)
@@ -57,20 +57,20 @@ class Moving:
     due: float = 0.0
 
     def __call__(self, done: float, total: float, text: str) -> None:
-        """Take how much is done, of how much, and what it is at."""
+        """Accept the steps done, their number, and a text on the present one."""
         self.done, self.total, self.text = done, total, text
         if self.watching is not None and (now := monotonic()) >= self.due:
             self.look(now)
 
     def look(self, now: float) -> None:
-        """Draw the tree, but not so often that the run would be slower for it."""
+        """Draw the tree, but not so often that it slows the run down."""
         assert self.watching is not None
         began = thread_time()
         self.tree = self.watching.tree()
         self.due = now + max(REFRESH, SHARE * (thread_time() - began))
 
     def telling(self, watching: Watching) -> None:
-        """Take what the tree can be drawn from; nothing is drawn of a run that is soon over."""
+        """Accept the state to draw the tree from; nothing is drawn for a run that is soon over."""
         self.due = self.begun + BEGIN
         self.watching = watching
 
@@ -86,7 +86,7 @@ class Moving:
 
 
 class Screen:
-    """A terminal: what is printed stays, what moves is below it and drawn anew several times a second.
+    """A terminal: printed lines stay; the live part below them is redrawn several times a second.
 
     A thread of its own draws, so that a run need not wait for it, and one that is busy is seen to be so.
     """
@@ -107,7 +107,7 @@ class Screen:
         self._lock = threading.RLock()
 
     def begin(self, head: Callable[[float], str], width: int) -> None:
-        """Show from now on how a file goes: `head` says it, given the present; labels are `width` wide."""
+        """Show the progress of a file: `head` returns its line at a time; labels are `width` wide."""
         with self._lock:
             self._head, self._width, self._since = head, width, monotonic()
         self._take_errors()
@@ -128,7 +128,7 @@ class Screen:
             sys.stderr = FileProxy(self.console, sys.stderr)
 
     def errors(self) -> BinaryIO | None:
-        """Return what other processes may print to, where they share the terminal."""
+        """Return the output for other processes, if they share the terminal."""
         self._take_errors()
         if self._stderr is None:
             return None
@@ -150,11 +150,11 @@ class Screen:
                 self._moving.remove(moving)
 
     def print(self, text: Text) -> None:
-        """Print a line that stays, above what moves."""
+        """Print a line that stays, above the live part."""
         self.console.print(text)
 
     def close(self) -> None:
-        """Take away what moves, and be a terminal like any other."""
+        """Remove the live part, and leave an ordinary terminal."""
         self._over.set()
         if self._pipe is not None:
             self._pipe.close()
@@ -172,7 +172,7 @@ class Screen:
                 live.stop()
 
     def abandon(self) -> None:
-        """Leave a terminal on which one sees what one types, in a process that ends this moment."""
+        """Show the cursor again, in a process that ends at once."""
         self._over.set()
         if self._stderr is not None:
             sys.stderr = self._stderr
@@ -212,11 +212,11 @@ class Screen:
             self._live.update(picture(lines or [" "], self.console.width), refresh=True)
 
     def lines(self, now: float) -> list[str]:
-        """Return what there is to see; the less room, the less of it."""
+        """Return the picture; with less room it has less in it."""
         shown = [moving for moving in self._moving if now - moving.begun >= BEGIN]
         if self._head is None or now - self._since < BEGIN:
             return []
-        room = max(self.console.height // 2, 4)  # what has been printed is to stay in sight
+        room = max(self.console.height // 2, 4)  # printed lines stay in sight
         lines = [self._head(now), *(moving.line(self._width, now) for moving in shown[:MOST_RUNS])]
         if len(shown) > MOST_RUNS:
             lines.append(f" and {len(shown) - MOST_RUNS} more")
@@ -234,7 +234,7 @@ def _pass_on(reading: int) -> None:
 
 
 def picture(lines: Iterable[str], width: int) -> Text:
-    """Put lines below each other, each of which fits."""
+    """Return lines below each other, each cut to fit."""
     rows = [Text(printable(line), no_wrap=True, overflow="ellipsis") for line in lines]
     for row in rows:
         row.truncate(width, overflow="ellipsis")

@@ -1,4 +1,4 @@
-"""Files read, checked, and complained about."""
+"""Loading of scenario files: reading, checking, and printing their mistakes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def load_files(
 ) -> tuple[list[tuple[str, Resolved]], int]:
     """Read all files, importing what they name; print mistakes and warnings. Returns the exit code too.
 
-    Mistakes go into `wrong` too, where that is given. With `access` files are read to be run: what remote
-    agents are reached with must be there.
+    Mistakes go into `wrong` too, if that is given. With `access` files are read to be run: the credentials
+    for remote agents must exist.
     """
     found: list[tuple[str, Resolved]] = []
     codes: set[int] = set()
@@ -59,9 +59,9 @@ def load_files(
 def importing(
     what: str, load: Callable[[], T], real_limit: float = REAL_LIMIT, wrong: Wrong | None = None
 ) -> T | int:
-    """Call what runs the code of a user's modules, which may hang as any other.
+    """Call a function that runs code of a user's modules, which may hang.
 
-    Where it fails or takes longer than `real_limit` seconds, that is printed, and the exit code is given.
+    If it fails or takes longer than `real_limit` seconds, print that, and return the exit code.
     """
     guard = Guard(real_limit, lambda why, where: print(_hangs(what, why, where), file=sys.stderr, flush=True))
     try:
@@ -81,10 +81,10 @@ def importing(
     except KeyboardInterrupt:
         if not guard.fired:
             raise
-    said = _hangs(what, "time limit", guard.where)
-    print(said, file=sys.stderr)
+    text = _hangs(what, "time limit", guard.where)
+    print(text, file=sys.stderr)
     if wrong is not None:
-        wrong += mistakes_of(ConfigError(said, what))
+        wrong += mistakes_of(ConfigError(text, what))
     return TIME_LIMIT
 
 
@@ -93,7 +93,7 @@ def _hangs(file: str, why: str, where: str) -> str:
 
 
 def complain(error: ConfigError, wrong: Wrong | None = None) -> int:
-    """Print what is wrong with a file or a target, and return the exit code."""
+    """Print the mistakes in a file or a target, and return the exit code."""
     if wrong is not None:
         wrong += mistakes_of(error)
     mistakes = error.mistakes if isinstance(error, FileError) else ()

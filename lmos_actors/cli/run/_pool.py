@@ -1,4 +1,4 @@
-"""The processes that runs are given to: started when needed, replaced when they die, ended with all else."""
+"""Worker processes for runs: started when needed, replaced when they die, ended with the command."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from lmos_actors.reports import RunResult
 
 SPARE = 30.0
-"""Seconds of real time that a process has for itself, beside those of a run."""
+"""Seconds of real time that a process has beside those of a run."""
 
 
 @attrs.frozen(eq=False)
 class Task:
-    """One run to be done: the cell by its number, the trial, and whether it is the `second` of the same."""
+    """One run to do: the cell by its number, the trial, and whether it is the `second` of the same."""
 
     cell: int
     trial: int
@@ -91,7 +91,7 @@ class Pool:
         return sum(len(seat.given) for seat in self._seats)
 
     def has_room(self, *, second: bool) -> bool:
-        """Return whether a run need not wait for one that ends, or for processes that are being started.
+        """Return whether a run need not wait for another to end, or for processes to start.
 
         No more are started at a time than there are processors: short runs are over before all could be.
         """
@@ -103,13 +103,13 @@ class Pool:
         self._start(second=True)
 
     def give(self, task: Task, order: RunOrder, *, beside: bool = True) -> None:
-        """Give a run to an idle process; without `beside` to any, behind the rest."""
+        """Assign a run to an idle process; without `beside` to any, behind the rest."""
         mine = [seat for seat in self._seats if seat.second is task.second]
         idle = next((seat for seat in mine if not seat.given or not beside), None)
         (idle or self._start(task.second)).give(task, order)
 
     def _start(self, second: bool) -> _Seat:
-        # what agents print is not to be seen twice
+        # the output of agents must not appear twice
         errors = cast("BinaryIO", tempfile.TemporaryFile()) if second else None  # noqa: SIM115 - the seat does
         seat = _Seat(
             Worker(self._hash_seeds[second], self._inbox, errors or self.errors), second, errors, deque()
@@ -118,34 +118,34 @@ class Pool:
         return seat
 
     def drop(self, task: Task) -> None:
-        """Forget a run that has been given, if it is not over."""
+        """Withdraw a run that has been assigned, if it is not over."""
         for seat in self._seats:
             if any(given is task for given, _ in seat.given):
                 self._give_up(seat, [each for each in seat.given if each[0] is not task])
                 return
 
     def take(self, *, wait: bool = True) -> tuple[Task, RunProgress | RunLost | RunResult] | None:
-        """Return what is said next of a run; waits for it, but not for ever. None if there was nothing."""
+        """Wait a limited time for the next message about a run, and return it; None if there was none."""
         try:
-            said = self._inbox.get(timeout=self._patience() if wait else 0.0)
+            message = self._inbox.get(timeout=self._patience() if wait else 0.0)
         except Empty:
             return self._overdue()
-        seat = next((seat for seat in self._seats if seat.worker is said.worker), None)
+        seat = next((seat for seat in self._seats if seat.worker is message.worker), None)
         if seat is None:
             return None
-        return self._heard(seat, said)
+        return self._received(seat, message)
 
-    def _heard(
-        self, seat: _Seat, said: WorkerMessage
+    def _received(
+        self, seat: _Seat, message: WorkerMessage
     ) -> tuple[Task, RunProgress | RunLost | RunResult] | None:
-        what: Any = said.what
+        what: Any = message.what
         seat.ready = True
         if isinstance(what, WorkerReady):
             return None
         if isinstance(what, RunProgress):
             return (seat.given[0][0], what) if seat.given else None
         task = seat.given.popleft()[0] if seat.given else None
-        if said.died:
+        if message.died:
             what = attrs.evolve(what, why=what.why + seat.last_line())
             self._give_up(seat, list(seat.given))
         else:
@@ -153,7 +153,7 @@ class Pool:
         return (task, what) if task is not None else None
 
     def _give_up(self, seat: _Seat, left: list[tuple[Task, RunOrder]]) -> None:
-        """End a process, and have another do what is left."""
+        """End a process, and pass its remaining runs to another."""
         self._seats.remove(seat)
         seat.end()
         for task, order in left:
@@ -169,6 +169,6 @@ class Pool:
                 task, order = seat.given.popleft()
                 self._give_up(seat, list(seat.given))
                 return task, RunLost(
-                    f"its process has said nothing for {SPARE + order.real_limit:g} s", late=True
+                    f"its process has been silent for {SPARE + order.real_limit:g} s", late=True
                 )
         return None

@@ -1,4 +1,4 @@
-"""`run --update-recordings`: replays run as the real agents they stand for, and their logs written anew."""
+"""Recording by `run --update-recordings`: real agents run in place of replays, and logs are rewritten."""
 
 from __future__ import annotations
 

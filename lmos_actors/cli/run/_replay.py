@@ -1,4 +1,4 @@
-"""`replay`: a recorded run, run again and held against its log, or stopped in the middle and looked at."""
+"""Replay of a recorded run: compared with its log, or stopped at some point to show its state."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ReplayOptions:
 
 @attrs.frozen(kw_only=True)
 class Replayed:
-    """The outcome of a replay. `changed` names what is not as it was when the log was written."""
+    """The outcome of a replay. `changed` names the surroundings that differ from those of the log."""
 
     log: str
     label: str
@@ -71,13 +71,13 @@ class Replayed:
 
     @property
     def equal(self) -> bool:
-        """Whether the run gave the same records, as far as both go."""
+        """Whether the run had the same records, as far as both go."""
         cut = self.problem == CUT_SHORT and not self.records.first
         return self.records.equal or cut
 
 
 def replay_log(log: str, options: ReplayOptions) -> int:
-    """Run a recorded run again, show what came of it, return the exit code. Raises FileError, ConfigError."""
+    """Run a recorded run again, show the outcome, return the exit code. Raises FileError, ConfigError."""
     with signals.in_order():
         return _replay_log(log, options)
 
@@ -126,14 +126,14 @@ def _code(replayed: Replayed, options: ReplayOptions) -> int:
         return NOT_DETERMINISTIC
     if options.point is not None:
         return WRONG if replayed.snapshot is None else 0
-    return WRONG if replayed.problem is not None else 0  # equal, but to what is not the whole log
+    return WRONG if replayed.problem is not None else 0  # equal, but the log is incomplete
 
 
 # --- what was recorded
 
 
 def _head(log: str, number: int | None) -> dict[str, Any]:
-    """Return the head of the run that is asked for."""
+    """Return the head of the requested run."""
     heads: list[dict[str, Any]] = []
     with LogFile(log) as file:
         for run in file.runs():
@@ -205,7 +205,7 @@ def _up_to(lines: Iterable[LogLine], most: int) -> Iterator[LogLine]:
 
 
 def _changed(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    """Name what a run depends on and is not as it was."""
+    """Name the surroundings of a run that have changed."""
     now = now or dict(surroundings())
     for found in compare_heads(recorded, now):
         what = found.name.removeprefix("run.")

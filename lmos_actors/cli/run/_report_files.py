@@ -1,4 +1,4 @@
-"""The report files of one call of `run`: opened before anything runs, written as it goes and at the end.
+"""Report files of one call of `run`: opened before anything runs, written during the runs and at the end.
 
 A regular file is written beside its place and renamed, so that readers see it whole, or see the old
 one; a process that is killed leaves a file with a name of its own behind, at worst. What is no regular file,
@@ -6,8 +6,8 @@ as a pipe, a terminal or `/dev/null`, is written in place; so is a file that sta
 none can be made, and one that our own output goes to. A message log is written in place too, as runs end:
 it is long, and worth having when the process is killed.
 
-What cannot be opened is a mistake of who asked for it (ConfigError); what cannot be written later, as the
-disk is full, is an OSError that names the file.
+A file that cannot be opened is a usage error (ConfigError); one that cannot be written later, when the disk
+is full, is an OSError that names the file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NAMES: Final[dict[Kind, str]] = {
 _LOGS: Final = frozenset({"log", "html", "sequence"})
 
 _DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
-"""What is no mistake of who named a file."""
+"""Errors of the system that are no mistake in the file name."""
 
 MOST_KEPT = 200_000
 """How many lines of logs are kept for the page: of the runs that passed, and again of those that failed."""
@@ -70,7 +70,7 @@ class Target:
     path: str
     descriptor: int | None
     size: int | None = 0
-    """How many bytes of ours it holds; None: what it held before is there yet."""
+    """How many of our bytes it holds; None: its former content is still there."""
 
     def append(self, text: str) -> None:
         """Write at the end of a file that is written in place. Raises OSError, which names the file.
@@ -96,7 +96,7 @@ class Target:
             os.lseek(self.descriptor, size, os.SEEK_SET)
 
     def write(self, text: str) -> None:
-        """Write all that the file is to hold. Raises OSError, which names the file."""
+        """Write the whole content of the file. Raises OSError, which names the file."""
         if self.descriptor is not None:
             self.append(text)
         else:
@@ -169,7 +169,7 @@ def _mode(path: str) -> int:
 
 @attrs.define
 class _Report:
-    """One file to write, and what it will tell of."""
+    """One file to write, and the runs that it reports."""
 
     kind: Kind
     file: Target
@@ -183,11 +183,11 @@ class _Report:
 
     @property
     def path(self) -> str:
-        """The path that was asked for."""
+        """The requested path."""
         return self.file.path
 
     def part_of(self, result: FileResult) -> FileResult:
-        """Return that part of a file's results which this report tells."""
+        """Return the part of a file's results that this report has."""
         own = next((own for whole, own in self.results if whole is result), None)
         if own is None:
             own = attrs.evolve(result, runs=[], missing=[])
@@ -195,12 +195,12 @@ class _Report:
         return own
 
     def draw(self, result: FileResult, run: RunResult) -> None:
-        """Draw the first run, and instead of it the first that failed."""
+        """Draw the first failed run, else the first run."""
         if self.drawn is None or self.drawn.ok > run.ok:
             self.drawn, self.diagram = attrs.evolve(run, log=()), mermaid(run, result.name)
 
     def file_results(self) -> list[FileResult]:
-        """Return the results to tell, with what is known by now of the files as a whole."""
+        """Return the results to report, with the present state of the files as a whole."""
         return [
             attrs.evolve(
                 own, repeated=whole.repeated, compared=whole.compared, seconds=whole.seconds, cut=whole.cut
@@ -237,11 +237,11 @@ class Written:
             self._open(kind, path)
 
     def wants_log(self, scenario: Any) -> bool:
-        """Return whether the messages of a run of this cell are written, or shown, somewhere."""
+        """Return whether the messages of a run of this cell are written or shown anywhere."""
         return any(report.kind in _LOGS for report in self._of(scenario))
 
     def run(self, result: FileResult, run: RunResult, scenario: Any) -> RunResult:
-        """Write what a run has to say for itself, and return it as it is to be kept."""
+        """Write the reports of one run, and return the result to keep."""
         reports = self._of(scenario)
         run = attrs.evolve(run, logged=max(run.logged, len(run.log)))
         for report in reports:
@@ -264,7 +264,7 @@ class Written:
             report.part_of(result).missing.append(run)
 
     def finish(self) -> list[str]:
-        """Write what tells of all runs, or of those that there are. Returns the files that were written."""
+        """Write the reports of all runs, or of those that exist. Returns the written files."""
         for report in self._all:
             if report.kind != "log":
                 self._try(report, report.file.write, _text(report))
@@ -273,7 +273,7 @@ class Written:
         return [report.path for report in self._all if report.file.is_regular and not report.failed]
 
     def _try(self, report: _Report, write: Callable[[str], None], text: str) -> None:
-        """Write, and note what cannot be written: the runs go on, and so do the other reports."""
+        """Write, and record a failure: the runs and the other reports go on."""
         if report.failed:
             return
         try:
@@ -338,7 +338,7 @@ def _own(scenario: Any) -> Iterator[tuple[Kind, str]]:
 
 
 def _text(report: _Report) -> str:
-    """Return what a report has to say at the end; a log has said it."""
+    """Return the text of a report at the end; a log has none left."""
     results = report.file_results()
     match report.kind:
         case "junit":
@@ -388,8 +388,8 @@ def opened_file(path: str, *, grows: bool = False) -> Target:
 def _opened(path: str) -> int:
     """Open a file to be written in place.
 
-    What it holds stays until there is something to write, for it may turn out that it must stay. A pipe that
-    nobody reads is an error, and nothing to wait for.
+    Its content stays until there is something to write, as it may turn out that it must stay. A pipe without
+    a reader is an error, and is not waited for.
     """
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags, 0o666)
@@ -422,7 +422,7 @@ def _is_our_output(path: str) -> bool:
 
 
 def unwritten(path: str, error: OSError | ValueError) -> ConfigError | OSError:
-    """Return what says that a file cannot be written: a mistake, unless the disk is at fault."""
+    """Return the error of a file that cannot be written: a usage error, unless the disk is at fault."""
     if isinstance(error, OSError) and error.errno in _DISK:
         return _named(error, path)
     reason = error.strerror if isinstance(error, OSError) else error

@@ -1,4 +1,4 @@
-"""`run` and `validate`: files read and checked, their cells run and reported, the results written."""
+"""Execution of `run` and `validate`: read and check files, run and report their cells, write the results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RunOptions:
 
 
 def read_files(files: Sequence[str], settings: Mapping[str, str], *, json: bool = False) -> int:
-    """Check files and say so. Returns the exit code."""
+    """Check files and print the result. Returns the exit code."""
     wrong: Wrong = []
     found, code = load_files(files, settings, wrong=wrong)
     if json:
@@ -72,13 +72,13 @@ def read_files(files: Sequence[str], settings: Mapping[str, str], *, json: bool 
 
 
 def _read(file: str, resolved: Resolved) -> dict[str, Any]:
-    """Return a file that is right as plain data."""
+    """Return a valid file as plain data."""
     notes = [{"line": note.line, "column": note.column, "message": note.message} for note in resolved.notes]
     return {"file": file, "name": resolved.name, "runs": len(resolved.cells), "notes": notes}
 
 
 def run_files(files: Sequence[str], options: RunOptions) -> int:
-    """Run files, show how it goes, and return the exit code. Nothing runs while a file is wrong."""
+    """Run files, show the progress, and return the exit code. Nothing runs while a file is wrong."""
     chosen = selection(options.only, options.labels)
     show = Show(
         json=options.json, verbose=options.verbose
@@ -105,7 +105,7 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
             with signals.held():
                 running.cut_short(Cut("interrupted", signals.code, signals.name))
             raise
-        with signals.held(drop=True):  # all is done: what is written and the exit code are to agree
+        with signals.held(drop=True):  # all is done: the reports and the exit code must agree
             running.end()
         return running.code()
 
@@ -120,7 +120,7 @@ class _Planned:
 
 
 class _Running:
-    """One call of `run`: what has come of it so far, what is shown, what is written."""
+    """One call of `run`: its results so far, its display, and its report files."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class _Running:
         return worst(codes | ({COULD_NOT_RUN} if self._written.problems else set()))
 
     def open(self, found: Sequence[tuple[str, Resolved]]) -> None:
-        """Open what is to be written: what cannot be is to be known before anything runs."""
+        """Open the files to write: one that cannot be opened is reported before anything runs."""
         for file, resolved in found:
             cells = [number for number, cell in enumerate(resolved.cells) if self.chosen.fits(cell)]
             for number in cells:
@@ -247,20 +247,20 @@ class _Running:
         )
 
     def cut_short(self, cut: Cut) -> None:
-        """Write and show what there is to tell of what has run, and what is missing."""
+        """Write and show the results so far, and the missing runs."""
         self._note_missing(cut)
         if self._at is not None:
             self._show.end_file(self._at.result)
         self.end()
 
     def hung(self, why: str) -> None:
-        """Write and show the same, as the process ends with a run that nothing ends; in another thread."""
+        """Write and show the same when a run hangs and the process ends; called in another thread."""
         code = signals.code if why == "interrupted" else TIME_LIMIT
         name = signals.name if why == "interrupted" else ""
         self.cut_short(Cut("interrupted" if why == "interrupted" else "time limit", code, name))
 
     def end(self) -> None:
-        """Write and show what has come of everything."""
+        """Write and show all results."""
         wrote = self._written.finish()
         self._show.end(self.results, perf_counter() - self._began, self.code(), self._written.problems)
         for path in wrote:
@@ -268,7 +268,7 @@ class _Running:
 
 
 class _FileReporter:
-    """Shows and writes how the runs of one file go."""
+    """Shows and writes the progress of the runs of one file."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class _FileReporter:
         self._show.gone(cell.label, trial)
 
     def last_words(self, cell: Cell, why: str, where: str) -> None:
-        """Print why the process ends: a run that nothing else can end."""
+        """Print why the process ends: a run hangs and cannot be ended otherwise."""
         self._show.abandon()
         said = f"{self._result.file} {cell.label}: {why}, and it cannot be ended: it hangs at {where}"
         print(said, file=sys.stderr, flush=True)
@@ -315,7 +315,7 @@ class _FileReporter:
 
     def ended(self, cell: Cell, run: RunResult) -> None:
         run = attrs.evolve(run, again=self._again(run))
-        with signals.held():  # what the reports tell, and what the log has, are the same runs
+        with signals.held():  # the reports and the log must have the same runs
             kept = self._written.run(self._result, run, cell.scenario)
             self._result.runs.append(kept)
         self._show.run(kept, self._result)

@@ -60,7 +60,7 @@ class Selection:
         return self._fits(line) and all(label.fits(cell) for label in self.labels)
 
     def check(self, found: Sequence[tuple[str, Resolved]]) -> None:
-        """Raise ConfigError, saying what there is, if nothing is chosen."""
+        """Raise ConfigError with the possible choices if nothing is chosen."""
         cells = [cell for _, resolved in found for cell in resolved.cells]
         if any(self.fits(cell) for cell in cells):
             return
@@ -98,7 +98,7 @@ def _some(texts: Sequence[str], between: str) -> str:
 
 
 def selection(words: str | None, labels: Sequence[str]) -> Selection:
-    """Read what was asked for. Raises ConfigError."""
+    """Return the selection of `-k` and `--label`. Raises ConfigError."""
     return Selection(words, tuple(map(label_of, labels)), expression(words))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Announcer:
-    """Prints what is served and how it ends."""
+    """Prints the served agents, and the end."""
 
     def __init__(self, *, json: bool) -> None:
         self.json = json or not sys.stdout.isatty()
@@ -43,7 +43,7 @@ class Announcer:
         self._say(f"{signal}: draining; again ends at once", "draining", signal=signal)
 
     def waiting(self, agents: Mapping[str, int], connections: int) -> None:
-        """Print what the end waits for."""
+        """Print the open work that the end waits for."""
         busy = ", ".join(f"{name} ({count})" for name, count in agents.items())
         parts = [busy and f"requests at {busy}", connections and f"{connections} connections"]
         text = " and ".join(str(part) for part in parts if part)
@@ -54,12 +54,12 @@ class Announcer:
         self._say("stopped", "stopped")
 
     def cut_short(self) -> None:
-        """Print that the end was not waited for."""
+        """Print that the end was forced."""
         self._say("ended at once", "ended")
 
 
 def busy_in(node: Node) -> dict[str, int]:
-    """Count what waits and runs, by the paths of the agents that have any."""
+    """Return the numbers of waiting messages and of runs, by the paths of the agents that have any."""
     found: dict[str, int] = {}
     for ref in node.agents():
         counted = ref.statistics()

@@ -1,4 +1,4 @@
-"""`serve`: runs agents and serves them until it is stopped."""
+"""Server process of `serve`: agents that run and are served until a signal comes."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ COULD_NOT_RUN: Final = 3
 INTERRUPTED: Final = 130
 
 DESCRIPTORS: Final = 1 << 20
-"""Open connections and files at most, where the system allows that many."""
+"""Most open connections and files, if the system allows that many."""
 
 RESERVED: Final = 64
-"""Of those, what is left for other things than the connections of others."""
+"""Those of them that are kept for other uses than incoming connections."""
 
 PATIENCE: Final = 1.0
-"""Seconds after which it is said what the end waits for, and again after twice as long, and so on."""
+"""Seconds until the open work is printed during the end; each following pause is twice as long."""
 
 OPTIONS: Final = {
     "announce": "--announce",
@@ -130,7 +130,7 @@ def serve_targets(request: ServeRequest) -> int:
 
 
 def _planned(request: ServeRequest) -> tuple[SupervisorSpec, list[Planned]] | int:
-    """Return the tree to open, and those that need refs and start after it; or the exit code of an import."""
+    """Return the tree to open, and the agents with refs, which start later; or the exit code of an import."""
     if request.tree is None and not request.targets and request.directory is None:
         raise ConfigError(
             "nothing to serve: name an agent class, as agents/weather.py:WeatherAgent, or a --tree"
@@ -156,8 +156,8 @@ def as_option(path: str) -> str:
 def door_options(descriptors: int, doors: int) -> DoorOptions:
     """Return the limits of each of some doors where so many files may be open.
 
-    So that a surplus client gets an answer, or silent ones give way: without a descriptor nobody
-    could be heard.
+    So a surplus client gets an answer, or silent ones give way: without a free descriptor no client could
+    connect.
     """
     usual = DoorOptions()
     places = max(descriptors - RESERVED, descriptors // 2) // doors
@@ -166,16 +166,16 @@ def door_options(descriptors: int, doors: int) -> DoorOptions:
 
 
 def _why(error: SupervisionError | TransportError) -> str:
-    """Return what ended the node, with the exceptions that it came of."""
+    """Return the error that ended the node, with its causes."""
     cause = error.__cause__
     group = None if cause is None else group_of(cause)
     causes = group.exceptions if group is not None else [cause] if cause is not None else []
-    said = [f"  {type(each).__name__}: {each}" for each in causes]
-    return "\n".join([explained(error, PRESENTED), *dict.fromkeys(said)])
+    causes_text = [f"  {type(each).__name__}: {each}" for each in causes]
+    return "\n".join([explained(error, PRESENTED), *dict.fromkeys(causes_text)])
 
 
 class Serving:
-    """One run of `serve`: from the start of the agents to the end that signals ask for."""
+    """One run of `serve`: from the start of the agents to the end by signals."""
 
     def __init__(
         self,
@@ -185,8 +185,8 @@ class Serving:
         access: Sequence[str] = (),
     ) -> None:
         self.signals = 0
-        self._access = access  # the patterns of who may do what
-        self._later = later  # those with refs, which come after what these lead to
+        self._access = access  # the patterns of the access rules
+        self._later = later  # those with refs, which start after the agents that these lead to
         self._announcer = announcer
         self._public_url = public_url
         self._asked = trio.Event()
@@ -196,11 +196,11 @@ class Serving:
         self._token: trio.lowlevel.TrioToken | None = None
 
     async def run(self, opened: Any) -> None:
-        """Open the node, and close it when that is asked for. Raises what ends the node."""
+        """Open the node, and close it on request. Raises the exception that ends the node."""
         self._token = trio.lowlevel.current_trio_token()
         failure: BaseException | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell_of_waiting)
+            nursery.start_soon(self._report_waiting)
             try:
                 with _handling(self._signalled):
                     await self._open(opened)
@@ -234,7 +234,7 @@ class Serving:
         for text in misfits(self._access, everything):
             print(f"lmos-actors: {text}", file=sys.stderr, flush=True)
 
-    async def _tell_of_waiting(self) -> None:
+    async def _report_waiting(self) -> None:
         await self._asked.wait()
         patience = PATIENCE
         while True:
@@ -272,7 +272,7 @@ async def _ref(node: Node, cls: type[Agent], where: str) -> Ref[Any]:
 
 @contextmanager
 def _handling(handler: Callable[[int, object], None]) -> Generator[None]:
-    """Call it for the signals that stop a process; they reach the main thread alone."""
+    """Call a handler for the signals that stop a process, which reach the main thread only."""
     theirs: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         theirs = {each: signal.signal(each, handler) for each in SIGNALS}

@@ -33,7 +33,7 @@ class Target:
 
 @attrs.frozen
 class Planned:
-    """A child to be: what it is made with, and to whom its refs lead, by a target's name or by a URL."""
+    """A child to start: its class, its arguments, and the target names or URLs that its refs lead to."""
 
     name: str
     cls: type[Agent]
@@ -47,7 +47,7 @@ class Planned:
 
 
 def tree_at(target: str) -> UsedTree | int:
-    """Import the tree that `--tree` names; a path is meant from here. Returns the exit code where that
+    """Import the tree that `--tree` names; a path is relative to this folder. Returns the exit code if that
     fails.
 
     Raises ConfigError.
@@ -61,7 +61,7 @@ def tree_at(target: str) -> UsedTree | int:
 def planned_of(
     words: Sequence[str], arguments: Sequence[str], tree: UsedTree | None = None
 ) -> list[Planned] | int:
-    """Return how to make the named agent, after importing it; or the exit code, with an error, if that
+    """Return the plan of the named agent, after importing it; or the exit code, with an error, if that
     fails.
 
     The agents of `tree` are there too: refs may lead to them. Raises ConfigError.
@@ -121,7 +121,7 @@ def _given(
             raise ConfigError(f'"{key}": {tree.target} has the arguments of its agents itself', "--arg")
         if not dot and len(targets) > 1:
             raise ConfigError(
-                f'whose is "{key}"? With several targets it is said, as in {targets[0].name}.{key}', "--arg"
+                f'"{key}" names no agent, which several targets need: as in {targets[0].name}.{key}', "--arg"
             )
         target = by_name.get(agent) if dot else targets[0]
         if target is None:
@@ -149,12 +149,12 @@ def _value(cls: type[Agent], name: str, text: str) -> Any:
         try:
             return field.shape.take(text)
         except InvalidInput:
-            said = error if isinstance(error, InvalidInput) else f"{text!r} is no JSON: {error}"
-            raise ConfigError(f'"{name}" of {cls.__name__}: {said}', "--arg") from None
+            why = error if isinstance(error, InvalidInput) else f"{text!r} is no JSON: {error}"
+            raise ConfigError(f'"{name}" of {cls.__name__}: {why}', "--arg") from None
 
 
 def _planned(target: Target, given: dict[str, Any], known: Mapping[str, type[Agent]]) -> Planned:
-    """Check what is given. A ref that is needed, and not given, leads to the only agent of its class.
+    """Check the arguments. A ref that is required but not given leads to the only agent of its class.
 
     `known` are the classes of all that is served, by name or path.
     """
@@ -170,7 +170,7 @@ def _planned(target: Target, given: dict[str, Any], known: Mapping[str, type[Age
             refs[name] = (cls, where)
         elif field.required and name not in given:
             value = "VALUE" if cls is None else "TARGET or =URL"
-            raise ConfigError(f'"{target.text}" needs {name}: say --arg {target.name}.{name}={value}')
+            raise ConfigError(f'"{target.text}" needs {name}: add --arg {target.name}.{name}={value}')
     plain = {name: value for name, value in given.items() if name not in refs}
     return Planned(target.name, target.cls, plain, refs)
 

@@ -1,4 +1,4 @@
-"""The export of spans for `serve --tracing`: to an OpenTelemetry collector, by OTLP over HTTP."""
+"""Export of spans for `serve --tracing`: to an OpenTelemetry collector, by OTLP over HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FLAG: Final = "--tracing"
 PLACE: Final = "/v1/traces"
 SERVICE: Final = "lmos-actors"
-"""The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say another."""
+"""The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES names another."""
 
 SECONDS: Final = 5
 """That one export may take: so much longer the end takes at most when there is no collector."""
@@ -58,7 +58,9 @@ def _provider(endpoint: str) -> TracerProvider:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise ConfigError("needs the extra otel: pip install 'lmos-actors[otel]'", FLAG) from None
-    said = Resource.create().merge(Resource({"service.name": SERVICE})).merge(OTELResourceDetector().detect())
-    provider = TracerProvider(resource=said, shutdown_on_exit=False)
+    resource = (
+        Resource.create().merge(Resource({"service.name": SERVICE})).merge(OTELResourceDetector().detect())
+    )
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=SECONDS)))
     return provider

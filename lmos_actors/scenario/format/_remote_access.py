@@ -107,11 +107,11 @@ def _kind_of(entry: Remote) -> str | None:
 def remedy_for(entry: Remote, error: BaseException) -> str:
     """Return what helps where an agent elsewhere refuses, in the words of the file; "" if nothing."""
     kind = _kind_of(entry)
-    credentials = 'say who asks, with "bearer: env:NAME" or "basic: USER:env:NAME"'
+    credentials = 'give credentials with "bearer: env:NAME" or "basic: USER:env:NAME"'
     spelling = Spelling(
         credentials if kind is None else f'is "{kind}" what it accepts?',
         'show a certificate that it accepts, with "cert: FILE" and "key: FILE"',
-        'if it is to be trusted, name its authority with "ca: FILE"',
+        'to trust it, name its authority with "ca: FILE"',
         "its access rules must allow that",
     )
     return refusal_remedy(error, spelling)
