@@ -38,7 +38,7 @@ class Going(Protocol):
 
     @property
     def trace(self) -> TraceMembers:
-        """What is to be sent with it."""
+        """The trace members to be sent with it."""
         ...
 
     def ended(self, error: BaseException | None, /) -> None:
@@ -53,7 +53,7 @@ class Going(Protocol):
 
 
 class Edge(Protocol):
-    """Who measures requests, and records them as spans of traces. Filled in by the node; never raises."""
+    """The observer that measures requests and records them as spans. Set by the node; never raises."""
 
     @property
     def hands_on(self) -> bool:
@@ -65,7 +65,7 @@ class Edge(Protocol):
         ...
 
     def refused(self, way: str, verb: str, error: BaseException, /) -> None:
-        """Take note of a request that was answered before it was known whom it is for."""
+        """Note a request that was answered before it was known whom it is for."""
         ...
 
     def goes(self, op: Operation, path: str, way: str, /) -> Going:

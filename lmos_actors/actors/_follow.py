@@ -102,7 +102,7 @@ class Following(InternalTurn):
         """The followed agent has a new life; following goes on."""
 
     def close(self) -> None:
-        """What is followed is gone for good; what has come is still handled."""
+        """The followed agent is gone for good; values that have come are still handled."""
         self._end()
 
     # ---- the follower's side
@@ -274,7 +274,7 @@ def follow(
 
 
 def _parts(source: Any, rest: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Tell the event's handle, None for a topic, from the turn."""
+    """Split the event's handle, None for a topic, from the turn."""
     if isinstance(source, Topic) and len(rest) == 1:
         return None, rest[0]
     if isinstance(source, Ref) and len(rest) == 2 and isinstance(rest[0], EventHandle):

@@ -54,7 +54,7 @@ Change: TypeAlias = Joined[A] | Left[A]
 
 
 class Roll:
-    """Who is in a group and how often, in the order of joining, and who watches."""
+    """The members of a group, in the order of joining and with counts, and its watchers."""
 
     __slots__ = ("_feeds", "_name", "_rt", "members")
 
@@ -91,11 +91,11 @@ class Roll:
                 feed.push(kind(self._name, Ref(slot)))
 
     def watch(self, feed: Feed[Any], cls: type) -> None:
-        """Tell a feed of every change from now on."""
+        """Push every change from now on to a feed."""
         self._feeds[feed] = cls
 
     def unwatch(self, feed: Feed[Any]) -> None:
-        """Tell it no more; it may be gone already."""
+        """Stop pushing changes to a feed; it may be gone already."""
         self._feeds.pop(feed, None)
         self._tidy()
 

@@ -36,7 +36,7 @@ class Invocation:
 
 
 class Link(Protocol):
-    """How requests of a ref travel. Keys are those of `_contract.py`; values are checked on the way.
+    """The path of the requests of a ref. Keys are those of `_contract.py`; values are checked on the way.
 
     `ask` has positional arguments and no `Invocation`: of a near agent nothing is made for a request that is
     answered at once. `seconds` is how long an answer is waited for; the attempts of one request have one

@@ -53,7 +53,7 @@ def wake_all(timers: Timers, waiting: list[trio.lowlevel.Task]) -> None:
 
 
 class Awaited(Protocol):
-    """What `ready()` waits for: the link of a ref."""
+    """The link of a ref, as `ready()` waits for it."""
 
     @property
     def path(self) -> str:

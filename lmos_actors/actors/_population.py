@@ -39,7 +39,7 @@ class AgentQuery:
 
     @property
     def shown(self) -> str:
-        """What is looked for, in words."""
+        """The text of the query, for people."""
         title = self.cls.__name__ if self.cls is not None else None
         said = {"title": self.title, "type": self.type, "capability": self.capability}
         said["affordance"] = self.affordance
@@ -60,7 +60,7 @@ class AgentQuery:
 
 
 class Resolver(Protocol):
-    """Who knows where near agents are; filled in by the node."""
+    """The lookup of near agents; set by the node."""
 
     def resolve(self, cls: type | None, name: str | None) -> Any:
         """Return the link to an agent of that class, by name or the first started; None if there is none."""
@@ -76,7 +76,7 @@ class Resolver(Protocol):
 
 
 class RemoteLookup(Protocol):
-    """Who finds agents elsewhere; filled in by a node that looks in directories."""
+    """The lookup of agents in other nodes; set by a node that searches directories."""
 
     def beyond(self, sought: AgentQuery, /) -> Any:
         """Return a link to whichever agent elsewhere is wanted."""
@@ -84,7 +84,7 @@ class RemoteLookup(Protocol):
 
 
 class Spreading(Protocol):
-    """What makes the link to all that are wanted, near and far, which chooses one for each request."""
+    """Makes the link to all agents that a query finds; the link chooses one for each request."""
 
     def __call__(self, wanted: AgentQuery, by: Spread, key: str | None, /) -> Any:
         """Make it."""

@@ -52,7 +52,7 @@ class Call(Protocol[R_co, G_co]):
 
     @property
     def progress(self) -> Feed[G_co]:
-        """What the run reports, the latest if the consumer is slow; ends with the run."""
+        """The reports of the run, the latest if the consumer is slow; ends with the run."""
         ...
 
     async def result(self) -> R_co:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 Peer: TypeAlias = "tuple[Hashable, Hashable]"
-"""Whose request it is: the group, which is a principal or an address, and who of that group."""
+"""The source of a request: its group, which is a principal or an address, and the peer in that group."""
 
 REFUSING: Final = ("wait", "reject")
 """The policies under which a seat changes hands; under the others a full mailbox drops what it holds."""
@@ -43,7 +43,7 @@ class Asker(Protocol):
 
     @property
     def label(self) -> str:
-        """Who that is, as far as the connection knows."""
+        """The peer, as far as the connection knows it."""
         ...
 
     @property
@@ -85,7 +85,7 @@ class Teller(Asker, Protocol):
 
     @property
     def peer(self) -> Peer:
-        """Whose messages they are."""
+        """The source of the messages."""
         ...
 
     @property
@@ -168,7 +168,7 @@ NOBODY: Final[dict[Peer, Line]] = {}
 
 
 class Seats:
-    """Who has which seats in the mailboxes of agents, of those who ask over connections.
+    """The seats in the mailboxes of agents that peers hold.
 
     Nobody has a fixed share, as there may be one peer or a thousand. A peer that is alone may take all seats.
     When a mailbox is full, a peer with fewer seats than others takes one of a peer that has most: their
@@ -179,7 +179,7 @@ class Seats:
 
     What comes from near, and one-way messages, take seats as before, and keep them.
 
-    As long as a mailbox has room nobody counts: the table of an agent is made from what waits when it is
+    As long as a mailbox has room nothing is counted: the table of an agent is made from what waits when it is
     needed, and let go of once half of the seats are free again.
     """
 
@@ -368,7 +368,7 @@ class Far(Ask):
 
     @property
     def feed(self) -> Far:
-        """Where the run's progress goes."""
+        """The feed of the run's progress."""
         return self
 
     def push(self, value: Any) -> None:

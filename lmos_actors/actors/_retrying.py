@@ -37,7 +37,7 @@ LONGEST: Final = 5.0
 
 @attrs.frozen
 class Bounds:
-    """How often is asked at most, and how many seconds after the first attempt the last one begins."""
+    """The number of attempts, and the seconds from the first attempt to the beginning of the last."""
 
     attempts: int | None
     seconds: float | None
@@ -69,7 +69,7 @@ class Retrying:
 
     @property
     def turns(self) -> Turns:
-        """Whose turn runs now."""
+        """The agent whose turn runs now."""
         return self.inner.turns
 
     @property
@@ -79,7 +79,7 @@ class Retrying:
 
     @property
     def identity(self) -> tuple[object, int]:
-        """What makes two refs equal: the agent, not how it is asked."""
+        """The identity of a ref: the agent, without the options of its calls."""
         return self.inner.identity
 
     @named(ASKING)

@@ -112,7 +112,7 @@ class Staging(Protocol):
         ...
 
     def complain(self, text: str) -> None:
-        """Take note of what the test is to fail with."""
+        """Note an error with which the test is to fail."""
         ...
 
 
@@ -148,7 +148,7 @@ class Startable(Protocol[A_co]):
 
     @property
     def factory(self) -> Callable[[], A_co]:
-        """What makes the agent, anew for each incarnation."""
+        """The function that makes the agent, called for each incarnation."""
         ...
 
 
@@ -178,7 +178,7 @@ def interruptible(fn: Callable[[], Any]) -> Any:
 
 
 class Turns:
-    """Whose turn runs now, on what message, and how many more may run before a checkpoint.
+    """The turn that runs now, its message, and how many more may run before a checkpoint.
 
     `current` is an item of a mailbox; where the turn runs in its asker's step, the operation alone, as
     the present task's context says who asks.
@@ -265,7 +265,7 @@ class Deadlines:
         ask.bucket = bucket
 
     def forget(self, ask: Ask) -> None:
-        """Take note that an ask waits no more; the last of a far bucket takes the timer with it."""
+        """Note that an ask waits no more; the last of a far bucket takes the timer with it."""
         bucket = ask.bucket
         if bucket is None or bucket.pop(ask, None) is None:
             return

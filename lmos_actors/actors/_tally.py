@@ -107,7 +107,7 @@ class Tally:
         self.untallied.append(slot)
 
     def note_removed(self) -> None:
-        """Take note that a slot of the line is gone for good.
+        """Note that a slot of the line is gone for good.
 
         Such slots are taken out in numbers, or with the end of the line: at most half of it are gone.
         """

@@ -67,7 +67,7 @@ class Topic(Generic[V]):
 
     @property
     def secrecy(self) -> int:
-        """How much of its values is secret; the runtime's side."""
+        """The secrecy of its values; for the runtime."""
         return self._shape.secrecy
 
     def __repr__(self) -> str:
@@ -102,7 +102,7 @@ class Topic(Generic[V]):
                 sink.push(shape.take(value))
 
     def _record(self, value: V) -> None:
-        """Tell the instrument; the agent is the one that publishes, `user` outside any."""
+        """Record a value for the instrument; the agent is the publisher, `user` outside any."""
         rt, run = self._rt, CURRENT.get()
         slot = rt.turns.slot if run is None else run.slot
         if rt.instrument is not None:

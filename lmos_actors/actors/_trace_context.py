@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .messages._mailbox import Envelope, Mark
 
 TRACES: Final = "trace context"
-"""What the names of the streams of chance begin with that ids of traces are drawn from."""
+"""The prefix of the names of the random streams from which ids of traces are drawn."""
 
 MEMBER: Final = "lmosactors"
 LONGEST_STATE: Final = 512
@@ -89,7 +89,7 @@ class TraceContext:
         return int(span_id, 16) ^ self._spans if named is None else named
 
     def named(self, trace_id: str, span_id: str, number: int, trace: int) -> None:
-        """Take note that a message of this node goes out under ids that are not made of its numbers."""
+        """Note that a message of this node goes out under ids that are not made of its numbers."""
         _keep(self._named, span_id, number)
         _keep(self._numbers, trace_id, trace)
 
@@ -101,7 +101,7 @@ class TraceContext:
         return (whole & _WORD) ^ self._traces
 
     def under_way(self, number: int, sender: Any, trace: int) -> None:
-        """Take note that a message leaves this node: it may arrive at this node."""
+        """Note that a message leaves this node: it may arrive at this node."""
         _keep(self._sent, number, (sender, trace))
         if self.noticed is not None:
             self.noticed(number)
@@ -292,7 +292,7 @@ def _marked(rt: Runtime, number: int, origin: Origin, sender: str | None) -> Mar
 
 
 def _foreign(rt: Runtime, origin: Origin) -> Origin | None:
-    """Return the origin, None where that is this node and nobody else has anything to say."""
+    """Return the origin; None if it is this node and no other has added to the trace state."""
     mine = not origin.state and origin.flags == "01"
     return None if mine and trace_context(rt).number_of(origin.trace_id) is not None else origin
 

@@ -159,7 +159,7 @@ def waiting_graph(slots: Iterable[Slot], rt: Runtime | None = None) -> WaitingGr
 
 
 Node: TypeAlias = Any
-"""What is waited for: a run, a slot (its turns), `(slot,)` (a seat), `(slot, op)` (its concurrency),
+"""The object of a wait: a run, a slot (its turns), `(slot,)` (a seat), `(slot, op)` (its concurrency),
 `(slot, ASIDE)` (one more turn or run)."""
 
 

@@ -100,7 +100,7 @@ class Watchdog:
             self._report(text)
 
     def _tell_at_once(self, slot: Any, current: Any) -> None:
-        """Tell from this thread: what was left to the node's own waits for the turn too."""
+        """Warn from this thread: the node's own thread is held up by the turn."""
         text = self._text(slot, current, f"holds up its node, for {STUCK:g} s so far")
         try:
             warnings.warn(text, SlowTurnWarning, stacklevel=2)

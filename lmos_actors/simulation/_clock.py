@@ -81,7 +81,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     def __init__(self) -> None:
         super().__init__()
         self.events = 0
-        """How many timers have fired, deadlines been jumped to and tasks been made runnable so far."""
+        """The number of timers fired, deadlines jumped to and tasks made runnable so far."""
         self.on_deadlock: Callable[[], None] | None = None
         """Called whenever nothing can ever happen again: it wakes a task, or raises.
 
@@ -193,7 +193,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         return len(self._heap) + self._put_off - self._cancelled
 
     def forget(self) -> None:
-        """Take note that one of the timers has been cancelled."""
+        """Note that one of the timers has been cancelled."""
         self._cancelled += 1
         if self._cancelled * 2 > len(self._heap) + self._put_off:
             for entries in (self._heap, *self._pages.values()):
@@ -371,7 +371,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             self._chore()
 
     def task_was_woken(self) -> None:
-        """Take note that a task has become runnable: the present instant is not over."""
+        """Note that a task has become runnable: the present instant is not over."""
         self.woke = True
         self._woken_tasks += 1
         self.events += 1
@@ -409,7 +409,7 @@ class _Sleepers(TimerHeap):
 
 
 class _WakeWatch(trio.abc.Instrument):
-    """Tells the clock of every task that becomes runnable.
+    """Informs the clock of every task that becomes runnable.
 
     A turn may set an event of its own, of which the runtime knows nothing; going on to later timers then
     would let the woken task run too late.

@@ -58,7 +58,7 @@ class _Sent(_Line, gc=False):
 
 
 class Writer(Protocol):
-    """Where a log may be written: a text file opened for writing, or anything like it."""
+    """The target of a log: a text file opened for writing, or anything like it."""
 
     def write(self, text: str, /) -> object:
         """Write some whole lines."""

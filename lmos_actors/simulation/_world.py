@@ -60,7 +60,7 @@ EACH_TIMER = 8
 last, nearly all of which lives until its timers fire."""
 
 _PROCESSES = ("fork", "forkpty", "system", "posix_spawn", "posix_spawnp", "execv", "execve", "_exit")
-"""What in `os` begins a process, or ends this one; all else there that does calls one of these."""
+"""Functions of `os` that begin a process or end this one; all others that do so call one of these."""
 
 _ATTEMPTS = 100
 _alone = threading.Lock()
@@ -140,7 +140,7 @@ class DeadlockWatch:
 
     def __init__(self, describe: Sequence[Callable[[], str]] = (), title: str = "") -> None:
         self.deadlock: Deadlocked | None = None
-        """What the body ends with, once the alarm has been raised."""
+        """The error of the body, once the alarm has been raised."""
         self._describe = describe
         self._title = title
         self._body = trio.CancelScope()

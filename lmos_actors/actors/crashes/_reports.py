@@ -38,7 +38,7 @@ _MARK: Final = "__lmos_report__"  # among the attributes of an exception
 
 
 class CrashReport:
-    """How an agent came to crash. `str(report)` is for people, `report.data()` for programs.
+    """The report of a crash. `str(report)` is for people, `report.data()` for programs.
 
     Both are bounded: the text to 16 kB, each value to 512 characters, 20 calls, 8 causes, 16 messages before
     the one in hand. Values marked `Secret` are `***` in both, also where they stand in a text. Not so in
@@ -46,7 +46,7 @@ class CrashReport:
     """
 
     later: tuple[BaseException, ...] = ()
-    """What was raised besides, while the agent unwound."""
+    """Other exceptions, raised while the agent unwound."""
 
     _last: dict[str, Any] | None = None
     """The fields as they were when it had unwound, if it has raised something then."""
@@ -175,7 +175,7 @@ class CrashReport:
 
     @property
     def handler(self) -> str:
-        """What raised, where it was no message: `lifespan()`, `started()` and the like."""
+        """The code that raised, if it was no message: `lifespan()`, `started()` and the like."""
         return self._hand if isinstance(self._hand, str) else ""
 
     @property
@@ -190,7 +190,7 @@ class CrashReport:
 
     @cached_property
     def _entry(self) -> Any:
-        """What the agent's history says of the message in hand."""
+        """The entry of the message in hand in the agent's history."""
         hand = self.hand
         if hand is None:
             return None
@@ -222,7 +222,7 @@ class CrashReport:
 
     @cached_property
     def secrets(self) -> Secrets:
-        """What must not be shown: of the agent, and of those whose errors this one came of."""
+        """The secrets of the agent, and of the agents whose errors caused this one."""
         found = Secrets()
         errors = (self.error, *(cause for _, cause in causes_of(self.error)), *self.later)
         others = (report_of(error) for error in errors)

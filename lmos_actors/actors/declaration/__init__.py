@@ -1,1 +1,1 @@
-"""What a class of agents declares, and the contract compiled from it."""
+"""Declarations of an agent class, and the contract compiled from them."""

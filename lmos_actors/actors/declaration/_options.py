@@ -48,7 +48,7 @@ def _written(link: Link) -> Link:
 
 @attrs.frozen(kw_only=True)
 class About:
-    """What the description of an agent tells beside its contract: `class X(Agent, about=About(...))`.
+    """Members of an agent's description beside its contract: `class X(Agent, about=About(...))`.
 
     `vendor` and `model` become members of `lmos:metadata` (LMOS Agent Description Format); `more` holds its
     further members, plain data by the names they have there: `{"lmos:compliance": {...}}`. `version`, that of

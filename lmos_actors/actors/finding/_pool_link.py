@@ -78,7 +78,7 @@ def load_of(member: Slot) -> int:
 
 
 class Placed(Protocol):
-    """Where a pool is in the tree: its supervisor."""
+    """The supervisor of a pool, as its link uses it."""
 
     @property
     def path(self) -> str:

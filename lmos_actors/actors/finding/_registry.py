@@ -41,7 +41,7 @@ class LookupLink:
     def __init__(self, rt: Runtime, wanted: AgentQuery) -> None:
         self.rt = rt
         self.wanted = wanted
-        """What is looked for."""
+        """The query of the ref."""
         self._found: Slot | PoolLink | None = None
         self._beyond: Any = None
         self._seen = -1
@@ -82,18 +82,18 @@ class LookupLink:
 
     @property
     def turns(self) -> Turns:
-        """Whose turn runs now."""
+        """The agent whose turn runs now."""
         return self.rt.turns
 
     @property
     def path(self) -> str:
-        """Where the agent is; the name it is looked for by, until it has been found."""
+        """The path of the agent; until it has been found, the name in the query."""
         found = self.look()
         return found.path if found is not None else self.wanted.shown
 
     @property
     def identity(self) -> tuple[object, int]:
-        """What makes two refs equal. Raises NotFound when there is no such agent yet."""
+        """The identity of the ref. Raises NotFound when there is no such agent yet."""
         identity: tuple[object, int] = self.resolve().identity
         return identity
 

@@ -53,7 +53,7 @@ NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, STASHED, WORKED_ON = range(8)
 
 @attrs.frozen
 class MailboxOptions:
-    """How many messages may wait for an agent, and what happens to the next one.
+    """The number of messages that may wait for an agent, and what happens to the next one.
 
     `size` counts everything that has not begun: queued, in line for its action's concurrency, stashed.
     `when_full`: `wait` holds the sender back, `reject` answers `MailboxFull`, `drop_oldest` makes room

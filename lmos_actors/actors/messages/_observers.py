@@ -163,7 +163,7 @@ class Sink(Protocol):
         ...
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Take note that values are missing from here on."""
+        """Note that values are missing from here on."""
         ...
 
     def close(self) -> None:
@@ -377,7 +377,7 @@ class Sinks:
         return len(self.by_key.get(key, ()))
 
     def gap(self, reason: str) -> None:
-        """Tell every sink that an incarnation has ended."""
+        """Report the end of an incarnation to every sink."""
         for key, sinks in tuple(self.by_key.items()):
             if key != MONITORS:
                 for sink in tuple(sinks):

@@ -140,7 +140,7 @@ class Monitor(InternalTurn):
 
 
 def _nothing() -> None:
-    """Be the turn of a monitor that was cancelled while it waited."""
+    """Do nothing: the turn of a monitor that was cancelled while it waited."""
 
 
 def check_on_exit(cls: type, trap_exits: bool | None, own: object) -> None:

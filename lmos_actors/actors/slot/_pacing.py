@@ -44,7 +44,7 @@ class PacedSlot(Protocol):
 
 
 class Pacing:
-    """How often an agent is held, the seconds that it works on each message, and the message in work."""
+    """The holds of an agent, its service time in seconds, and the message in work."""
 
     __slots__ = ("_slot", "holds", "item", "seconds", "timer")
 

@@ -165,7 +165,7 @@ _AT_REST: Final = (IDLE, SERIAL, HELD, QUIET, PAUSED)
 
 
 class StateStore(Protocol):
-    """Where a persistent agent's state is kept between incarnations; filled in by persistence."""
+    """The store of a persistent agent's state between incarnations; no implementation yet."""
 
     async def load(self, path: str) -> dict[str, Any] | None:
         """Return the last state kept for the agent at `path` as plain data, None if there is none."""
@@ -1847,7 +1847,7 @@ class Slot:
             raise self.closed_error()
 
     def join(self, peer: LinkPeer) -> None:
-        """Be linked to `peer` until either has ended."""
+        """Add a link to `peer`, until either has ended."""
         extra = self.ensure_extra()
         if extra.links is None:
             extra.links = {}

@@ -58,8 +58,8 @@ def conceal(value: Any, secrecy: Secrecy) -> Any:
 
 def conceal_unchecked(value: Any, secrecy: Secrecy) -> Any:
     """As `conceal`, but an object in the form it has in JSON does not tell what of it is secret."""
-    told = secrecy != PARTS or value is None or members_of(value) is not None
-    return conceal(value, secrecy) if told else HIDDEN
+    is_known = secrecy != PARTS or value is None or members_of(value) is not None
+    return conceal(value, secrecy) if is_known else HIDDEN
 
 
 def conceal_all(args: tuple[Any, ...], secrecies: tuple[Secrecy, ...] | None) -> tuple[Any, ...]:
@@ -96,7 +96,7 @@ class Secrets:
 
     @property
     def margin(self) -> int:
-        """How much of a text after its last character shown has to be looked at."""
+        """The number of characters after the last one shown that have to be searched."""
         return max(map(len, self._forms), default=0)
 
     def look(self, value: Any, secrecy: Secrecy = OPEN) -> None:

@@ -56,7 +56,7 @@ class Part:
 
 
 def wrong(expected: str, value: object, path: str) -> InvalidInput:
-    """Say that a value is of another type than the declared one."""
+    """Return the error for a value that is not of the declared type."""
     got = WIRE_NAMES.get(type(value)) or type(value).__name__
     return InvalidInput(f"Expected `{expected}`, got `{got}`", path)
 
@@ -315,7 +315,7 @@ PLAIN: dict[type, AnyTake] = {native: part.take for part in SCALARS.values() for
 
 
 def plain_data(room: int) -> Part:
-    """Whatever JSON can say, in at most `room` containers inside one another; always copied."""
+    """Any JSON value, in at most `room` containers inside one another; always copied."""
 
     def take(value: object, path: str = "$", /) -> Any:
         return _take_plain(value, path, room)

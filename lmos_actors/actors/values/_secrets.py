@@ -42,7 +42,7 @@ T = TypeVar("T")
 UNREADABLE: Final = "*** (its type cannot be read at run time)"
 
 OPEN, PARTS, UNREAD, WHOLE = range(4)
-"""How much of a value of a type is secret: nothing, fields of it, all as nobody knows, all."""
+"""The secret part of a value of a type: nothing, some fields, all because it is unknown, or all."""
 
 Secrecy: TypeAlias = "int | Mapping[str, int]"
 """That of a value; of a dict by member for what the runtime itself hands over."""
@@ -199,7 +199,7 @@ def hidden_fields(cls: type, namespace: Mapping[str, Any], reserved: frozenset[s
 
 
 def guarded(take: Callable[..., Any], refusal: str = "Not of its declared type, which is secret") -> Any:
-    """Give the same check of a value, whose refusals say nothing about the value."""
+    """Return the same check of a value, with errors that reveal nothing of the value."""
 
     def take_secret(value: object, path: str = "$", /) -> Any:
         try:

@@ -173,7 +173,7 @@ class CellNames:
                 )
 
     def _of_tree(self) -> None:
-        """Take note of the agents of the tree that the file uses, but for those that it replaces."""
+        """Note the agents of the tree that the file uses, but for those that it replaces."""
         if self.tree is None:
             return
         for path, spec in self.tree.agents.items():
@@ -443,7 +443,7 @@ class CellNames:
         return self.populations.get(name)
 
     def define(self, name: str, what: str, path: DataPath, *, key: bool = False) -> None:
-        """Take note of what later parts of the file know by a name: a step, a fault, a check, a series."""
+        """Note what later parts of the file know by a name: a step, a fault, a check, a series."""
         if what != "step" and not NAME.fullmatch(name):
             self.report(path, f'"{name}" is not a name: {NAMED}', key=key)
         if name in self._defined:

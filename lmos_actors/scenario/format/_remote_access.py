@@ -39,7 +39,7 @@ def _pairs(given: Iterable[Iterable[str]]) -> tuple[tuple[str, str], ...]:
 
 @attrs.frozen(kw_only=True)
 class RemoteAccess:
-    """What is trusted and presented where remote agents are reached; plain data without any secret.
+    """The authorities and credentials for remote agents; plain data without any secret.
 
     `ca`, `cert` and `key` are paths. `credentials` are pairs: the place they are for, as a URL, and
     `bearer:REF` or `basic:USER:REF`. `insecure` allows credentials without TLS.

@@ -76,7 +76,7 @@ class LoggedRun:
 
     @property
     def place(self) -> str:
-        """Where it begins: `messages.jsonl:1`."""
+        """The file and line where it begins: `messages.jsonl:1`."""
         return f"{self._file.name}:{self.head.number}"
 
     def __iter__(self) -> Iterator[LogLine]:

@@ -115,7 +115,7 @@ class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulat
 
 
 AnyFile: TypeAlias = Annotated[Scenario | Simulation, Later("deployment/v1")]
-"""Either kind of file, told apart by `lmos`."""
+"""Either kind of file, distinguished by `lmos`."""
 
 
 def scenario_schema() -> dict[str, Any]:

@@ -36,7 +36,7 @@ _INSTANT: Final = 1e-6  # virtual time goes by whole microseconds
 
 @attrs.frozen
 class StopPoint:
-    """Where to stop a run: `at` an instant, or at a record that has all of `wanted`."""
+    """The point at which a run stops: `at` an instant, or at a record that has all of `wanted`."""
 
     at: float | None = None
     wanted: Mapping[str, str] = attrs.Factory(dict[str, str])

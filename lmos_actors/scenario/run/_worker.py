@@ -238,7 +238,7 @@ class _OrderHandler:
         self._read: tuple[object, Resolved] | None = None
 
     def open(self) -> None:
-        """Tell the parent that orders can be sent."""
+        """Report to the parent that orders can be sent."""
         self._send({"ready": True})
 
     def carry_out(self, order: RunOrder) -> None:

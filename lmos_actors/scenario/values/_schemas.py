@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Schema: TypeAlias = "Mapping[str, Any]"
 Misfit: TypeAlias = "tuple[DataPath, str, bool]"
-"""Where, what is said, and whether the key is meant."""
+"""Path, message, and whether the key is meant, of a problem."""
 
 ANYTHING: Final[Schema] = {}
 
