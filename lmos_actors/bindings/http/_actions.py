@@ -24,7 +24,7 @@ from ..exposure._problem_details import problem_data
 from ..lmos._server_requests import operation_named, representative
 from ._events import END, HEARTBEAT, framed
 from ._requests import check_content_type, negotiate
-from ._responses import EVENTS, JSON, NO_STORE, VARY, json_response, no_content
+from ._responses import EVENTS, JSON, UNSTORED, UNSTORED_VARIANT, JsonResponse, no_content
 from ._values import read_json, with_integers, with_parameters, written_value
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 ITEM: Final = "item"
 """The name of the event that is an item of a stream."""
 
-APPLIED: Final = {"preference-applied": "respond-async"}
+APPLIED: Final = (b"preference-applied", b"respond-async")
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -115,7 +115,7 @@ def _spread(one: Slot, op: Operation, data: Any) -> tuple[tuple[Any, ...], dict[
 def _result(op: Operation, result: Any) -> Response:
     if result is None and op.result_shape is not None and op.result_shape.type in (None, type(None)):
         return no_content()
-    return json_response(written_value(result), NO_STORE)
+    return JsonResponse(written_value(result), UNSTORED)
 
 
 def _answers_later(link: AgentOrPool, op: Operation) -> bool:
@@ -178,7 +178,7 @@ async def _invoke_later(
     data: Any,
     preferences: Mapping[str, str],
 ) -> Response:
-    """Begin a run and return where it is, after what the consumer prefers to wait; by then it may be over."""
+    """Begin a run and return its path, or its result if it ends while the client prefers to wait."""
     agent, wait = public_name(link.path), request.wait()
     with tracker.runs.room(request.owner, agent):
         ask = tracker.ask(request)
@@ -194,8 +194,9 @@ async def _invoke_later(
         run = tracker.runs.keep(
             request.owner, agent, op.name, _place(tracker, agent, op.name), ask, request.weight
         )
-    headers = {**NO_STORE, "location": run.place, **(APPLIED if "respond-async" in preferences else {})}
-    return json_response(_encode(run.status_data()), headers, 201)
+    applied = (APPLIED,) if "respond-async" in preferences else ()
+    location = (b"location", run.place.encode())
+    return JsonResponse(_encode(run.status_data()), UNSTORED, location, *applied, status_code=201)
 
 
 def _place(tracker: HttpRequestTracker, agent: str, action: str) -> str:
@@ -204,17 +205,17 @@ def _place(tracker: HttpRequestTracker, agent: str, action: str) -> str:
 
 
 def _run(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | None) -> KeptRun:
-    """Return the run that is meant; by its id it is found though its agent be gone."""
+    """Return the run of a path; one with an id is found even if its agent is gone."""
     agent, action = public_name(request.parts[0] if link is None else link.path), request.parts[2]
     if link is None or len(request.parts) == 4:
         return tracker.runs.find(request.owner, agent, action, request.parts[3])
     if operation_named(link, "action", action, action).kind == STREAM:
-        raise NotAllowed(f"{action!r} of {agent} gives its items as it runs: there is nothing to look at")
+        raise NotAllowed(f"{action!r} of {agent} is a stream: it has no run to query")
     return tracker.runs.newest(request.owner, agent, action)
 
 
 def _status(data: Any) -> Response:
-    return json_response(_encode(data), {**NO_STORE, **VARY})
+    return JsonResponse(_encode(data), UNSTORED_VARIANT)
 
 
 async def query(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | None) -> Response:

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ..lmos._server_requests import AgentOrPool, RequestedOperation
 
 LONGEST: Final = 1e9
-"""Seconds: a longer time is as good as no deadline."""
+"""Seconds; for a longer time no deadline is set."""
 
 WAY: Final = "http"
 """The binding's name in metrics and traces."""
 
 ROOM: Final = 16
-"""Items of a stream that wait for its client; its run waits with the next."""
+"""Items of a stream that may wait for a client that does not read; then its run waits."""
 
 
 class RequestTracker(Protocol):
@@ -149,8 +149,8 @@ class AgentRequest:
         tracker.open[self] = None
         try:
             address = self.label.rpartition(":")[0]
-            who = (address, self.label) if self.principal is None else (f"@{self.principal}", "")
-            far.post(tracker.seats, who)
+            peer = (address, self.label) if self.principal is None else (f"@{self.principal}", "")
+            far.post(tracker.seats, peer)
         except BaseException as error:
             ended(far, error)
             self._leave()
@@ -188,7 +188,7 @@ class AgentRequest:
 
     @enable_ki_protection
     async def something(self) -> None:
-        """Wait until it is done, or has given an item."""
+        """Wait until it is done, or there is an item."""
         self._task = current_task()
         await wait_task_rescheduled(self._abort)
 
@@ -276,7 +276,7 @@ class AgentRequest:
         return True
 
     def taken(self) -> list[Any]:
-        """Return the items that wait, and let the run give more."""
+        """Return the waiting items, and let the run go on with more."""
         found = list(self.items or ())
         if self.items:
             self.items.clear()

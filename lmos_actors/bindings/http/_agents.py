@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 NAMES_COMPARED: Final = 1_000
 LONGEST: Final = 200
-"""Characters of a name that is not there that are said back."""
+"""Characters of a name; a longer one exists nowhere, and is cut in errors."""
 
 HTML: Final = "text/html"
 DESCRIPTION: Final = (TD_JSON, JSON, HTML)
@@ -63,7 +63,7 @@ READING: Final = {"GET": None, "HEAD": None}
 
 Handler: TypeAlias = Callable[[HttpRequestTracker, HttpRequest, Any], Awaitable[Response | None]]
 Methods: TypeAlias = "Mapping[str, tuple[Handler, Verb, str]]"
-"""What can be done at a place: by method, what does it, the permission that it needs, the verb of refs."""
+"""Methods of a resource: for each its handler, the permission that it needs, and the verb of refs."""
 
 _READ_ALL: Final = (read_all, "read", "read all")
 _READ: Final = (read, "read", "read")
@@ -87,7 +87,7 @@ ROUTES: Final[Mapping[tuple[str, int], Methods]] = {
 
 
 class AgentsOverHttp:
-    """Serves a node's agents over HTTP, as an ASGI application for paths that begin with `/agents/`."""
+    """A node's agents as an ASGI application, for paths that begin with `/agents/`."""
 
     def __init__(self, descriptions: Descriptions, server: LmosServer) -> None:
         self._tracker = HttpRequestTracker(descriptions, server)
@@ -113,7 +113,7 @@ class AgentsOverHttp:
             await response(scope, receive, send)
 
     def _refused(self, request: HttpRequest, error: Exception) -> None:
-        """Count what has reached no mailbox."""
+        """Count a request that has reached no mailbox."""
         if request.ask is None or not request.ask.posted:
             refused(self._tracker.rt, WAY, request.verb, error)
 
@@ -126,20 +126,21 @@ class AgentsOverHttp:
         methods = _methods(request)
         found = methods.get(request.method)
         if found is None and request.method != "OPTIONS":
-            # which methods there are says what is there
+            # first, as the methods of a 405 reveal whether the agent is there
             check_sight(request.admission, request.sees, public_name(request.parts[0]))
-            raise self._not_so(request)
+            raise self._not_allowed(request)
         if found is not None:
             request.verb = found[2]
-        link = self._asked(request, "read" if found is None else found[1])
+        link = self._agent_for(request, "read" if found is None else found[1])
         if found is None:
             return allow(self._allowed(request))
         return await found[0](self._tracker, request, link)
 
-    def _asked(self, request: HttpRequest, permit: Verb) -> AgentOrPool | None:
-        """Return the agent of the path, if the client may ask it for that.
+    def _agent_for(self, request: HttpRequest, permit: Verb) -> AgentOrPool | None:
+        """Return the agent of the path, None if it is gone and one of its runs is asked for.
 
-        It answers the same for what does not exist. None: it is gone, and they ask for a run that was its.
+        Raises NotFound, and whatever the client's admission does; the permission is checked first, so that a
+        client without it cannot find out which agents exist.
         """
         name, admission = request.parts[0], request.admission
         link = self._context.exposure.at(name)
@@ -151,7 +152,7 @@ class AgentsOverHttp:
         return link
 
     def _allowed(self, request: HttpRequest) -> str:
-        """Name the methods of a place; of a property or an action, those that it has."""
+        """Return the methods of a resource; of a property or an action, those that it really has."""
         methods: dict[str, Any] = dict(READING if len(request.parts) == 1 else _methods(request))
         if len(request.parts) == 3:
             link = self._context.exposure.at(request.parts[0])
@@ -163,7 +164,7 @@ class AgentsOverHttp:
                 del methods["GET"], methods["HEAD"], methods["DELETE"]
         return ", ".join((*methods, "OPTIONS"))
 
-    def _not_so(self, request: HttpRequest) -> HttpError:
+    def _not_allowed(self, request: HttpRequest) -> HttpError:
         allowed = self._allowed(request)
         return HttpError(405, f"this can be asked with {allowed}", {"allow": allowed})
 
@@ -171,7 +172,7 @@ class AgentsOverHttp:
         if not request.reads:
             if request.method == "OPTIONS":
                 return allow(self._allowed(request))
-            raise self._not_so(request)
+            raise self._not_allowed(request)
         name = request.parts[0]
         check_sight(request.admission, request.sees, public_name(name))
         found = self._descriptions.catalogue.named(name)
@@ -189,7 +190,7 @@ class AgentsOverHttp:
 
 
 def _keep_those_of(methods: dict[str, Any], made: Property[Any] | None) -> None:
-    """Leave out what cannot be done to a property; None is none."""
+    """Remove the methods that a property does not have; None is an unknown one."""
     if made is None:
         methods.clear()
     elif made.read_only:
@@ -204,7 +205,7 @@ def _is_stream(cls: type[Agent], name: str) -> bool:
 
 
 def _methods(request: HttpRequest) -> Methods:
-    """Return what can be done at a path. Raises HttpError 404."""
+    """Return the methods of a path. Raises HttpError 404."""
     parts = request.parts
     kind = parts[3] if len(parts) == 4 and parts[1] == "properties" else parts[1]
     methods = ROUTES.get((kind, len(parts)))

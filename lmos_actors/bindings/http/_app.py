@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..lmos._server import LmosServer
 
 LONGEST: Final = 200
-"""Characters of a name that is not there that are said back."""
+"""Characters of an unknown name that an error repeats."""
 
 ALWAYS: Final = {**NOSNIFF, **VARY, **NO_CACHE}
 NOTHING_FOREIGN: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -83,7 +83,7 @@ def _pages_of(descriptions: Descriptions, extra: Sequence[BaseRoute]) -> Starlet
 
 
 class _Pages:
-    """The answers to requests."""
+    """The endpoints of the pages and descriptions."""
 
     def __init__(self, descriptions: Descriptions) -> None:
         self._all = descriptions
@@ -108,10 +108,10 @@ class _Pages:
         return StreamingResponse(self._array(_sees(request)), media_type=JSON, headers=ALWAYS)
 
     async def elsewhere(self, request: Request) -> Response:
-        """Lead from `/NAME` to the agent of that name."""
+        """Redirect from `/NAME` to the agent of that name."""
         exposed = self._named(request.path_params["name"], request)
         up = "../" * (request.scope["raw_path"].count(b"/") - 1)
-        place = f"{up}agents/{quote(exposed.name, safe='')}"  # relative: what stands before it is a proxy's
+        place = f"{up}agents/{quote(exposed.name, safe='')}"  # relative, as a proxy may have a prefix
         return Response(status_code=307, headers={**ALWAYS, "location": place})
 
     def _named(self, name: str, request: Request) -> Listed:
@@ -125,7 +125,7 @@ class _Pages:
         return found
 
     async def _array(self, sees: Sees) -> AsyncIterator[bytes]:
-        """One by one: there may be very many."""
+        """Yield them one by one, as there may be very many."""
         before = b"["
         for exposed in tuple(self._all.seen(sees)):
             yield before + self._all.served(exposed).text
@@ -175,7 +175,7 @@ def _with(policy: str) -> dict[str, str]:
 def _described(
     request: Request, served: TaggedText, kinds: Sequence[str] = (TD_JSON, JSON, HTML)
 ) -> Response:
-    """Return a description as the media type that is asked for, or say that it has not changed."""
+    """Return a description in an accepted media type, or 304 if the client has it."""
     kind = accepted(request, kinds)
     headers = {**ALWAYS, "etag": served.tag}
     if has_tag(request.headers, "if-none-match", served.tag):
@@ -184,9 +184,9 @@ def _described(
 
 
 def accepted(request: Request, offered: Sequence[str]) -> str:
-    """Return the media type that `Accept` likes best; where it likes none, the first.
+    """Return the media type that `Accept` prefers, the first where it accepts none.
 
-    A description in a type that was not asked for is better than none.
+    A description in another type is more useful than 406, which RFC 9110, 12.4.1 leaves to the server.
     """
     return best_of(request.headers, offered) or offered[0]
 

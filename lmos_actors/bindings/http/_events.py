@@ -22,7 +22,7 @@ from ..exposure._problem_details import problem_data
 from ..lmos._server_requests import READ_ALL, operation_named, representative
 from ._request_tracker import LEAVING
 from ._requests import has_tag, negotiate
-from ._responses import EVENTS, JSON, NO_STORE, VARY, json_response, no_content, only_head
+from ._responses import EVENTS, JSON, UNSTORED_VARIANT, JsonResponse, no_content, only_head
 from ._values import tag_of, written_value
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ async def polled(request: HttpRequest, listening: Listening, current: Any, *, ob
     if observes and not feed.missed:
         feed.receive_nowait()  # the value that there is now
         body = written_value(current)
-        if request.header("if-none-match") and not has_tag(request.headers, "if-none-match", tag_of(body)):
+        if request.header(b"if-none-match") and not has_tag(request.headers, "if-none-match", tag_of(body)):
             return _reading(body)
     wait = request.wait()
     with trio.move_on_after(float("inf") if wait is None else wait):
@@ -165,12 +165,12 @@ async def polled(request: HttpRequest, listening: Listening, current: Any, *, ob
         if not is_valid(request):
             raise Unauthorized(NOT_GOOD)
         body = found.json()
-        return _reading(body) if observes else json_response(body, {**NO_STORE, **VARY})
+        return _reading(body) if observes else JsonResponse(body, UNSTORED_VARIANT)
     return no_content()
 
 
 def _reading(body: bytes) -> Response:
-    return json_response(body, {**NO_STORE, **VARY, "etag": tag_of(body)})
+    return JsonResponse(body, UNSTORED_VARIANT, (b"etag", tag_of(body).encode()))
 
 
 def _over(request: HttpRequest, listening: Listening) -> AgentError:
@@ -192,7 +192,7 @@ class EventStream:
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Yield events as they come, those that wait together as one piece, until the feed ends."""
-        again = self._request.header("last-event-id") is not None
+        again = self._request.header(b"last-event-id") is not None
         yield self._frame(Gap(RECONNECTED)) if again else b": listening\n\n"
         while (events := await self._next()) is not None:
             yield events

@@ -14,7 +14,7 @@ from ..exposure._exposure import public_name
 from ..lmos._server_requests import READ_ALL, WRITE_MANY, operation_named, representative
 from ._events import observe_all, properties_of
 from ._requests import check_content_type, has_tag, negotiate
-from ._responses import EVENTS, JSON, NO_CACHE, VARY, PreconditionFailed, json_response, no_content
+from ._responses import CURRENT, EVENTS, JSON, NO_CACHE, VARY, JsonResponse, PreconditionFailed, no_content
 from ._values import fitting, read_json, tag_of, written_members, written_value
 
 if TYPE_CHECKING:
@@ -43,10 +43,9 @@ async def read_all(tracker: HttpRequestTracker, request: HttpRequest, link: Agen
 
 def _tagged(request: HttpRequest, body: bytes) -> Response:
     tag = tag_of(body)
-    headers = {"etag": tag, **NO_CACHE, **VARY}
     if has_tag(request.headers, "if-none-match", tag):
-        return Response(None, 304, headers)
-    return json_response(body, headers)
+        return Response(None, 304, {"etag": tag, **NO_CACHE, **VARY})
+    return JsonResponse(body, CURRENT, (b"etag", tag.encode()))
 
 
 # ---- writing

@@ -65,7 +65,7 @@ class FeedSink:
         self._feed.gap(reason, missed)
 
     def close(self) -> None:
-        """There will be no more."""
+        """Close the feed: there will be no more."""
         self._feed.close()
 
 
@@ -125,7 +125,7 @@ class HttpRequestTracker:
         """Make the request for an agent. Raises AgentUnavailable while the node drains."""
         if self.context.draining:
             raise AgentUnavailable(request.parts[0], LEAVING)
-        parent, state = request.header("traceparent"), request.header("tracestate")
+        parent, state = request.header(b"traceparent"), request.header(b"tracestate")
         request.ask = AgentRequest(self, request.label, request.principal, parent, state)
         return request.ask
 

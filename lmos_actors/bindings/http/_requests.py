@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from lmos_actors.errors import InvalidInput
 
@@ -53,6 +53,7 @@ class HttpRequest(Request):
         client = scope.get("client")
         self.label = "" if client is None else f"{client[0]}:{client[1]}"
         self.principal = principal_of(self.admission)
+        self._header_names = {name for name, _ in scope["headers"]}
 
     @property
     def reads(self) -> bool:
@@ -64,20 +65,28 @@ class HttpRequest(Request):
         """The owner of the runs it may query: its principal, or its address without one."""
         return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
 
-    def header(self, name: str) -> str | None:
+    def header(self, name: bytes) -> str | None:
         """Return the value of a header that stands there once, else None."""
-        found = self.headers.getlist(name)
+        if name not in self._header_names:  # as most are that are looked for
+            return None
+        found = self.headers.getlist(name.decode())
         return found[0] if len(found) == 1 else None
 
     async def whole_body(self) -> bytes:
         """Return the body. Raises ClientDisconnect if there will not be all of it.
 
         Unlike `body` it keeps nothing: a request may wait long for its agent, with its input decoded by then.
+        Nor is it read from `stream`, an async generator: most bodies are one message, and trio keeps books of
+        generators.
         """
         parts: list[bytes] = []
-        async for part in self.stream():
-            parts.append(part)
-        return b"".join(parts)
+        while True:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise ClientDisconnect
+            parts.append(message.get("body", b""))
+            if not message.get("more_body"):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def send_events(self, frames: AsyncGenerator[bytes, None], last: Callable[[], bytes]) -> None:
         """Answer with server-sent events: all `frames`, then the `last`. Raises what `frames` raises.
@@ -95,7 +104,7 @@ class HttpRequest(Request):
 
     def remaining(self) -> float | None:
         """Return the seconds until the consumer gives up. Raises InvalidInput for what is no number."""
-        text = self.header("lmos-remaining")
+        text = self.header(b"lmos-remaining")
         if text is None:
             return None
         if not _NUMBER.fullmatch(text):
@@ -105,6 +114,8 @@ class HttpRequest(Request):
     def preferences(self) -> dict[str, str]:
         """Return what `Prefer` says (RFC 7240), names in lower case; what is not understood is left out."""
         found: dict[str, str] = {}
+        if b"prefer" not in self._header_names:
+            return found
         for value in self.headers.getlist("prefer"):
             for part in value.split(","):
                 name, _, text = part.partition(";")[0].partition("=")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -41,6 +42,8 @@ _PLAIN: Final = {"content-type": PROBLEM, **NOSNIFF, **NO_STORE}
 RETRY: Final = 1  # seconds, where an agent is down and it is unknown for how long
 LONGEST_RETRY: Final = 3600
 
+RawHeaders: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -57,9 +60,31 @@ class PreconditionFailed(AgentError):
     status_code = HTTPStatus.PRECONDITION_FAILED
 
 
-def json_response(body: bytes, headers: Mapping[str, str], status_code: int = 200) -> Response:
-    """Return a response with a value, as JSON that has been encoded."""
-    return Response(body, status_code, {"content-type": JSON, **NOSNIFF, **headers})
+def _raw(*headers: Mapping[str, str]) -> RawHeaders:
+    return tuple(pair for each in ({"content-type": JSON}, NOSNIFF, *headers) for pair in Headers(each).raw)
+
+
+CURRENT: Final = _raw(NO_CACHE, VARY)
+"""Headers of a value that clients may keep if they ask each time whether it has changed."""
+
+UNSTORED: Final = _raw(NO_STORE)
+UNSTORED_VARIANT: Final = _raw(NO_STORE, VARY)
+"""Headers of a value that no client keeps; the second of one that `Accept` chooses among others."""
+
+
+class JsonResponse(Response):
+    """A value as JSON that is encoded, with headers that are, too: `headers` is one of the constants above.
+
+    Encoding the same few headers with each response would take as long as all else that is done for it here.
+    """
+
+    def __init__(
+        self, body: bytes, headers: RawHeaders, *more: tuple[bytes, bytes], status_code: int = 200
+    ) -> None:
+        self.status_code = status_code
+        self.body = body
+        self.background = None
+        self.raw_headers = [*headers, *more, (b"content-length", b"%d" % len(body))]
 
 
 def no_content() -> Response:

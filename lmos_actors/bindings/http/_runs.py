@@ -91,9 +91,9 @@ class KeptRun:
 
 
 class Runs:
-    """All that are kept. `failed` is given what is a mistake in a program.
+    """The runs that are kept. `failed` takes exceptions that are bugs.
 
-    What the inputs of those hold that have not ended is charged to `budget`.
+    The inputs of runs that have not ended are charged to `budget`.
     """
 
     def __init__(self, rt: Runtime, failed: Callable[[BaseException], object], budget: Budget) -> None:
@@ -152,7 +152,7 @@ class Runs:
         self._rt.timers.call_at(trio.current_time(), lambda: ask.cancel(SPENT))  # a turn may be running
 
     def _settle(self, run: KeptRun) -> None:
-        """Keep what has come of it, and nothing else."""
+        """Keep the outcome of a run, and nothing else."""
         ask = run.ask
         run.account.close()
         run.ended_at = self._rt.entropy.now()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Operation
 
 LIMITS: Final = Limits(max_bytes=1 << 40)
-"""Of nesting and numbers: how long a body may be is for the front door to say."""
+"""For nesting and numbers; the front door bounds the length of bodies."""
 
 SHORT: Final = 64  # bytes in which no nesting and no number can do harm
 MOST_PARAMETERS: Final = 100
@@ -31,7 +31,7 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 def read_json(body: bytes) -> Any:
-    """Read a body. Raises InvalidInput for what is no JSON, is nested too deep, or has a member twice."""
+    """Read a body. Raises InvalidInput unless it is JSON, not too deep, and without repeated members."""
     if len(body) > SHORT:
         problem = beyond(body, LIMITS)
         if problem is not None:
@@ -40,7 +40,7 @@ def read_json(body: bytes) -> Any:
         value = _decode(body)
     except _UNREAD as error:
         raise InvalidInput(f"the body is not JSON: {_plainly(error)}") from None
-    # as many colons as members: then none of them stands there twice
+    # the decoder keeps the last of repeated members; as many colons as members means that none is repeated
     members = _members(value)
     if body.count(b":") != members and outside_strings(body).count(b":") != members:
         raise InvalidInput("an object has a member twice")
@@ -115,7 +115,7 @@ def tag_of(body: bytes) -> str:
 
 
 def parameters_of(query: bytes) -> dict[str, str]:
-    """Read a query string. Raises InvalidInput for a name that stands there twice, and for very many."""
+    """Read a query string. Raises InvalidInput for a repeated name, and for too many."""
     found: dict[str, str] = {}
     if not query:
         return found
@@ -126,7 +126,7 @@ def parameters_of(query: bytes) -> dict[str, str]:
         name, _, value = part.partition("=")
         name = _unquoted(name)
         if name in found:
-            raise InvalidInput("a query parameter stands there twice", f"$.{name[:100]}")
+            raise InvalidInput("a query parameter is repeated", f"$.{name[:100]}")
         if name:
             found[name] = _unquoted(value)
     return found
@@ -151,7 +151,7 @@ def with_parameters(op: Operation, data: Any, query: bytes) -> Any:
         return data
     if data is None or data is MISSING:
         return found
-    if not isinstance(data, dict):  # which is refused as any other such input
+    if not isinstance(data, dict):  # refused later, as any input of a wrong type
         return data
     body = cast("dict[str, Any]", data)
     for name in found:
@@ -167,7 +167,7 @@ def _valued(text: str, schema: Mapping[str, Any]) -> Any:
     try:
         return read_json(text.encode())
     except InvalidInput:
-        return text  # which its type refuses, and says why
+        return text  # its type refuses it, with the reason
 
 
 def _may_be_text(schema: Mapping[str, Any]) -> bool:

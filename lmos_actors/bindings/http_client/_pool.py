@@ -88,7 +88,7 @@ class WebPool:
     """The connections over HTTP of one node.
 
     `start_soon` starts the task that closes what is idle, in a stage that ends after the agents;
-    `headers_for` gives the headers that say who asks at a URL, with those given; it is asked each time.
+    `headers_for` returns the credentials for a URL, together with the given headers; it is asked each time.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class WebPool:
     # ---- one request
 
     async def exchange(self, request: WebRequest, own: Own) -> WebAnswer:
-        """Send a request, and return its answer with the whole body; `own` gives more headers for a URL.
+        """Send a request, and return its answer with the whole body; `own` returns more headers for a URL.
 
         Raises ConnectFailed: nothing was sent. Unanswered, BadAnswer, Unsendable. Cancelled, it closes the
         connection.
@@ -124,7 +124,7 @@ class WebPool:
                 return answer
 
     async def poll(self, request: WebRequest, own: Own, sent: Callable[[], None] | None) -> WebAnswer:
-        """Exchange as `exchange` does, for an answer that takes its time: it takes no seat of requests.
+        """Exchange as `exchange` does, for an answer that may take long: it takes no seat of requests.
 
         `sent` is called when the request is written. Raises TooManyListeners as well.
         """
@@ -196,7 +196,7 @@ class WebPool:
         return found
 
     async def _idle(self, place: _Place) -> HttpStream | None:
-        """Take an idle connection that is still good."""
+        """Return an idle connection that is still open, None without one."""
         now = trio.current_time()
         while place.idle:
             stream = place.idle.pop()
@@ -215,7 +215,7 @@ class WebPool:
         raise ConnectFailed(place, f"no connection within {CONNECT_SECONDS:g} s")
 
     async def warm(self, url: str) -> None:
-        """See to it that there is a connection for the next request to a URL. Raises ConnectFailed."""
+        """Connect for the next request to a URL, unless a connection is idle. Raises ConnectFailed."""
         endpoint = place_at(url)
         place = self._place(endpoint)
         async with place.seats:
@@ -300,12 +300,12 @@ async def _whole(stream: HttpStream, head: Head) -> WebAnswer:
 
 
 def check_encoding(head: Head) -> None:
-    """Raise BadAnswer for what is compressed: how long it is would not be known."""
+    """Raise BadAnswer for a compressed answer, which no bound on bytes would bound."""
     if head.header(b"content-encoding").lower() not in ("", "identity"):
         raise BadAnswer("it is compressed, which was not asked for")
 
 
 def origin_of(url: str) -> tuple[bool, str]:
-    """Return what two URLs of one server have in common."""
+    """Return what all URLs of one server have in common: scheme and authority."""
     endpoint = place_at(url)
     return endpoint.secure, endpoint.authority
