@@ -247,7 +247,7 @@ async def test_a_call_of_an_incarnation_ends_with_it(virtual_clock) -> None:
             assert (counts.accepted, counts.handled, counts.dead_lettered) == (3, 1, 2)
 
 
-async def test_stream(virtual_clock) -> None:
+async def test_a_stream_yields_every_item_in_order(virtual_clock) -> None:
     async with open_test_node() as node:
         weather = await node.start(Weather)
         async with weather.stream(Weather.count, 40) as items:

@@ -546,7 +546,7 @@ async def test_v2_results_are_checked_as_inputs_are(virtual_clock) -> None:
 # ---- properties
 
 
-async def test_properties(virtual_clock) -> None:
+async def test_properties_are_read_and_written_one_by_one_and_all_together(virtual_clock) -> None:
     async with open_test_node() as node:
         weather = await node.start(Weather)
         await weather.write(Weather.units, "kelvin")

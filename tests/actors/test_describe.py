@@ -405,7 +405,7 @@ class Waits(Agent, behaviours=("open", "closed")):
         ("slow", False),
     ],
 )
-def test_synchronous(name: str, wanted: bool | None) -> None:
+def test_synchronous_says_whether_the_answer_is_the_result(name: str, wanted: bool | None) -> None:
     actions = describe(Waits).actions or {}
     assert actions[name].synchronous is wanted
 

@@ -92,7 +92,7 @@ REPORTS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
 
 
 @pytest.mark.parametrize(("kind", "members", "answer"), REPORTS)
-async def test_properties(
+async def test_properties_are_read_and_written(
     kind: str, members: dict[str, Any], answer: dict[str, Any], virtual_clock: Any
 ) -> None:
     async with open_test_node() as node:
@@ -122,7 +122,7 @@ OUTPUTS: tuple[tuple[str, Any, Any], ...] = (
 
 
 @pytest.mark.parametrize(("name", "data", "output"), OUTPUTS)
-async def test_actions(name: str, data: Any, output: Any, virtual_clock: Any) -> None:
+async def test_actions_are_invoked(name: str, data: Any, output: Any, virtual_clock: Any) -> None:
     async with open_test_node() as node:
         await node.start_child(ChildSpec("weather", Weather))
         async with serving(node) as served:
@@ -176,7 +176,7 @@ REFUSALS: tuple[tuple[str, dict[str, Any], str, dict[str, Any]], ...] = (
 
 
 @pytest.mark.parametrize(("kind", "members", "status", "about"), REFUSALS)
-async def test_refusals(
+async def test_a_request_that_cannot_be_met_is_refused(
     kind: str, members: dict[str, Any], status: str, about: dict[str, Any], virtual_clock: Any
 ) -> None:
     async with open_test_node() as node:

@@ -409,7 +409,9 @@ ROUTES: tuple[tuple[str, tuple[str, ...], Any], ...] = (
 
 
 @pytest.mark.parametrize(("path", "offered", "expected"), ROUTES)
-async def test_routes(path: str, offered: tuple[str, ...], expected: Any, virtual_clock: Any) -> None:
+async def test_a_path_and_a_subprotocol_lead_to_a_session(
+    path: str, offered: tuple[str, ...], expected: Any, virtual_clock: Any
+) -> None:
     async with open_test_node() as node:
         await node.start_child(ChildSpec("weather", Weather))
         await node.start_supervisor(SupervisorSpec("desk", [ChildSpec("weather", Weather)]))

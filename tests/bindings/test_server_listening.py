@@ -97,7 +97,7 @@ async def test_a_restart_is_a_gap_and_then_the_new_value(virtual_clock: Any) -> 
             assert [said["data"] for said in line.take()] == ["hi"]
 
 
-async def test_subscriptions(virtual_clock: Any) -> None:
+async def test_events_are_heard_one_by_one_and_all_together(virtual_clock: Any) -> None:
     async with open_test_node() as node:
         weather = await node.start_child(ChildSpec("weather", Weather))
         async with serving(node) as served:
@@ -258,7 +258,7 @@ async def test_the_end_of_the_agent_for_good_ends_every_listening(virtual_clock:
             assert [down["reason"]["kind"] for down in exits] == ["error"]
 
 
-async def test_monitors(virtual_clock: Any) -> None:
+async def test_the_end_of_an_agent_is_heard_by_those_that_monitor_it(virtual_clock: Any) -> None:
     async with open_test_node() as node:
         weather = await node.start_child(ChildSpec("weather", Weather))
         async with serving(node) as served:

@@ -160,7 +160,7 @@ async def test_progress_elsewhere_is_a_line_now_and_then(
     assert (err.text, trio.current_time() - began) == ("forecast: 0.25\n", 1.0)
 
 
-async def test_quiet(stream: Callable[..., Stream]) -> None:
+async def test_quiet_leaves_errors_alone_on_the_error_output(stream: Callable[..., Stream]) -> None:
     err = stream("stderr", terminal=True)
     answers = AnswerPrinter(quiet=True)
     await answers.progress("forecast", 0.25)
@@ -251,6 +251,8 @@ async def test_a_reader_that_does_not_read_delays_no_other(
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_errors(error: Exception, text: str, members: dict[str, Any]) -> None:
+def test_an_error_is_explained_in_text_and_members(
+    error: Exception, text: str, members: dict[str, Any]
+) -> None:
     assert explained(error) == text
     assert error_members(error) == {"type": type(error).__name__, "message": str(error), **members}

@@ -102,7 +102,9 @@ def test_packages_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, capfd: pytest
         (">=2", False),
     ],
 )
-def test_bounds(monkeypatch: pytest.MonkeyPatch, bounds: str, fits: bool) -> None:
+def test_a_version_is_compared_with_the_bounds_of_a_requirement(
+    monkeypatch: pytest.MonkeyPatch, bounds: str, fits: bool
+) -> None:
     monkeypatch.setattr(doctor, "version", lambda _: "1.2.3")
     assert (doctor.requirement_problem(f"some-thing{bounds}") is None) == fits
 

@@ -195,7 +195,7 @@ def test_a_stream_is_interrupted(call: Call) -> None:
     assert (ran.code, len(ran.lines)) == (130, 2)
 
 
-def test_reading(call: Call) -> None:
+def test_read_prints_the_properties_that_are_named_or_all(call: Call) -> None:
     place = {"lat": 50.7, "lon": 7.1}
     assert call("read", "units").lines == [{"property": "units", "value": "celsius"}]
     assert call("read", "units", "--raw") == Ran(0, "celsius\n", "")
@@ -211,7 +211,7 @@ def test_one_of_several_that_cannot_be_read(call: Call, names: list[str]) -> Non
     assert [line["error"]["type"] for line in ran.lines if "error" in line] == ["NotAllowed"]
 
 
-def test_writing(call: Call) -> None:
+def test_write_sets_the_properties_that_are_named(call: Call) -> None:
     assert call("write", "units", "kelvin") == Ran(0, '{"property": "units", "value": "kelvin"}\n', "")
     assert call("write", "level", "-3").lines == [{"property": "level", "value": -3}]
     refused = call("write", "place", '{"lat": 1.5, "lon": 2.5}')
@@ -241,7 +241,7 @@ def test_writing(call: Call) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_mistakes(call: Call, words: list[str], said: str) -> None:
+def test_wrong_words_are_refused_with_the_way_out(call: Call, words: list[str], said: str) -> None:
     ran = call(*words)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"lmos-actors: {said}\nlmos-actors {words[0]} --help explains the command\n"
@@ -361,7 +361,7 @@ async def telling(weather: Any, node: Any) -> None:
     await weather.tell(Weather.forecast, "Rome")
 
 
-def test_listening(call: Call) -> None:
+def test_listen_prints_events_up_to_a_count(call: Call) -> None:
     expected = [{"event": "asked", "data": "Bonn"}, {"event": "asked", "data": "Rome"}]
     assert call("listen", "asked", "--count", "2", background=telling).lines == expected
     ran = call("listen", "--count", "1", background=telling)
@@ -379,7 +379,7 @@ def test_what_does_not_come_in_time(call: Call) -> None:
     )
 
 
-def test_monitoring(call: Call) -> None:
+def test_monitor_prints_how_an_agent_ends(call: Call) -> None:
     ran = call("monitor", "--count", "1", background=changing)
     reason = {"kind": "error", "text": "KeyError: 'a bug'"}
     assert ran.lines == [{"agent": "weather", "incarnation": 1, "reason": reason}]

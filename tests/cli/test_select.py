@@ -70,7 +70,7 @@ def call(
         ("Ber", True),
     ],
 )
-def test_words(words: str, fits: bool) -> None:
+def test_runs_are_selected_by_words_and_operators(words: str, fits: bool) -> None:
     assert expression(words)("weather city=Berlin seed=7") is fits
 
 
@@ -96,7 +96,7 @@ def test_words(words: str, fits: bool) -> None:
         (["empty="], True),
     ],
 )
-def test_labels(labels: list[str], fits: bool) -> None:
+def test_runs_are_selected_by_labels(labels: list[str], fits: bool) -> None:
     known = {"team": "travel", "fast": True, "tier": 2, "note": "a=b", "empty": ""}
     cell: Any = SimpleNamespace(scenario=SimpleNamespace(name="x", labels=known), label="seed=1")
     assert selection(None, labels).fits(cell) is fits
@@ -210,7 +210,9 @@ def test_every_command_teaches_by_example(call: Callable[..., Ran]) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(call: Callable[..., Ran], project: Project, shell: str) -> None:
+def test_the_completion_of_a_shell_has_every_verb(
+    call: Callable[..., Ran], project: Project, shell: str
+) -> None:
     ran = call("completion", shell)
     assert ran.code == 0
     assert [word for word in (*VERBS, "junit", "fail-fast") if word not in ran.out] == []

@@ -63,7 +63,7 @@ def test_a_frame_that_is_too_long_is_not_waited_for() -> None:
         reader.feed(write_frame(TEXT, claims=1001))
 
 
-def test_closes() -> None:
+def test_close_frames_have_a_code_and_a_reason() -> None:
     assert close_payload() == b"\x03\xe8"
     assert close_payload(None) == b""
     assert close_payload(1012, "later") == b"\x03\xf4later"

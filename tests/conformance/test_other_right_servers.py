@@ -161,7 +161,9 @@ def test_a_description_out_of_a_file_is_judged_as_it_is(tmp_path: Path) -> None:
         ("http.method", {"pages": HidesItsMethods}, Verdict.TOLERATED, Verdict.TOLERATED),
     ],
 )
-def test_levels(case: str, parts: dict[str, Any], lenient: Verdict, kotlin: Verdict) -> None:
+def test_what_differs_between_the_levels_has_the_verdict_of_each(
+    case: str, parts: dict[str, Any], lenient: Verdict, kotlin: Verdict
+) -> None:
     assert verdict(case, level=Level.SPEC, **parts) is Verdict.FAILED
     assert verdict(case, level=Level.LENIENT, **parts) is lenient
     assert verdict(case, level=Level.KOTLIN_WOT, **parts) is kotlin

@@ -38,7 +38,7 @@ FREE = roles(allow_unsafe=True)
 # --- the scripted thing has something of each
 
 
-def test_properties() -> None:
+def test_each_role_finds_its_property() -> None:
     assert SCRIPTED.readable_property() == "level"
     assert SCRIPTED.readable_property(lambda name: name.startswith("v")) == "version"
     assert SCRIPTED.writable_property() == "level"

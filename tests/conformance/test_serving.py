@@ -229,7 +229,7 @@ async def test_who_takes_nothing_is_cut(autojump_clock: trio.abc.Clock) -> None:
         assert place.serving.server.connections == []
 
 
-async def test_http(autojump_clock: trio.abc.Clock) -> None:
+async def test_descriptions_and_a_page_are_served_over_http(autojump_clock: trio.abc.Clock) -> None:
     async with served() as place:
         status, headers, body = await place.asked("GET /.well-known/wot HTTP/1.1\nHost: h:1\n\n")
         assert (status, headers["content-type"]) == (200, "application/td+json")

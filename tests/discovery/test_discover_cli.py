@@ -101,7 +101,7 @@ def test_what_others_have_written_does_not_reach_the_terminal_as_it_is() -> None
     assert command.printable("\x1b[31mred\x07\n") == "?[31mred??"
 
 
-def test_codes(world: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_outcome_has_its_exit_code(world: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["discover", "rome", "--title", "Tea"]) == 1
     assert capsys.readouterr() == ("", "lmos-actors: no such agent was found\n")
     assert main(["discover", "nowhere:1"]) == 3

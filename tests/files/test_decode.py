@@ -127,7 +127,7 @@ def test_a_good_file() -> None:
         ("words: [a, 1]", 12, "expected text, saw the number 1"),
     ],
 )
-def test_mistakes(line: str, column: int, message: str) -> None:
+def test_each_mistake_has_its_place(line: str, column: int, message: str) -> None:
     text = line if line.startswith("nam") else f"{line}\nname: x"
     value, mistakes = decode(parse(text, name="f"), File)
     assert value is None
@@ -163,7 +163,7 @@ def test_part_of_a_document() -> None:
     assert [m.place for m in mistakes] == ["f:3:26"]
 
 
-def test_load(tmp_path: Path) -> None:
+def test_a_file_is_loaded_with_places_of_values_and_mistakes(tmp_path: Path) -> None:
     good = tmp_path / "good.yaml"
     good.write_text(GOOD + "# no\n")
     loaded = load(good, File)

@@ -195,7 +195,7 @@ PLACES = {
     ("kind", "c_key", "c_value", "two"),
     [("yaml", "2:11", "2:14", "3:8"), ("json", "2:13", "2:18", "3:9"), ("toml", "2:10", "2:14", "3:9")],
 )
-def test_places(kind: str, c_key: str, c_value: str, two: str) -> None:
+def test_keys_and_values_have_places_in_every_format(kind: str, c_key: str, c_value: str, two: str) -> None:
     document = parse(PLACES[kind], name="f", format=kind)  # type: ignore[arg-type]
     assert document.data == {"a": {"b": [1, {"c": "x"}], "São": "two"}}
     path = ("a", "b", 1, "c")
@@ -333,7 +333,7 @@ def test_an_unknown_suffix(tmp_path: Path) -> None:
     assert "expected .yaml, .yml, .json or .toml" in refusal(tmp_path / "x.txt")
 
 
-def test_encodings(tmp_path: Path) -> None:
+def test_files_are_read_in_utf_8_alone(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_bytes("\ufeffa: é".encode())
     assert read(file).data == {"a": "é"}

@@ -37,7 +37,7 @@ def look(reference: Reference) -> object:
         ("$(saved.x) $(vars.n)", "$(saved.x) 3"),
     ],
 )
-def test_filling(text: str, value: object) -> None:
+def test_references_are_filled_with_values(text: str, value: object) -> None:
     assert fill(text, look) == value
     assert type(fill(text, look)) is type(value)
 

@@ -34,7 +34,7 @@ both_ends = pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("group", [group for group in GROUPS if group != "9"])
 @both_paths
 @both_ends
-async def test_group(end: str, fast: bool, group: str) -> None:
+async def test_every_case_of_a_group_ends_as_it_should(end: str, fast: bool, group: str) -> None:
     await check(end, fast, (case for each in GROUPS[group] for case in each()))
 
 

@@ -126,7 +126,7 @@ VERDICTS = [
 
 
 @pytest.mark.parametrize(("case", "seen", "verdict"), VERDICTS)
-def test_verdicts(case: Case, seen: Seen, verdict: Verdict) -> None:
+def test_each_way_to_behave_has_its_verdict(case: Case, seen: Seen, verdict: Verdict) -> None:
     assert judged(case, seen) == verdict
 
 

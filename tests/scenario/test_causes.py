@@ -135,7 +135,7 @@ def test_which_messages_are_meant(message: Message, fits: bool) -> None:
         (Message(event="x"), "subscribe", False),
     ],
 )
-def test_verbs(message: Message, verb: str, fits: bool) -> None:
+def test_a_message_is_found_by_verbs_that_fit_it(message: Message, verb: str, fits: bool) -> None:
     run = world().judged(Causal(before=Message(from_="user"), after=message))
     Story(run).send("user", "concierge", "x", verb=verb)
     assert run.verdict().ok is fits

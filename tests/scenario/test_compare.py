@@ -66,7 +66,9 @@ def verdict(check: Compare, *runs: RunResult) -> Any:
         ([0], "constant", 0, False),
     ],
 )
-def test_trends(numbers: list[float], trend: str, tolerance: float, ok: bool) -> None:
+def test_numbers_have_a_trend_within_the_tolerance(
+    numbers: list[float], trend: str, tolerance: float, ok: bool
+) -> None:
     runs = [run(number, fanout=2**index) for index, number in enumerate(numbers)]
     found = verdict(compare(trend, tolerance), *reversed(runs))  # numbers are put in order
     assert found.ok is ok

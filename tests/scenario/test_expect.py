@@ -56,7 +56,7 @@ JSON = st.recursive(
         ({}, [], False),
     ],
 )
-def test_same(left: object, right: object, equal: bool) -> None:
+def test_values_are_the_same_as_in_json(left: object, right: object, equal: bool) -> None:
     assert same(left, right) is equal
     assert same(right, left) is equal
 
@@ -85,7 +85,7 @@ def test_a_value_is_the_same_after_the_wire(value: Any) -> None:
         (None, None, False),
     ],
 )
-def test_holds(whole: object, part: object, inside: bool) -> None:
+def test_a_part_is_inside_a_whole(whole: object, part: object, inside: bool) -> None:
     assert holds(whole, part) is inside
 
 
@@ -260,7 +260,7 @@ def test_saved_values_are_filled_in() -> None:
         fill_expect(expect, {"answer": 1})
 
 
-def test_pick() -> None:
+def test_a_path_picks_exactly_one_value() -> None:
     assert pick("$.output.x", {"output": {"x": [1]}}) == [1]
     with pytest.raises(LookupError, match=r"there is nothing at \$\.x"):
         pick("$.x", {"output": 1})
@@ -271,7 +271,7 @@ def test_pick() -> None:
 # --- numbers
 
 
-def test_bounded() -> None:
+def test_numbers_are_judged_by_bounds() -> None:
     assert lines(judge_bounded(Restarts(of="x", equals=1, ge=1, le=1), 1)) == []
     assert lines(judge_bounded(Restarts(of="x", equals=1, ge=3, le=1), 2)) == [
         "expected 1, saw 2",
@@ -296,7 +296,7 @@ def test_a_percentile_covers_its_share(samples: list[float], percent: int) -> No
     assert sum(sample < value for sample in samples) * 100 < percent * len(samples)
 
 
-def test_latency() -> None:
+def test_times_of_answers_are_judged_by_bounds() -> None:
     check = Latency(of="ask", max=Below(lt=Duration(1.5)), p95=Below(le=Duration(1.0)))
     assert lines(judge_latency(check, [1.0] * 20)) == []
     assert lines(judge_latency(check, [1.5] * 20)) == [

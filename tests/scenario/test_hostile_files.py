@@ -80,7 +80,9 @@ def matched(**condition: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_refused(project: Project, steps: list[Any], more: dict[str, Any], said: str) -> None:
+def test_a_hostile_file_is_refused_with_the_reason(
+    project: Project, steps: list[Any], more: dict[str, Any], said: str
+) -> None:
     file = project.write("s.yaml", story(*steps, **more))
     with pytest.raises(FileError) as refused:
         resolve(project.root / file, classes=False)

@@ -344,7 +344,7 @@ def test_numbers_are_taken_while_the_agents_are_there() -> None:
     assert run.judges.end()[0].ok
 
 
-def test_latency() -> None:
+def test_latency_is_judged_by_its_bounds_and_needs_enough_samples() -> None:
     check = Latency(of="ask", max=Below(lt=SECOND), p95=Below(le=SECOND))
     run = Run().judged(check)
     run.times["ask"] = [0.5] * 20
@@ -496,7 +496,7 @@ def test_only_checks_that_come_true_are_known_by_name() -> None:
         ("max", "state.n < state.name", None),
     ],
 )
-def test_aggregates(agg: str, expr: str, value: float | None) -> None:
+def test_each_aggregate_has_its_value(agg: str, expr: str, value: float | None) -> None:
     agents = [Agent(f"peer/{n}", {"n": n, "ok": n <= 6, "name": "x", "xs": []}) for n in range(10, 0, -1)]
     run = Run(peer=agents).judged(measure=measure(x=(agg, "peer", expr)))
     run.sample(1.0)

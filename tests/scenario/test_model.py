@@ -466,7 +466,7 @@ ELSEWHERE = (
 
 
 @pytest.mark.parametrize(("old", "new", "part"), WRONG)
-def test_mistakes(old: str, new: str, part: str, project: Project) -> None:
+def test_each_mistake_is_named_at_its_line(old: str, new: str, part: str, project: Project) -> None:
     assert GOOD.count(old) == 1
     found = project.mistakes(GOOD.replace(old, new))
     assert any(part in message for _, message in found), found
@@ -572,14 +572,14 @@ def test_settings_that_are_wrong(settings: dict[str, str], part: str, project: P
     assert part in str(caught.value)
 
 
-def test_seeds(project: Project) -> None:
+def test_seeds_are_a_list_or_a_range_or_given(project: Project) -> None:
     assert [cell.seed for cell in project.resolve(SMALL + "seeds: [4, 2]\n").cells] == [4, 2]
     assert [cell.seed for cell in project.resolve(SMALL + "seeds: {from: 3, count: 2}\n").cells] == [3, 4]
     assert [cell.seed for cell in project.resolve(SMALL, seeds=[9]).cells] == [9]
     assert "expected at least 1" in project.mistakes(SMALL + "seeds: {from: 3, count: 0}\n")[0][1]
 
 
-def test_warnings(project: Project) -> None:
+def test_what_may_be_unintended_is_a_warning(project: Project) -> None:
     notes = project.resolve(SMALL + "labels: {on: no}\nvars: {spare: {type: string, default: x}}\n").notes
     assert [(note.line, note.message.split(";")[0]) for note in notes] == [
         (7, 'no is read as the text "no"'),

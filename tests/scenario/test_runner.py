@@ -153,7 +153,7 @@ def test_a_step_that_goes_on_is_judged_though_nobody_collects_it(project: Projec
     passes(project, invoke("boom", wait=False, error={"is": "AgentDied"}))
 
 
-def test_statuses(project: Project) -> None:
+def test_a_call_is_pending_only_while_it_waits_for_its_turn(project: Project) -> None:
     """D13: pending if and only if the run has to wait for its turn."""
     first, second = invoke("slowly", id="a", wait=False), invoke("slowly", id="b", wait=False)
     done = [
@@ -539,7 +539,7 @@ def test_what_is_lost_at_the_end_is_lost(project: Project) -> None:
 @pytest.mark.parametrize(
     ("bound", "ok"), [({"equals": 1}, True), ({"ge": 2}, False), ({"le": 0}, False), ({"le": 1}, True)]
 )
-def test_counters(project: Project, bound: dict[str, int], ok: bool) -> None:
+def test_counters_of_an_agent_are_judged(project: Project, bound: dict[str, int], ok: bool) -> None:
     check = {"check": "statistics", "of": "actor", "counter": "handled", **bound}
     assert run(project, NOTE, checks=[check]).ok == ok
 

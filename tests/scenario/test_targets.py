@@ -89,7 +89,9 @@ def test_an_installed_class(root: Path) -> None:
         ("zoo.cats:number", '"number" in zoo.cats is not a class'),
     ],
 )
-def test_refusals(target: str, said: str, root: Path) -> None:
+def test_a_target_that_leads_nowhere_is_refused_with_the_nearest_name(
+    target: str, said: str, root: Path
+) -> None:
     write(root, "zoo/cats.py", "class Cat: ...\nnumber = 1\n")
     assert said in refusal(target, root)
 

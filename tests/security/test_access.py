@@ -112,7 +112,7 @@ def test_agents_without_a_list_are_open_to_authenticated_clients() -> None:
     assert not guard_of(Security(access={"desk": Access(read=())})).admits(None, "desk", "read")
 
 
-def test_scopes() -> None:
+def test_a_scope_allows_those_whose_token_has_it() -> None:
     security = Security(schemes=(JWT,), access={"*": Access(invoke=("scope:weather.write", "root"))})
     for principal, allowed in [
         (Principal("alice", "jwt", ("weather.read", "weather.write")), True),

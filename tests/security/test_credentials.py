@@ -114,7 +114,7 @@ def test_nothing_travels_in_the_open_but_inside_this_machine(url: str, fine: boo
     assert Credentials(known, allow_insecure=True).headers_for(url, 0.0)
 
 
-def test_loopback() -> None:
+def test_addresses_of_this_machine_are_told_from_others() -> None:
     assert all(map(is_loopback, ["localhost", "LOCALHOST.", "127.0.0.1", "127.255.0.1", "::1", "[::1]"]))
     assert not any(map(is_loopback, ["", "a", "0.0.0.0", "::", "localhost.a", "x.localhost", "128.0.0.1"]))
 

@@ -223,7 +223,9 @@ MALLORY = Certificate("CN=mallory", ("mallory.example",), "b2" * 32)
         ({"alice": "name:alice.example"}, None, 401),
     ],
 )
-def test_certificates(rules: dict[str, Any], certificate: Certificate | None, name: str | int) -> None:
+def test_a_certificate_admits_by_name_or_fingerprint(
+    rules: dict[str, Any], certificate: Certificate | None, name: str | int
+) -> None:
     guard = guard_of(Security(schemes=(ClientCertificates(rules),)))
     found = guard.admit(request(certificate=certificate, secure=True), 0.0)
     assert who(found) == name

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     [("env:TOKEN", "env", "TOKEN"), ("env:_a9", "env", "_a9"), ("file:/etc/x", "file", "/etc/x"),
      ("file:a b:c", "file", f"{os.sep}a b:c")],
 )  # fmt: skip
-def test_references(text: str, kind: str, ending: str) -> None:
+def test_a_reference_has_a_kind_and_a_place(text: str, kind: str, ending: str) -> None:
     found = Reference.parse(text)
     assert found.kind == kind
     assert found.place.endswith(ending)

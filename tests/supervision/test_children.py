@@ -143,7 +143,7 @@ def test_a_restart_by_hand_that_fails_keeps_the_spec():
     run(main)
 
 
-def test_counts():
+def test_children_are_counted_by_kind_and_activity():
     async def main() -> None:
         spec = tree(
             child("a"), child("t", restart="transient"), tree(child("x"), name="s"), child("b"), name="root"

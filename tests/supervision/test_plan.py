@@ -356,7 +356,7 @@ def test_answers_to_requests(status: Status | None) -> None:
     )
 
 
-def test_counts() -> None:
+def test_children_are_counted_by_kind_and_activity() -> None:
     plan = running(child("a"), SupervisorSpec("b"), child("c"))
     plan.stopped(named(plan, "c"))
     assert plan.count() == Counts(specs=3, active=2, supervisors=1, workers=2)

@@ -187,7 +187,7 @@ def meet(end: str, case: Case, fast: bool, step: int) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_case(case: Case) -> None:
+def test_a_case_of_the_suite_ends_as_it_should(case: Case) -> None:
     for end in ENDS:
         for fast in (True, False):
             for step in (1, 1000) if len(case.data) < 500 else (4096, 100_000):

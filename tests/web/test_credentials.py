@@ -55,7 +55,7 @@ async def test_node_wot(
 
 
 @schemes
-async def test_wotpy(
+async def test_wotpy_is_admitted_with_its_credential_alone(
     wotpy: Client, tmp_path: Path, scheme: str, good: dict[str, str], bad: dict[str, str]
 ) -> None:
     async with weather(security=demands(scheme, tmp_path)) as (_, url):

@@ -259,7 +259,7 @@ def nested(levels: int) -> str:
     ids=range(19),
 )
 @pytest.mark.parametrize("as_bytes", [False, True])
-def test_limits(text: str, detail: str, as_bytes: bool) -> None:
+def test_what_is_over_a_limit_is_unreadable(text: str, detail: str, as_bytes: bool) -> None:
     found: Any = lmos.Codec(lmos.Dialect.of_thing(True)).decode(text.encode() if as_bytes else text)
     if not detail:
         assert isinstance(found, lmos.InvokeAction)

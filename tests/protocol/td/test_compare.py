@@ -147,7 +147,9 @@ SCHEMAS: list[tuple[str, Any, Any, list[tuple[str, str, str]]]] = [
 @pytest.mark.parametrize(
     ("name", "offered", "expected", "wanted"), SCHEMAS, ids=[each[0] for each in SCHEMAS]
 )
-def test_schemas(name: str, offered: Any, expected: Any, wanted: list[tuple[str, str, str]]) -> None:
+def test_differences_of_schemas_are_named(
+    name: str, offered: Any, expected: Any, wanted: list[tuple[str, str, str]]
+) -> None:
     """The same two schemas as a subscription, as an event's data, and as a property read and written."""
     sent = told(*(thing(events={"e": {"subscription": each}}) for each in (offered, expected)))
     received = told(*(thing(events={"e": {"data": each}}) for each in (offered, expected)))
@@ -295,7 +297,9 @@ AFFORDANCES: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str
 @pytest.mark.parametrize(
     ("name", "offered", "expected", "wanted"), AFFORDANCES, ids=[each[0] for each in AFFORDANCES]
 )
-def test_affordances(name: str, offered: Any, expected: Any, wanted: list[tuple[str, str]]) -> None:
+def test_differences_of_affordances_are_named(
+    name: str, offered: Any, expected: Any, wanted: list[tuple[str, str]]
+) -> None:
     assert told(thing(**offered), thing(**expected)) == wanted
 
 
