@@ -20,19 +20,19 @@ PAGE = ROOT / "docs" / "reference" / "conformance-cases.md"
 
 HEAD = """# Conformance cases
 
-Every case of [`lmos-actors conform`](command-line.md#conform), in the order in which they are run: {count}
-in {groups} groups, and those of [`--serve`](#client). An id never changes; a case that is given up leaves its
-id unused. What is demanded follows from the section that is named; a case judges its own subject alone, and
-reads everything else as widely as it can. What verdicts and levels mean is told in
-[Conformance](conformance.md). This page is written by `python -m tests.conformance_cases`.
+All {count} cases of [`lmos-actors conform`](command-line.md#conform), in {groups} groups and in the order
+in which they run, and the cases for clients of [`--serve`](#client). An id never changes; the id of a
+removed case is not used again. Each requirement follows from its section; a case judges its own subject
+only, and reads everything else as widely as it can. [Conformance](conformance.md) explains verdicts and
+levels. `python -m tests.conformance_cases` writes this page.
 """
 
 CLIENTS = """
 ## client
 
-What clients are judged by that connect to `lmos-actors conform --serve`: what they do is judged as it comes;
-what says how it is tried is a challenge of the thing that is served, or needs that to be seen. See
-[Judge a client](../guides/test-conformance.md#judge-a-client).
+The cases for clients that connect to `lmos-actors conform --serve`. Everything that a client sends is
+judged; the last column is what a client does to run the other cases: most are challenges of the served
+thing. See [Judge a client](../guides/test-conformance.md#judge-a-client).
 
 | id | case | expected | section | how it is tried |
 |---|---|---|---|---|
@@ -41,8 +41,8 @@ what says how it is tried is a challenge of the thing that is served, or needs t
 DEVIATIONS = """
 ## Ways to differ
 
-What is seen to differ from the letter has a name of its own, which reports give as `key`, and a verdict by
-level. A case in which several are seen has the worst of them.
+Each known deviation from the text has a name, which reports give as `key`, and a verdict by level. A case
+with several deviations has the worst verdict of them.
 
 | key | what it is | section | `spec` | `lenient` | `kotlin-wot` |
 |---|---|---|---|---|---|
@@ -50,7 +50,7 @@ level. A case in which several are seen has the worst of them.
 
 
 def write_page() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     cases = all_cases()
     groups: dict[str, list[Case]] = {}
     for case in cases:

@@ -112,7 +112,8 @@ PRIVATE_TRIO = "lmos_actors.simulation._world"
 
 # Rule 12. Exceptions by name, each for a reason that its file states.
 LINES = 600
-LONG_FILES = frozenset({"lmos_actors.actors.slot._slot"})  # one object; its essay says why it is not parted
+# Each is one object; its essay says why it is not parted.
+LONG_FILES = frozenset({"lmos_actors.actors.slot._slot", "lmos_actors.conformance.scripted._connection"})
 FUNCTION_LINES = 40
 LONG_FUNCTIONS = frozenset({"lmos_actors.actors._dispatcher.run_batch"})  # the hot path
 # Tests import faces: one that imports a private module breaks when that is renamed. The number only falls.

@@ -1,4 +1,4 @@
-"""Runs the cases against a server, one after the other, and fills its report card."""
+"""The run of all cases against a server, and its report card."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ async def _find_dialect(shared: RunContext) -> Dialect:
 
 
 async def run_case(shared: RunContext, case: Case) -> Result:
-    """Run one case, and say how it came out."""
+    """Run one case and return its result."""
     began = trio.current_time()
     context = CaseContext(shared, case, Random(f"{shared.seed}:{case.id}"))
     verdict, seen = await _outcome(context, case)
@@ -262,7 +262,7 @@ def _secrets(shared: RunContext) -> list[str]:
 
 
 def _without(secrets: list[str], result: Result) -> Result:
-    """Take secrets out of what was seen: the server may have said them back."""
+    """Remove secrets from what was seen: the server may have echoed them."""
     if not secrets:
         return result
 

@@ -1,7 +1,7 @@
 """The conformance kit in pytest: each case is a test.
 
 `pytest -p lmos_actors.conformance.pytest_plugin --lmos-url URL` judges a server, and needs no test file.
-Who starts the server in a fixture overrides the fixture `lmos_url` and writes
+To start the server in a fixture, override the fixture `lmos_url` and write
 
     def test_conforms(lmos_case):
         lmos_case()
@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--lmos-case", metavar="PATTERN", action="append", default=[], help=text)
     text = "invoke actions that are not safe, too, and write other values to properties"
     group.addoption("--lmos-allow-unsafe", action="store_true", help=text)
-    group.addoption("--lmos-hints", metavar="FILE", help="what the description does not say")
+    group.addoption("--lmos-hints", metavar="FILE", help="what the description does not have")
     group.addoption("--lmos-seed", metavar="N", type=int, default=0, help="what inputs are drawn with (0)")
     group.addoption("--lmos-patience", metavar="2s", default="2s", help="how long an answer may take (2s)")
     group.addoption("--lmos-thing", metavar="ID", help="the id of the thing, where there are several")
@@ -178,12 +178,12 @@ def _alone(config: pytest.Config, url: str) -> Generator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # who waits for it sees that it is gone
+        path.unlink(missing_ok=True)  # a process that waits for it sees that it is gone
         os.close(descriptor)
 
 
 def _locked(path: Path) -> int:
-    """Open a file that nobody else has locked, and lock it; waits for that."""
+    """Open a file and lock it, once no other process has it locked."""
     import fcntl
 
     while True:
@@ -221,7 +221,7 @@ class CaseItem(pytest.Item):
         _report(self, _judged(self.config, url, self.config.stash[_options], self.case))
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
-        """Return where a report says that it is."""
+        """Return the place that reports show."""
         return self.config.rootpath / WHERE, None, f"{self.case.id}: {self.case.title}"
 
 

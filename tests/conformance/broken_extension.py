@@ -19,7 +19,7 @@ from lmos_actors.conformance.scripted import (
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.scripted import Final_, Json, Request, Run, RunsEndpoint
+    from lmos_actors.conformance.scripted import Final_, Json, Request, Run
 
 SHELF = Shelf()
 SOON = 0.01
@@ -176,7 +176,7 @@ class OnePeer(ScriptedServer):
 
 @SHELF("output-at-the-end", "gives the last item with the end of a stream", "extension.stream")
 class OutputAtTheEnd(ScriptedConnection):
-    def end(self, run: Run, final: Final_, *, reply: tuple[RunsEndpoint, str] | None = None) -> None:
+    def end(self, run: Run, final: Final_, *, reply: tuple[ScriptedConnection, str] | None = None) -> None:
         if run.gathered and not self.kotlin and not isinstance(final, Problem):
             final = completed(run.gathered[-1]) if final == completed(ABSENT) else final
         super().end(run, final, reply=reply)
@@ -184,7 +184,7 @@ class OutputAtTheEnd(ScriptedConnection):
 
 @SHELF("no-end", "gives items, and never ends", "extension.stream")
 class NoEnd(ScriptedConnection):
-    def end(self, run: Run, final: Final_, *, reply: tuple[RunsEndpoint, str] | None = None) -> None:
+    def end(self, run: Run, final: Final_, *, reply: tuple[ScriptedConnection, str] | None = None) -> None:
         if self.kotlin or not run.gathered or final != completed(ABSENT):
             super().end(run, final, reply=reply)
 
@@ -328,10 +328,10 @@ class SmallWindow(ScriptedConnection):
             raise invalid("there is no credit", "$.tell")
 
 
-@SHELF("forgets-credit", "gives half of the credit back", "extension.tell-credit")
+@SHELF("forgets-credit", "gives half of the credit of two messages back", "extension.tell-credit")
 class ForgetsCredit(ScriptedConnection):
     def give_credit(self) -> None:
-        self.owed = self.owed[: len(self.owed) // 2]
+        self.owed = self.owed[: (len(self.owed) + 1) // 2]
         super().give_credit()
 
 

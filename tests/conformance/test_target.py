@@ -289,7 +289,7 @@ async def test_a_socket_is_looked_for_in_every_place(autojump_clock) -> None:
 
 async def test_one_name_of_two_is_not_clear(autojump_clock) -> None:
     listed = [td("urn:x:a", title="Twin"), td("urn:y:b", title="Twin")]
-    with pytest.raises(ConfigError, match="said of several: say which one by its id; there are: urn:x:a"):
+    with pytest.raises(ConfigError, match="fits several things: say which one by its id; there are: urn:x:a"):
         await found({f"{HERE}/": described(listed)}, HERE, thing="Twin")
 
 

@@ -20,7 +20,7 @@ EXTENSIONS: Final = "LMOS extensions of lmos_actors"
 KOTLIN: Final = "kotlin-wot, as its source has it"
 
 
-# Places in the texts: `lmos("readProperty")`. Those of extensions and of kotlin-wot bind nobody else.
+# Places in the texts: `lmos("readProperty")`. Extensions and kotlin-wot's habits bind no other server.
 lmos: Final = partial(Section, PROTOCOL)
 binding: Final = partial(Section, BINDING)
 agent: Final = partial(Section, AGENT)

@@ -31,7 +31,7 @@ def card_html(card: Card) -> str:
     """Write one HTML page: verdicts, what was expected and seen, what went by; filters by verdict and words.
 
     Nothing in it is fetched from elsewhere, and no script but its own may run in it. Without that it shows
-    the same, but for the filters. What the other side has said is text in it, whatever it says.
+    the same, but for the filters. Whatever the other side has sent is text in it.
     """
     style, script = _part("card.css"), _part("card.js")
     page: str = _template().render(

@@ -1,4 +1,4 @@
-"""A report card as JUnit XML, for what collects the results of tests."""
+"""A report card as JUnit XML, for collectors of test results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SKIPPED: Final = (Verdict.NOT_OFFERED, Verdict.NOT_RUN)
 def card_junit(card: Card) -> str:
     """Write JUnit XML: a testsuite for each group, a testcase for each case.
 
-    What was not offered or not run is skipped; what was tolerated has passed, and says in its output how it
+    What was not offered or not run is skipped; what was tolerated has passed, and has in its output how it
     differs. The verdict and the section are properties of each case. A card that was cut short has a case
     more, which is an error.
     """
@@ -96,8 +96,8 @@ def _case(group: str, result: Result) -> Element:
         case.append(_element("skipped", message=f"{result.verdict.value}: {cut(result.seen, WIDTH)}"))
     elif result.verdict is not Verdict.PASSED:
         failed = result.verdict is Verdict.FAILED
-        said = {"message": cut(result.seen, WIDTH), "type": "failed"} if failed else {}
-        element = _element("failure" if failed else "system-out", **said)
+        attributes = {"message": cut(result.seen, WIDTH), "type": "failed"} if failed else {}
+        element = _element("failure" if failed else "system-out", **attributes)
         element.text = _clean(
             "\n".join([*said_lines(result), *last_traffic(result, MAX_TRAFFIC, width=WHOLE)])
         )
@@ -118,5 +118,5 @@ def _element(tag: str, **attributes: str) -> Element:
 
 
 def _clean(text: str) -> str:
-    """Spell out what XML has no way to say: control characters, halves of surrogate pairs."""
+    """Spell out what XML cannot contain: control characters, halves of surrogate pairs."""
     return _NOT_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

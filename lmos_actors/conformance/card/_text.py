@@ -81,7 +81,7 @@ def traffic_lines(
 ) -> list[str]:
     """Return what went by: `> ` was sent by the kit, `< ` by the other side.
 
-    Before it stands the number of the connection, if there were several, or `several` says so.
+    Before it stands the number of the connection, if there were several, or if `several`.
     """
     several = several or len({each.connection for each in traffic}) > 1
     lines = [f"({left_out} more before)"] if left_out else []

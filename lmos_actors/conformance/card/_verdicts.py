@@ -1,4 +1,4 @@
-"""The words of a report card: levels, verdicts, what went by, and how a case came out."""
+"""Parts of a report card: levels, verdicts, traffic, results of cases."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Kind: TypeAlias = Literal[
 
 @attrs.frozen
 class Section:
-    """A place in a text that a case goes by: the title of the document, and a heading or a number in it."""
+    """A place in a text that a case follows: the title of the document, and a heading or a number in it."""
 
     document: str
     place: str
@@ -105,7 +105,7 @@ class Result:
 class Card:
     """A report card: how a server, or a client, fared in each case, in the order of the cases.
 
-    `subject`: who was judged, as given. `role`: what it is. `title`, `thing`: of its description. `spoken`:
+    `subject`: what was judged, as given. `role`: what it is. `title`, `thing`: of its description. `spoken`:
     how it was spoken to, in words. `command`: the command that does this again. `versions`: of the kit and
     what it stands on. `cut`: what ended it before all cases were tried, in words, "" if nothing did; those
     cases are among the results as not run.

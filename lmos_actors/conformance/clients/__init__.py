@@ -1,4 +1,4 @@
-"""Cases for clients: a server that judges those who connect to it."""
+"""Cases for clients, and the server that judges clients by them."""
 
 from ._cases import CHALLENGES as CHALLENGES, CLIENT_CASES as CLIENT_CASES, ClientCase as ClientCase
 from ._challenge_descriptions import (

@@ -1,4 +1,4 @@
-"""The cases for clients, as data."""
+"""Cases for clients, as data."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ PASSIVE: Final = (
         "client.types",
         "Types of messages are those of consumers",
         lmos("LMOS Message Types"),
-        "a messageType of the table that a consumer sends, spelt as there",
+        "a messageType that the table lists for consumers, in its spelling",
     ),
     ClientCase(
         "client.members",
-        "Mandatory members are there",
+        "Mandatory members are present",
         lmos("Common Message Members Table"),
         "thingID, messageID, messageType, and what the type demands, each of its type",
     ),
@@ -91,13 +91,13 @@ PASSIVE: Final = (
     ClientCase("client.thing-id", "The thing is the one described", _COMMON, "the id of the description"),
     ClientCase(
         "client.offered",
-        "Only what is offered is asked for",
+        "Only offered operations are requested",
         lmos("Properties"),
         "names and operations that the description has",
     ),
     ClientCase(
         "client.input",
-        "What is sent fits the description",
+        "Inputs match the description",
         lmos("invokeAction"),
         "input and data that the data schemas of the description allow",
     ),
@@ -126,7 +126,7 @@ PASSIVE: Final = (
         "close a connection",
     ),
 )
-"""What is seen of a client whatever it does."""
+"""Cases about everything that a client sends."""
 
 _ACTION: Final = lmos("actionStatus")
 _ERROR: Final = lmos("error")
@@ -176,7 +176,7 @@ CHALLENGES: Final = (
     ),
     ClientCase(
         "client.failure",
-        "A run that has failed is told from one that has not",
+        "A failed run is distinguished from a completed one",
         _ACTION,
         "the output, and that it failed",
         "invoke challenge_failure; the token is in its output. Prove it with `failed`: true",
@@ -227,35 +227,35 @@ CHALLENGES: Final = (
     ),
     ClientCase(
         "client.unknown-members",
-        "Members that are not known are passed over",
+        "Unknown members are ignored",
         _ACTION,
         "the output",
         "invoke challenge_unknown_members; the token is in its output",
     ),
     ClientCase(
         "client.unknown-type",
-        "A message of a type that is not known is passed over",
+        "A message of an unknown type is ignored",
         lmos("LMOS Message Types"),
         "the output that comes after it",
         "invoke challenge_unknown_type; the token is in its output",
     ),
     ClientCase(
         "client.stray-event",
-        "An event that nobody has subscribed to is passed over",
+        "An event without a subscription is ignored",
         lmos("event"),
         "the output that comes after it",
         "invoke challenge_stray_event; the token is in its output",
     ),
     ClientCase(
         "client.stray-answer",
-        "An answer to what was not asked is passed over",
+        "An answer without a request is ignored",
         _COMMON,
         "the output of its own answer",
         "invoke challenge_stray_answer; the token is in its output",
     ),
     ClientCase(
         "client.stray-pong",
-        "A pong that was not asked for is passed over",
+        "An unsolicited pong is ignored",
         rfc6455("5.5.3"),
         "the output that comes after it",
         "invoke challenge_stray_pong; the token is in its output",

@@ -1,4 +1,4 @@
-"""The descriptions of the things with challenges: those of the scripted server, and what `prove` is about."""
+"""Descriptions of the things with challenges: the scripted server's, with challenges and `prove` added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The challenges that clients solve: the thing that has them, and how a connection puts them."""
+"""Challenges that clients solve: the thing that has them, and the connection that puts them.
+
+What a client sends can be judged as it comes; what it understands cannot be seen from outside. So each
+challenge carries a token made for it alone, in the one place that a client must read to pass: behind a
+pending status, in the detail of an error, in the third frame of a message. The client invokes `prove` with
+the token, and `ClientNotes` compares. A challenge that was begun and never proven has failed; one that was
+never begun was not run.
+
+Tokens are random, so that no client passes by guessing, and every challenge ends within `patience`, so that a
+client that waits for the wrong thing is not stuck. A method `put_` and the name of its action answers each
+challenge that needs more than its plain output; `on_outcome` finds it.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +83,7 @@ class ChallengeThing(ScriptedThing):
         return super().value(name)
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Set properties. Who reads a slate finds a token behind what was written."""
+        """Set properties; a slate then has a token behind the text that was written."""
         values = dict(values)
         if "challenge_slate" in values:
             text = values.pop("challenge_slate")
@@ -87,10 +98,6 @@ class ChallengeThing(ScriptedThing):
         if challenge == "reversed":
             return Done({"token": self.server.random.randbytes(6).hex()})
         return Done({"token": self.token(challenge, _LETTERS if challenge == "letters" else "")})
-
-
-class NumericProblem(Problem):
-    """A problem whose status is sent as a number."""
 
 
 class ChallengeConnection(ScriptedConnection):
@@ -204,12 +211,9 @@ class ChallengeConnection(ScriptedConnection):
         self.end(run, Problem(_PROBLEM, "A Challenge", 500, f"the token is {token}"))
 
     def put_numeric_status(self, run: Run, outcome: Done, token: str) -> None:
-        self.end(run, NumericProblem(_PROBLEM, "A Challenge", 500, f"the token is {token}"))
-
-    def error(self, problem: Problem) -> Json:
-        """Return the members of an error."""
-        members = super().error(problem)
-        return {**members, "status": problem.status} if isinstance(problem, NumericProblem) else members
+        problem = Problem(_PROBLEM, "A Challenge", 500, f"the token is {token}")
+        problem.more["status"] = problem.status  # in place of the text, as a number
+        self.end(run, problem)
 
     def put_event(self, run: Run, outcome: Done, token: str) -> None:
         self.challenges.happened(self.challenges.main, "challenged", outcome.output)
@@ -241,7 +245,7 @@ class ChallengeConnection(ScriptedConnection):
         self.end(run, completed(outcome.output))
 
     def put_stray_event(self, run: Run, outcome: Done, token: str) -> None:
-        data = {"note": "nobody asked", "number": 1}
+        data = {"note": "unsolicited", "number": 1}
         members = {"event": "rang", "data": data, "timestamp": self.timestamp()}
         self.send("event", self.challenges.main.id, self.new_id(), members)
         self.end(run, completed(outcome.output))
@@ -252,7 +256,7 @@ class ChallengeConnection(ScriptedConnection):
         self.end(run, completed(outcome.output))
 
     def put_stray_pong(self, run: Run, outcome: Done, token: str) -> None:
-        self.put(SendFrame(PONG, b"nobody asked"))
+        self.put(SendFrame(PONG, b"unsolicited"))
         self.end(run, completed(outcome.output))
 
     def put_fragments(self, run: Run, outcome: Done, token: str) -> None:

@@ -1,4 +1,4 @@
-"""One handshake, and one message of a client: held against the letter, each rule apart from the others."""
+"""Rules for the handshake and the messages of clients, each judged on its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ._log import ClientNotes, ConnectionLog
 
-_ANSWERS: Final = ("error", "acknowledgement")  # a client has no need to say them, and may
+_ANSWERS: Final = ("error", "acknowledgement")  # a client need not send them, and may
 _OPS: Final = {"readProperty": "writeOnly", "writeProperty": "readOnly"}
 _REMEMBERED: Final = 100_000  # of messages that are remembered
 _KEY: Final = re.compile(r"[A-Za-z0-9+/]{22}==")
@@ -43,7 +43,7 @@ class MessageRules:
         self._notes = notes
         self._log = log
         self._things = things
-        self._used = used  # ids of messages, by what they asked for; of all connections
+        self._used = used  # ids of messages, by their content; of all connections
 
     def judge(self, text: str) -> None:
         """Judge a message."""
@@ -86,7 +86,7 @@ class MessageRules:
     def _kind(self, message: Json) -> str:
         literal = message.get("messageType")
         if not isinstance(literal, str):
-            return ""  # `members` says so
+            return ""  # judged by `members`
         self._notes.tried("types")
         if literal == "subscribeevent":
             self._wrong("types", "a message subscribeevent", "subscribeevent")
@@ -146,7 +146,7 @@ class MessageRules:
         return self._things.get(found)
 
     def _use(self, message: Json, kind: str, thing: ScriptedThing) -> None:
-        """Hold what is asked for against the description."""
+        """Compare a request with the description."""
         for path, name, group in _named(message, kind):
             self._notes.tried("offered")
             described = getattr(thing, group).get(name)

@@ -1,4 +1,12 @@
-"""A server that judges the clients that connect to it: what they send, and what they understand."""
+"""The server that judges clients: by what they send, and by what they understand.
+
+It is the scripted server with a judge at each layer: `JudgingServer` judges handshakes, `JudgingCodec` frames
+and Closes, `MessageRules` messages. Each judge notes what is wrong and passes everything on as if it were
+right (a frame without a mask is read all the same), so that one error does not hide the next.
+
+A client cannot be told to stop, so the end is observed: with `once` the run ends when no connection has been
+open for a while, and for longer while a challenge waits for a client to reconnect.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +67,7 @@ _KINDS: Final[dict[int, Kind]] = {
 
 
 class JudgingCodec(WebSocketCodec):
-    """Judges the frames of a client, and pings it once it has said something."""
+    """Judges the frames of a client, and pings it once it has sent something."""
 
     connection: ChallengeConnection
 
@@ -207,7 +215,7 @@ class JudgingServer(NetworkServer):
     def __init__(self, server: ChallengeServer) -> None:
         super().__init__(server, ChallengePages(server))
         self.left = trio.Event()
-        self.agents: dict[str, None] = {}  # as their `User-Agent` says
+        self.agents: dict[str, None] = {}  # by their `User-Agent`
         self._used: dict[str, str] = {}
         self._open = 0
         self._number = 0

@@ -1,4 +1,4 @@
-"""Values at the bounds of a data schema and beyond them, put one by one into a value that fits."""
+"""Values at the bounds of a data schema and beyond them, each put into a value that fits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _OTHERS: Final[tuple[tuple[tuple[str, ...], str, Any], ...]] = (
 
 @attrs.frozen
 class Proposal:
-    """A value that is meant to be of a kind; whether it is, the schema says."""
+    """A value that is meant to be of a kind; the schema decides whether it is."""
 
     value: Any
     kind: Literal["valid", "boundary", "invalid"]
@@ -99,7 +99,7 @@ def _with(base: Any, path: Path, value: Any) -> Any:
 def _places(
     schema: object, path: Path, root: Schema, budget: Budget, is_needed: bool = False
 ) -> Iterator[tuple[Path, Schema, bool]]:
-    """Return the places in a value that a schema says something about, the whole first.
+    """Return the places in a value that a schema restricts, the whole first.
 
     With each goes whether there must be something: where there need not be, null may well count as nothing.
     """

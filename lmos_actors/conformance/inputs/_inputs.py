@@ -1,4 +1,18 @@
-"""Values for data schemas: valid, at the bounds, and wrong; invented by a seed and proved by the schema."""
+"""Values for data schemas: valid, at the bounds, and wrong; made from a seed and proved by the schema.
+
+Making and judging are kept apart. `Maker` and `proposals` know the common keywords and may be wrong about the
+rest; a value is used only after the validator of the schema has proved that it fits, or does not. So a schema
+with keywords that are not understood costs samples, and never a wrong verdict on a server.
+
+Descriptions come from others, so that everything is bounded: the length of a schema, the levels of a value,
+the attempts at one. A schema of a few lines may refer to itself in a way that keeps a validator busy for
+hours; `is_affordable` estimates that before anything is validated. References to other documents are not
+followed.
+
+The same schema and the same `Random` make the same values: a report can be repeated by its seed. Each sample
+names what is special about it ("maximum of $.level"), which is why the values are made here and not by a
+library for random data.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +27,7 @@ from jsonschema_rs import Draft7Validator, ValidationError
 
 from ._bounds import Proposal, place_text, proposals
 from ._schemas import given_values, same
-from ._shapes import Maker, Unending, Unmakeable
+from ._shapes import Maker, Unmakeable
 from ._weights import depth_of, is_affordable
 
 if TYPE_CHECKING:
@@ -57,7 +71,7 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 
 class _Checked:
-    """A schema, as what values are held against. One whose text has an `$id` to lead astray is none."""
+    """A schema that values are validated by. One whose text has an `$id` to lead astray is none."""
 
     def __init__(self, text: str) -> None:
         schema = json.loads(text)
@@ -86,7 +100,7 @@ class _Checked:
         return f"{message} at {place_text(tuple(found.instance_path))}"
 
     def _error(self, value: Any) -> ValidationError | None:
-        """Return the first error, None for a value that fits. Raises ValueError where that cannot be said."""
+        """Return the first error, None for a value that fits. Raises ValueError if neither can be proved."""
         depth = depth_of(value)
         if depth not in self._bearable:
             self._bearable[depth] = is_affordable(self._schema, depth)
@@ -96,7 +110,7 @@ class _Checked:
             json.dumps(value, allow_nan=False).encode()
             return next(iter(self._validator.iter_errors(value)), None)
         except (RecursionError, OverflowError, TypeError) as error:
-            raise ValueError(f"cannot be held against the data schema: {error}") from None
+            raise ValueError(f"cannot be validated by the data schema: {error}") from None
 
 
 @lru_cache(maxsize=256)
@@ -162,7 +176,7 @@ def _first(
             made = maker.make(dict(schema))
         except Unmakeable as error:
             why = f"no value that fits can be made: {error}"
-            endless += isinstance(error, Unending)
+            endless += error.endless
             if endless > _ENDLESS:
                 break
             continue
@@ -178,7 +192,7 @@ def _first(
 
 
 def samples(schema: Mapping[str, Any], random: Random, *, most: int = 12) -> tuple[Sample, ...]:
-    """Return values of all three kinds, each held against the schema; what cannot be made is left out.
+    """Return values of all three kinds, each validated by the schema; what cannot be made is left out.
 
     At most `most`, valid ones first, then those at the bounds, then wrong ones; which of them are left out
     is up to `random`.

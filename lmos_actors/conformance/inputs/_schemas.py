@@ -1,4 +1,4 @@
-"""Data schemas (JSON Schema draft 7, as TD 1.1 uses it) made plain, and plain data."""
+"""Data schemas (JSON Schema draft 7, as TD 1.1 uses it) simplified, and typed access to JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def as_number(value: object) -> int | float | None:
 
 
 def merged(first: Schema, second: Schema) -> Schema:
-    """Return a schema for what fits both, as well as that can be said in one."""
+    """Return a schema for what fits both, as far as one schema can express that."""
     found = {**first, **second}
     for word, take in (("minimum", max), ("minLength", max), ("minItems", max), ("maximum", min)):
         _narrow(found, first, second, word, take)
@@ -149,12 +149,12 @@ def _referred(reference: str, root: Schema) -> object:
 
 
 def kinds_of(schema: Schema) -> tuple[str, ...]:
-    """Return the types of JSON that a plain schema lets through, as it says or as its words have it."""
-    said = schema.get("type")
-    if isinstance(said, str):
-        return (said,)
-    if said is not None:
-        return tuple(each for each in as_list(said) if isinstance(each, str))
+    """Return the JSON types that a plain schema allows, by its `type` or by its other keywords."""
+    given = schema.get("type")
+    if isinstance(given, str):
+        return (given,)
+    if given is not None:
+        return tuple(each for each in as_list(given) if isinstance(each, str))
     return tuple(kind for kind, words in _KINDS if any(word in schema for word in words))[:1]
 
 

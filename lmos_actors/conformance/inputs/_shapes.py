@@ -60,12 +60,15 @@ _FORMATS: Final = {
 }
 
 
+_ENDLESS: Final = "there is no end to it"
+
+
 class Unmakeable(ValueError):
-    """No value can be made: why."""
+    """No value can be made. `endless`: the schema has no end, so that another attempt is of no use."""
 
-
-class Unending(Unmakeable):
-    """It goes on and on: trying it again is of no use."""
+    def __init__(self, why: str, *, endless: bool = False) -> None:
+        self.endless = endless
+        super().__init__(why)
 
 
 @attrs.frozen
@@ -84,10 +87,11 @@ class Maker:
     def make(self, schema: object, depth: int = 0) -> Any:
         """Make a value. Raises Unmakeable."""
         if depth > _DEEPEST or not self._budget.take():
-            raise Unending("there is no end to it")
+            raise Unmakeable(_ENDLESS, endless=True)
         found = branches(schema, self.root, self._budget)
         if not found:
-            raise Unending("there is no end to it") if self._budget.is_spent else Unmakeable("nothing fits")
+            spent = self._budget.is_spent
+            raise Unmakeable(_ENDLESS if spent else "nothing fits", endless=spent)
         plain = self.random.choice(found)
         if "const" in plain:
             return plain["const"]

@@ -20,7 +20,7 @@ HEAVIEST: Final = 100_000
 """Schemas that are looked at for the deepest place of one value, at most."""
 
 DEEPEST: Final = 100
-"""Levels of a value that is held against a schema, at most."""
+"""The most levels of a value that is compared with a schema."""
 
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 _BELOW: Final = ("items", "additionalItems", "contains", "additionalProperties", "propertyNames")
@@ -44,7 +44,7 @@ def _parts(value: object) -> Iterator[Any]:
 
 
 def is_affordable(schema: Mapping[str, Any], depth: int) -> bool:
-    """Return whether values of so many levels can be held against a schema in good time.
+    """Return whether values of so many levels can be compared with a schema in good time.
 
     Schemas that refer to each other may be short, and yet have each value looked at for ever, or for as long
     as that. References to what has a name, rather than a place in the schema, are not followed.
@@ -71,7 +71,7 @@ class _CostEstimate:
         key = (id(schema), depth)
         if key not in self._known:
             self._parts.append(schema)
-            self._known[key] = math.inf  # until it is known: who asks for it meanwhile goes round
+            self._known[key] = math.inf  # until it is known: a lookup meanwhile is a circle
             self._known[key] = 1 + self._in_place(schema, depth) + self._below(schema, depth - 1)
         return self._known[key]
 

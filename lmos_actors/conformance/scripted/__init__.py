@@ -1,9 +1,21 @@
 """The scripted server: two things that follow the LMOS specification exactly."""
 
 from ._connection import (
+    MOST_WAITING as MOST_WAITING,
+    Listening as Listening,
+    ScriptedConnection as ScriptedConnection,
+)
+from ._description import (
+    ID as ID,
+    ID_B as ID_B,
+    VALUES as VALUES,
+    described as described,
+    described_b as described_b,
+)
+from ._http import HttpRequest as HttpRequest, Reply as Reply, ScriptedPages as ScriptedPages, given as given
+from ._messages import (
     ABOUT_PROPERTY as ABOUT_PROPERTY,
     IDS as IDS,
-    MOST_WAITING as MOST_WAITING,
     REQUESTS as REQUESTS,
     Disconnect as Disconnect,
     Out as Out,
@@ -16,26 +28,8 @@ from ._connection import (
     is_object as is_object,
     no_number as no_number,
 )
-from ._description import (
-    ID as ID,
-    ID_B as ID_B,
-    VALUES as VALUES,
-    described as described,
-    described_b as described_b,
-)
-from ._http import HttpRequest as HttpRequest, Reply as Reply, ScriptedPages as ScriptedPages, given as given
-from ._runs import (
-    Final_ as Final_,
-    Run as Run,
-    RunsEndpoint as RunsEndpoint,
-    completed as completed,
-    content_of as content_of,
-)
-from ._server import (
-    Listening as Listening,
-    ScriptedConnection as ScriptedConnection,
-    ScriptedServer as ScriptedServer,
-)
+from ._runs import Final_ as Final_, Run as Run, completed as completed, content_of as content_of
+from ._server import ScriptedServer as ScriptedServer
 from ._serving import NetworkServer as NetworkServer, RequestHead as RequestHead, refusal as refusal
 from ._thing import (
     ABSENT as ABSENT,

@@ -1,138 +1,152 @@
-"""One connection of the scripted server: how it reads and writes messages, spelling, habits."""
+"""One connection of the scripted server: messages in and out, runs, observations and subscriptions.
+
+It is one class, and longer than other files: a server that is wrong in one way is a subclass that overrides
+one small method, whatever that is about, and the tests of the kit have a hundred and fifty of them. With
+objects for messages, runs and subscriptions each would have to know which object to replace, and where.
+
+Three things are kept true. Nothing here does I/O: `text`, `binary` and `lost` take what comes, `out` is what
+goes out, and the clock is the server's. Every message is written by `send`, in the spelling of the peer,
+which is learnt from its first request (`adapt_to_peer`). A run belongs to no connection: it reports on each
+one in `received_by`, so that a repeated request joins it, and it ends with the last of them.
+
+`_messages` has the shape of messages, `_runs` the records of runs and of requests that may come again.
+"""
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import attrs
 
+from ._messages import (
+    ABOUT_PROPERTY,
+    IDS,
+    LMOS_ERRORS,
+    MAX_BYTES,
+    NEVER_ANSWERED,
+    REQUESTS,
+    Disconnect,
+    Out,
+    Request,
+    SendClose,
+    SendText,
+    check_members,
+    dumped,
+    names_in,
+    parsed,
+    text_of,
+    unified,
+)
+from ._runs import REMEMBERED_SECONDS, Final_, RequestHistory, Run, Timer, completed, credit_of, with_items
 from ._thing import (
     ABSENT,
+    Done,
+    Failed,
+    Items,
     Json,
+    Later,
+    Outcome,
     Problem,
     ScriptedThing,
+    cancelled,
+    failed,
     invalid,
     not_found,
+    too_late,
+    too_many,
     unsupported,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-LMOS_ERRORS: Final = "https://eclipse.dev/lmos/protocol/v1/errors/"
-MAX_BYTES: Final = 4 << 20
-MAX_DEPTH: Final = 64
 MOST_WAITING: Final = 20_000
-IDS: Final = (("thingID", "thingId"), ("messageID", "messageId"), ("correlationID", "correlationId"))
-ABOUT_PROPERTY: Final = ("readProperty", "writeProperty", "observeProperty", "unobserveProperty")
-REQUESTS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(ABOUT_PROPERTY, ("name",)),
-    "writeProperty": ("name", "data"),
-    "readAllProperties": (),
-    "readMultipleProperties": ("properties",),
-    "writeMultipleProperties": ("data",),
-    "writeAllProperties": ("data",),
-    "invokeAction": ("action",),
-    "queryAction": ("action",),
-    "cancelAction": ("action",),
-    "subscribeEvent": ("event",),
-    "unsubscribeEvent": ("event",),
-    "subscribeAllEvents": (),
-    "unsubscribeAllEvents": (),
-    "streamCredit": ("items", "bytes"),
-    "streamItem": ("stream",),
-    "streamEnd": ("stream",),
-}
-"""What a consumer says, and the members that each must have beside those of the envelope."""
-
-_TEXTS: Final = ("name", "action", "event")
-_NEVER_ANSWERED: Final = ("error", "acknowledgement")
-
-
-@attrs.frozen
-class SendText:
-    """A text message goes out."""
-
-    text: str
-
-
-@attrs.frozen
-class SendFrame:
-    """A frame goes out as it is."""
-
-    opcode: int
-    payload: bytes = b""
-    fin: bool = True
-    rsv: int = 0
-
-
-@attrs.frozen
-class SendClose:
-    """A Close frame goes out; the peer's is waited for."""
-
-    code: int | None = 1000
-    reason: str = ""
-
-
-@attrs.frozen
-class Disconnect:
-    """The stream ends, without a Close."""
-
-
-Out: TypeAlias = SendText | SendFrame | SendClose | Disconnect
+PROGRESS_SECONDS: Final = 0.5
+_ENDED: Final = 64
+_LONGEST: Final = 1e9  # seconds
+_OPEN: Final = 256
+_LONG: Final = 65536  # characters of a request that is not remembered
+_OWED_MESSAGES: Final = 2
+_OWED_BYTES: Final = 2048
+"""The most credit of one-way messages that is owed: a thing's first window; and the seconds it is owed."""
+_OWED_SECONDS: Final = 0.5
+_WITH_EFFECT: Final = ("writeProperty", "writeMultipleProperties", "writeAllProperties", "invokeAction")
+_LISTENINGS: Final = 256
 
 
 @attrs.define(eq=False)
-class Request:
-    """A message of a consumer in the spelling of the tables. `literal`: its type as it was written."""
+class Listening:
+    """An observation or a subscription. `name`: of the property or event, "" for all events."""
 
-    kind: str
-    literal: str
-    message: Json
+    kind: Literal["property", "event", "all"]
     thing: ScriptedThing
-    id: str
-    given: str | None
-    size: int = 0
+    name: str
+    correlation: str | None
 
     @property
-    def name(self) -> str:
-        """The property, action or event that it is about; empty if it is about none."""
-        return next((self.message[each] for each in _TEXTS if each in REQUESTS[self.kind]), "")
-
-    @property
-    def payload(self) -> Any:
-        """Its `input` or `data`, or `ABSENT`."""
-        return self.message.get("input" if self.kind == "invokeAction" else "data", ABSENT)
+    def key(self) -> tuple[str, str, str]:
+        """The key under which a repeated request replaces it."""
+        return self.thing.id, self.kind, self.name
 
 
 class ServerContext(Protocol):
-    """What an endpoint needs of the server."""
+    """What a connection needs of the server."""
 
     def new_id(self) -> str: ...
     def timestamp(self) -> str: ...
     def thing(self, thing_id: str) -> ScriptedThing | None: ...
+    def now(self) -> float: ...
+    def after(self, seconds: float, act: Callable[[], object]) -> Timer: ...
+    def history(self, peer: str) -> RequestHistory: ...
+    def tick_uptime(self) -> None: ...
+    def disconnected(self, connection: ScriptedConnection) -> None: ...
 
 
-class MessageEndpoint:
-    """Reads messages, and writes them as the peer spells them.
+class ScriptedConnection:
+    """One connection. What is to go out is in `out`, and `wake` is called for it."""
 
-    What is to go out is in `out`, and `wake` is called for it. A server that is wrong somewhere is a
-    subclass that overrides one of the methods.
-    """
-
-    def __init__(self, context: ServerContext, *, offered: bool, at: ScriptedThing, fixed: bool) -> None:
-        self.context = context
+    def __init__(
+        self, server: ServerContext, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
+    ) -> None:
+        self.server = server
         self.at = at
         self.fixed = fixed
         self.offered = offered
+        self.peer = peer
         self.out: deque[Out] = deque()
-        self.wake: Callable[[], object] = _nothing
+        self.wake: Callable[[], object] = lambda: None
         self.over = False
+        # the spelling and the habits of the peer, as far as they are known
         self.ids = ""
         self.names = ""
         self.habits = "spec"
+        # runs, requests that may be repeated, one-way messages
+        self.known = server.history(peer) if peer else RequestHistory()
+        self.live: list[Run] = []
+        self.ended: deque[tuple[Run, str | None]] = deque(maxlen=_ENDED)
+        self.last_tell = 0
+        self.owed: list[Request] = []
+        self.listenings: dict[tuple[str, str, str], Listening] = {}
+
+    # ---- the end
+
+    def hang_up(self, code: int | None = 1000, reason: str = "") -> None:
+        """Close the connection."""
+        self.put(SendClose(code, reason))
+
+    def cut(self) -> None:
+        """End the stream without a Close."""
+        self.put(Disconnect())
+
+    def lost(self) -> None:
+        """Note that the connection is over."""
+        if not self.over:
+            self.over = True
+            self.listenings.clear()
+            self.release_runs()
+            self.server.disconnected(self)
 
     # ---- what goes out
 
@@ -175,11 +189,11 @@ class MessageEndpoint:
 
     def new_id(self) -> str:
         """Make an id for a message."""
-        return self.context.new_id()
+        return self.server.new_id()
 
     def timestamp(self) -> Any:
         """Return the time as messages tell it."""
-        return self.context.timestamp()
+        return self.server.timestamp()
 
     def correlation(self, request: Request) -> str | None:
         """Return what an answer to a request is correlated by."""
@@ -236,15 +250,11 @@ class MessageEndpoint:
         if len(data) < 12 or data[0] != 1 or not any(data[4:8]):
             self.put(SendClose(1003, "text messages, and items of streams"))
 
-    def take(self, request: Request) -> None:
-        """Carry a request out."""
-        raise NotImplementedError
-
     def on_unreadable(self, message: Json, problem: Problem) -> None:
         """Answer what is no valid message for this server; `message` is empty if it is not even JSON."""
-        if message.get("messageType") in _NEVER_ANSWERED:
+        if message.get("messageType") in NEVER_ANSWERED:
             return
-        thing_id, own, given = (_text_of(message, both) for both in IDS)
+        thing_id, own, given = (text_of(message, both) for both in IDS)
         about_run = message.get("messageType") in ("queryAction", "cancelAction")
         more = {"inReplyTo": own} if about_run and own else {}
         self.send_error(thing_id or self.at.id, problem, given or own, more)
@@ -256,7 +266,7 @@ class MessageEndpoint:
             self.ids = "ID" if any(one in message for one, _ in IDS) else "Id"
             if not self.offered and self.ids == "Id":
                 self.habits = "kotlin-wot"
-        if not self.names and kind in ABOUT_PROPERTY and _names(message):
+        if not self.names and kind in ABOUT_PROPERTY and names_in(message):
             self.names = "name" if "name" in message else "property"
         if kind == "subscribeevent" or (kind in ABOUT_PROPERTY and "property" in message):
             self.habits = "kotlin-wot"
@@ -279,101 +289,415 @@ class MessageEndpoint:
         if kind not in REQUESTS:
             raise unsupported(literal)
         self.check_members(kind, unified_message)
-        thing = self.context.thing(thing_id)
+        thing = self.server.thing(thing_id)
         if thing is None:
             raise not_found("thing", thing_id)
         return Request(kind, literal, unified_message, thing, unified_message["messageID"], given or None)
 
     def check_members(self, kind: str, message: Json) -> None:
         """Raise Problem if a member of a request is missing or of a wrong type."""
-        for member in REQUESTS[kind]:
-            if member not in message or (member in _TEXTS and not isinstance(message[member], str)):
-                raise invalid(f"{member}: a text is needed", f"$.{member}")
-        data = message.get("data")
-        if kind in ("writeMultipleProperties", "writeAllProperties") and not is_object(data):
-            raise invalid("data: an object is needed", "$.data")
-        names = message.get("properties")
-        if kind == "readMultipleProperties" and not is_texts(names):
-            raise invalid("properties: an array of texts is needed", "$.properties")
+        check_members(kind, message)
 
+    def take(self, request: Request) -> None:
+        """Carry a request out: the method `do_` and the name of its type."""
+        if self.repeated(request):
+            return
+        handler = cast("Callable[[Request], None]", getattr(self, f"do_{request.kind}"))
+        try:
+            handler(request)
+        except Problem as problem:
+            self.remember(request, problem)
+            self.refuse(request, problem)
 
-def _nothing() -> None:
-    """Do nothing."""
+    # ---- properties
 
+    def do_readProperty(self, request: Request) -> None:
+        """Answer with the value of a property."""
+        value = request.thing.read(request.name)
+        self.answer(request, "propertyReading", self.reading(request.name, value))
 
-def _names(message: Json) -> list[str]:
-    return [each for each in ("name", "property") if each in message]
+    def do_readAllProperties(self, request: Request) -> None:
+        """Answer with the values of all properties that can be read."""
+        self.answer(request, "propertyReadings", self.readings(request.thing, request.thing.readable()))
 
+    def do_readMultipleProperties(self, request: Request) -> None:
+        """Answer with the values of some properties."""
+        names: list[str] = request.message["properties"]
+        self.answer(request, "propertyReadings", self.readings(request.thing, names))
 
-def _text_of(message: Json, spellings: tuple[str, str]) -> str | None:
-    found = (message.get(each) for each in spellings)
-    return next((each for each in found if isinstance(each, str) and each), None)
+    def readings(self, thing: ScriptedThing, names: list[str]) -> Json:
+        """Return the members of a message with several values."""
+        return {"data": {name: thing.read(name) for name in names}, "timestamp": self.timestamp()}
 
+    def reading(self, name: str, value: Any) -> Json:
+        """Return the members of a message with one value."""
+        return {"name": name, "value": value, "timestamp": self.timestamp()}
 
-def unified(message: Json, kind: str) -> Json:
-    """Return a message in the spelling of the tables. Raises Problem where two spellings differ."""
-    both = list(IDS)
-    if kind in ABOUT_PROPERTY:
-        both.append(("name", "property"))
-    if kind.startswith("write"):
-        both.append(("data", "value"))
-    unified_message = dict(message)
-    for one, other in both:
-        if other in unified_message:
-            found = unified_message.pop(other)
-            if unified_message.setdefault(one, found) != found:
-                raise invalid(f"{one} and {other} are not the same", f"$.{other}")
-    return unified_message
+    def do_writeProperty(self, request: Request) -> None:
+        """Set a property, and answer with what it is now."""
+        data = request.message["data"]
+        request.thing.check_write(request.name, data, "$.data")
+        request.thing.write({request.name: data})
+        value = request.thing.value(request.name)
+        self.written(request, "propertyReading", self.reading(request.name, value))
 
+    def do_writeMultipleProperties(self, request: Request) -> None:
+        """Set several properties, all or none."""
+        data: Json = request.message["data"]
+        for name, value in data.items():
+            request.thing.check_write(name, value, f"$.data.{name}")
+        request.thing.write(data)
+        self.written(request, "propertyReadings", {"data": data, "timestamp": self.timestamp()})
 
-def parsed(text: str) -> Json:
-    """Read a JSON object. Raises Problem."""
-    try:
-        found = json.loads(text, parse_constant=no_number)
-    except (ValueError, RecursionError) as error:
-        raise invalid(f"not JSON: {error}"[:500]) from None
-    if not is_object(found):
-        raise invalid("a message is a JSON object")
-    if is_deep(found):
-        raise invalid(f"over {MAX_DEPTH} levels of nesting")
-    return found
+    do_writeAllProperties = do_writeMultipleProperties
 
+    def written(self, request: Request, kind: str, members: Json) -> None:
+        """Answer that something was written."""
+        self.remember(request, (kind, members))
+        self.answer(request, kind, members)
 
-def dumped(message: Json) -> str:
-    """Write a JSON object; what UTF-8 has no form for is escaped."""
-    text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(message, separators=(",", ":"))
-    return text
+    # ---- listening
 
+    def do_observeProperty(self, request: Request) -> None:
+        """Send the value of a property, and each change of it."""
+        request.thing.check_observable(request.name)
+        self.listen(request, "property", request.name)
+        value = request.thing.value(request.name)
+        self.answer(request, "propertyReading", self.reading(request.name, value))
+        self.server.tick_uptime()
 
-def is_object(value: object) -> TypeGuard[Json]:
-    """Return whether a JSON value is an object."""
-    return isinstance(value, dict)
+    def do_unobserveProperty(self, request: Request) -> None:
+        """Stop sending changes of a property; a success even if none were sent: it can be repeated."""
+        request.thing.property(request.name)
+        self.unlisten(request, [(request.thing.id, "property", request.name)])
 
+    def do_subscribeEvent(self, request: Request) -> None:
+        """Send each occurrence of an event."""
+        request.thing.check_event(request.name)
+        self.listen(request, "event", request.name)
+        self.acknowledge(request)
 
-def is_texts(value: object) -> TypeGuard[list[str]]:
-    """Return whether a JSON value is an array of texts."""
-    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
+    def do_subscribeAllEvents(self, request: Request) -> None:
+        """Send each occurrence of any event."""
+        self.listen(request, "all", "")
+        self.acknowledge(request)
 
+    def do_unsubscribeEvent(self, request: Request) -> None:
+        """Stop sending an event."""
+        request.thing.check_event(request.name)
+        self.unlisten(request, [(request.thing.id, "event", request.name)])
 
-def no_number(word: str) -> Any:
-    """Refuse what JSON has no word for."""
-    raise ValueError(f"{word} is no JSON number")
+    def do_unsubscribeAllEvents(self, request: Request) -> None:
+        """Stop sending all events, including those subscribed to one by one."""
+        self.unlisten(request, [key for key in self.listenings if self.is_of_events(request, key)])
 
+    def is_of_events(self, request: Request, key: tuple[str, str, str]) -> bool:
+        """Return whether a listening is about events of the thing of a request."""
+        return key[0] == request.thing.id and key[1] != "property"
 
-def is_deep(value: Json) -> bool:
-    """Return whether a JSON value is nested more deeply than is taken."""
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [inner for each in level for inner in _inner(each)]
-        if not level:
+    def listen(self, request: Request, kind: Literal["property", "event", "all"], name: str) -> None:
+        """Note an observation or a subscription, in the place of an older one."""
+        listening = Listening(kind, request.thing, name, self.correlation(request))
+        if listening.key not in self.listenings and len(self.listenings) >= _LISTENINGS:
+            raise too_many("observations and subscriptions")
+        self.listenings[listening.key] = listening
+
+    def unlisten(self, request: Request, keys: list[tuple[str, str, str]]) -> None:
+        """End observations or subscriptions."""
+        for key in keys:
+            self.listenings.pop(key, None)
+        self.acknowledge(request)
+
+    def acknowledge(self, request: Request) -> None:
+        """Acknowledge a request, if that is wanted: LMOS knows no such answer."""
+        if self.kotlin or request.message.get("ack") is True:
+            self.answer(request, "acknowledgement", {"message": request.literal})
+
+    def changed(self, thing: ScriptedThing, name: str, value: Any) -> None:
+        """Send the change of a property, if it is observed on this connection."""
+        for listening in tuple(self.listenings.values()):
+            if (listening.thing, listening.kind, listening.name) == (thing, "property", name):
+                self.deliver_change(listening, value)
+
+    def deliver_change(self, listening: Listening, value: Any) -> None:
+        """Send the new value of a property."""
+        correlation = None if self.kotlin else listening.correlation
+        self.send("propertyReading", listening.thing.id, correlation, self.reading(listening.name, value))
+
+    def happened(self, thing: ScriptedThing, name: str, data: Any) -> None:
+        """Send an event to each matching subscription of this connection."""
+        for listening in tuple(self.listenings.values()):
+            wanted = listening.kind == "all" or (listening.kind, listening.name) == ("event", name)
+            if listening.thing is thing and wanted:
+                self.deliver_event(listening, name, data)
+
+    def deliver_event(self, listening: Listening, name: str, data: Any) -> None:
+        """Send an event."""
+        members = {"event": name, "data": data, "timestamp": self.timestamp()}
+        self.send("event", listening.thing.id, listening.correlation, members)
+
+    # ---- repeats
+
+    def repeated(self, request: Request) -> bool:
+        """Answer a request that came before, or tie it to the run that goes on."""
+        known = self.known.find(request, self.server.now()) if request.kind in _WITH_EFFECT else None
+        if known is None:
             return False
-    return True
+        correlation = self.correlation(request)
+        if known.final is not None:
+            self.send_final(request, correlation, known.final)
+        elif known.run is not None and self not in known.run.received_by:
+            known.run.received_by[self] = correlation
+            self.live.append(known.run)
+        return True
 
+    def remember(self, request: Request, final: Final_) -> None:
+        """Note how a request that has an effect was answered."""
+        if request.kind in _WITH_EFFECT and request.kind != "invokeAction" and request.size <= _LONG:
+            self.known.begin(request, None)
+            self.known.settle(request, final, self.server.now())
 
-def _inner(value: Json | list[Any]) -> list[Any]:
-    values = list(value.values()) if isinstance(value, dict) else value
-    return [each for each in values if isinstance(each, dict | list)]
+    # ---- invoking
+
+    def do_invokeAction(self, request: Request) -> None:
+        """Carry an action out."""
+        thing, name = request.thing, request.name
+        if "tell" in request.message and not self.kotlin:
+            self.do_tell(request, request.message["tell"])
+            return
+        thing.check_input(name, request.payload)
+        run = self.run_of(request)
+        if len(self.live) >= _OPEN:
+            raise too_many("runs")
+        self.live.append(run)
+        if run.credit is None:
+            self.known.begin(request, run)
+        if not thing.action(name).get("synchronous", True):
+            run.status = "pending"
+            self.send_pending(run)
+        if run.final is None:
+            self.on_outcome(run, thing.act(name, request.payload))
+
+    def do_tell(self, request: Request, number: Any) -> None:
+        """Carry out a one-way message: the action begins at once, and is not answered."""
+        self.check_tell(number)
+        thing, name = request.thing, request.name
+        thing.check_input(name, request.payload)
+        thing.act(name, request.payload)
+        self.owe_credit(request)
+
+    def check_tell(self, number: Any) -> None:
+        """Raise Problem unless the number of a one-way message is higher than all before."""
+        if not isinstance(number, int) or isinstance(number, bool) or number <= self.last_tell:
+            raise invalid(f"a number above {self.last_tell} is needed", "$.tell")
+        self.last_tell = number
+
+    def owe_credit(self, request: Request) -> None:
+        """Give credit back for a one-way message, soon or with that of others."""
+        self.owed.append(request)
+        size = sum(each.size for each in self.owed)
+        if len(self.owed) >= _OWED_MESSAGES or size >= _OWED_BYTES:
+            self.give_credit()
+        elif len(self.owed) == 1:
+            self.server.after(_OWED_SECONDS, self.give_credit)
+
+    def give_credit(self) -> None:
+        """Send which one-way messages have begun."""
+        owed, self.owed = self.owed, []
+        if owed:
+            numbers = [each.message["tell"] for each in owed]
+            self.send(
+                "tellCredit", owed[-1].thing.id, None, {"begun": [[number, number] for number in numbers]}
+            )
+
+    def run_of(self, request: Request) -> Run:
+        """Make a run of a request. Raises Problem."""
+        run = Run(request, {self: self.correlation(request)})
+        message = request.message
+        if message.get("streams"):
+            raise invalid("this action takes no streams", "$.streams")
+        run.credit = credit_of(message.get("credit"))
+        remaining = message.get("remaining")
+        if isinstance(remaining, int | float) and not isinstance(remaining, bool):
+            if remaining <= 0:
+                raise too_late(started=False)
+            seconds = min(remaining, _LONGEST)
+            run.timers.append(self.server.after(seconds, lambda: self.end(run, too_late(started=True))))
+        return run
+
+    def send_pending(self, run: Run) -> None:
+        """Send that a run is pending."""
+        if not self.kotlin:
+            self.send_status(run, {"status": "pending"})
+
+    def send_status(self, run: Run, members: Json) -> str:
+        """Return how a run stands, here; return the text."""
+        request = run.request
+        data = {"action": request.name, **members}
+        return self.send("actionStatus", request.thing.id, run.received_by.get(self), data)
+
+    def on_outcome(self, run: Run, outcome: Outcome) -> None:
+        """Go on with what an action has come to."""
+        if isinstance(outcome, Done):
+            self.end(run, completed(outcome.output))
+        elif isinstance(outcome, Failed):
+            self.end(run, ("actionStatus", {"status": "failed", "output": outcome.output}))
+        elif isinstance(outcome, Items):
+            run.to, run.gathered = outcome.to, []
+            self.send_items(run)
+        else:
+            self.wait(run, outcome)
+
+    def wait(self, run: Run, outcome: Later) -> None:
+        """Complete a run later."""
+        timer = self.server.after(outcome.seconds, lambda: self.end(run, completed(outcome.output)))
+        run.timers.append(timer)
+        if outcome.seconds > 2 * PROGRESS_SECONDS:
+            share = PROGRESS_SECONDS / outcome.seconds
+            run.timers.append(self.server.after(PROGRESS_SECONDS, lambda: self.go_on(run, share)))
+
+    def go_on(self, run: Run, share: float) -> None:
+        """Send the progress of a run to all connections that follow it."""
+        run.status = "in progress"
+        for voice in run.received_by:
+            voice.send_progress(run, share)
+
+    def send_progress(self, run: Run, share: float) -> None:
+        """Send the progress of a run on this connection."""
+        if not self.kotlin:
+            self.send_status(run, {"status": "in progress", "progress": share})
+
+    def send_items(self, run: Run) -> None:
+        """Send the items for which there is credit, and the end."""
+        while run.final is None and run.next < run.to and (run.credit is None or min(run.credit) > 0):
+            item, run.next = run.next, run.next + 1
+            for voice in tuple(run.received_by):
+                if not voice.kotlin:
+                    size = len(voice.send_item(run, item).encode())
+                    if run.credit is not None:
+                        run.credit[:] = [run.credit[0] - 1, run.credit[1] - size]
+            if run.gathered is not None:
+                run.gathered.append(item)
+        if run.final is None and run.next == run.to:
+            self.end(run, completed(ABSENT))
+
+    def send_item(self, run: Run, item: int) -> str:
+        """Send an item of an answer and return the text."""
+        return self.send_status(run, {"status": "in progress", "output": item})
+
+    # ---- the end
+
+    def end(self, run: Run, final: Final_, *, reply: tuple[ScriptedConnection, str] | None = None) -> None:
+        """Answer a run for good, to all its followers. `reply`: the connection and message of its cancel."""
+        if run.final is not None:
+            return
+        run.final = final
+        for timer in run.timers:
+            timer.cancel()
+        if run.next or run.request.size > _LONG:
+            self.known.forget(run.request)  # items are not sent again, and long answers are not kept
+        else:
+            self.known.settle(run.request, final, self.server.now())
+        for voice, correlation in run.received_by.items():
+            voice.live.remove(run)
+            if run.request.size <= _LONG:
+                voice.ended.append((run, correlation))
+            more = {"inReplyTo": reply[1]} if reply is not None and reply[0] is voice else {}
+            gathered = run.gathered if voice.kotlin else None
+            voice.send_final(run.request, correlation, with_items(final, gathered), more)
+
+    def send_final(
+        self, request: Request, correlation: str | None, final: Final_, more: Json | None = None
+    ) -> None:
+        """Send a final answer in the peer's dialect: kotlin-wot takes any status for a success."""
+        if isinstance(final, Problem):
+            self.send_error(request.thing.id, final, correlation, more or {})
+            return
+        kind, members = final
+        if self.kotlin and members.get("status") == "failed":
+            problem = failed(members.get("output"))
+            if members.get("cancelled"):
+                problem = cancelled(members.get("reason"))
+            self.send_error(request.thing.id, problem, correlation, more or {})
+            return
+        if kind == "actionStatus":
+            members = {"action": request.name, **({"output": None} if self.kotlin else {}), **members}
+        self.send(kind, request.thing.id, correlation, {**members, **(more or {})})
+
+    # ---- asking and cancelling
+
+    def do_queryAction(self, request: Request) -> None:
+        """Send the status of a run."""
+        request.thing.action(request.name)
+        run, correlation = self.requested_run(request)
+        final = ("actionStatus", {"status": run.status}) if run.final is None else run.final
+        if self.kotlin:
+            correlation = request.id  # any status that is correlated with the run would end it
+        self.send_final(run.request, correlation, final, {"inReplyTo": request.id})
+
+    def do_cancelAction(self, request: Request) -> None:
+        """Cancel a run: its final answer answers the cancel request too, as LMOS has no other reply to it."""
+        request.thing.action(request.name)
+        run, correlation = self.requested_run(request)
+        if run.final is not None:
+            correlation = request.id if self.kotlin else correlation
+            self.send_final(run.request, correlation, run.final, {"inReplyTo": request.id})
+            return
+        members: Json = {"status": "failed", "output": None, "cancelled": True}
+        if isinstance(request.message.get("reason"), str):
+            members["reason"] = request.message["reason"]
+        self.end(run, ("actionStatus", members), reply=None if self.kotlin else (self, request.id))
+        if self.kotlin:
+            data = {"action": request.name, **members, "inReplyTo": request.id}
+            self.send("actionStatus", request.thing.id, request.id, data)
+
+    def requested_run(self, request: Request) -> tuple[Run, str | None]:
+        """Return the run that is meant: by the correlation, else the newest that goes on, else the newest."""
+        going = [(run, run.received_by.get(self)) for run in self.live]
+        for run, correlation in (*reversed(going), *reversed(self.ended)):
+            same = run.request.thing is request.thing and run.request.name == request.name
+            if same and request.given in (None, run.request.id, correlation):
+                return run, correlation
+        raise not_found("run of action", request.name)
+
+    # ---- streams
+
+    def do_streamCredit(self, request: Request) -> None:
+        """Add credit to a stream."""
+        more = credit_of({"items": request.message["items"], "bytes": request.message["bytes"]})
+        for run in tuple(self.live):
+            requested_run = request.given in (run.request.id, run.received_by.get(self))
+            if (
+                requested_run
+                and run.credit is not None
+                and more is not None
+                and "stream" not in request.message
+            ):
+                run.credit[:] = [run.credit[0] + more[0], run.credit[1] + more[1]]
+                self.send_items(run)
+
+    def do_streamItem(self, request: Request) -> None:
+        """End a run that a client believes to take streams; ignore late messages."""
+        for run in tuple(self.live):
+            if request.given in (run.request.id, run.received_by.get(self)):
+                self.end(run, invalid("this run has no such stream", "$.streams"))
+
+    do_streamEnd = do_streamItem
+
+    # ---- the connection is gone
+
+    def release_runs(self) -> None:
+        """Cancel what runs for this connection alone, except what may be requested again."""
+        for run in self.live:
+            del run.received_by[self]
+            if not run.received_by:
+                may_return = self.peer and run.request.message.get("attempt") and run.credit is None
+                wait = REMEMBERED_SECONDS if may_return else 0.0
+                run.timers.append(self.server.after(wait, partial(self._give_up, run)))
+        self.live.clear()
+
+    def _give_up(self, run: Run) -> None:
+        if not run.received_by and run.final is None:
+            for timer in run.timers:
+                timer.cancel()
+            self.known.forget(run.request)

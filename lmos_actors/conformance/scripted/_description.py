@@ -1,4 +1,4 @@
-"""The descriptions of the two things of the scripted server: one with everything, and one beside it."""
+"""Descriptions of the two things of the scripted server: one with every affordance, and a small one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ PROPERTIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "version": {"description": "A text that never changes.", "type": "string", "readOnly": True},
     "secret": {"description": "A text that is never given away.", "type": "string", "writeOnly": True},
     "uptime": {
-        "description": "How long the thing has been there; to who observes it it is told every second.",
+        "description": "How long the thing has been there; observers get it every second.",
         "type": "number",
         "unit": "s",
         "minimum": 0,
@@ -89,7 +89,7 @@ ACTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
         "output": {"type": "integer"},
     },
     "wait": {
-        "description": "Is pending at once, tells how far it is, and is completed after so many seconds.",
+        "description": "Is pending at once, reports its progress, and is completed after so many seconds.",
         "safe": True,
         "synchronous": False,
         "input": {
@@ -190,7 +190,7 @@ def _document(
 def _of_actions(
     member: str, said: Mapping[str, Mapping[str, Any]], actions: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a member of the thing that says something of its actions, if it does of any."""
+    """Return a member of the thing about its actions, if there is any."""
     known = {name: dict(each) for name, each in said.items() if name in actions}
     return {member: known} if known else {}
 

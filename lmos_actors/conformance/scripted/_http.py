@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import attrs
 
-from ._connection import LMOS_ERRORS, is_object, no_number
+from ._messages import LMOS_ERRORS, is_object, no_number
 from ._thing import (
     ABSENT,
     Done,

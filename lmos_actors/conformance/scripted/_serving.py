@@ -20,7 +20,8 @@ from ._websocket import WebSocketCodec
 if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Listener, Network
 
-    from ._server import ScriptedConnection, ScriptedServer
+    from ._connection import ScriptedConnection
+    from ._server import ScriptedServer
 
 _READ: Final = 65536
 _MOST: Final = 256  # connections

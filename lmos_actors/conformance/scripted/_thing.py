@@ -1,4 +1,4 @@
-"""A scripted thing: its values, its actions, its problems. Knows no messages."""
+"""A scripted thing: its values, its actions, its problems. It knows no messages."""
 
 from __future__ import annotations
 

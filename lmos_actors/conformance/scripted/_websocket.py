@@ -18,7 +18,7 @@ from lmos_actors.conformance.wire import (
     write_frame,
 )
 
-from ._connection import (
+from ._messages import (
     MAX_BYTES,
     Disconnect,
     Out,
@@ -28,7 +28,7 @@ from ._connection import (
 )
 
 if TYPE_CHECKING:
-    from ._server import ScriptedConnection
+    from ._connection import ScriptedConnection
 
 _KNOWN: Final = (CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG)
 _CODES: Final = (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014)
@@ -40,7 +40,7 @@ def is_close_code(code: int) -> bool:
 
 
 class WebSocketCodec:
-    """Gives a connection its messages, and turns what it says into bytes.
+    """The codec between a connection's messages and bytes.
 
     `over` is true once nothing more is to be written, so that the stream can be closed.
     """

@@ -1,4 +1,4 @@
-"""A session with a server, and what all cases have in common."""
+"""Sessions with a server, and what all cases have in common."""
 
 from ._case import (
     Case as Case,

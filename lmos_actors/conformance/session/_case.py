@@ -1,4 +1,4 @@
-"""Cases as data, and the context in which a case runs."""
+"""Cases, chapters of cases, and the context in which a case runs."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ class CaseContext:
     async def flush(self, session: Session, *, but: str | None = None) -> None:
         """Wait until what was sent on this connection has been processed, by a request behind it.
 
-        `but`: a property that is not to be asked for.
+        `but`: a property that is not to be read.
         """
         name = self.target.any_property(but=but)
         with suppress(NoAnswer):

@@ -1,4 +1,4 @@
-"""Helpers of the cases for HTTP forms."""
+"""HTTP forms in cases: choosing one, carrying it out, judging the answer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def accepting(form: HttpForm) -> tuple[tuple[bytes, bytes], ...]:
 
 
 async def carry_out(context: CaseContext, form: HttpForm, value: Any = ABSENT) -> HttpAnswer:
-    """Do what a form says, with a value for the body, or none."""
+    """Carry out the request of a form, with a value for the body, or none."""
     if value is ABSENT:
         return await context.http(form.method, form.url, headers=accepting(form))
     kind = (b"Content-Type", (form.content_type or "application/json").encode("latin-1", "replace"))

@@ -1,4 +1,4 @@
-"""Liveness checks: is a server still there after something that it may not accept?"""
+"""Checks that a server still answers after input that it may refuse."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FITTING: Final = (1002, 1005, None)
 
 
 async def answers(context: CaseContext, session: Session) -> bool:
-    """Ask several things, in turn, until anything comes. Raises ConnectionGone.
+    """Send several requests in turn, until any answer comes. Raises ConnectionGone.
 
-    Whether it is the right answer is for other cases to say.
+    Other cases judge whether it is the right answer.
     """
     asked = [("readProperty", name) for name in context.target.readable()[:1]]
     asked.append(("readProperty", context.target.unknown_property()))

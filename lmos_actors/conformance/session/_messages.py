@@ -1,4 +1,4 @@
-"""One message of a thing: read in any spelling, and judged member by member by the tables of the text."""
+"""Messages of things: read in any spelling, and compared member by member with the tables."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ ABSENT: Final = Absent()
 
 @attrs.frozen(eq=False)
 class ReceivedMessage:
-    """A message that came. `data` is the JSON object, empty if it was none; `trouble` says what it was then.
+    """A message that came. `data` is the JSON object, empty if it was none; `trouble`: what it was then.
 
     `at` is when, in trio's seconds. `number` counts the messages of a conversation from 0.
     """

@@ -1,4 +1,4 @@
-"""Samples that many cases need: a message of each kind, got in the easiest way, and values."""
+"""Samples for many cases: a message of each kind, obtained in the easiest way, and values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._session import Sent, Session
 
 SILENCE: Final = (NoAnswer, ConnectionGone, Refused)
-"""What a server does that gives no answer."""
+"""Ways in which a server gives no answer."""
 
 _MOST: Final = 20
 _SOCKETS: Final = ("ws:", "wss:")
@@ -125,7 +125,7 @@ async def restorable_values(context: CaseContext, session: Session) -> dict[str,
 
 
 async def put_back(context: CaseContext, session: Session, name: str, value: Any) -> None:
-    """Write to a property what it was, over a new connection if need be. No interrupt prevents that."""
+    """Restore the value of a property, over a new connection if need be, whatever is cancelled."""
     with trio.move_on_after(3 * context.shared.patience, shield=True), suppress(*SILENCE, Unreachable):
         try:
             await session.ask("writeProperty", name=name, data=value)
@@ -149,7 +149,7 @@ def must_be_meant_to_fail(context: CaseContext, call: Call, received: ReceivedMe
 
 
 async def leave(session: Session, run: Sent) -> None:
-    """Let a run that goes on be cancelled, if the server can: the kit is done with it."""
+    """Cancel a run that the kit needs no longer, if the server can."""
     if not session.dialect.is_kotlin:
         with suppress(ConnectionGone):
             await session.send("cancelAction", name=run.name, correlation=run.message_id)

@@ -1,4 +1,19 @@
-"""A session with a server: requests in a dialect, answers read as widely as possible."""
+"""A session with a server: requests in a dialect, answers read as widely as possible.
+
+A case judges one subject. So a session accepts whatever may be meant as an answer: another spelling, a
+`correlationID` that is missing or that of the message, any of the kinds in `ANSWERS`. Otherwise a server with
+wrong correlation would fail every case instead of those about correlation.
+
+Two lists make that possible. `received` has everything that came, for cases about what must not come.
+`_unclaimed` has what no wait has taken yet: `answer`, `event` and `reading` each search it first, and then
+read on, so that an event that arrives before an answer is still there afterwards. Whether a message answers a
+request is decided by its correlation, and if it has none that is known, by elimination: it may be the answer
+if no other request is open. `_open` therefore has only requests that the text has an answer for, and `forget`
+takes out those that a case waits for no longer.
+
+Nothing is read in the background: a message counts as come when a wait has read it. `CaseContext.flush` sends
+a request and waits for its answer before a case concludes that something did not come.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +63,7 @@ SILENT: Final = (
     "subscribeAllEvents",
     "unsubscribeAllEvents",
 )
-"""Requests that the text gives no answer to."""
+"""Requests for which the text defines no answer."""
 
 _PROPERTY: Final = ("readProperty", "writeProperty", "observeProperty", "unobserveProperty")
 _DRAINING: Final = 10
@@ -95,7 +110,7 @@ class Sent:
 
 
 class NoAnswer(Exception):
-    """Nothing came in time."""
+    """No answer came in time."""
 
 
 class Session:
@@ -162,7 +177,7 @@ class Session:
         correlation: str | None = None,
         **members: Any,
     ) -> str:
-        """Return a request as a text, without sending it."""
+        """Return a request as a text, unsent."""
         ids, named = self.dialect.ids, _member(kind, self.dialect)
         data: dict[str, Any] = {
             f"thing{ids}": self.thing if thing is None else thing,
@@ -180,7 +195,7 @@ class Session:
     # --- in
 
     async def next(self, within: float | None = None) -> ReceivedMessage | None:
-        """Wait for the next message that nobody has claimed; None if none came. Raises ConnectionGone."""
+        """Wait for the next unclaimed message; None if none came. Raises ConnectionGone."""
         if not self._unclaimed:
             await self._receive(self.patience if within is None else within)
         return self._unclaimed.pop(0) if self._unclaimed else None
@@ -242,7 +257,7 @@ class Session:
         return await self._claim(fits, within)
 
     async def drain(self, within: float | None = None) -> list[ReceivedMessage]:
-        """Wait until nothing has come for so many seconds; return what came that nobody has claimed.
+        """Wait until nothing has come for so many seconds; return the unclaimed messages.
 
         The end of the connection ends the wait, and ten times as long does, if it never stops.
         """

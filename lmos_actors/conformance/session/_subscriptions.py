@@ -1,4 +1,4 @@
-"""Helpers of the cases for observations and subscriptions: to listen, and to cause changes and events."""
+"""Observations and subscriptions in cases: listening, and causing changes and events."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 async def tell(
     context: CaseContext, session: Session, kind: str, *, name: str | None = None, **members: Any
 ) -> tuple[Sent, ReceivedMessage | None]:
-    """Send a request that need not be answered, and be sure that it has been taken in.
+    """Send a request that need not be answered, and wait until it has been processed.
 
-    Give it, and what answered it, if anything did: an acknowledgement, a first reading, an error.
+    Return it, and its answer if there is one: an acknowledgement, a first reading, an error.
     """
     sent = await session.send(kind, name=name, **members)
     if session.dialect.is_kotlin:
@@ -92,7 +92,7 @@ async def events(session: Session, event: str) -> list[ReceivedMessage]:
 
 
 async def readings(session: Session, name: str) -> list[ReceivedMessage]:
-    """Return the readings of a property that have come by now, and that are nobody's answer."""
+    """Return the readings of a property that have come by now, other than answers."""
     found: list[ReceivedMessage] = []
     while (received := await session.reading(name, within=0)) is not None:
         found.append(received)
@@ -111,7 +111,7 @@ async def first_event(context: CaseContext, session: Session, event: str) -> Rec
     """Wait for the event that was made to happen. Raises NotOffered where it does not come."""
     received = await session.event(event)
     if received is None:
-        context.not_offered(f"{event} does not come to who has subscribed (see events.delivered)")
+        context.not_offered(f"{event} does not reach its subscriber (see events.delivered)")
     return received
 
 
@@ -119,7 +119,7 @@ async def first_change(context: CaseContext, session: Session, name: str) -> Rec
     """Wait for the reading of a property that was changed. Raises NotOffered where it does not come."""
     received = await session.reading(name)
     if received is None:
-        context.not_offered(f"a change of {name} does not come to who observes it (see observe.change)")
+        context.not_offered(f"a change of {name} does not reach its observer (see observe.change)")
     return received
 
 

@@ -1,6 +1,5 @@
 """The thing that is judged: where it is, its description, and the affordances that cases may use."""
 
-from ._affordances import HttpForm as HttpForm
 from ._hints import Call as Call, Hints as Hints, NewValue as NewValue
 from ._lookup import (
     ACCEPT as ACCEPT,
@@ -13,5 +12,6 @@ from ._lookup import (
     on_web as on_web,
 )
 from ._roles import NotOffered as NotOffered, NotRun as NotRun, Roles as Roles
-from ._target import Target as Target, find_target as find_target
+from ._search import find_target as find_target
+from ._target import HttpForm as HttpForm, Target as Target
 from ._things import Thing as Thing, readable_part as readable_part, sockets_of as sockets_of

@@ -1,4 +1,4 @@
-"""Hints: what a person knows of a thing and its description does not say, from a file."""
+"""Hints about a thing that its description does not have, from a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return self.input is not msgspec.UNSET
 
     def members(self) -> dict[str, Any]:
-        """Return the members of an `invokeAction` that say the input: `{"input": ...}` or none."""
+        """Return the members of an `invokeAction` with the input: `{"input": ...}` or none."""
         return {"input": self.input} if self.has_input else {}
 
 

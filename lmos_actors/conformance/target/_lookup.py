@@ -1,4 +1,4 @@
-"""Fetching what may be descriptions: from URLs, redirects followed, and from files."""
+"""Retrieval of documents that may be descriptions: from URLs, redirects followed, and from files."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Web:
     def _document(url: str, answer: HttpAnswer) -> Document:
         if answer.status == 200:
             return document_of(answer.body, url, answer.media_type)
-        fix = "; --bearer, --basic or --header says who asks" if answer.status in _CLOSED else ""
+        fix = "; --bearer, --basic or --header give credentials" if answer.status in _CLOSED else ""
         raise Unreachable(url, f"it answered {answer.status}{fix}")
 
 

@@ -1,4 +1,4 @@
-"""The choice of affordances for cases: which property, which action with which input."""
+"""The choice of affordances for cases: a property, or an action and its input."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MOST: Final = 12  # actions tried to make one event happen
 
 
 class NotOffered(Exception):
-    """There is nothing to try it with: why."""
+    """The description offers nothing to run a case with; the text is the reason."""
 
 
 class NotRun(Exception):
-    """It needs a permission or a hint: which, naming the option."""
+    """A case needs a permission or a hint; the text names the option."""
 
 
 @attrs.frozen(kw_only=True)
@@ -43,7 +43,7 @@ class Roles:
 
     Methods that give one thing raise NotOffered where the description has none, and NotRun where it has one
     that may not be used without `allow_unsafe` or a hint. Names and calls come in the order of preference. A
-    hint stands over what the description seems to say, but lets no action be invoked that is not safe.
+    hint stands over the description, but lets no action be invoked that is not safe.
     """
 
     target: Target

@@ -1,4 +1,4 @@
-"""The thing that is judged, its description, and the socket that it leads to."""
+"""The thing that is judged: its affordances, sorted by what can be done with them, and its socket."""
 
 from __future__ import annotations
 
@@ -6,51 +6,42 @@ from typing import TYPE_CHECKING, Final
 from uuid import NAMESPACE_URL, uuid5
 
 import attrs
-import trio
 
-from lmos_actors.conformance.wire import Unreachable
-from lmos_actors.errors import ConfigError, nearest
-from lmos_actors.protocol.td import MAX_BYTES
-from lmos_actors.transport import endpoint_of
+from lmos_actors.errors import ConfigError
+from lmos_actors.protocol.td import Description, choose, effective_forms, expand, method_of
 
-from ._affordances import Affordances
-from ._lookup import (
-    SOCKETS,
-    WELL_KNOWN,
-    AccessOptions,
-    Web,
-    is_nobody,
-    is_url,
-    on_web,
-    read_file,
-)
-from ._things import (
-    Thing,
-    describes,
-    is_meant_as_json,
-    links_of,
-    readable_part,
-    sockets_of,
-    things_in,
-)
+from ._lookup import is_url
+from ._things import Thing, readable_part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from lmos_actors.protocol.td import (
+        ActionAffordance,
+        AnyAffordance,
+        EventAffordance,
+        Form,
+        PropertyAffordance,
+    )
 
-    from lmos_actors.protocol.td import Form
-
-    from ._lookup import Document
-
-_MOST: Final = 20  # links followed, and things named in a message
+_WEB: Final = ("https", "http")
 
 
 @attrs.frozen(kw_only=True)
-class Target(Affordances):
-    """A thing, its affordances, and what leads to it.
+class HttpForm:
+    """The way in which an operation is carried out over HTTP."""
 
-    `given`: as it was asked for. `others`: further things whose LMOS form leads to the same socket.
+    url: str
+    method: str
+    content_type: str
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """A thing, its affordances in the order of its description, and what leads to it.
+
+    `given`: as it was requested. `others`: further things whose LMOS form leads to the same socket.
     `socket`: the `ws` or `wss` URL, None where the description has no form for LMOS. `form`: the form that
-    it comes from, None where it was given itself.
+    it comes from, None if the socket itself was given. `readable_part`: what of the description can be read;
+    its base is absolute as far as that is known.
     """
 
     given: str
@@ -58,213 +49,119 @@ class Target(Affordances):
     others: tuple[Thing, ...] = ()
     socket: str | None = None
     form: Form | None = None
+    readable_part: Description = attrs.field(factory=Description)
+
+    @property
+    def properties(self) -> dict[str, PropertyAffordance]:
+        """The properties that can be read of the description, by name."""
+        return self.readable_part.properties or {}
+
+    @property
+    def actions(self) -> dict[str, ActionAffordance]:
+        """The actions, likewise."""
+        return self.readable_part.actions or {}
+
+    @property
+    def events(self) -> dict[str, EventAffordance]:
+        """The events, likewise."""
+        return self.readable_part.events or {}
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """The value of `lmosx:offers` in the description."""
+        return frozenset(self.readable_part.offers or ())
+
+    # --- properties
+
+    def readable(self) -> tuple[str, ...]:
+        """Name the properties that can be read."""
+        return tuple(name for name, each in self.properties.items() if not each.write_only)
+
+    def writable(self) -> tuple[str, ...]:
+        """Name the properties that can be written."""
+        return tuple(name for name, each in self.properties.items() if not each.read_only)
+
+    def restorable(self) -> tuple[str, ...]:
+        """Name the properties that can be read and written: what is read can be written back."""
+        return tuple(name for name in self.readable() if not self.properties[name].read_only)
+
+    def read_only(self) -> tuple[str, ...]:
+        """Name the properties that can be read and are read-only."""
+        return tuple(name for name in self.readable() if self.properties[name].read_only)
+
+    def write_only(self) -> tuple[str, ...]:
+        """Name the properties that can be written and are write-only."""
+        return tuple(name for name in self.writable() if self.properties[name].write_only)
+
+    def observable(self) -> tuple[str, ...]:
+        """Name the properties that can be observed."""
+        return tuple(name for name in self.readable() if self.properties[name].observable)
+
+    def any_property(self, *, but: str | None = None) -> str:
+        """Return a property that can be read, other than `but`, or else a name that no property has."""
+        return next((name for name in self.readable() if name != but), None) or self.unknown_property()
+
+    # --- actions
+
+    def safe_actions(self) -> tuple[str, ...]:
+        """Name the actions that are safe."""
+        return tuple(name for name, each in self.actions.items() if each.safe)
+
+    # --- over HTTP
+
+    def http_form(self, kind: str, name: str, op: str) -> HttpForm | None:
+        """Return the HTTP form of an operation (`readproperty`) on an affordance (`properties`, `level`).
+
+        None where no form is for that: one with a subprotocol, such as `sse`, is for listening.
+        """
+        affordance = self._named(kind, name)
+        if affordance is None:
+            return None
+        form = choose(effective_forms(self.readable_part, affordance), op, _WEB)
+        try:
+            url = None if form is None else expand(form.href, {})
+        except ConfigError:
+            return None
+        if form is None or url is None:
+            return None
+        return HttpForm(url=url, method=method_of(form, op), content_type=form.content_type or "")
+
+    def _named(self, kind: str, name: str) -> AnyAffordance | None:
+        if kind == "properties":
+            return self.properties.get(name)
+        return self.actions.get(name) if kind == "actions" else self.events.get(name)
+
+    # --- what is not there
+
+    def unknown_property(self) -> str:
+        """Return a name that no property has, nor anything else of the thing."""
+        return self._unknown("noSuchProperty")
+
+    def unknown_action(self) -> str:
+        """Return a name that no action has, nor anything else of the thing."""
+        return self._unknown("noSuchAction")
+
+    def unknown_event(self) -> str:
+        """Return a name that no event has, nor anything else of the thing."""
+        return self._unknown("noSuchEvent")
 
     def unknown_thing(self) -> str:
         """Return an id, a URI, that no thing known here has."""
         known = "\n".join([self.thing.id, *(other.id for other in self.others)])
         return uuid5(NAMESPACE_URL, known.encode("utf-8", "replace").decode()).urn
 
+    def _unknown(self, word: str) -> str:
+        known = [name.lower() for name in (*self.properties, *self.actions, *self.events)]
+        number, name = 1, word
+        while name.lower() in known:
+            number += 1
+            name = f"{word}{number}"
+        return name
+
+    # --- the other things
+
     def other(self, thing: Thing) -> Target:
         """Return another thing on the same socket as a target of its own."""
         described = readable_part(thing, thing.where if is_url(thing.where) else None)
         rest = tuple(each for each in (self.thing, *self.others) if each is not thing)
         return attrs.evolve(self, thing=thing, others=rest, readable_part=described)
-
-
-async def find_target(
-    url: str, access: AccessOptions, *, thing: str | None = None, description: str | None = None
-) -> Target:
-    """Find the thing that is meant, and what its description says.
-
-    `url`: of a description; an origin, or its `/.well-known/wot`; a `ws` or `wss` address, whose description
-    is looked for by HTTP at the same authority; a file. `thing`: the id, title or last part of the id of the
-    one that is meant, where there are several. `description`: URL or file of it, looked for nowhere else.
-
-    Raises Unreachable: nobody is there, or no description is; ConfigError: it is not clear what is meant, or
-    a file cannot be read. Both name the fix.
-    """
-    socket = endpoint_of(url).url if url.lower().startswith(SOCKETS) else None
-    search = _Search(access, url, thing, description, socket)
-    found = await search.thing()
-    target = search.target(found)
-    return attrs.evolve(target, others=await search.others(target))
-
-
-class _Search:
-    """One search for a thing: all that was found on the way is kept, for the others on its socket."""
-
-    def __init__(
-        self, access: AccessOptions, url: str, name: str | None, description: str | None, socket: str | None
-    ) -> None:
-        self._web = Web(access, (url,) if description is None else (url, description))
-        self._url = url
-        self._name = name
-        self._description = description
-        self._socket = socket
-        self._found: dict[str, Thing] = {}  # by id, or by text where there is none
-        self._urls: dict[str, tuple[str, ...]] = {}  # of their sockets
-        self._broken: list[Thing] = []
-        self._why: list[str] = []
-        asked = description or url
-        self._places = _places(asked, one=description is not None) if is_url(asked) else ()
-
-    # --- the thing itself
-
-    async def thing(self) -> Thing:
-        """Find the one that is meant; as soon as it is clear, nothing more is looked for."""
-        if not self._places:
-            self._take(await read_file(self._description or self._url, MAX_BYTES), exact=True)
-        for place in self._places:
-            await self._see(place)
-            meant = self._meant()
-            if len(meant) == 1 and self._is_sure(meant[0]):
-                return meant[0]
-        links = [each for thing in self._found.values() for each in links_of(thing)]
-        await self._look(links[:_MOST])
-        return self._decided()
-
-    async def _see(self, place: str) -> None:
-        try:
-            self._take(await self._web.get(place), exact=len(self._places) == 1)
-        except Unreachable as error:
-            if is_nobody(error):
-                raise Unreachable(self._description or self._url, error.why) from error
-            self._why.append(error.why if place == self._url else f"{error}")
-
-    def _take(self, document: Document, *, exact: bool = False) -> None:
-        """Keep the things of a document; one that was asked for by itself need not look like one."""
-        if not exact and not is_meant_as_json(document):
-            self._why.append(f"{document.where}: {document.media_type or 'what is there'} is no description")
-            return
-        for thing in things_in(document):
-            wrong = sum(each.description is None for each in self._found.values())
-            if not thing.data or (thing.description is None and wrong >= _MOST):
-                self._broken.append(thing)
-            elif exact or describes(thing):
-                self._found.setdefault(_key(thing), thing)
-
-    def _meant(self) -> list[Thing]:
-        """Narrow down what was found: by its name, by the socket that is meant, by having one at all."""
-        meant = [each for each in self._found.values() if self._name is None or each.is_called(self._name)]
-        leading = [each for each in meant if self._socket in self._leads_to(each)]
-        there = [each for each in meant if self._is_there(each)]
-        return leading or there or [each for each in meant if self._leads_to(each)] or meant
-
-    def _is_there(self, thing: Thing) -> bool:
-        """Return whether it is described at the address of the socket itself."""
-        return self._socket is not None and thing.where in self._places[:1]
-
-    def _leads_to(self, thing: Thing) -> tuple[str, ...]:
-        key = _key(thing)
-        if key not in self._urls:
-            described = readable_part(thing, self._base(thing))
-            self._urls[key] = tuple(url for url, _ in sockets_of(described))
-        return self._urls[key]
-
-    def _is_sure(self, thing: Thing) -> bool:
-        """Return whether nothing that fits better may be elsewhere."""
-        if self._socket is None or self._name is not None:
-            return not links_of(thing)
-        return self._socket in self._leads_to(thing) or self._is_there(thing)
-
-    def _decided(self) -> Thing:
-        meant = self._meant()
-        listed = [each for each in meant if not links_of(each)] or meant
-        if len(listed) == 1:
-            return listed[0]
-        if self._found:
-            raise ConfigError(self._unclear(), self._description or self._url)
-        if self._broken and self._socket is not None:
-            return self._named(self._broken[0])
-        raise Unreachable(self._description or self._url, self._nothing())
-
-    def _named(self, thing: Thing) -> Thing:
-        return thing if self._name is None else attrs.evolve(thing, id=self._name)
-
-    def _unclear(self) -> str:
-        names = [each.id for each in self._found.values() if not links_of(each)]
-        known = ", ".join(names[:_MOST]) + (", ..." if names[_MOST:] else "") or "none"
-        if self._name is None:
-            return f"it describes several things: say which one by --thing; there are: {known}"
-        if self._meant():
-            return f"--thing {self._name!r} is said of several: say which one by its id; there are: {known}"
-        near = nearest(self._name, [*names, *(each.title for each in self._found.values())])
-        hint = f" (did you mean {near!r}?)" if near else ""
-        return f"--thing {self._name!r} is not there{hint}; there are: {known}"
-
-    def _nothing(self) -> str:
-        """Return why there is no description, and what helps."""
-        why = [f"{each.where}: {each.problem}" for each in self._broken] or self._why
-        reasons = "; ".join(dict.fromkeys(why))
-        if self._socket is None:
-            return f"no description is there ({reasons}): give the URL of one"
-        return f"no description was found by HTTP ({reasons}): --description says which URL or file has it"
-
-    # --- what it leads to
-
-    def target(self, thing: Thing) -> Target:
-        """Return where a thing leads.
-
-        Raises ConfigError, or Unreachable if neither it nor a socket is known.
-        """
-        described = readable_part(thing, self._base(thing))
-        found = sockets_of(described)
-        socket, form = (self._socket, None) if self._socket is not None else _nearest(found, thing.where)
-        if socket is None and thing.description is None:
-            raise Unreachable(thing.where, f"its description cannot be read: {thing.problem}")
-        return Target(given=self._url, thing=thing, socket=socket, form=form, readable_part=described)
-
-    def _base(self, thing: Thing) -> str | None:
-        if is_url(thing.where):
-            return thing.where
-        return on_web(self._url) if is_url(self._url) else None
-
-    # --- the others
-
-    async def others(self, target: Target) -> tuple[Thing, ...]:
-        """Find further things on the same socket: among what was seen, and in the lists of its authority."""
-        if target.socket is None:
-            return ()
-        if self._description is None and is_url(self._url):
-            await self._look([on_web(target.socket, path) for path in ("/", "/things")])
-        own = target.thing
-        same = (target.socket, *self._leads_to(own))
-        rest = [each for each in self._found.values() if _key(each) != _key(own)]
-        return tuple(each for each in rest if any(url in same for url in self._leads_to(each)))
-
-    async def _look(self, urls: list[str]) -> None:
-        """Take what is at these places, where there is anything."""
-        async with trio.open_nursery() as nursery:
-            for url in urls:
-                nursery.start_soon(self._quietly, url)
-        for url in urls:
-            document = await self._quietly(url)
-            if document is not None:
-                self._take(document)
-
-    async def _quietly(self, url: str) -> Document | None:
-        try:
-            return await self._web.get(url)
-        except (Unreachable, ConfigError):
-            return None
-
-
-def _places(asked: str, *, one: bool) -> tuple[str, ...]:
-    """Return where a description may be, the likeliest first."""
-    here = on_web(asked)
-    lists = tuple(on_web(asked, path) for path in (WELL_KNOWN, "/", "/things"))
-    if asked.lower().startswith(SOCKETS):
-        return tuple(dict.fromkeys((here, *lists)))
-    return lists if not one and here in lists[:2] else (here,)
-
-
-def _key(thing: Thing) -> str:
-    return thing.id if thing.data.get("id") == thing.id else thing.text
-
-
-def _nearest(found: Sequence[tuple[str, Form]], where: str) -> tuple[str, Form] | tuple[None, None]:
-    """Prefer a socket at the authority that the description is at."""
-    if not found:
-        return None, None
-    here = endpoint_of(where).authority if is_url(where) else None
-    return next((each for each in found if endpoint_of(each[0]).authority == here), found[0])

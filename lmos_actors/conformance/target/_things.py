@@ -1,4 +1,4 @@
-"""Things as documents describe them, rightly or wrongly, and the sockets that they lead to."""
+"""Things as documents describe them, correctly or not, and the sockets that they lead to."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Thing:
         return found if isinstance(found, str) else ""
 
     def is_called(self, name: str) -> bool:
-        """Return whether a person who says this name means it.
+        """Return whether a name that was given means this thing.
 
         Its id, its title, or the last part of its id.
         """
@@ -82,7 +82,7 @@ def _sendable(text: str) -> str:
 
 
 def describes(thing: Thing) -> bool:
-    """Return whether something has anything of a description, where it was not asked for as one."""
+    """Return whether something has anything of a description, where it was not requested as one."""
     return any(word in thing.data for word in _TELLING)
 
 
@@ -187,7 +187,7 @@ def sockets_of(described: Description) -> tuple[tuple[str, Form], ...]:
         try:
             found.setdefault(endpoint_of(form.href).url, form)
         except ConfigError:
-            continue  # which the description's own cases say
+            continue  # judged by the cases of the description
     return tuple(found.items())
 
 

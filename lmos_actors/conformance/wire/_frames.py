@@ -1,4 +1,4 @@
-"""Frames of RFC 6455, written and read by hand: as they should be, and as they should not."""
+"""Frames of RFC 6455, written and read without a library: correct ones, and wrong ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def accept_of(key: str) -> str:
 
 @attrs.frozen
 class RawFrame:
-    """A frame as it came: `masked` says whether it had a mask, `payload` is without it."""
+    """A frame as it came: `masked`: whether it had a mask, `payload` is without it."""
 
     opcode: int
     payload: bytes
@@ -38,7 +38,7 @@ class RawFrame:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a ping, a pong, a Close, or one that nobody has defined."""
+        """Whether it is a ping, a pong, a Close, or of an undefined opcode."""
         return self.opcode >= CLOSE
 
 
@@ -98,7 +98,7 @@ def write_frame(
     """Write a frame: masked with `key`, or without a mask.
 
     `width`: how many bytes write its length, 0, 2 or 8, where it is not to be the fewest. `claims`: the
-    length that it says it has, where it is not to be that of its payload.
+    length that it claims, if not that of its payload.
     """
     size = len(payload) if claims is None else claims
     if width is None:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from ._socket import Headers, Recorder
 
 _READ: Final = 65536
-_NOBODY: Final = (
-    "; --bearer, --basic or --header says who asks, the first two at the host and port of the given URL alone"
+_CREDENTIALS: Final = (
+    "; --bearer, --basic or --header give credentials, "
+    "the first two only to the host and port of the given URL"
 )
 _PLAIN: Final = ("connection", "host", "origin", "upgrade", "user-agent")  # what is no secret
 
@@ -97,7 +98,7 @@ async def _shake_hands(
     recorder.note("head", head_text, len(head_text), sent=False)
     if answer.status_code != 101:
         presented = any(name.lower() == b"authorization" for name, _ in options.headers)
-        raise Refused(handshake, _NOBODY if handshake.status == 401 and not presented else "")
+        raise Refused(handshake, _CREDENTIALS if handshake.status == 401 and not presented else "")
     socket = Socket(stream, handshake, recorder, random)
     socket.read_on(parser.trailing_data[0])
     return socket

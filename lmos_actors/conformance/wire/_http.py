@@ -42,7 +42,7 @@ Record: TypeAlias = "Callable[[Traffic], None]"
 
 
 class Unreachable(LmosActorsError):
-    """Nothing of use answers at `url`; `why` says what was tried, and how to mend it where that is known."""
+    """Nothing of use answers at `url`; `why` names what was tried, and the fix if it is known."""
 
     def __init__(self, url: str, why: str) -> None:
         self.url = url
@@ -64,7 +64,7 @@ class HttpAnswer:
 
     @property
     def media_type(self) -> str:
-        """The media type without its parameters, in small letters; "" if none is said."""
+        """The media type without its parameters, in small letters; "" if there is none."""
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
     @property

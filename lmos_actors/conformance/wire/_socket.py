@@ -1,4 +1,4 @@
-"""An open WebSocket, client's side, by hand: reads on demand, sends any frame."""
+"""The client's side of an open WebSocket: reads on demand, sends any frame."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Record: TypeAlias = "Callable[[Traffic], None]"
 
 _READ: Final = 65536
 _SHOWN: Final = 2_000
-_MOST_BYTES: Final = 16 << 20  # that are read of one connection, so that nobody can fill the memory
+_MOST_BYTES: Final = 16 << 20  # that are read of one connection, so that no server can fill the memory
 _MOST_FRAMES: Final = 20_000
 _SENDING: Final = 10.0  # seconds that the other side has to take what is sent
 _KINDS: Final[dict[int, Kind]] = {
@@ -97,7 +97,7 @@ class Handshake:
 
 
 class Recorder:
-    """Keeps what goes by on one connection. `number`: which it is; `began`: when the case began."""
+    """The record of one connection's traffic. `number`: of the connection; `began`: when the case began."""
 
     def __init__(self, record: Record, number: int, began: float) -> None:
         self._record, self._number, self._began = record, number, began
@@ -299,7 +299,7 @@ class Socket:
         return self.gone
 
     async def aclose(self) -> None:
-        """Let the connection go: with a Close if none was said, without waiting for the other's."""
+        """Let the connection go: with a Close if none was sent, without waiting for the other's."""
         if self.gone is None and not self._said_close:
             with trio.move_on_after(0.5), suppress(ConnectionGone):
                 await self.close()

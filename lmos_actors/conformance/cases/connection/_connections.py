@@ -46,7 +46,7 @@ _MOMENT: Final = 0.002  # seconds in which what was sent gets there by itself
 
 
 def _request(context: CaseContext, session: Session) -> bytes:
-    """Return a request about something that is not there."""
+    """Return a request for an unknown property."""
     return session.text("readProperty", name=context.target.unknown_property()).encode()
 
 
@@ -82,7 +82,7 @@ async def ping(context: CaseContext) -> None:
 
 @CONNECTIONS.case(
     "connection.pings",
-    "Many pings at once are answered, the last of them at least",
+    "Of many pings at once at least the last is answered",
     section=rfc6455("5.5.3"),
     expected="a pong with the payload of the newest ping",
 )
@@ -98,21 +98,21 @@ async def pings(context: CaseContext) -> None:
 
 @CONNECTIONS.case(
     "connection.pong",
-    "A pong that nobody has asked for is passed over",
+    "An unsolicited pong is ignored",
     section=rfc6455("5.5.3"),
-    expected="nothing, and the connection stays",
+    expected="no answer, and the connection stays open",
 )
 async def pong(context: CaseContext) -> None:
     session = await context.session()
     await session.socket.send_frame(PONG, b"unasked")
-    await must_answer(context, session, "a pong that nobody has asked for")
+    await must_answer(context, session, "an unsolicited pong")
 
 
 @CONNECTIONS.case(
     "connection.idle",
-    "A connection stays while nothing is said",
+    "An idle connection stays open",
     section=lmos("Publish-Subscribe"),
-    expected="the connection stays open for as long as --idle says; pings are answered meanwhile",
+    expected="the connection stays open for the seconds of --idle; pings are answered meanwhile",
 )
 async def idle(context: CaseContext) -> None:
     session = await context.session()
@@ -120,9 +120,9 @@ async def idle(context: CaseContext) -> None:
     with suppress(ConnectionGone):
         while frame := await session.socket.next_frame(max(0.0, until - trio.current_time())):
             if frame.opcode == CLOSE:
-                context.fail("it was closed while nothing was said")
+                context.fail("it was closed while idle")
     if session.socket.gone is not None:
-        context.fail(f"{session.socket.gone}, while nothing was said")
+        context.fail(f"{session.socket.gone}, while idle")
     await must_answer(context, session, f"{context.shared.idle:g} s of silence")
 
 
@@ -182,9 +182,9 @@ async def close_ends(context: CaseContext) -> None:
 
 @CONNECTIONS.case(
     "connection.after-close",
-    "After a Close nothing is said any more",
+    "After a Close no message follows",
     section=rfc6455("5.5.1"),
-    expected="no message after the Close of the server; what is sent behind the other's Close is passed over",
+    expected="no message after the Close of the server; messages behind the client's Close are ignored",
 )
 async def after_close(context: CaseContext) -> None:
     session = await context.session()
@@ -192,9 +192,9 @@ async def after_close(context: CaseContext) -> None:
     await session.socket.send_bytes(closing + _masked(context, TEXT, _request(context, session)))
     await session.closed()
     await session.socket.stream_end(session.patience)
-    said = [frame for frame in session.socket.frames if frame.opcode in _DATA]
-    if said:
-        shown = said[0].payload[:200].decode(errors="replace")
+    later = [frame for frame in session.socket.frames if frame.opcode in _DATA]
+    if later:
+        shown = later[0].payload[:200].decode(errors="replace")
         context.fail(f"a message that came behind a Close is answered: {shown}")
 
 
@@ -217,7 +217,7 @@ async def cut(context: CaseContext) -> None:
 
 @CONNECTIONS.case(
     "connection.reconnect",
-    "Who has left can come back",
+    "A client can reconnect",
     section=rfc6455("7.2.3"),
     expected="answers on each of five connections, one after the other",
 )
@@ -261,13 +261,13 @@ async def forgets(context: CaseContext) -> None:
     expected=f"answers on {_MANY} connections that are open at once",
 )
 async def many(context: CaseContext) -> None:
-    talks: list[Session] = []
+    sessions: list[Session] = []
     for number in range(1, _MANY + 1):
         try:
-            talks.append(await context.session())
+            sessions.append(await context.session())
         except (Refused, Unreachable) as why:
             context.fail(f"connection {number}: {why}")
-    for session in talks:
+    for session in sessions:
         await must_answer(context, session, f"{_MANY} connections had been opened,")
 
 

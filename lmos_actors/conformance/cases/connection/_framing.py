@@ -265,7 +265,7 @@ async def wrong_close(context: CaseContext) -> None:
     "frames.oversize",
     "A frame that claims to be endless ends the connection",
     section=rfc6455("10.4"),
-    expected="a Close with 1009, or the end of the connection, once a frame says that it has 2^40 bytes",
+    expected="a Close with 1009, or the end of the connection, once a frame claims 2^40 bytes",
 )
 async def oversize(context: CaseContext) -> None:
     session = await context.session()

@@ -10,8 +10,8 @@ from lmos_actors.conformance.target import sockets_of
 from lmos_actors.conformance.wire import Refused
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import CaseContext
-    from lmos_actors.conformance.wire import Handshake
+    from lmos_actors.conformance.session import CaseContext, Run
+    from lmos_actors.conformance.wire import Handshake, Headers
 
 HANDSHAKE = Chapter()
 
@@ -35,7 +35,7 @@ async def accept(context: CaseContext) -> None:
 
 @HANDSHAKE.case(
     "handshake.headers",
-    "The answer says that the connection is a WebSocket now",
+    "The answer has the headers of an upgrade",
     section=rfc6455("4.2.2"),
     expected="Upgrade: websocket and Connection: Upgrade in the answer",
 )
@@ -53,7 +53,7 @@ async def headers(context: CaseContext) -> None:
     "handshake.header-words",
     "Headers of the handshake are read as browsers write them",
     section=rfc6455("4.2.1"),
-    expected='101 where it says "Connection: keep-alive, Upgrade" and "Upgrade: WebSocket"',
+    expected='101 for "Connection: keep-alive, Upgrade" and "Upgrade: WebSocket"',
 )
 async def header_words(context: CaseContext) -> None:
     await context.socket()  # if this is refused, it is not for the words
@@ -65,7 +65,7 @@ async def header_words(context: CaseContext) -> None:
 
 @HANDSHAKE.case(
     "handshake.subprotocol",
-    "lmosprotocol is selected where it is offered",
+    "lmosprotocol is selected if it is offered",
     section=binding("WebSocket Protocol Handshake"),
     expected="Sec-WebSocket-Protocol: lmosprotocol in the answer",
 )
@@ -79,14 +79,14 @@ async def subprotocol(context: CaseContext) -> None:
 
 @HANDSHAKE.case(
     "handshake.subprotocol-among-others",
-    "lmosprotocol is selected where others are offered before it",
+    "lmosprotocol is selected if others are offered before it",
     section=rfc6455("4.2.2"),
     expected="Sec-WebSocket-Protocol: lmosprotocol in the answer",
-    needs="lmosprotocol, selected where it alone is offered",
+    needs="lmosprotocol, selected if it alone is offered",
 )
 async def subprotocol_among_others(context: CaseContext) -> None:
     if _selected((await context.socket(offered=(_OURS,))).handshake) != _OURS:
-        context.not_offered("it does not select lmosprotocol where that alone is offered")
+        context.not_offered("it does not select lmosprotocol when that alone is offered")
     selected = _selected((await context.socket(offered=(_OTHER, _OURS))).handshake)
     if selected is None:
         context.differs("no-subprotocol", f"none is selected of {_OTHER}, {_OURS}")
@@ -94,37 +94,42 @@ async def subprotocol_among_others(context: CaseContext) -> None:
         context.fail(f"Sec-WebSocket-Protocol: {selected}")
 
 
-@HANDSHAKE.case(
-    "handshake.subprotocol-unasked",
-    "No subprotocol is selected where none is offered",
-    section=rfc6455("4.2.2"),
-    expected="no Sec-WebSocket-Protocol in the answer, or a refusal with 4xx",
-)
-async def subprotocol_unasked(context: CaseContext) -> None:
-    await _selects_none(context, ())
+def _selects_none(*offered: str) -> Run:
+    """Make a case of a handshake in which no subprotocol may be selected."""
+
+    async def run(context: CaseContext) -> None:
+        try:
+            selected = _selected((await context.socket(offered=offered)).handshake)
+        except Refused as refused:
+            if refused.handshake.status not in _REFUSED:
+                context.fail(refused)
+            return
+        if selected is not None:
+            what = ", ".join(offered) or "nothing"
+            context.fail(f"Sec-WebSocket-Protocol: {selected}, where {what} was offered")
+
+    return run
 
 
-@HANDSHAKE.case(
-    "handshake.subprotocol-unknown",
-    "No subprotocol is selected of which none is spoken",
-    section=rfc6455("4.2.2"),
-    expected="no Sec-WebSocket-Protocol in the answer, or a refusal with 4xx",
-)
-async def subprotocol_unknown(context: CaseContext) -> None:
-    await _selects_none(context, (_OTHER,))
-
-
-async def _selects_none(context: CaseContext, offered: tuple[str, ...]) -> None:
-    try:
-        selected = _selected((await context.socket(offered=offered)).handshake)
-    except Refused as refused:
-        if refused.handshake.status not in _REFUSED:
-            context.fail(refused)
-        return
-    if selected is not None:
-        context.fail(
-            f"Sec-WebSocket-Protocol: {selected}, where {', '.join(offered) or 'nothing'} was offered"
-        )
+for _id, _title, _run in (
+    (
+        "handshake.subprotocol-unasked",
+        "No subprotocol is selected if none is offered",
+        _selects_none(),
+    ),
+    (
+        "handshake.subprotocol-unknown",
+        "No subprotocol is selected if only unknown ones are offered",
+        _selects_none(_OTHER),
+    ),
+):
+    HANDSHAKE.add(
+        _id,
+        _title,
+        _run,
+        section=rfc6455("4.2.2"),
+        expected="no Sec-WebSocket-Protocol in the answer, or a refusal with 4xx",
+    )
 
 
 @HANDSHAKE.case(
@@ -134,15 +139,12 @@ async def _selects_none(context: CaseContext, offered: tuple[str, ...]) -> None:
     expected="426, or another 4xx, with Sec-WebSocket-Version: 13, for version 99, which does not exist",
 )
 async def version(context: CaseContext) -> None:
-    refused = await _refusal(context, headers=((b"Sec-WebSocket-Version", b"99"),))
-    if refused is None:
-        context.fail("101, although version 99 was asked for")
-    if refused.status not in _REFUSED:
-        context.fail(f"{refused.status}")
+    version_99 = ((b"Sec-WebSocket-Version", b"99"),)
+    refused = await _refusal(context, "version 99 was requested", headers=version_99)
     spoken = refused.header("sec-websocket-version")
     if "13" not in _words(spoken or ""):
-        said = "no Sec-WebSocket-Version" if spoken is None else f"Sec-WebSocket-Version: {spoken}"
-        context.differs("version-unsaid", f"{refused.status} with {said}")
+        what = "no Sec-WebSocket-Version" if spoken is None else f"Sec-WebSocket-Version: {spoken}"
+        context.differs("version-unsaid", f"{refused.status} with {what}")
 
 
 @HANDSHAKE.case(
@@ -152,26 +154,25 @@ async def version(context: CaseContext) -> None:
     expected="400, or another 4xx, where there is no Sec-WebSocket-Key",
 )
 async def key(context: CaseContext) -> None:
-    refused = await _refusal(context, without=(b"Sec-WebSocket-Key",))
-    if refused is None:
-        context.fail("101, although there was no Sec-WebSocket-Key")
-    if refused.status not in _REFUSED:
-        context.fail(f"{refused.status}")
+    await _refusal(context, "there was no Sec-WebSocket-Key", without=(b"Sec-WebSocket-Key",))
 
 
 async def _refusal(
-    context: CaseContext, *, headers: tuple[tuple[bytes, bytes], ...] = (), without: tuple[bytes, ...] = ()
-) -> Handshake | None:
+    context: CaseContext, why: str, *, headers: Headers = (), without: tuple[bytes, ...] = ()
+) -> Handshake:
+    """Return the refusal of a handshake. Fail if it is accepted, or refused by another status than 4xx."""
     try:
         await context.socket(headers=headers, without=without)
     except Refused as refused:
+        if refused.handshake.status not in _REFUSED:
+            context.fail(f"{refused.handshake.status}")
         return refused.handshake
-    return None
+    context.fail(f"101, although {why}")
 
 
 @HANDSHAKE.case(
     "handshake.extensions",
-    "No extension of WebSocket is in use that was not asked for",
+    "No extension of WebSocket is used that was not offered",
     section=rfc6455("9.1"),
     expected="no Sec-WebSocket-Extensions in the answer",
 )
@@ -183,7 +184,7 @@ async def extensions(context: CaseContext) -> None:
 
 @HANDSHAKE.case(
     "handshake.addresses",
-    "Every address of its forms for LMOS takes a connection",
+    "Every address of the forms for LMOS accepts a connection",
     section=binding("WebSocket Protocol Handshake"),
     expected="101 at the href of every form for LMOS",
     needs="a form for LMOS",

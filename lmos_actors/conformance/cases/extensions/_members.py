@@ -1,4 +1,4 @@
-"""Extensions of LMOS: acknowledgements, gaps, deadlines, repeated requests."""
+"""Extensions of lmos_actors in members of messages: acknowledgements, gaps, deadlines, progress."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lmos_actors.conformance.session import (
     ABSENT,
     SILENCE,
     Chapter,
+    EventTrial,
     NoAnswer,
     Session,
     first_event,
-    happen,
     listen,
-    subscribed,
+    must_accept,
     tell,
 )
 from lmos_actors.conformance.target import NotOffered, NotRun
@@ -32,10 +32,10 @@ _DEADLINES: Final = extension("Members, Deadlines")
 
 
 def needs(context: CaseContext, word: str) -> None:
-    """End the case unless an extension is offered, to such as the kit is now."""
+    """End the case unless an extension is offered, and the dialect has extensions."""
     context.offers(word)
     if context.shared.dialect.is_kotlin:
-        context.not_offered("a consumer with the habits of kotlin-wot is told nothing beyond LMOS")
+        context.not_offered("a consumer with the habits of kotlin-wot gets no extensions")
 
 
 @MEMBERS.case(
@@ -56,7 +56,7 @@ async def announced(context: CaseContext) -> None:
 
 
 def outcome(received: ReceivedMessage) -> tuple[Any, ...]:
-    """Return what of a final answer has to be the same when the same is asked again."""
+    """Return the parts of a final answer that a repeated request must get again."""
     output = received.data.get("output")
     return received.kind, received.status, received.data.get("type"), output
 
@@ -78,7 +78,7 @@ async def _acknowledged(context: CaseContext, session: Session, kind: str, name:
 
 @MEMBERS.case(
     "extension.ack",
-    "subscribeEvent is acknowledged where that is wanted",
+    "subscribeEvent is acknowledged on request",
     section=_ACKS,
     expected="an acknowledgement with the message subscribeEvent and its correlationID, for ack: true",
     needs="lmosx:offers with acks, and an event",
@@ -90,7 +90,7 @@ async def ack(context: CaseContext) -> None:
 
 @MEMBERS.case(
     "extension.ack-each",
-    "Every request that LMOS leaves unanswered is acknowledged where that is wanted",
+    "Every request that LMOS leaves unanswered is acknowledged on request",
     section=_ACKS,
     expected="an acknowledgement of subscribeAllEvents, unsubscribeEvent, unsubscribeAllEvents and "
     "unobserveProperty, in answer to ack: true",
@@ -125,17 +125,15 @@ async def ack_first(context: CaseContext) -> None:
     noted = await first_event(context, session, event)
     with suppress(*SILENCE):
         await session.final(run)
-    try:
+    with context.left_to("extension.ack"):
         received = await session.answer(sent)
-    except NoAnswer:
-        context.not_offered("subscribeEvent is not acknowledged (see extension.ack)")
     if received.kind == "acknowledgement" and received.number > noted.number:
         context.fail("the event came before the acknowledgement of its subscription")
 
 
 @MEMBERS.case(
     "extension.ack-refused",
-    "What fails is not acknowledged",
+    "A failed request is not acknowledged",
     section=_ACKS,
     expected="no acknowledgement of a subscribeEvent with ack: true for an event that the description does "
     "not have",
@@ -156,7 +154,7 @@ async def ack_refused(context: CaseContext) -> None:
 
 @MEMBERS.case(
     "extension.unasked",
-    "Who asks for nothing beyond LMOS gets nothing of it",
+    "A consumer that requests no extension gets none",
     section=extension("What others see"),
     expected="no acknowledgement of subscribeEvent and unsubscribeEvent without ack: true",
     needs="lmosx:offers with acks, and an event",
@@ -173,26 +171,17 @@ async def unasked(context: CaseContext) -> None:
 
 @MEMBERS.case(
     "extension.gaps",
-    "A subscription may ask for gaps",
+    "A subscription may request gaps",
     section=extension("Members, Gaps"),
     expected="the same events for a subscription with gaps: true as for one without",
     needs="lmosx:offers with gaps, and an event that an action which may be invoked makes happen",
 )
 async def gaps(context: CaseContext) -> None:
     needs(context, "gaps")
-    event = context.roles.event()
-    call, control, session = (
-        await context.trigger(event),
-        await subscribed(context, event),
-        await context.session(),
-    )
-    _, received = await tell(context, session, "subscribeEvent", name=event, gaps=True)
-    if received is not None and received.kind == "error":
-        context.fail(f"subscribeEvent with gaps: true is answered by {received}")
-    await happen(context, call)
-    await first_event(context, control, event)
-    if await session.event(event) is None:
-        context.fail(f"no {event} came to who has subscribed with gaps: true")
+    trial, session = await EventTrial.begin(context), await context.session()
+    await must_accept(context, session, "subscribeEvent", name=trial.event, gaps=True)
+    await trial.cause()
+    await trial.must_reach(session, f"no {trial.event} came to a subscription with gaps: true")
 
 
 # --- deadlines
@@ -200,7 +189,7 @@ async def gaps(context: CaseContext) -> None:
 
 @MEMBERS.case(
     "extension.deadline",
-    "A run ends when its time is over",
+    "A run ends at its deadline",
     section=_DEADLINES,
     expected="an error of the type deadline-exceeded when the `remaining` seconds of invokeAction are over",
     needs="lmosx:offers with deadlines, and an action that takes a while, --hints",
@@ -216,7 +205,7 @@ async def deadline(context: CaseContext) -> None:
 
 @MEMBERS.case(
     "extension.deadline-left",
-    "A run that is in time is not hurt by its deadline",
+    "A deadline does not affect a run that is in time",
     section=_DEADLINES,
     expected="the same answer with `remaining` of 30 seconds as without it, from an action that is quick",
     needs="lmosx:offers with deadlines, and an action that may be invoked",
@@ -224,10 +213,8 @@ async def deadline(context: CaseContext) -> None:
 async def deadline_left(context: CaseContext) -> None:
     needs(context, "deadlines")
     call, session = context.roles.safe_call(), await context.session()
-    try:
+    with context.left_to("actions.completed"):
         without = await context.invoke(session, call)
-    except NoAnswer:
-        context.not_offered(f"{call.action} is not answered (see actions.completed)")
     received = await context.invoke(session, call, remaining=30)
     if outcome(received)[:2] != outcome(without)[:2]:
         context.fail(received)
@@ -238,7 +225,7 @@ async def deadline_left(context: CaseContext) -> None:
 
 @MEMBERS.case(
     "extension.progress",
-    "What a run says of its progress fits its schema",
+    "The progress of a run matches its schema",
     section=extension("Members, Progress"),
     expected="a `progress` that fits lmosx:progress in an actionStatus `in progress` without output",
     needs="an action that may be invoked and has lmosx:progress",
@@ -254,19 +241,17 @@ async def progress(context: CaseContext) -> None:
             if wrong is not None:
                 context.fail(f"progress of {call.action}: {wrong}")
     if not noted:
-        context.not_offered(
-            f"{call.action} said nothing of its progress within {context.shared.patience:g} s"
-        )
+        context.not_offered(f"{call.action} reported no progress within {context.shared.patience:g} s")
 
 
 def _progressing(context: CaseContext) -> Call:
-    """Return the call of an action that says how far it is: one that takes a while, if there is one."""
+    """Return the call of an action that reports progress: one that takes a while, if there is one."""
     described = context.target.readable_part
     names = [name for name in context.target.actions if described.progress_of(name) is not None]
     if not names:
         context.not_offered("no action has lmosx:progress")
     if context.shared.dialect.is_kotlin:
-        context.not_offered("a consumer with the habits of kotlin-wot is told nothing beyond LMOS")
+        context.not_offered("a consumer with the habits of kotlin-wot gets no extensions")
     with suppress(NotOffered, NotRun):
         call = context.roles.slow_call()
         if call.action in names:

@@ -1,4 +1,4 @@
-"""One-way messages under credit: an extension, and no LMOS text."""
+"""One-way messages under credit: an extension of lmos_actors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE_WAY_MESSAGES = Chapter()
 _TELLS: Final = extension("One-way messages")
 _OFFERED: Final = "lmosx:offers with tells, and an action that may be invoked"
 _WINDOW: Final = 2
-"""Messages that may always be sent to one thing before credit has come back."""
+"""Messages that may be sent to one thing before credit has come back."""
 _TIMES: Final = 16
 
 
@@ -88,7 +88,7 @@ async def refused(context: CaseContext) -> None:
 
 @ONE_WAY_MESSAGES.case(
     "extension.tell-number",
-    "Numbers of one-way messages only grow",
+    "Numbers of one-way messages must grow",
     section=_TELLS,
     expected="an error 400 with the path $.tell, in answer to a `tell` that is not above all before",
     needs=_OFFERED,
@@ -106,7 +106,7 @@ async def number(context: CaseContext) -> None:
 
 @ONE_WAY_MESSAGES.case(
     "extension.tell-credit",
-    "As many one-way messages as there is credit for are taken",
+    "One-way messages are accepted as far as the credit goes",
     section=_TELLS,
     expected="no answer to 2 messages at once, nor to 2 more each time that their credit has come back",
     needs=_OFFERED,

@@ -1,4 +1,4 @@
-"""Answers as streams, which are no LMOS text: items come under credit, and their end behind them."""
+"""Answers as streams, an extension of lmos_actors: items come under credit, and their end behind them."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def stream_more(context: CaseContext) -> None:
 
 @STREAMS.case(
     "extension.stream-whole",
-    "The items under credit are those that come without it",
+    "Items are the same with and without credit",
     section=extension("Streams"),
     expected="the same items in the same order under a small credit, given back again and again, as without "
     "any: none is lost or repeated",
@@ -224,7 +224,7 @@ async def stream_late(context: CaseContext) -> None:
 
 @STREAMS.case(
     "extension.stream-violation",
-    "An item that nobody opened a stream for ends its run, and nothing else",
+    "An item of an unknown stream ends its run, and nothing else",
     section=_VIOLATIONS,
     expected="an error with the status 400 as the end of the run whose correlationID a streamItem has that "
     "belongs to no stream of it, and another run of the connection as it was",
@@ -250,10 +250,9 @@ async def stream_violation(context: CaseContext) -> None:
 
 @STREAMS.case(
     "extension.binary-late",
-    "A binary frame of no stream that is known is ignored",
+    "A binary frame of an unknown stream is ignored",
     section=_VIOLATIONS,
-    expected="no answer to a binary frame with the number of a stream that nobody has opened, and the "
-    "connection as it was",
+    expected="no answer to a binary frame with the number of an unknown stream, and the connection as it was",
     needs="lmosx:offers with streams, and a property that can be read",
 )
 async def binary_late(context: CaseContext) -> None:

@@ -1,4 +1,4 @@
-"""Forms for HTTP of actions, held against what the same thing says over its WebSocket."""
+"""HTTP forms of actions, compared with the WebSocket of the same thing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _call(context: CaseContext, output: bool | None = None) -> tuple[Call, HttpF
     "http.invoke",
     "An action is invoked over HTTP",
     section=_ACTION,
-    expected="200 with the output, 204 without one, or 201 of a run that goes on; what a completed run gives",
+    expected="200 with the output, 204 without one, or 201 for a run that goes on",
     needs="a form for HTTP that invokes a safe action",
 )
 async def invoke(context: CaseContext) -> None:
@@ -71,9 +71,9 @@ async def invoke(context: CaseContext) -> None:
 
 @HTTP_ACTIONS.case(
     "http.invoke-equal",
-    "An action gives one output, over HTTP and over the WebSocket",
+    "An action has the same output over HTTP and over the WebSocket",
     section=_ACTION,
-    expected="for the same input the output that an actionStatus has",
+    expected="for the same input, the output that an actionStatus has",
     needs="a form for HTTP that invokes a safe action with an output",
 )
 async def invoke_equal(context: CaseContext) -> None:

@@ -1,4 +1,4 @@
-"""The description: how it is served, and what stands in it."""
+"""The description: how it is served, and its content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lmos_actors.transport import endpoint_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lmos_actors.conformance.session import CaseContext
+    from lmos_actors.conformance.session import CaseContext, Run
     from lmos_actors.conformance.wire import HttpAnswer
     from lmos_actors.protocol.td import Finding, Form
 
@@ -36,9 +36,9 @@ DESCRIPTION = Chapter()
 _MEDIA_TYPES: Final = ("application/td+json", "application/json", "application/ld+json")
 _MOVED: Final = (301, 302, 303, 307, 308)
 _NOT_THERE: Final = (401, 403, 404, 405, 410)
-_SAME: Final = ("content-type", "content-length")  # of what HEAD and GET say; the rest may change in between
-_TELLING: Final = ("@context", "title", "properties", "actions", "events")
-_TOLD: Final = 3  # findings in one verdict
+_SAME: Final = ("content-type", "content-length")  # of HEAD and GET; other headers may change in between
+_TYPICAL: Final = ("@context", "title", "properties", "actions", "events")
+_SHOWN: Final = 3  # findings in one verdict
 _READABLE: Final = "a description that can be read"
 _SERVED: Final = "a description that is served"
 
@@ -82,7 +82,7 @@ async def head(context: CaseContext) -> None:
 
 @DESCRIPTION.case(
     "description.well-known",
-    "What is at /.well-known/wot is one description",
+    "/.well-known/wot serves one description",
     section=discovery("Well-Known URIs"),
     expected="200 with one description, as application/td+json or application/json, if anything is there",
     needs="something at /.well-known/wot",
@@ -102,7 +102,7 @@ async def well_known(context: CaseContext) -> None:
         found = answer.json()
     except ValueError as error:
         context.fail(f"{WELL_KNOWN} is no JSON: {error}")
-    if not is_object(found) or not any(word in found for word in _TELLING):
+    if not is_object(found) or not any(word in found for word in _TYPICAL):
         context.fail(f"{WELL_KNOWN} is no description: {answer.text[:100]}")
 
 
@@ -115,11 +115,20 @@ def _url(context: CaseContext) -> str:
 
 def _media_type(context: CaseContext, answer: HttpAnswer) -> None:
     if answer.media_type not in _MEDIA_TYPES:
-        said = answer.header("content-type")
-        context.differs("td-media-type", "no Content-Type" if said is None else f"Content-Type: {said}")
+        found = answer.header("content-type")
+        context.differs("td-media-type", "no Content-Type" if found is None else f"Content-Type: {found}")
 
 
-# --- what stands in it
+# --- its content
+
+
+def _checked(part: str, key: str) -> Run:
+    """Make a case of the findings in one part of the description."""
+
+    async def run(context: CaseContext) -> None:
+        _judge(context, part, key)
+
+    return run
 
 
 @DESCRIPTION.case(
@@ -139,15 +148,14 @@ async def readable(context: CaseContext) -> None:
         context.fail(error)
 
 
-@DESCRIPTION.case(
+DESCRIPTION.add(
     "description.schema",
-    "The description is by the rules of TD 1.1",
+    "The description follows the rules of TD 1.1",
+    _checked("", "td-doubtful"),
     section=td("Appendix B. JSON Schema for TD Instance Validation"),
-    expected="nothing that the JSON schema of TD 1.1 refuses, and no name that nothing defines",
+    expected="a description that the JSON schema of TD 1.1 accepts, without undefined names",
     needs=_READABLE,
 )
-async def schema(context: CaseContext) -> None:
-    _judge(context, "", "td-doubtful")
 
 
 @DESCRIPTION.case(
@@ -165,7 +173,7 @@ async def names_the_context(context: CaseContext) -> None:
 
 @DESCRIPTION.case(
     "description.type",
-    "@type says that it is an agent",
+    "@type names an agent",
     section=agent("@type"),
     expected="an @type of lmos:Agent, or of a tool lmos:Tool",
     needs=_READABLE,
@@ -192,15 +200,14 @@ async def identity(context: CaseContext) -> None:
         context.differs("td-id", f"id is {found!r}")
 
 
-@DESCRIPTION.case(
+DESCRIPTION.add(
     "description.security",
-    "The description says who is let in",
+    "The description names its security",
+    _checked("security", "td-security"),
     section=td("5.3.1.1 Thing"),
-    expected="security and securityDefinitions; nosec_sc with the scheme nosec if everybody is",
+    expected="security and securityDefinitions; nosec_sc with the scheme nosec if access is open",
     needs=_READABLE,
 )
-async def security(context: CaseContext) -> None:
-    _judge(context, "security", "td-security")
 
 
 @DESCRIPTION.case(
@@ -217,24 +224,23 @@ async def subprotocol(context: CaseContext) -> None:
     for name, forms in _forms(context):
         sockets = [form for form in forms if form.href.lower().startswith(("ws:", "wss:"))]
         if sockets and all(form.subprotocol != SUBPROTOCOL for form in sockets):
-            said = sockets[0].subprotocol
-            context.differs("form-no-subprotocol", f"{name}: {said if said else 'no subprotocol'}")
+            found = sockets[0].subprotocol
+            context.differs("form-no-subprotocol", f"{name}: {found or 'no subprotocol'}")
 
 
-@DESCRIPTION.case(
+DESCRIPTION.add(
     "description.operations",
     "Operations of forms fit their affordances",
+    _checked("op", "td-doubtful"),
     section=td("5.3.4.2 Form"),
     expected="of each form an op that its affordance can have: no writeproperty of a readOnly property",
     needs=_READABLE,
 )
-async def operations(context: CaseContext) -> None:
-    _judge(context, "op", "td-doubtful")
 
 
 @DESCRIPTION.case(
     "description.addresses",
-    "Addresses in forms lead somewhere",
+    "Addresses in forms are URIs",
     section=td("5.3.4.2 Form"),
     expected="an href in each form that is a URI, or one when resolved against base",
     needs=_READABLE,
@@ -262,31 +268,31 @@ def _forms(context: CaseContext) -> Iterator[tuple[str, tuple[Form, ...]]]:
 def _data(context: CaseContext) -> dict[str, Any]:
     thing = context.target.thing
     if not thing.data:
-        context.not_offered("its description cannot be read: description.readable says why")
+        context.not_offered("its description cannot be read: see description.readable")
     return thing.data
 
 
 def _judge(context: CaseContext, part: str, key: str, *, tolerated: bool = True) -> None:
-    """Fail for errors in a part of the description, and note what is only not as it should be."""
+    """Fail for errors in a part of the description, and note lesser findings."""
     thing = context.target.thing
     data = _data(context)
     if data.get("base") is None and is_url(thing.where):
         data = {**data, "base": thing.where}  # RFC 3986, 5.1.3
     found = [each for each in check(data) if _part_of(each) == part]
     if part == "" and thing.description is None:
-        context.not_offered("its description cannot be read: description.readable says why")
+        context.not_offered("its description cannot be read: see description.readable")
     errors = [str(each) for each in found if each.severity == "error"]
     if errors:
         context.fail(
-            "; ".join([*errors[:_TOLD], *([f"and {len(errors) - _TOLD} more"] if errors[_TOLD:] else [])])
+            "; ".join([*errors[:_SHOWN], *([f"and {len(errors) - _SHOWN} more"] if errors[_SHOWN:] else [])])
         )
-    for each in found[:_TOLD]:
+    for each in found[:_SHOWN]:
         if tolerated or not each.tolerated:
             context.differs(key, str(each))
 
 
 def _part_of(finding: Finding) -> str:
-    """Return which case a finding belongs to; "" for the one of all the rest."""
+    """Return which case a finding belongs to; "" for the case of all others."""
     place = finding.place
     first, last = (place[0], place[-1]) if place else ("", "")
     if "op" in place[-2:] or last == "observable":

@@ -1,8 +1,8 @@
-"""Forms for HTTP of properties, held against what the same thing says over its WebSocket."""
+"""HTTP forms of properties, compared with the WebSocket of the same thing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 from lmos_actors.conformance.card import http, td
@@ -28,7 +28,7 @@ from lmos_actors.conformance.target import HttpForm
 from lmos_actors.protocol.td import choose, effective_forms
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import CaseContext
+    from lmos_actors.conformance.session import CaseContext, Session
 
 HTTP_PROPERTIES = Chapter()
 
@@ -58,7 +58,7 @@ async def read(context: CaseContext) -> None:
 
 @HTTP_PROPERTIES.case(
     "http.media-type",
-    "An answer has the media type that its form says",
+    "An answer has the media type of its form",
     section=_FORM,
     expected="a Content-Type that is the contentType of the form, application/json if it has none",
     needs=_READS,
@@ -73,7 +73,7 @@ async def media_type(context: CaseContext) -> None:
 
 @HTTP_PROPERTIES.case(
     "http.read-all",
-    "All properties are read at once",
+    "All properties are read together",
     section=_FORM,
     expected="200, with an object of every property that can be read",
     needs="a form for HTTP that reads all properties",
@@ -92,25 +92,32 @@ async def read_all(context: CaseContext) -> None:
         context.fail(f"GET of all properties lacks {', '.join(missing)}")
 
 
+async def _writable(context: CaseContext) -> tuple[str, HttpForm, Session, Any]:
+    """Return a property to write, its form, a session to compare with, and the value that it has."""
+    names = context.target.restorable()
+    name, form = first_form(
+        context, "properties", "writeproperty", names, "writes a property that can be read"
+    )
+    session = await context.session()
+    return name, form, session, await _value(context, session, name)
+
+
+async def _value(context: CaseContext, session: Session, name: str) -> Any:
+    before = await read_by_socket(session, name)
+    if before is ABSENT:
+        context.not_offered(f"{name} cannot be read (see properties.read)")
+    return before
+
+
 @HTTP_PROPERTIES.case(
     "http.write",
     "A property is written over HTTP",
     section=_FORM,
-    expected="200 or 204 for the value that it has; it has it still",
+    expected="200 or 204 for the current value, which stays",
     needs="a form for HTTP that writes a property",
 )
 async def write(context: CaseContext) -> None:
-    name, form = first_form(
-        context,
-        "properties",
-        "writeproperty",
-        context.target.restorable(),
-        "writes a property that can be read",
-    )
-    session = await context.session()
-    before = await read_by_socket(session, name)
-    if before is ABSENT:
-        context.not_offered(f"{name} cannot be read (see properties.read)")
+    name, form, session, before = await _writable(context)
     answer = await carry_out(context, form, before)
     if answer.status not in GOOD:
         context.fail(f"{form.method} of {name}, with the value that it has, is answered with {answer.status}")
@@ -123,22 +130,12 @@ async def write(context: CaseContext) -> None:
     "http.write-seen",
     "What is written over HTTP is read over the WebSocket",
     section=_FORM,
-    expected="the new value in a propertyReading; then the old one is put back",
+    expected="the new value in a propertyReading; then the old one is restored",
     needs="a form for HTTP that writes a property",
     unsafe=True,
 )
 async def write_seen(context: CaseContext) -> None:
-    name, form = first_form(
-        context,
-        "properties",
-        "writeproperty",
-        context.target.restorable(),
-        "writes a property that can be read",
-    )
-    session = await context.session()
-    before = await read_by_socket(session, name)
-    if before is ABSENT:
-        context.not_offered(f"{name} cannot be read (see properties.read)")
+    name, form, session, before = await _writable(context)
     change = context.roles.change_of(name, before)
     value = getattr(change, "value", ABSENT)
     if value is ABSENT:
@@ -172,7 +169,7 @@ async def read_only(context: CaseContext) -> None:
 
 @HTTP_PROPERTIES.case(
     "http.write-only",
-    "A write-only property is not given away",
+    "A write-only property is not revealed",
     section=_PROPERTY,
     expected="405, or another 4xx",
     needs="a form for HTTP that writes a write-only property",
@@ -200,9 +197,7 @@ async def wrong_value(context: CaseContext) -> None:
         if wrong is ABSENT:
             continue
         session = await context.session()
-        before = await read_by_socket(session, name)
-        if before is ABSENT:
-            context.not_offered(f"{name} cannot be read (see properties.read)")
+        before = await _value(context, session, name)
         try:
             answer = await carry_out(context, form, wrong)
             after = await read_by_socket(session, name)
@@ -215,14 +210,14 @@ async def wrong_value(context: CaseContext) -> None:
     context.not_offered("it describes no form for HTTP that writes a property of a certain kind")
 
 
-# --- what is not there
+# --- unknown properties and methods
 
 
 @HTTP_PROPERTIES.case(
     "http.unknown",
-    "What is not there is not found",
+    "An unknown property is not found",
     section=http("15.5.5"),
-    expected="404 in the place of a property that is not described",
+    expected="404 for a property that is not in the description",
     needs="a form for HTTP that reads a property, whose address ends in its name",
 )
 async def unknown(context: CaseContext) -> None:
@@ -234,7 +229,7 @@ async def unknown(context: CaseContext) -> None:
 
 @HTTP_PROPERTIES.case(
     "http.problem",
-    "An error says its own status",
+    "Problem details have the status of the answer",
     section=http("15.5"),
     expected="in problem details (RFC 9457), if it has any, the status that the answer has",
     needs="a form for HTTP that reads a property, whose address ends in its name",
@@ -254,7 +249,7 @@ async def problem(context: CaseContext) -> None:
 
 
 def _neighbour(context: CaseContext) -> tuple[str, str]:
-    """Return the name of a property that is not there, and where it would be."""
+    """Return the name of an unknown property, and the URL that it would have."""
     for name, form in forms_for(context, "properties", "readproperty", context.target.readable()):
         above, _, last = form.url.rpartition("/")
         if unquote(last) == name:
@@ -265,7 +260,7 @@ def _neighbour(context: CaseContext) -> tuple[str, str]:
 
 @HTTP_PROPERTIES.case(
     "http.method",
-    "A method that is not offered is refused",
+    "An unsupported method is refused",
     section=http("15.5.6"),
     expected="405 with Allow, or another 4xx, or 501, to PATCH of a read-only property",
     needs="a form for HTTP that reads a read-only property",

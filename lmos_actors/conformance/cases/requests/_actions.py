@@ -1,4 +1,4 @@
-"""Invoking actions."""
+"""Invocations of actions: outputs, inputs, statuses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.conformance.card import lmos, td
 from lmos_actors.conformance.inputs import fits, samples
-from lmos_actors.conformance.session import ABSENT, SILENCE, Chapter, NoAnswer, leave, must_be_meant_to_fail
+from lmos_actors.conformance.session import (
+    ABSENT,
+    SILENCE,
+    Chapter,
+    NoAnswer,
+    leave,
+    must_be_meant_to_fail,
+    pending_call,
+)
 from lmos_actors.conformance.target import NotOffered, NotRun
 from lmos_actors.conformance.wire import ConnectionGone
 
@@ -23,7 +31,6 @@ _INVOCABLE: Final = "an action that may be invoked"
 _WITH_INPUT: Final = "an action with an input that may be invoked"
 _MOST: Final = 12
 _HARD_TO_TELL: Final = ("400", "422")
-_ONE_STATUS: Final = "to kotlin-wot's clients a run has one status"
 _AFTER: Final = 0.2
 _RANKS: Final = {"pending": 0, "in progress": 1}
 
@@ -54,7 +61,7 @@ async def completed(context: CaseContext) -> None:
 
 @ACTIONS.case(
     "actions.output",
-    "The output of an action fits its schema",
+    "The output of an action matches its schema",
     section=_AFFORDANCE,
     expected="an output that matches the data schema of the description, in the actionStatus completed",
     needs="an action with an output that may be invoked",
@@ -76,7 +83,7 @@ async def output(context: CaseContext) -> None:
 
 
 async def _quietly(context: CaseContext, session: Session, call: Call) -> ReceivedMessage | None:
-    """Invoke an action; None if nothing answers that, which is the subject of other cases."""
+    """Invoke an action; None if it is not answered, which other cases judge."""
     try:
         return await context.invoke(session, call)
     except NoAnswer:
@@ -85,7 +92,7 @@ async def _quietly(context: CaseContext, session: Session, call: Call) -> Receiv
 
 @ACTIONS.case(
     "actions.boundary-input",
-    "Inputs that fit are taken, those at the bounds too",
+    "Inputs that match the schema are accepted, those at the bounds too",
     section=_AFFORDANCE,
     expected="no error 400 or 422 for an input that matches the data schema of the description",
     needs=_WITH_INPUT,
@@ -102,7 +109,7 @@ async def boundary_input(context: CaseContext) -> None:
 
 @ACTIONS.case(
     "actions.wrong-input",
-    "Inputs that do not fit are refused",
+    "Inputs that do not match the schema are refused",
     section=_AFFORDANCE,
     expected="an error, or an actionStatus failed, for an input that does not match the data schema",
     needs=_WITH_INPUT,
@@ -147,7 +154,7 @@ def _is_refusal(received: ReceivedMessage) -> bool:
 
 @ACTIONS.case(
     "actions.missing-input",
-    "An action that needs an input is not carried out without",
+    "An action that needs an input is not carried out without it",
     section=_AFFORDANCE,
     expected="an error, or an actionStatus failed, for an invokeAction without input, where the data "
     "schema allows neither an empty object nor null",
@@ -171,7 +178,7 @@ async def missing_input(context: CaseContext) -> None:
 
 @ACTIONS.case(
     "actions.failing",
-    "An action that fails is answered so",
+    "A failing action is reported as failed",
     section=lmos("Request-Reply"),
     expected="an actionStatus failed, or an error, for a run that fails",
     needs="an action that fails, --hints",
@@ -187,15 +194,13 @@ async def failing(context: CaseContext) -> None:
 
 @ACTIONS.case(
     "actions.pending",
-    "A run that takes a while is answered at once",
+    "A run that takes a while has a status at once",
     section=lmos("Request-Reply"),
     expected="an actionStatus pending or in progress, for an action that is not synchronous",
     needs="an action that takes a while",
 )
 async def pending(context: CaseContext) -> None:
-    call = context.roles.slow_call()
-    if context.shared.dialect.is_kotlin:
-        context.not_offered(_ONE_STATUS)
+    call = pending_call(context)
     session = await context.session()
     sent = await session.begin(call)
     try:
@@ -210,7 +215,7 @@ async def pending(context: CaseContext) -> None:
 
 @ACTIONS.case(
     "actions.status-order",
-    "The statuses of a run go forward",
+    "The statuses of a run come in their order",
     section=lmos("One Request-Multiple Responses"),
     expected="pending, then in progress, then completed or failed, and none of the first two after that",
     needs=_INVOCABLE,
@@ -250,15 +255,11 @@ async def _hold_order(context: CaseContext, call: Call, *, long: bool) -> None:
     needs="an action that takes a while and is answered at once",
 )
 async def concurrent(context: CaseContext) -> None:
-    call = context.roles.slow_call()
-    if context.shared.dialect.is_kotlin:
-        context.not_offered(_ONE_STATUS)
+    call = pending_call(context)
     session = await context.session()
-    try:
+    with context.left_to("actions.pending", SILENCE):
         sent = await session.begin(call)
         await session.answer(sent)
-    except SILENCE as why:
-        context.not_offered(f"{why} (see actions.pending)")
     second = await session.begin(call)
     while (received := await session.next()) is not None:
         if received.kind in ("actionStatus", "error") and received.correlation != sent.correlation:

@@ -1,4 +1,4 @@
-"""The members of a thing's messages, held against the tables of the specification."""
+"""Members of a thing's messages, compared with the tables of the specification."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from lmos_actors.conformance.session import (
 from lmos_actors.conformance.target import NotOffered, NotRun
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import CaseContext, ReceivedMessage
+    from collections.abc import Awaitable, Callable
+
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run
     from lmos_actors.conformance.target import Call
 
 MESSAGE_MEMBERS = Chapter()
@@ -32,7 +34,7 @@ _OWN: Final = ("thingID", "messageID", "messageType")
 
 
 def _members(context: CaseContext, received: ReceivedMessage) -> None:
-    """Judge that what must be there is there, and is a text where it has to be one."""
+    """Check that the mandatory members are present, and are texts where they have to be."""
     members = tuple(
         member for member in (*_OWN, *MANDATORY[received.kind]) if not _elsewhere(received, member)
     )
@@ -42,6 +44,32 @@ def _members(context: CaseContext, received: ReceivedMessage) -> None:
 
 def _elsewhere(received: ReceivedMessage, member: str) -> bool:
     return received.kind == "error" and member == "status"
+
+
+async def _reading(context: CaseContext) -> list[ReceivedMessage]:
+    return [(await a_reading(context))[1]]
+
+
+async def _error(context: CaseContext) -> list[ReceivedMessage]:
+    return [(await an_error(context))[1]]
+
+
+async def _each(context: CaseContext) -> list[ReceivedMessage]:
+    return [received for _, received in await one_of_each(context)]
+
+
+def _judged(
+    get: Callable[[CaseContext], Awaitable[list[ReceivedMessage]]],
+    *keys: str,
+    members: tuple[str, ...] | None = None,
+) -> Run:
+    """Make a case of one message, or of several, that is judged by these deviations."""
+
+    async def run(context: CaseContext) -> None:
+        for received in await get(context):
+            context.judge(received, *keys, members=members)
+
+    return run
 
 
 @MESSAGE_MEMBERS.case(
@@ -65,13 +93,9 @@ async def reading(context: CaseContext) -> None:
 async def readings(context: CaseContext) -> None:
     session = await context.session()
     values = await restorable_values(context, session)
-    try:
+    with context.left_to("properties.write-multiple", SILENCE):
         received = await session.ask("writeMultipleProperties", data=values)
-    except SILENCE as why:
-        context.not_offered(f"{why} (see properties.write-multiple)")
-    if received.kind != "propertyReadings":
-        context.not_offered(f"{received} (see properties.write-multiple)")
-    _members(context, received)
+    _members(context, context.prerequisite(received, "propertyReadings", "properties.write-multiple"))
 
 
 @MESSAGE_MEMBERS.case(
@@ -97,29 +121,27 @@ async def error(context: CaseContext) -> None:
     context.judge(received, "member-missing", members=("status",))
 
 
-@MESSAGE_MEMBERS.case(
+MESSAGE_MEMBERS.add(
     "letter.error-status",
     "The status of an error is an HTTP status, as a text",
+    _judged(_error, "error-status"),
     section=lmos("error"),
     expected='a status such as "404", not the number 404',
 )
-async def error_status(context: CaseContext) -> None:
-    context.judge((await an_error(context))[1], "error-status")
 
 
-@MESSAGE_MEMBERS.case(
+MESSAGE_MEMBERS.add(
     "letter.error-uri",
     "The type and instance of an error are URI references",
+    _judged(_error, "error-uri"),
     section=lmos("error"),
     expected="URI references without blanks in type and instance",
 )
-async def error_uri(context: CaseContext) -> None:
-    context.judge((await an_error(context))[1], "error-uri")
 
 
 @MESSAGE_MEMBERS.case(
     "letter.about",
-    "An answer says what it is about",
+    "An answer names its subject",
     section=lmos("actionStatus"),
     expected="in a propertyReading the name of the property that was read, in an actionStatus the action "
     "that was invoked",
@@ -146,15 +168,13 @@ async def thing(context: CaseContext) -> None:
         context.judge(received, "thing-no-uri")
 
 
-@MESSAGE_MEMBERS.case(
+MESSAGE_MEMBERS.add(
     "letter.message-id",
     "A messageID is a UUID of version 4",
+    _judged(_each, "id-no-uuid", members=("messageID",)),
     section=_COMMON,
     expected="a messageID such as 79057736-3e0e-4dc3-b139-a33051901ee2 in each answer",
 )
-async def message_id(context: CaseContext) -> None:
-    for _, received in await one_of_each(context):
-        context.judge(received, "id-no-uuid", members=("messageID",))
 
 
 @MESSAGE_MEMBERS.case(
@@ -175,15 +195,14 @@ async def own_message_id(context: CaseContext) -> None:
                 seen.append(received.message_id)
 
 
-@MESSAGE_MEMBERS.case(
+MESSAGE_MEMBERS.add(
     "letter.timestamp",
     "A timestamp is a date-time of RFC 9557",
+    _judged(_reading, "time-number", "time-format"),
     section=_COMMON,
     expected="a timestamp such as 2026-01-31T08:15:00.250Z in a propertyReading",
     needs=_READABLE,
 )
-async def timestamp(context: CaseContext) -> None:
-    context.judge((await a_reading(context))[1], "time-number", "time-format")
 
 
 @MESSAGE_MEMBERS.case(
@@ -216,12 +235,10 @@ async def _judge_words(context: CaseContext, call: Call) -> None:
         context.judge(received, "member-type", members=("status",))
 
 
-@MESSAGE_MEMBERS.case(
+MESSAGE_MEMBERS.add(
     "letter.member-twice",
-    "No member is in a message twice",
+    "No member is duplicated in a message",
+    _judged(_each, "member-twice"),
     section=lmos("Common Message Members Table"),
-    expected="each member once: readers of JSON differ in which of two they take",
+    expected="each member once: JSON parsers differ in which of two they use",
 )
-async def member_twice(context: CaseContext) -> None:
-    for _, received in await one_of_each(context):
-        context.judge(received, "member-twice")

@@ -1,4 +1,4 @@
-"""Order and interleaving: what was asked first is done first, and what takes long holds up nothing else."""
+"""Order and concurrency: requests are carried out in their order, and long runs delay nothing else."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def pipelined(context: CaseContext) -> None:
 
 @ORDERING.case(
     "ordering.write-then-read",
-    "What is written is read by the next message",
+    "A written value is read by the next message",
     section=lmos("writeProperty"),
     expected="the value that was written in answer to the readProperty sent right behind its writeProperty, "
     "without waiting in between",
@@ -77,7 +77,7 @@ async def write_then_read(context: CaseContext) -> None:
             try:
                 received = await session.answer(read)
             except NoAnswer:
-                context.not_offered("answers cannot be told apart (see correlation.*)")
+                context.not_offered("answers cannot be distinguished (see correlation.*)")
             session.forget(write)
             if not same(received.value, value):
                 context.differs(
@@ -87,7 +87,7 @@ async def write_then_read(context: CaseContext) -> None:
 
 @ORDERING.case(
     "ordering.changes",
-    "An observer is told the changes in their order",
+    "An observer gets the changes in their order",
     section=_RESPONSES,
     expected="readings in the order in which the values were written, the last one with the last of them; "
     "older ones may be left out",
@@ -108,9 +108,9 @@ async def changes(context: CaseContext) -> None:
         await context.flush(session, but=name)
         seen_values += [received.value for received in await readings(session, name)]
     if not seen_values:
-        context.not_offered("changes do not come to who observes (see observe.change)")
+        context.not_offered("changes do not reach observers (see observe.change)")
     if not _in_order(seen_values, written):
-        context.fail(f"the values were {written!r}, in this order, and the readings say {seen_values!r}")
+        context.fail(f"the values were {written!r}, in this order, and the readings had {seen_values!r}")
 
 
 def _in_order(seen_values: Sequence[Any], written: Sequence[Any]) -> bool:
@@ -159,7 +159,7 @@ async def _gathered(context: CaseContext, session: Session, event: str) -> list[
     while len(found) < _EVENTS and (received := await session.event(event)) is not None:
         found.append(received)
     if not found:
-        context.not_offered(f"{event} does not come to who has subscribed (see events.delivered)")
+        context.not_offered(f"{event} does not reach its subscriber (see events.delivered)")
     await context.flush(session)
     return found + await events(session, event)
 
@@ -185,7 +185,7 @@ def _time(received: ReceivedMessage) -> datetime | None:
 
 @ORDERING.case(
     "ordering.slow-run",
-    "A run that takes long does not hold up what is asked behind it",
+    "A long run does not delay later requests",
     section=_RESPONSES,
     expected="an answer to readProperty while an action that was invoked before goes on",
     needs=_SLOW,
@@ -204,7 +204,7 @@ async def slow_run(context: CaseContext) -> None:
 
 @ORDERING.case(
     "ordering.slow-elsewhere",
-    "A run that takes long does not hold up other connections",
+    "A long run does not delay other connections",
     section=_RESPONSES,
     expected="an answer to readProperty while an action goes on that was invoked over another connection",
     needs=_SLOW,

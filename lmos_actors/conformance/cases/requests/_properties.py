@@ -1,4 +1,4 @@
-"""Reading and writing properties."""
+"""Reads and writes of properties."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def read(context: CaseContext) -> None:
 
 @PROPERTIES.case(
     "properties.value",
-    "The value of a property fits its schema",
+    "The value of a property matches its schema",
     section=lmos("propertyReading"),
     expected="values that match the data schemas of the description",
     needs="a property that can be read",
@@ -104,7 +104,7 @@ def _written(received: ReceivedMessage, name: str) -> Any:
 
 @PROPERTIES.case(
     "properties.write-kept",
-    "What was written is read afterwards",
+    "A written value is read afterwards",
     section=lmos("writeProperty"),
     expected="the new value in answer to a readProperty on another connection",
     needs=_BOTH,
@@ -131,7 +131,7 @@ async def _held_after_write(
     try:
         answer = await writing.ask("writeProperty", name=name, data=new)
         if answer.kind not in _WRITTEN:
-            return  # properties.write is about these
+            return  # judged by properties.write
         now = await values_of(context, reading, [name])
         if name in now and not same(now[name], new):
             context.fail(f"{name}: {new!r} was written, and {now[name]!r} is read")
@@ -141,7 +141,7 @@ async def _held_after_write(
 
 @PROPERTIES.case(
     "properties.write-wrong",
-    "A value that does not fit is refused",
+    "A value that does not match the schema is refused",
     section=_SCHEMA,
     expected="an error in answer to a write of a value that does not match the data schema",
     needs=f"{_BOTH}, and a schema that some value does not match",
@@ -161,7 +161,7 @@ async def write_wrong(context: CaseContext) -> None:
         finally:
             await put_back(context, session, name, old)
     if not tried:
-        context.not_offered("no property has a schema that a value could be wrong for")
+        context.not_offered("no property has a schema that restricts its values")
 
 
 def _wrong(context: CaseContext, name: str) -> list[Any]:
@@ -228,14 +228,14 @@ async def read_all(context: CaseContext) -> None:
     _hold_all(context, received, dict.fromkeys(known, ABSENT))
     secret = [name for name in context.target.write_only() if name in received.data["data"]]
     if secret:
-        context.fail(f"{', '.join(secret)} is write-only, and given away")
+        context.fail(f"{', '.join(secret)} is write-only, and was read")
 
 
 @PROPERTIES.case(
     "properties.read-multiple",
     "Several properties can be read at once",
     section=_AFFORDANCE,
-    expected="a propertyReadings with the properties asked for, and no others; the text has no message for "
+    expected="a propertyReadings with the requested properties, and no others; the text has no message for "
     "it, and kotlin-wot's readMultipleProperties is tried",
     needs="an answer to kotlin-wot's readMultipleProperties",
 )
@@ -249,13 +249,13 @@ async def read_multiple(context: CaseContext) -> None:
     _hold_all(context, received, dict.fromkeys(names, ABSENT))
     more = [name for name in received.data["data"] if name not in names]
     if more:
-        context.fail(f"{', '.join(names)} was asked for, and {', '.join(more)} came as well")
+        context.fail(f"{', '.join(names)} was requested, and {', '.join(more)} came as well")
 
 
 async def _ask_all(
     context: CaseContext, session: Session, kind: str, op: str, **members: Any
 ) -> ReceivedMessage:
-    """Ask for several properties at once; that it cannot be done only counts if it is said to be possible."""
+    """Send a request about several properties. A refusal counts only if a form offers the operation."""
     is_in_text = kind == "writeMultipleProperties"
     offered = is_in_text and is_offered(context.target.readable_part.forms, op)
     why_not = f"no form of the thing has {op}" if is_in_text else f"no text has a message for {op}"

@@ -1,6 +1,6 @@
-"""Asking how runs stand, and cancelling them.
+"""Queries and cancels of runs.
 
-The text names a run by its action alone. Where there may be several the kit says which one it means by the
+The text names a run by its action alone. Where there may be several, the kit says which one it means by the
 `correlationID` that the messages of one operation share: the `messageID` of the `invokeAction`.
 """
 
@@ -13,7 +13,7 @@ from lmos_actors.conformance.session import Chapter, NoAnswer, is_offered, leave
 from lmos_actors.conformance.wire import ConnectionGone
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
 
 RUNS = Chapter()
 
@@ -30,11 +30,11 @@ async def _begin(context: CaseContext, session: Session) -> Sent:
     call = context.roles.slow_call()
     sent = await session.begin(call)
     if session.dialect.is_kotlin:
-        return sent  # to such clients nothing is said of it until it is over
+        return sent  # such clients get one status, at its end
     try:
         received = await session.answer(sent)
     except NoAnswer:
-        return sent  # that it says nothing at first is another case's
+        return sent  # judged by actions.pending
     if received.is_final:
         context.not_run(f"the run was over at once ({received}): {_LONGER}")
     return sent
@@ -43,7 +43,7 @@ async def _begin(context: CaseContext, session: Session) -> Sent:
 async def _ask(
     context: CaseContext, session: Session, kind: str, action: str, correlation: str | None, **members: Any
 ) -> ReceivedMessage:
-    """Query or cancel, and wait for the reply. That it cannot be done only counts if the forms offer it."""
+    """Query or cancel, and wait for the reply. A refusal counts only if the forms offer the operation."""
     offered = is_offered(context.target.actions[action].forms, kind.lower())
     try:
         sent = await session.send(kind, name=action, correlation=correlation, **members)
@@ -57,6 +57,11 @@ async def _ask(
             f"no form of {action} has the operation {kind.lower()}, and the answer was {received}"
         )
     return received
+
+
+async def _about(context: CaseContext, session: Session, kind: str, run: Sent) -> ReceivedMessage:
+    """Query or cancel a run by its id."""
+    return await _ask(context, session, kind, run.name or "", run.message_id)
 
 
 async def _reply(session: Session, sent: Sent) -> ReceivedMessage:
@@ -80,7 +85,7 @@ async def _reply(session: Session, sent: Sent) -> ReceivedMessage:
 
 @RUNS.case(
     "query.running",
-    "A run can be asked about while it goes on",
+    "A run can be queried while it is going on",
     section=_QUERY,
     expected="an actionStatus pending or in progress",
     needs=_LASTING,
@@ -88,7 +93,7 @@ async def _reply(session: Session, sent: Sent) -> ReceivedMessage:
 async def query_running(context: CaseContext) -> None:
     session = await context.session()
     run = await _begin(context, session)
-    received = await _ask(context, session, "queryAction", run.name or "", run.message_id)
+    received = await _about(context, session, "queryAction", run)
     if received.kind == "actionStatus" and received.is_final:
         await _both_ends(context, session, received)
     await leave(session, run)
@@ -100,7 +105,7 @@ async def _both_ends(context: CaseContext, session: Session, end: ReceivedMessag
     """Distinguish a run that ended just then, so that its end and the reply agree, from a wrong reply."""
     while (received := await session.next()) is not None:
         if received.kind in ("actionStatus", "error"):
-            context.not_run(f"the run was over before it was asked about ({end}): {_LONGER}")
+            context.not_run(f"the run was over before the query ({end}): {_LONGER}")
     context.fail(f"nothing but {end}, the end of the run without an answer to queryAction, or a wrong answer")
 
 
@@ -121,7 +126,7 @@ async def query_by_name(context: CaseContext) -> None:
 
 
 async def _finished(context: CaseContext, session: Session, op: str) -> tuple[Sent, ReceivedMessage]:
-    """Let a run end, of an action whose forms offer the operation if there is one; return how it ended."""
+    """Run an action whose forms offer the operation, if there is one; return how it ended."""
     calls = context.roles.safe_calls()
     offering = (call for call in calls if is_offered(context.target.actions[call.action].forms, op))
     call = next(offering, calls[0])
@@ -133,14 +138,14 @@ async def _finished(context: CaseContext, session: Session, op: str) -> tuple[Se
 
 
 def _holds_forms(context: CaseContext, run: Sent, op: str, error: ReceivedMessage) -> None:
-    """Hold an error against nobody whose forms do not say that the operation can be done."""
+    """End the case on an error where no form of the action offers the operation."""
     if not is_offered(context.target.actions[run.name or ""].forms, op):
         context.not_offered(f"no form of {run.name} has the operation {op}, and the answer was {error}")
 
 
 @RUNS.case(
     "query.finished",
-    "A run can be asked about when it is over",
+    "A run can be queried when it is over",
     section=_QUERY,
     expected="an actionStatus completed: the latest status of a previously invoked action",
     needs="an action that may be invoked",
@@ -150,7 +155,7 @@ async def query_finished(context: CaseContext) -> None:
     sent, over = await _finished(context, session, "queryaction")
     if over.status != "completed":
         context.not_offered(f"{over} (see actions.completed)")
-    received = await _ask(context, session, "queryAction", sent.name or "", sent.message_id)
+    received = await _about(context, session, "queryAction", sent)
     if received.kind == "error":
         _holds_forms(context, sent, "queryaction", received)
         context.differs("run-forgotten", received)
@@ -158,65 +163,66 @@ async def query_finished(context: CaseContext) -> None:
         context.fail(received)
 
 
-@RUNS.case(
+def _unknown(kind: str) -> Run:
+    """Make a case of a request about a run that there never was."""
+
+    async def run(context: CaseContext) -> None:
+        action = next(iter(context.target.actions), None)
+        if action is None:
+            context.not_offered("it describes no action")
+        session = await context.session()
+        received = await _ask(context, session, kind, action, session.new_id())
+        context.expect(received, "actionStatus", "error")
+        await context.flush(session)
+
+    return run
+
+
+RUNS.add(
     "query.unknown",
-    "A query about no run is answered",
+    "A query about an unknown run is answered",
+    _unknown("queryAction"),
     section=_QUERY,
     expected=_UNKNOWN,
     needs="an action",
 )
-async def query_unknown(context: CaseContext) -> None:
-    await _about_none(context, "queryAction")
 
 
-async def _about_none(context: CaseContext, kind: str) -> None:
-    action = next(iter(context.target.actions), None)
-    if action is None:
-        context.not_offered("it describes no action")
-    session = await context.session()
-    received = await _ask(context, session, kind, action, session.new_id())
-    context.expect(received, "actionStatus", "error")
-    await context.flush(session)
+def _cancelled(*, by_name: bool = False, **members: str) -> Run:
+    """Make a case of a cancel of a run that goes on."""
+
+    async def run(context: CaseContext) -> None:
+        session = await context.session()
+        run = await _begin(context, session)
+        correlation = None if by_name else run.message_id
+        received = await _ask(context, session, "cancelAction", run.name or "", correlation, **members)
+        if received.kind == "error":
+            context.differs("cancel-error", received)
+
+    return run
 
 
-@RUNS.case(
+RUNS.add(
     "cancel.running",
     "A run can be cancelled, or the answer says that it cannot",
+    _cancelled(reason="the kit tries it"),
     section=_CANCEL,
     expected="an actionStatus",
     needs=_LASTING,
 )
-async def cancel_running(context: CaseContext) -> None:
-    session = await context.session()
-    run = await _begin(context, session)
-    await _cancel(context, session, run.name or "", run.message_id, reason="the kit tries it")
-
-
-async def _cancel(
-    context: CaseContext, session: Session, action: str, correlation: str | None, **members: Any
-) -> ReceivedMessage:
-    received = await _ask(context, session, "cancelAction", action, correlation, **members)
-    if received.kind == "error":
-        context.differs("cancel-error", received)
-    return received
-
-
-@RUNS.case(
+RUNS.add(
     "cancel.by-name",
     "A cancel without a correlationID is about the last run of the action",
+    _cancelled(by_name=True),
     section=_CANCEL,
     expected="an actionStatus",
     needs=_LASTING,
 )
-async def cancel_by_name(context: CaseContext) -> None:
-    session = await context.session()
-    run = await _begin(context, session)
-    await _cancel(context, session, run.name or "", None)
 
 
 @RUNS.case(
     "cancel.stays",
-    "A run that was cancelled stays so",
+    "A cancelled run stays cancelled",
     section=_CANCEL,
     expected="no actionStatus completed for the run after the cancel was confirmed, and none in progress",
     needs=_LASTING,
@@ -224,7 +230,7 @@ async def cancel_by_name(context: CaseContext) -> None:
 async def cancel_stays(context: CaseContext) -> None:
     session = await context.session()
     run = await _begin(context, session)
-    received = await _ask(context, session, "cancelAction", run.name or "", run.message_id)
+    received = await _about(context, session, "cancelAction", run)
     if received.kind != "actionStatus" or received.status not in ("failed", "cancelled"):
         context.not_offered(f"the run was not cancelled: {received}")
     for each in await session.drain():
@@ -234,7 +240,7 @@ async def cancel_stays(context: CaseContext) -> None:
 
 @RUNS.case(
     "cancel.finished",
-    "A cancel of a run that is over is answered",
+    "A cancel of a finished run is answered",
     section=_CANCEL,
     expected="an actionStatus: the action could not be cancelled, as it was already completed",
     needs="an action that may be invoked",
@@ -244,42 +250,41 @@ async def cancel_finished(context: CaseContext) -> None:
     sent, over = await _finished(context, session, "cancelaction")
     if over.kind == "error":
         context.not_offered(f"{over} (see actions.completed)")
-    received = await _ask(context, session, "cancelAction", sent.name or "", sent.message_id)
+    received = await _about(context, session, "cancelAction", sent)
     if received.kind == "error":
         _holds_forms(context, sent, "cancelaction", received)
         context.differs("cancel-error", received)
 
 
-@RUNS.case(
+RUNS.add(
     "cancel.unknown",
-    "A cancel of no run is answered",
+    "A cancel of an unknown run is answered",
+    _unknown("cancelAction"),
     section=_CANCEL,
     expected=_UNKNOWN,
     needs="an action",
 )
-async def cancel_unknown(context: CaseContext) -> None:
-    await _about_none(context, "cancelAction")
 
 
 @RUNS.case(
     "cancel.other-run",
-    "A cancel ends the run that it is about, and no other",
+    "A cancel ends its own run, and no other",
     section=extension("Members, Queries and cancels"),
-    expected="of two runs of an action the one goes on whose correlationID the cancelAction does not have",
-    needs=f"{_LASTING}, and lmosx:offers: LMOS does not say which of several runs is meant",
+    expected="of two runs of an action, the one without the correlationID of the cancelAction goes on",
+    needs=f"{_LASTING}, and lmosx:offers: LMOS does not define which of several runs is meant",
 )
 async def cancel_other_run(context: CaseContext) -> None:
     if not context.target.offers:
         context.not_offered(
-            "it offers none of the extensions, and LMOS does not say which of several runs is meant"
+            "it offers none of the extensions, and LMOS does not define which of several runs is meant"
         )
     session = await context.session()
     first = await _begin(context, session)
     second = await _begin(context, session)
-    ended = await _ask(context, session, "cancelAction", first.name or "", first.message_id)
+    ended = await _about(context, session, "cancelAction", first)
     if ended.kind != "actionStatus":
         context.not_offered(f"the run was not cancelled: {ended}")
-    received = await _ask(context, session, "queryAction", first.name or "", second.message_id)
+    received = await _about(context, session, "queryAction", second)
     await leave(session, second)
     if received.kind == "actionStatus" and received.status not in _GOING:
         context.differs("cancels-other-run", f"the other run is now {received}")

@@ -1,4 +1,4 @@
-"""Spelling of members: the specification has two, that of its tables and that of its examples."""
+"""Spellings of members: those of the specification's tables, and those of its examples."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def _hold(context: CaseContext, dialect: Dialect, key: str, *, refusable: 
     if dialect == context.shared.dialect or await understood(context, context.shared.dialect) is not None:
         context.not_offered("its property cannot be read in any spelling (see properties.read)")
     if refusable and seen.startswith("error "):
-        context.not_offered(f"it goes by the tables, and refuses what is spelt as the examples: {seen}")
+        context.not_offered(f"it follows the tables, and refuses the spelling of the examples: {seen}")
     context.differs(key, seen)
 
 

@@ -1,4 +1,4 @@
-"""Several things on one socket: each has what is its own, and none hears or says what is another's."""
+"""Several things on one socket: values, events and changes of each are its own."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _with_property(context: CaseContext, *, observable: bool) -> tuple[Target, s
     "things.each",
     "One connection reaches each thing",
     section=_COMMON,
-    expected="a propertyReading of each of the things over one connection, as thingID says which is meant",
+    expected="a propertyReading of each of the things over one connection, by their thingID",
     needs=f"{_NEEDS}, both with a property that can be read",
 )
 async def each(context: CaseContext) -> None:
@@ -88,9 +88,9 @@ async def each(context: CaseContext) -> None:
 
 @SEVERAL_THINGS.case(
     "things.named",
-    "An answer names the thing that was asked",
+    "An answer names the thing of its request",
     section=_COMMON,
-    expected="the thingID of the request in its answer, where two things are asked one after the other",
+    expected="the thingID of the request in its answer, for requests to two things in turn",
     needs=f"{_NEEDS}, both with a property that can be read",
 )
 async def named(context: CaseContext) -> None:
@@ -100,7 +100,7 @@ async def named(context: CaseContext) -> None:
     for target in (*targets[:5], context.target):
         received = await session.ask("readProperty", name=target.readable()[0], thing=target.thing.id)
         if received.thing in known and received.thing != target.thing.id:
-            context.fail(f"{target.thing.id} was asked, and the answer is in the name of {received.thing}")
+            context.fail(f"{target.thing.id} got a request, and the answer names {received.thing}")
 
 
 @SEVERAL_THINGS.case(
@@ -128,7 +128,7 @@ async def values(context: CaseContext) -> None:
 
 @SEVERAL_THINGS.case(
     "things.events",
-    "The event of one thing does not come to who has subscribed to another's",
+    "A subscription to one thing's event brings no event of another thing",
     section=_SUBSCRIBE,
     expected="events of the thing that was subscribed to, and of no other",
     needs=_EVENT,
@@ -143,14 +143,12 @@ async def events(context: CaseContext) -> None:
     await first_event(context, control, event)
     await context.flush(session)
     if await session.event(event, within=0) is not None:
-        context.fail(
-            f"{event} of {other.thing.id} came to who has subscribed to {context.target.thing.id} alone"
-        )
+        context.fail(f"{event} of {other.thing.id} came to a subscriber of {context.target.thing.id} only")
 
 
 @SEVERAL_THINGS.case(
     "things.unsubscribe",
-    "Who unsubscribes from one thing's event is still subscribed to another's",
+    "Unsubscribing from one thing's event leaves another thing's subscription",
     section=lmos("unsubscribeEvent"),
     expected="the event of one thing, after unsubscribeEvent for that of another",
     needs=_EVENT,
@@ -164,13 +162,13 @@ async def unsubscribe(context: CaseContext) -> None:
     await first_event(context, control, event)
     if await session.event(event) is None:
         context.fail(
-            f"{event} of {context.target.thing.id} came no more after that of {other.thing.id} was let go"
+            f"{event} of {context.target.thing.id} stopped when that of {other.thing.id} was unsubscribed"
         )
 
 
 @SEVERAL_THINGS.case(
     "things.changes",
-    "The change of one thing's property does not come to who observes another's",
+    "An observation of one thing's property brings no change of another thing",
     section=lmos("observeProperty"),
     expected="readings of the thing whose property is observed, and of no other",
     needs=_PROPERTY,
@@ -184,4 +182,4 @@ async def changes(context: CaseContext) -> None:
         await first_change(context, control, name)
         await context.flush(session, but=name)
     if await readings(session, name):
-        context.fail(f"a change of {other.thing.id} came to who observes {context.target.thing.id} alone")
+        context.fail(f"a change of {other.thing.id} came to an observer of {context.target.thing.id} only")
