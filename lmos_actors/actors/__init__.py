@@ -164,7 +164,7 @@ from .messages._receiving import Receiving as Receiving
 from .slot._calls import LocalCall as LocalCall, LocalStream as LocalStream
 from .slot._links import Monitor as Monitor
 from .slot._propagating_slot import PropagatingSlot as PropagatingSlot
-from .slot._slot import OutputGate as OutputGate, Slot as Slot, StateStore as StateStore, Status as Status
+from .slot._slot import Slot as Slot, Status as Status
 from .slot._slot_start import start_agent as start_agent, start_now as start_now
 from .slot._traced_slot import TracedSlot as TracedSlot
 from .values import (

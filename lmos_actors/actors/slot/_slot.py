@@ -57,7 +57,7 @@ from __future__ import annotations
 from collections import deque
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import trio
 from trio.lowlevel import (
@@ -162,26 +162,6 @@ SHARED: Final = 4
 """Runs of an action at once from which on the last of them is kept for a peer that has none."""
 
 _AT_REST: Final = (IDLE, SERIAL, HELD, QUIET, PAUSED)
-
-
-class StateStore(Protocol):
-    """The store of a persistent agent's state between incarnations; no implementation yet."""
-
-    async def load(self, path: str) -> dict[str, Any] | None:
-        """Return the last state kept for the agent at `path` as plain data, None if there is none."""
-        ...
-
-    async def keep(self, path: str, state: dict[str, Any]) -> None:
-        """Keep a state; returns when it will be found again."""
-        ...
-
-
-class OutputGate(Protocol):
-    """Holds what a persistent agent's turn sends out until what it changed has been kept."""
-
-    def hold(self, output: Callable[[], None]) -> None:
-        """Take an answer, event or message, in order, to be released after the commit of its turn."""
-        ...
 
 
 class _FrozenDict(dict[Any, Any]):
