@@ -4,7 +4,7 @@ It is the scripted server with a judge at each layer: `JudgingServer` judges han
 and Closes, `MessageRules` messages. Each judge notes what is wrong and passes everything on as if it were
 right (a frame without a mask is read all the same), so that one error does not hide the next.
 
-A client cannot be told to stop, so the end is observed: with `once` the run ends when no connection has been
+No message makes a client stop, so the end is observed: with `once` the run ends when no connection has been
 open for a while, and for longer while a challenge waits for a client to reconnect.
 """
 

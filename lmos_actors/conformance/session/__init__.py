@@ -46,8 +46,8 @@ from ._samples import (
     a_reading as a_reading,
     a_status as a_status,
     an_error as an_error,
+    cancel_run as cancel_run,
     is_offered as is_offered,
-    leave as leave,
     must_be_meant_to_fail as must_be_meant_to_fail,
     one_of_each as one_of_each,
     pending_call as pending_call,
@@ -66,15 +66,15 @@ from ._session import (
 )
 from ._subscriptions import (
     EventTrial as EventTrial,
+    cause as cause,
     changing as changing,
     events as events,
     first_change as first_change,
     first_event as first_event,
-    happen as happen,
     listen as listen,
     must_accept as must_accept,
     observing as observing,
     readings as readings,
+    send_and_flush as send_and_flush,
     subscribed as subscribed,
-    tell as tell,
 )

@@ -148,7 +148,7 @@ def must_be_meant_to_fail(context: CaseContext, call: Call, received: ReceivedMe
         context.not_run(f"{call.action} does not fail: name one that does as fails, --hints ({received})")
 
 
-async def leave(session: Session, run: Sent) -> None:
+async def cancel_run(session: Session, run: Sent) -> None:
     """Cancel a run that the kit needs no longer, if the server can."""
     if not session.dialect.is_kotlin:
         with suppress(ConnectionGone):

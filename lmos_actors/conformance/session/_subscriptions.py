@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._session import Sent, Session
 
 
-async def tell(
+async def send_and_flush(
     context: CaseContext, session: Session, kind: str, *, name: str | None = None, **members: Any
 ) -> tuple[Sent, ReceivedMessage | None]:
     """Send a request that need not be answered, and wait until it has been processed.
@@ -66,7 +66,7 @@ async def listen(context: CaseContext, session: Session, kind: str, name: str, *
     """Subscribe or observe, and be sure that it stands. Raises NotOffered where that is refused."""
     judge = "observe.starts" if kind == "observeProperty" else "events.delivered"
     try:
-        sent, received = await tell(context, session, kind, name=name, **members)
+        sent, received = await send_and_flush(context, session, kind, name=name, **members)
     except ConnectionGone as gone:
         context.not_offered(f"{kind} ends the connection (see {judge}): {gone}")
     if received is not None and received.kind == "error":
@@ -78,7 +78,7 @@ async def must_accept(
     context: CaseContext, session: Session, kind: str, *, name: str | None = None, **members: Any
 ) -> None:
     """Send a request that need not be answered; fail if an error answers it."""
-    _, received = await tell(context, session, kind, name=name, **members)
+    _, received = await send_and_flush(context, session, kind, name=name, **members)
     if received is not None and received.kind == "error":
         context.fail(f"{kind} is answered by {received}")
 
@@ -99,7 +99,7 @@ async def readings(session: Session, name: str) -> list[ReceivedMessage]:
     return found
 
 
-async def happen(context: CaseContext, call: Call, *, thing: str | None = None, times: int = 1) -> None:
+async def cause(context: CaseContext, call: Call, *, thing: str | None = None, times: int = 1) -> None:
     """Invoke what makes an event happen, from a connection of its own, one time after the other."""
     session = await context.session(thing=thing)
     for _ in range(times):
@@ -141,7 +141,7 @@ class EventTrial:
 
     async def cause(self, *, times: int = 1) -> ReceivedMessage:
         """Cause the event, and return it as the control got it. Raises NotOffered where it does not come."""
-        await happen(self.context, self.call, times=times)
+        await cause(self.context, self.call, times=times)
         return await first_event(self.context, self.control, self.event)
 
     async def must_reach(self, session: Session, why: str) -> None:

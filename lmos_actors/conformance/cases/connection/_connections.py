@@ -13,7 +13,7 @@ from lmos_actors.conformance.session import (
     NoAnswer,
     Session,
     answers,
-    happen,
+    cause,
     must_answer,
     must_be_there,
     subscribed,
@@ -241,7 +241,7 @@ async def forgets(context: CaseContext) -> None:
     await left.socket.aclose()
     new, witness = await context.session(), await subscribed(context, event)
     await context.flush(new)
-    await happen(context, call)
+    await cause(context, call)
     if await witness.event(event) is None:
         context.not_run(f"{event} did not happen: name what makes it happen under triggers, --hints")
     with suppress(NoAnswer):

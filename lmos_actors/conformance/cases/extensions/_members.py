@@ -17,7 +17,7 @@ from lmos_actors.conformance.session import (
     first_event,
     listen,
     must_accept,
-    tell,
+    send_and_flush,
 )
 from lmos_actors.conformance.target import NotOffered, NotRun
 
@@ -162,8 +162,8 @@ async def ack_refused(context: CaseContext) -> None:
 async def unasked(context: CaseContext) -> None:
     needs(context, "acks")
     event, session = context.roles.event(), await context.session()
-    await tell(context, session, "subscribeEvent", name=event)
-    await tell(context, session, "unsubscribeEvent", name=event)
+    await send_and_flush(context, session, "subscribeEvent", name=event)
+    await send_and_flush(context, session, "unsubscribeEvent", name=event)
     for received in session.received:
         if received.kind == "acknowledgement":
             context.fail(received)

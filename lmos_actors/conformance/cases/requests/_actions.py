@@ -12,7 +12,7 @@ from lmos_actors.conformance.session import (
     SILENCE,
     Chapter,
     NoAnswer,
-    leave,
+    cancel_run,
     must_be_meant_to_fail,
     pending_call,
 )
@@ -209,7 +209,7 @@ async def pending(context: CaseContext) -> None:
         context.differs("no-pending", why)
         return
     finally:
-        await leave(session, sent)
+        await cancel_run(session, sent)
     context.expect(received, "actionStatus")
 
 
@@ -263,7 +263,7 @@ async def concurrent(context: CaseContext) -> None:
     second = await session.begin(call)
     while (received := await session.next()) is not None:
         if received.kind in ("actionStatus", "error") and received.correlation != sent.correlation:
-            await leave(session, sent)
-            await leave(session, second)
+            await cancel_run(session, sent)
+            await cancel_run(session, second)
             return
     context.differs("no-pending", "the second was not answered while the first went on")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lmos_actors.conformance.card import lmos
-from lmos_actors.conformance.session import SILENCE, Chapter, leave, pending_call, restorable_values
+from lmos_actors.conformance.session import SILENCE, Chapter, cancel_run, pending_call, restorable_values
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -172,5 +172,5 @@ async def statuses(context: CaseContext) -> None:
         received = await session.answer(sent)
     if received.is_final:
         return  # judged by correlation.invoke
-    await leave(session, sent)
+    await cancel_run(session, sent)
     _hold(context, received, sent)

@@ -13,7 +13,7 @@ from lmos_actors.conformance.session import (
     a_reading,
     a_status,
     an_error,
-    leave,
+    cancel_run,
     one_of_each,
     restorable_values,
 )
@@ -227,7 +227,7 @@ async def _judge_words(context: CaseContext, call: Call) -> None:
         sent = await session.begin(call)
         received = await session.answer(sent)
         if not received.is_final:
-            await leave(session, sent)
+            await cancel_run(session, sent)
     except SILENCE:
         return
     context.judge(received, "status-word")

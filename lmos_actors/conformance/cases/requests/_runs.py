@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.conformance.card import extension, lmos
-from lmos_actors.conformance.session import Chapter, NoAnswer, is_offered, leave
+from lmos_actors.conformance.session import Chapter, NoAnswer, cancel_run, is_offered
 from lmos_actors.conformance.wire import ConnectionGone
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def query_running(context: CaseContext) -> None:
     received = await _about(context, session, "queryAction", run)
     if received.kind == "actionStatus" and received.is_final:
         await _both_ends(context, session, received)
-    await leave(session, run)
+    await cancel_run(session, run)
     if received.kind != "actionStatus" or received.status not in _GOING:
         context.fail(received)
 
@@ -120,7 +120,7 @@ async def query_by_name(context: CaseContext) -> None:
     session = await context.session()
     run = await _begin(context, session)
     received = await _ask(context, session, "queryAction", run.name or "", None)
-    await leave(session, run)
+    await cancel_run(session, run)
     if received.kind != "actionStatus":
         context.fail(received)
 
@@ -285,6 +285,6 @@ async def cancel_other_run(context: CaseContext) -> None:
     if ended.kind != "actionStatus":
         context.not_offered(f"the run was not cancelled: {ended}")
     received = await _about(context, session, "queryAction", second)
-    await leave(session, second)
+    await cancel_run(session, second)
     if received.kind == "actionStatus" and received.status not in _GOING:
         context.differs("cancels-other-run", f"the other run is now {received}")

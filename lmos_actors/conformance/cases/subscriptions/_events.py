@@ -9,13 +9,13 @@ from lmos_actors.conformance.inputs import fits, same
 from lmos_actors.conformance.session import (
     Chapter,
     EventTrial,
+    cause,
     events,
     first_event,
-    happen,
     listen,
     must_accept,
+    send_and_flush,
     subscribed,
-    tell,
 )
 from lmos_actors.protocol.td import SUBPROTOCOL
 
@@ -41,7 +41,7 @@ async def delivered(context: CaseContext) -> None:
     event = context.roles.event()
     call, session = await context.trigger(event), await context.session()
     await must_accept(context, session, "subscribeEvent", name=event)
-    await happen(context, call)
+    await cause(context, call)
     if await session.event(event) is None:
         context.fail(f"{call.action} was invoked, and no {event} came")
 
@@ -136,7 +136,7 @@ async def _correlated(context: CaseContext, *, wanted: bool) -> tuple[Sent, Rece
     call, session = await context.trigger(event), await context.session()
     given = session.new_id() if wanted else None
     sent = await listen(context, session, "subscribeEvent", event, correlation=given)
-    await happen(context, call)
+    await cause(context, call)
     return sent, await first_event(context, session, event)
 
 
@@ -187,7 +187,7 @@ async def two_subscribers(context: CaseContext) -> None:
     event = context.roles.event()
     call = await context.trigger(event)
     sessions = [await subscribed(context, event), await subscribed(context, event)]
-    await happen(context, call)
+    await cause(context, call)
     received = [await session.event(event) for session in sessions]
     if received == [None, None]:
         context.not_offered(f"{event} reaches no subscriber (see events.delivered)")
@@ -237,7 +237,7 @@ async def twice_subscribed(context: CaseContext) -> None:
     trial, session = await EventTrial.begin(context), await context.session()
     event, same_for_both = trial.event, session.new_id()
     await listen(context, session, "subscribeEvent", event, correlation=same_for_both)
-    await tell(context, session, "subscribeEvent", name=event, correlation=same_for_both)
+    await send_and_flush(context, session, "subscribeEvent", name=event, correlation=same_for_both)
     await trial.cause()
     await session.event(event)
     await context.flush(trial.control)
@@ -260,7 +260,7 @@ async def twice_subscribed(context: CaseContext) -> None:
 async def unsubscribe(context: CaseContext) -> None:
     trial = await EventTrial.begin(context)
     session = await subscribed(context, trial.event)
-    await tell(context, session, "unsubscribeEvent", name=trial.event)
+    await send_and_flush(context, session, "unsubscribeEvent", name=trial.event)
     await trial.cause()
     await trial.must_not_reach(session, f"{trial.event} came after unsubscribeEvent")
 
@@ -277,9 +277,9 @@ async def resubscribe(context: CaseContext) -> None:
     event, session = trial.event, trial.control
     await trial.cause()
     for kind in ("unsubscribeEvent", "subscribeEvent"):
-        await tell(context, session, kind, name=event)
+        await send_and_flush(context, session, kind, name=event)
         await events(session, event)
-    await happen(context, trial.call)
+    await cause(context, trial.call)
     await trial.must_reach(session, f"{event} came before unsubscribeEvent, and not after a new subscription")
 
 
@@ -298,7 +298,7 @@ async def gone_subscriber(context: CaseContext) -> None:
     await trial.cause()
     await events(trial.control, trial.event)
     await gone.socket.cut()
-    await happen(context, trial.call)
+    await cause(context, trial.call)
     why = f"no {trial.event} came to a subscriber once another's connection had been cut"
     await trial.must_reach(trial.control, why)
 
@@ -341,9 +341,9 @@ async def unsubscribe_all(context: CaseContext) -> None:
     _needs_op(context, "unsubscribeallevents")
     trial = await EventTrial.begin(context)
     subjects = {"one by one": await subscribed(context, trial.event), "all at once": await context.session()}
-    await tell(context, subjects["all at once"], "subscribeAllEvents")
+    await send_and_flush(context, subjects["all at once"], "subscribeAllEvents")
     for session in subjects.values():
-        await tell(context, session, "unsubscribeAllEvents")
+        await send_and_flush(context, session, "unsubscribeAllEvents")
     await trial.cause()
     for how, session in subjects.items():
         why = f"{trial.event}, subscribed to {how}, came after unsubscribeAllEvents"

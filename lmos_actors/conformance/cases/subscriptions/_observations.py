@@ -14,7 +14,7 @@ from lmos_actors.conformance.session import (
     must_accept,
     observing,
     readings,
-    tell,
+    send_and_flush,
     values_of,
 )
 
@@ -51,7 +51,7 @@ async def starts(context: CaseContext) -> None:
 async def first_reading(context: CaseContext) -> None:
     name, session = context.roles.observable_property(), await context.session()
     before = await values_of(context, session, [name])
-    _, received = await tell(context, session, "observeProperty", name=name)
+    _, received = await send_and_flush(context, session, "observeProperty", name=name)
     after = await values_of(context, await context.session(), [name])
     if received is None or received.kind != "propertyReading":
         return
@@ -133,7 +133,7 @@ async def correlation(context: CaseContext) -> None:
     async with changing(context, name) as changer:
         session = await context.session()
         given = session.new_id()
-        sent, _ = await tell(context, session, "observeProperty", name=name, correlation=given)
+        sent, _ = await send_and_flush(context, session, "observeProperty", name=name, correlation=given)
         await readings(session, name)
         await changer.change()
         received = await first_change(context, session, name)
@@ -200,7 +200,7 @@ async def twice(context: CaseContext) -> None:
     async with changing(context, name) as changer:
         control, given = await observing(context, name), (await context.session()).new_id()
         session = await observing(context, name, correlation=given)
-        await tell(context, session, "observeProperty", name=name, correlation=given)
+        await send_and_flush(context, session, "observeProperty", name=name, correlation=given)
         await readings(session, name)
         await changer.change()
         await first_change(context, control, name)
@@ -224,7 +224,7 @@ async def unobserve(context: CaseContext) -> None:
     name = context.roles.changeable_property()
     async with changing(context, name) as changer:
         control, session = await observing(context, name), await observing(context, name)
-        await tell(context, session, "unobserveProperty", name=name)
+        await send_and_flush(context, session, "unobserveProperty", name=name)
         await readings(session, name)
         await changer.change()
         await first_change(context, control, name)

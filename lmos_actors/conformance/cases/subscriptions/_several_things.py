@@ -10,15 +10,15 @@ from lmos_actors.conformance.card import lmos
 from lmos_actors.conformance.inputs import same
 from lmos_actors.conformance.session import (
     Chapter,
+    cause,
     changing,
     first_change,
     first_event,
-    happen,
     listen,
     observing,
     readings,
+    send_and_flush,
     subscribed,
-    tell,
     values_of,
 )
 
@@ -139,7 +139,7 @@ async def events(context: CaseContext) -> None:
         await subscribed(context, event),
         await subscribed(context, event, thing=other.thing.id),
     )
-    await happen(context, call, thing=other.thing.id)
+    await cause(context, call, thing=other.thing.id)
     await first_event(context, control, event)
     await context.flush(session)
     if await session.event(event, within=0) is not None:
@@ -157,8 +157,8 @@ async def unsubscribe(context: CaseContext) -> None:
     other, event, call = await _with_event(context)
     control, session = await subscribed(context, event), await subscribed(context, event)
     await listen(context, session, "subscribeEvent", event, thing=other.thing.id)
-    await tell(context, session, "unsubscribeEvent", name=event, thing=other.thing.id)
-    await happen(context, call)
+    await send_and_flush(context, session, "unsubscribeEvent", name=event, thing=other.thing.id)
+    await cause(context, call)
     await first_event(context, control, event)
     if await session.event(event) is None:
         context.fail(
