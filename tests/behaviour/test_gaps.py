@@ -14,7 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 from lmos_actors import Agent, AgentDied, ChildSpec, Event, Gap, SupervisorSpec, action, event, open_node
 from lmos_actors.actors import set_service_time
 from lmos_actors.bindings import fetch
-from lmos_actors.cli.remote._subscriptions import EventSubscription
+from lmos_actors.cli.remote._subscriptions import event_subscription
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.bindings.server_connections import serving
 from tests.bindings.web import Web
@@ -146,7 +146,7 @@ async def listen_command(_: Path) -> AsyncGenerator[Ear]:
     send, lines = trio.open_memory_channel[Any](0)
 
     class AnswerPrinter:
-        async def say(self, *said: Any) -> None:
+        async def print(self, *said: Any) -> None:
             for each in said:
                 await send.send(each.members)
 
@@ -163,7 +163,7 @@ async def listen_command(_: Path) -> AsyncGenerator[Ear]:
     async with two() as (bell, client, _network), trio.open_nursery() as nursery:
         session: Any = RemoteSession()
         session.thing = await client.consume_thing(THING)
-        nursery.start_soon(EventSubscription(event="rang"), session)
+        nursery.start_soon(event_subscription("rang", None), session)
 
         async def take() -> Any:
             await wait_all_tasks_blocked()

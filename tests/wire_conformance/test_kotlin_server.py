@@ -24,7 +24,7 @@ from lmos_actors import (
 )
 from lmos_actors.cli._answers import AnswerPrinter
 from lmos_actors.cli.remote._session import RemoteSession
-from lmos_actors.cli.remote._subscriptions import EventSubscription
+from lmos_actors.cli.remote._subscriptions import event_subscription
 from lmos_actors.transport import MemoryNetwork
 from tests.protocol.lmos.kotlin_server import Closed as Unreadable, KotlinServer
 from tests.wire_conformance.bench import Bench, World
@@ -428,7 +428,7 @@ async def listen_to_all(capsys: Any) -> None:
         async with trio.open_nursery() as nursery:
 
             async def listen() -> None:
-                codes.append(await EventSubscription(count=2)(talk))
+                codes.append(await event_subscription(None, 2)(talk))
 
             nursery.start_soon(listen)
             await trio.sleep(1)
