@@ -15,7 +15,7 @@ import trio
 from lmos_actors import Agent, ChildSpec, Event, MailboxOptions, SupervisorSpec, action, event, open_node
 from lmos_actors.actors import slot_of
 from lmos_actors.transport import ConnectionOptions
-from tests.transport.peer import CLOSE, TEXT, frame, frames_of, mask
+from tests.transport.peer import CLOSE, TEXT, closing, frame, frames_of, mask
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -150,6 +150,22 @@ async def test_a_peer_that_reads_late_has_one_answer_to_each_request() -> None:
         await trio.testing.wait_all_tasks_blocked(0.01)
         await peer.read(until=lambda came: came.count(b"correlationID") == 60)
         assert sorted(peer.answers()) == sorted(f"m{number}" for number in range(60))
+        peer.socket.close()
+
+    await attack(body)
+
+
+async def test_a_close_in_the_middle_of_a_blocked_answer_waits_for_its_end() -> None:
+    async def body(node: Node) -> None:
+        peer = await connect(node)
+        peer.send(message(0, "take_large"))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        peer.send(mask(closing()))
+        await peer.read(until=lambda _: False)
+        frames = frames_of(peer.came, masked=False)
+        assert [kind for kind, _ in frames] == [TEXT, CLOSE]
+        assert peer.answers() == ["m0"]
+        assert frames[-1][1][:2] == b"\x03\xe8"
         peer.socket.close()
 
     await attack(body)
