@@ -101,20 +101,17 @@ async def dispatch(rt: Runtime) -> None:
                 await livelock.check(rt, abort)
 
 
-def may_run_now(slot: Slot, op: Operation) -> bool:
-    """Return whether a turn may run in the step of a caller that is in no turn.
+def run_now(slot: Slot, envelope: Envelope) -> bool:
+    """Run a turn in the step of a caller that is in no turn; False if it has to wait for the dispatcher.
 
-    The agent must be idle, and nothing may record messages or spans.
+    The agent must be idle, and nothing may record messages or spans. It never blocks or raises.
     """
-    rt = slot.rt
-    if op.kind or slot.turns.budget <= 0 or slot.full() or rt.edge is not None or rt.instrument is not None:
+    rt, op = slot.rt, envelope.op
+    waiting = slot.accepted - slot.begun
+    if op.kind or slot.turns.budget <= 0 or 0 < slot.size <= waiting:  # no seat is free
         return False
-    return not slot.gate or slot.leave_tally()
-
-
-def run_now(slot: Slot, envelope: Envelope) -> None:
-    """Run a turn in the caller's step; see `may_run_now`. It never blocks or raises."""
-    rt = slot.rt
+    if rt.edge is not None or rt.instrument is not None or (slot.gate and not slot.leave_tally()):
+        return False
     if rt.wake_watchdog is not None:
         rt.wake_watchdog()
     slot.accepted += 1
@@ -123,6 +120,7 @@ def run_now(slot: Slot, envelope: Envelope) -> None:
     run_batch(rt, slot, [envelope])
     if rt.ready and rt.dispatcher is not None:
         rt.schedule(rt.ready.pop())  # what the turn left: `run_batch` takes the dispatcher to be awake
+    return True
 
 
 class _LivelockGuard:

@@ -17,7 +17,7 @@ from trio.lowlevel import (
 
 from lmos_actors.errors import MailboxFull
 
-from ._dispatcher import may_run_now, run_now
+from ._dispatcher import run_now
 from .messages._mailbox import DONE, NEW, PARKED, RUNNING, Ask, FairQueue, Line
 
 if TYPE_CHECKING:
@@ -286,14 +286,11 @@ class Far(Ask):
 
         For `now` the caller must be in no turn. Raises MailboxFull, AgentUnavailable, NotFound.
         """
-        slot, self.peer = self.slot, peer
-        if now and may_run_now(slot, self.op):
-            self.seats = seats
-            run_now(slot, self)
+        slot, self.peer, self.seats = self.slot, peer, seats  # first: a turn here may stash it
+        if now and run_now(slot, self):
             return
         if slot.size > 0 and slot.accepted - slot.begun >= slot.size and slot.mailbox.when_full in REFUSING:
             seats.make_room(slot, peer)
-        self.seats = seats
         if slot in seats.counted:
             seats.take(self, peer)
         try:
@@ -336,7 +333,9 @@ class Far(Ask):
         self.was_stashed = True
 
     def answer(self, value: Any) -> None:
-        self.leave()
+        self.phase = DONE
+        if self.is_seated or self.bucket is not None or self.giver is not None:
+            self.leave()
         self.asker.answered(self, value)
 
     def fail(self, error: Exception) -> None:

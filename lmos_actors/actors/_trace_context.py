@@ -189,6 +189,14 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
 
     Where an instrument looks, the request has got its number with this: to be called once for each.
     """
+    context = rt.trace_context
+    if (  # the common case, outside of any agent, without a call
+        rt.instrument is None
+        and rt.turns.slot is None
+        and (context is None or context.carried is None)
+        and CURRENT.get() is None
+    ):
+        return {}
     outer = current_mark(rt)
     if rt.instrument is None:
         return {} if outer is None else _members(rt, outer, 0)

@@ -246,6 +246,9 @@ class Operation:
             return None
         given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
         try:
+            if len(self.inputs) == 1:  # a comprehension is a call
+                wire, _, take = self.inputs[0]
+                return (take(given[wire]),)
             return tuple([take(given[wire]) for wire, _, take in self.inputs])
         except (InvalidInput, KeyError):
             return None

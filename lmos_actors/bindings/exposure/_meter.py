@@ -18,6 +18,8 @@ def came(far: Far, way: str, traceparent: str | None, tracestate: str | None) ->
     """Mark a request, before it is posted; `way` is `lmos` or `http`."""
     rt = far.slot.rt
     if rt.edge is None:
+        if traceparent is None and rt.instrument is None:
+            return  # nothing looks, and it has no trace
         incoming_trace(rt, far, traceparent, tracestate)
     elif far.watch is None:  # else a member of a pool takes what another has left
         far.watch = rt.edge.came(far, way, traceparent, tracestate)

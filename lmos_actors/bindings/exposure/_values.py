@@ -8,7 +8,8 @@ from uuid import UUID
 
 import msgspec
 
-_AS_IT_IS: Final = frozenset({str, int, float, bool, type(None), bytes, datetime, date, time, UUID})
+PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes, datetime, date, time, UUID})
+"""The types of which `plain` returns values as they are: asked for first where most are of these."""
 
 
 def plain(value: Any) -> Any:
@@ -16,7 +17,7 @@ def plain(value: Any) -> Any:
 
     Raises TypeError, ValueError or OverflowError for what JSON cannot say.
     """
-    if type(value) in _AS_IT_IS:
+    if type(value) in PLAIN:
         return value
     return msgspec.to_builtins(value, str_keys=True, order="deterministic")
 

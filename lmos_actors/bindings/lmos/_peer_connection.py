@@ -133,13 +133,15 @@ class PeerConnection:
     def post(self, request: PendingRequest) -> None:
         """Send a request, or let it stand in line; see `RemotePeer`."""
         connection = self._connection
+        # what `_try_send` asks first: mostly nothing waits for credit
+        send = self._put if request.sent is None and not self._queues_by_thing else self._try_send
         if self._open or self._queue or not connection.is_direct:
-            if self._queue or not self._try_send(request):
+            if self._queue or not send(request):
                 self._queue[request] = None
             return
         self._is_alone = True
         try:
-            if not self._try_send(request):
+            if not send(request):
                 self._queue[request] = None
         finally:
             self._is_alone = False
@@ -156,7 +158,7 @@ class PeerConnection:
             return self._put(request)
         thing = request.far.thing_id
         if self.session.may_tell(thing):
-            return self._put_tell(request, request.sent)
+            return self._put_tell(request)
         self._queues_by_thing[thing] = OrderedDict({request: None})
         return True
 
@@ -164,15 +166,26 @@ class PeerConnection:
         """Put a request into the outbox; False if there is no room. Raises what `post` does."""
         session = self.session
         try:
-            pending = self._ask(request)
+            if request.verb == "invoke" and request.deadline is None and request.attempt is None:
+                pending: lmos.ConsumerRequest = session.invoke(  # as `_ask`, without the call
+                    request.far.thing_id,
+                    request.name,
+                    request.payload,
+                    credit=request.credit,
+                    binary=request.binary,
+                    **request.trace_context,
+                )
+            else:
+                pending = self._ask(request)
         except MailboxFull:
             if self._messages(request) > self._options.max_open:
                 raise MailboxFull(request.far.path, self._options.max_open) from None  # there never is room
             return False
         except LocalProtocolError as error:  # a value without a form in JSON, or too long
             raise InvalidInput(str(error)) from None
-        if session.waiting_bytes not in self._near:
-            self._charge(session.waiting_bytes)
+        waiting = session.outbox.bytes
+        if waiting not in self._near:
+            self._charge(waiting)
         request.pending = pending
         if pending.done:
             request.answer(pending.value)
@@ -237,22 +250,21 @@ class PeerConnection:
             return False
         except LocalProtocolError as error:
             raise InvalidInput(str(error)) from None
-        if self.session.waiting_bytes not in self._near:
-            self._charge(self.session.waiting_bytes)
+        if self.session.outbox.bytes not in self._near:
+            self._charge(self.session.outbox.bytes)
         return True
 
-    def _put_tell(self, request: PendingRequest, sent: SentTell) -> bool:
+    def _put_tell(self, request: PendingRequest) -> bool:
         """Put a one-way message into the outbox; False if there is no room. Raises as `tell` does."""
+        thing, trace = request.far.thing_id, request.trace_context
         try:
-            self.session.tell(
-                request.far.thing_id, request.name, request.payload, host=sent, **request.trace_context
-            )
+            self.session.tell(thing, request.name, request.payload, host=request.sent, **trace)
         except MailboxFull:
             return False
         except LocalProtocolError as error:
             raise InvalidInput(str(error)) from None
-        if self.session.waiting_bytes not in self._near:
-            self._charge(self.session.waiting_bytes)
+        if self.session.outbox.bytes not in self._near:
+            self._charge(self.session.outbox.bytes)
         request.on_sent()
         return True
 
@@ -314,7 +326,8 @@ class PeerConnection:
             if sent is not None and not self.session.may_tell(thing):
                 continue
             try:
-                if self._queue or not self._put_held(request, sent):
+                put = self._put if sent is None else self._put_tell
+                if self._queue or not put(request):
                     self._stalled = True
                     return
             except (InvalidInput, MailboxFull) as error:
@@ -324,9 +337,6 @@ class PeerConnection:
                 things.append(thing)
             else:
                 del self._queues_by_thing[thing]
-
-    def _put_held(self, request: PendingRequest, sent: SentTell | None) -> bool:
-        return self._put(request) if sent is None else self._put_tell(request, sent)
 
     # ---- runs
 
@@ -457,14 +467,14 @@ class PeerConnection:
         """Return what is to be sent; what that makes room for goes into the outbox."""
         if self._is_over:
             return []
-        session = self.session
-        found: list[bytes] = [*session.frames(room)]
+        outbox = self.session.outbox
+        found = outbox.take(room)
         if self._queue or self._unasked or self._stalled:
             self._send_queued()
             if not found:  # the writer does not ask again after it was given nothing
-                found = [*session.frames(room)]
-        if session.waiting_bytes not in self._near:
-            self._charge(session.waiting_bytes)
+                found = outbox.take(room)
+        if outbox.bytes not in self._near:
+            self._charge(outbox.bytes)
         return found
 
     def _take(self, outcomes: tuple[lmos.Outcome, ...]) -> None:

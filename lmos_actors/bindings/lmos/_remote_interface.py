@@ -15,7 +15,7 @@ from lmos_actors.actors import STREAM, TURN, Occurrence, Operation, Parameter, n
 from lmos_actors.errors import AgentError, NotFound, RemoteProtocolError
 from lmos_actors.protocol import lmos
 
-from ..exposure._values import plain
+from ..exposure._values import PLAIN, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -100,9 +100,13 @@ class ClassInterface:
             return self._writes(args[0]), None
         if op.whole:
             return plain(args[0]), None
-        given = zip(op.params, args, strict=True)
-        payload = {p.wire_name: plain(value) for p, value in given if value is not p.default}
-        return (payload if op.params and op.verb == "invoke" else UNSET), None
+        if op.verb != "invoke" or not op.params:
+            return UNSET, None
+        payload: dict[str, Any] = {}  # in a loop, as a comprehension is a call
+        for p, value in zip(op.params, args, strict=True):
+            if value is not p.default:
+                payload[p.wire_name] = value if type(value) in PLAIN else plain(value)
+        return payload, None
 
     def _writes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Check the values here, unless the thing refuses them for another reason first."""
@@ -119,7 +123,13 @@ class ClassInterface:
     def convert_answer(self, op: Operation, raw: Any, path: str) -> Any:
         """See `RemoteInterface`."""
         if op.verb == "invoke":
-            return _take(op.result_shape, raw, path, op.name)
+            shape = op.result_shape
+            if shape is None or raw is UNSET:
+                return _take(shape, raw, path, op.name)
+            try:  # as `_take`, without the call
+                return shape.take(raw)
+            except AgentError as error:
+                raise wrong_answer(path, op.name, shape.name, error) from None
         if op.verb == "read":
             return _take(self._value_shape(op.name), raw, path, op.name)
         if op.verb == "read all":

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import trio
 from trio.lowlevel import (
@@ -163,7 +163,9 @@ class RemoteLink:
         """Return the operation, its arguments, the payload, and the names to read. Raises as a near agent."""
         if threading.get_ident() != self.rt.thread:
             raise RuntimeError("a ref works in its node's thread, others use node.portal()")
-        op = self._interface.operation(key, self.far.path)
+        op = self.table.get(key)
+        if op is None:
+            op = self._interface.operation(key, self.far.path)
         args = op.bind(args, kwargs)
         return op, args, *self._interface.payload(op, args)
 
@@ -175,6 +177,26 @@ class RemoteLink:
         return going, going.trace
 
     # ---- asking
+
+    def _pending(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None,
+        attempt: Attempt | None,
+    ) -> tuple[Operation, PendingAsk]:
+        """Return the operation and its request, not sent yet. Raises as a near agent."""
+        if attempt is not None and attempt.message_id is None:
+            attempt.message_id = self.rt.entropy.new_id()
+        op, args, payload, names = self._bound(key, args, kwargs)
+        edge = self.rt.edge
+        going = None if edge is None else edge.goes(op, self.far.path, self.far.peer.way)
+        trace = outgoing_trace(self.rt) if going is None else going.trace
+        deadline = None if seconds is None else trio.current_time() + seconds
+        return op, PendingAsk(
+            self.far, op.verb, op.name, payload, names, trace, seconds, deadline, going, attempt
+        )
 
     @enable_ki_protection
     async def ask(
@@ -189,43 +211,35 @@ class RemoteLink:
 
         The deadline is swept here, and sent to the peer.
         """
-        if attempt is not None and attempt.message_id is None:
-            attempt.message_id = self.rt.entropy.new_id()
-        op, args, payload, names = self._bound(key, args, kwargs)
-        going, trace = self._instrumented(op)
-        deadline = None if seconds is None else trio.current_time() + seconds
-        ask = PendingAsk(self.far, op.verb, op.name, payload, names, trace, seconds, deadline, going, attempt)
-        if going is None:
-            return await self._answer(ask, op)
-        with going:
-            return await self._answer(ask, op)
-
-    async def _answer(self, ask: PendingAsk, op: Operation) -> Any:
-        """Send a request, park until it is answered or its deadline is swept, and return the answer."""
-        await checkpoint_if_cancelled()  # a cancelled caller sends nothing
-        self.far.peer.post(ask)
-        if not ask.ended:
-            ask.task = current_task()
-            deadlines: Any = self.rt.deadlines
-            if ask.seconds is not None:
-                deadlines.add(ask, ask.seconds)
-
-            def abort(_: object) -> Abort:
-                ask.task = None  # so that an answer in this step does not wake it a second time
-                return Abort.SUCCEEDED
-
-            try:
-                await wait_task_rescheduled(abort)
-            except BaseException:
-                self.far.withdraw(ask)
-                raise
-            finally:
-                if ask.bucket is not None:
-                    deadlines.forget(ask)
-        if ask.error is not None:
-            error, ask.error = ask.error, None  # no cycle through the traceback
-            raise error
-        return self._interface.convert_answer(op, ask.value, self.far.path)
+        op, ask = self._pending(key, args, kwargs, seconds, attempt)
+        going, deadlines = ask.going, cast("Any", self.rt.deadlines)
+        # not `with going`: without one it would take a second coroutine, or a context that does nothing
+        try:
+            await checkpoint_if_cancelled()  # a cancelled caller sends nothing
+            self.far.peer.post(ask)
+            if not ask.ended:
+                ask.task = current_task()
+                if seconds is not None:
+                    deadlines.add(ask, seconds)
+                try:
+                    await wait_task_rescheduled(ask.abort)
+                except BaseException:
+                    self.far.withdraw(ask)
+                    raise
+                finally:
+                    if ask.bucket is not None:
+                        deadlines.forget(ask)
+            if ask.error is not None:
+                error, ask.error = ask.error, None  # no cycle through the traceback
+                raise error
+            value = self._interface.convert_answer(op, ask.value, self.far.path)
+        except BaseException as error:
+            if going is not None:
+                going.ended(error)
+            raise
+        if going is not None:
+            going.ended(None)
+        return value
 
     # ---- telling
 

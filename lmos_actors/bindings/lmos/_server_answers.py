@@ -9,7 +9,7 @@ from msgspec import UNSET
 from lmos_actors.actors import STREAM
 from lmos_actors.errors import NotAllowed
 
-from ..exposure._values import plain, plain_members
+from ..exposure._values import PLAIN, plain, plain_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 _Clock: TypeAlias = "Callable[[], datetime]"
 _Answer: TypeAlias = "Callable[[lmos.ThingSession, Far, Any, _Clock], None]"
-
-
-def send_answer(session: lmos.ThingSession, far: Far, value: Any, at: _Clock) -> None:
-    """Answer a request other than a subscription. Raises LocalProtocolError for what JSON cannot
-    represent."""
-    _ANSWERS[far.asked.verb.word](session, far, value, at)
 
 
 def _one(session: lmos.ThingSession, far: Far, value: Any, at: _Clock) -> None:
@@ -56,7 +50,11 @@ def _all_written(session: lmos.ThingSession, far: Far, _: Any, at: _Clock) -> No
 def _done(session: lmos.ThingSession, far: Far, value: Any, _: _Clock) -> None:
     if far.op.kind == STREAM and far.asked.gathered is None and session.habits == "kotlin-wot":
         value = []  # its items are one array to such a peer, also where there are none
-    session.complete(far.asked, UNSET if value is None and _has_no_result(far) else plain(value))
+    if type(value) not in PLAIN:
+        value = plain(value)
+    elif value is None and _has_no_result(far):
+        value = UNSET
+    session.complete(far.asked, value)
 
 
 def _has_no_result(far: Far) -> bool:
@@ -65,7 +63,7 @@ def _has_no_result(far: Far) -> bool:
     return far.op.kind == STREAM or (shape is not None and shape.type in (None, type(None)))
 
 
-_ANSWERS: Final[Mapping[str, _Answer]] = {
+ANSWERS: Final[Mapping[str, _Answer]] = {
     "read": _one,
     "read_all": _all,
     "read_many": _some,
@@ -74,3 +72,4 @@ _ANSWERS: Final[Mapping[str, _Answer]] = {
     "write_all": _all_written,
     "invoke": _done,
 }
+"""What answers each request but subscriptions; raises LocalProtocolError for what JSON cannot represent."""

@@ -40,7 +40,7 @@ from ..exposure._access_middleware import principal_of
 from ..exposure._exposure import EXITED, name_meant, public_name
 from ..exposure._meter import came, ended, refused
 from ..exposure._values import plain
-from ._server_answers import send_answer
+from ._server_answers import ANSWERS
 from ._server_listeners import Listeners
 from ._server_requests import PERMISSIONS, requested_operation
 from ._server_tells import IncomingTells
@@ -176,7 +176,7 @@ class ServerConnection:
             self.end()  # what waits to be sent is no longer for this peer to see
             self._close_unauthorized()
         self._listeners.send_waiting()
-        frames: list[bytes] = [*self.session.frames(room)]
+        frames = self.session.outbox.take(room)
         if frames and not self._over and (held := self.session.held) not in self._near:
             self._charge(held)  # what has been taken is held by the connection, if at all
         if self._runs_without_room and not self._listeners.is_congested():
@@ -209,7 +209,7 @@ class ServerConnection:
         try:
             if self._context.draining:
                 raise AgentUnavailable(asked.thing_id, "the node is shutting down")
-            link = self._context.exposure.find(asked.thing_id)
+            link = self._context.exposure.find(asked.message.thing_id)
             if self._admission is not None:
                 self._check(self._admission, asked, link)
             if link is None:
@@ -344,7 +344,9 @@ class ServerConnection:
 
         Raises MailboxFull, AgentUnavailable, NotFound.
         """
-        is_later = self._context.answers_later(far)
+        is_later = self._context.later.get(far.op)
+        if is_later is None:
+            is_later = self._context.answers_later(far)
         message = far.asked.message
         came(far, WAY, message.traceparent, message.tracestate)
         self._context.open[far.asked] = far  # before it is posted: it may be answered in this step
@@ -383,17 +385,19 @@ class ServerConnection:
         self._context.open.pop(asked, None)
         try:
             if asked.listening is None:
-                send_answer(self.session, far, value, self._rt.entropy.now)
+                ANSWERS[asked.verb.word](self.session, far, value, self._rt.entropy.now)
             else:
                 self._accept(asked, far.args[0], value, self._rt.entropy.now())
-            ended(far, None)
+            if far.watch is not None:
+                ended(far, None)
         except AgentError as error:
             ended(far, error)
             self._fail(asked, error)
         except Exception as error:
             ended(far, error)
             self._broken(asked, error)
-        self._after_answer(shared=shared)
+        if shared or not self._is_alone:
+            self._after_answer(shared=shared)
 
     def failed(self, far: Far, error: Exception) -> None:
         """Send the error."""
@@ -529,7 +533,7 @@ class ServerConnection:
         held = self.session.held
         if held not in self._near:
             self._charge(held)
-        if self.session.full:
+        if self.session.outbox.full:
             # not at once: a turn of an agent may be running, whose other messages are to be withdrawn
             self._giving_up = True
             self._rt.timers.call_at(trio.current_time(), self._give_up)

@@ -80,7 +80,8 @@ class ServerContext:
         """Unanswered requests of all connections; a run may outlive its connection."""
         self.waiting_tells = WaitingTells(budget)
         """The one-way messages that wait, over all connections."""
-        self._answers_later: dict[Operation, bool] = {}
+        self.later: dict[Operation, bool] = {}
+        """What `answers_later` has found, by operation."""
         self._on_failure = on_failure
         self._on_settled = on_settled
 
@@ -132,14 +133,14 @@ class ServerContext:
 
     def answers_later(self, far: Far) -> bool:
         """Return whether an action is declared `synchronous=False`: it is reported as pending at once."""
-        later = self._answers_later.get(far.op)
+        later = self.later.get(far.op)
         if later is None:
             cls = class_at(far.slot)
             handle = None if cls is None else cls.__contract__.actions.get(far.op.name)
             later = handle is not None and handle.options.synchronous is False
-            if len(self._answers_later) >= KNOWN:  # classes come and go
-                self._answers_later.clear()
-            self._answers_later[far.op] = later
+            if len(self.later) >= KNOWN:  # classes come and go
+                self.later.clear()
+            self.later[far.op] = later
         return later
 
     def known_names(self, admission: Admission | None = None, verb: Verb = "read") -> Iterator[str]:

@@ -40,7 +40,7 @@ from ._dialects import (
     spelling_of,
     unsupported,
 )
-from ._limits import Limits, beyond
+from ._limits import Limits, beyond, check_finite
 from ._messages import MESSAGES, Message, strict_decoder
 from ._problems import TOO_LARGE, Problem, invalid
 from ._strictness import irregularities
@@ -120,8 +120,9 @@ class Codec:
     `decode(text)` returns the message that a text, or its UTF-8, is, or `Unreadable`; it never raises for
     what is in it. The dialect learns from what is read. A message whose `thingID` is absent, null or empty
     is for `thing`, if there is one and the limits are not strict. `encode(message)` returns the UTF-8 of its
-    JSON, `messageType` first; it raises LocalProtocolError for a payload that JSON has no form for. Neither
-    blocks.
+    JSON, `messageType` first; it raises LocalProtocolError for a payload that JSON has no form for, numbers
+    that are not finite among them, and for a message of more than `longest` bytes: a peer would end the
+    whole connection over it. Neither blocks.
     """
 
     __slots__ = ("_refused", "_tune", "decode", "dialect", "encode", "limits", "thing")
@@ -129,14 +130,20 @@ class Codec:
     decode: Decode
     encode: Encode
 
-    def __init__(self, dialect: Dialect, limits: Limits | None = None, thing: str | None = None) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        limits: Limits | None = None,
+        thing: str | None = None,
+        longest: int | None = None,
+    ) -> None:
         self.dialect = dialect
         self.limits = Limits() if limits is None else limits
         self.thing = None if self.limits.strict else thing
         self._refused = 0
         # closures, not methods: a method's call costs a third of what reading a short message costs
         self.decode, tune_reading = _reader(self)
-        self.encode, tune_writing = _writer(dialect)
+        self.encode, tune_writing = _writer(dialect, longest)
         self._tune = (tune_reading, tune_writing)
 
     def learn(self, ids: Ids | None, names: Names | None, kind: str) -> None:
@@ -236,7 +243,7 @@ def _make_respelling_reader(dialect: Dialect) -> Decode:
     return read
 
 
-def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
+def _writer(dialect: Dialect, longest: int | None) -> tuple[Encode, Callable[[], None]]:
     is_strict = True
     spell: Callable[[Message], dict[str, Any]] = (
         _not_applicable  # made where it is needed, as `read_other` above
@@ -244,12 +251,17 @@ def _writer(dialect: Dialect) -> tuple[Encode, Callable[[], None]]:
 
     def encode(message: Message) -> bytes:
         try:
-            return _encode(message if is_strict else spell(message))
+            frame = _encode(message if is_strict else spell(message))
         except UNWRITTEN as error:
             name = message_type(message)
             raise LocalProtocolError(
                 f"this {name} cannot be written as JSON: {type(error).__name__}"
             ) from error
+        if b"null" in frame:  # few messages have one
+            check_finite(message)
+        if longest is not None and len(frame) > longest:
+            raise LocalProtocolError(f"this {message_type(message)} is longer than {longest} bytes")
+        return frame
 
     def tune() -> None:
         nonlocal is_strict, spell

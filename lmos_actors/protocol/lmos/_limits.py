@@ -14,8 +14,6 @@ from ._dialects import message_type
 from ._problems import TOO_LARGE, Problem, invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ._messages import Message
 
 
@@ -98,23 +96,14 @@ _encode: Final = msgspec.json.Encoder().encode
 PAYLOADS: Final = ("input", "data", "value", "output", "progress", "about")
 
 
-def finite_only(encode: Callable[[Message], bytes], most: int | None = None) -> Callable[[Message], bytes]:
-    """Return an encoder that raises LocalProtocolError for a payload with a number that is not finite.
+def check_finite(message: Message) -> None:
+    """Raise LocalProtocolError for a message whose payload has a number that is not finite.
 
-    And for a message of more than `most` bytes: a peer would end the whole connection over it.
+    To be called where its JSON has a null: such a number is written as one.
     """
-
-    def write(message: Message) -> bytes:
-        frame = encode(message)
-        # where no null was written there was none; and few messages have one
-        if b"null" in frame and any(_has_infinite(getattr(message, name, None)) for name in PAYLOADS):
-            name = message_type(message)
-            raise LocalProtocolError(f"this {name} cannot be written as JSON: a number is not finite")
-        if most is not None and len(frame) > most:
-            raise LocalProtocolError(f"this {message_type(message)} is longer than {most} bytes")
-        return frame
-
-    return write
+    if any(_has_infinite(getattr(message, name, None)) for name in PAYLOADS):
+        name = message_type(message)
+        raise LocalProtocolError(f"this {name} cannot be written as JSON: a number is not finite")
 
 
 def written(value: Any) -> bytes:

@@ -106,9 +106,9 @@ class Outbox:
         self._waiting.clear()
         self.bytes = 0
 
-    def take(self, room: int = 65_536) -> list[Sendable]:
+    def take(self, room: int = 65_536) -> list[bytes]:
         """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits."""
-        frames: list[Sendable] = []
+        frames: list[bytes] = []
         waiting, taken = self._waiting, self._taken
         while waiting and (room > 0 or not frames):
             key, frame = waiting.popitem(last=False)

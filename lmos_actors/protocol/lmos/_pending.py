@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from lmos_actors.errors import LmosActorsError
 
     from ._messages import (
-        CancelAction,
         InvokeAction,
         ObserveProperty,
-        QueryAction,
         Request,
         SubscribeAllEvents,
         SubscribeEvent,
@@ -47,7 +45,7 @@ class RunStatus(Struct, frozen=True):
     reason: str | None = None
 
 
-class ConsumerRequest:
+class ConsumerRequest(Struct, eq=False):  # made for every request, without a call of Python
     """A request to a thing and its outcome; equal only to itself.
 
     `sent`: its frame was taken from the session. `done`: it has ended, with `value`, or with `error` if that
@@ -55,17 +53,14 @@ class ConsumerRequest:
     to the caller: the session never reads it.
     """
 
-    __slots__ = ("done", "error", "forgotten", "host", "request", "sent", "value", "whole")
-
-    def __init__(self, request: Request, whole: SplitRequest | None = None) -> None:
-        self.request = request
-        self.whole = whole
-        self.host: Any = None
-        self.sent = False
-        self.done = False
-        self.forgotten = False
-        self.value: Any = None
-        self.error: LmosActorsError | None = None
+    request: Request
+    whole: SplitRequest | None = None
+    host: Any = None
+    sent: bool = False
+    done: bool = False
+    forgotten: bool = False
+    value: Any = None
+    error: LmosActorsError | None = None
 
     def __repr__(self) -> str:
         state = "done" if self.done else "sent" if self.sent else "unsent"
@@ -92,21 +87,17 @@ class ConsumerRequest:
         return message_type(self.request)
 
 
-class SplitRequest(ConsumerRequest):
+class SplitRequest(ConsumerRequest, eq=False):
     """One request of the host that goes out as several: answered when all are, failed with the first.
 
     Its own `request` is the one message that would say the same, and is not sent.
     """
 
-    __slots__ = ("parts", "values")
-
-    def __init__(self, request: Request) -> None:
-        super().__init__(request)
-        self.parts: dict[str, ConsumerRequest] = {}  # open ones
-        self.values: dict[str, Any] = {}
+    parts: dict[str, ConsumerRequest] = {}  # open ones
+    values: dict[str, Any] = {}
 
 
-class PendingRun(ConsumerRequest):
+class PendingRun(ConsumerRequest, eq=False):
     """An invocation of an action: its run, as the consumer knows it.
 
     `status`, `progress`, `output`, `cancelled` and `reason` are its latest known status; `waited`: its
@@ -114,50 +105,36 @@ class PendingRun(ConsumerRequest):
     of its items, None where none was asked for.
     """
 
-    __slots__ = (
-        "answer", "cancelled", "controls", "inputs", "output", "progress", "reason", "status", "waited",
-    )  # fmt: skip
-    request: InvokeAction
-
-    def __init__(self, request: InvokeAction) -> None:
-        super().__init__(request)
-        self.status = "pending"
-        self.waited = False
-        self.progress: Any = UNSET
-        self.output: Any = UNSET
-        self.cancelled = False
-        self.reason: str | None = None
-        self.inputs: dict[str, Outgoing] = {}
-        self.answer: Incoming | None = None
-        self.controls: list[RunControl] = []  # open ones, oldest first
+    if TYPE_CHECKING:  # at run time the field would move behind the others
+        request: InvokeAction  # pyright: ignore[reportIncompatibleVariableOverride] # never another kind
+    status: str = "pending"
+    waited: bool = False
+    progress: Any = UNSET
+    output: Any = UNSET
+    cancelled: bool = False
+    reason: str | None = None
+    inputs: dict[str, Outgoing] = {}
+    answer: Incoming | None = None
+    controls: list[RunControl] = []  # open ones, oldest first
 
     def standing(self) -> RunStatus:
         """Return its status as far as it is known here."""
         return RunStatus(self.status, self.progress, self.output, self.cancelled, self.reason)
 
 
-class OneWayMessage(ConsumerRequest):
+class OneWayMessage(ConsumerRequest, eq=False):
     """A one-way message: its `number` on the connection, 0 where the peer knows none, and `size` in bytes."""
 
-    __slots__ = ("number", "size")
-    request: InvokeAction
-
-    def __init__(self, request: InvokeAction) -> None:
-        super().__init__(request)
-        self.number = request.tell or 0
-        self.size = 0
-        self.forgotten = True
+    if TYPE_CHECKING:
+        request: InvokeAction  # pyright: ignore[reportIncompatibleVariableOverride]
+    number: int = 0
+    size: int = 0
 
 
-class RunControl(ConsumerRequest):
+class RunControl(ConsumerRequest, eq=False, kw_only=True):
     """A query or a cancel of a run."""
 
-    __slots__ = ("run",)
-    request: QueryAction | CancelAction
-
-    def __init__(self, request: QueryAction | CancelAction, run: PendingRun) -> None:
-        super().__init__(request)
-        self.run = run
+    run: PendingRun
 
 
 class Feed:

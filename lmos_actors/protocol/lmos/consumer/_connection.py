@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lmos_actors.errors import LocalProtocolError, MailboxFull
 
-from .._limits import finite_only
 from .._outbox import Outbox
 from .._pending import ConsumerRequest, Feed
 from ._outcomes import StrayMessage
@@ -54,7 +53,7 @@ class ConsumerConnection:
         self.kotlin = codec.dialect.habits == "kotlin-wot"
         self.ours = bool(offers) and not self.kotlin
         self.known = tuple(word for word in options.offers if word in offers and self.ours)
-        self.encode = finite_only(codec.encode, options.max_bytes)
+        self.encode = codec.encode
         self.outbox = Outbox(
             self.encode,
             taken=_mark,

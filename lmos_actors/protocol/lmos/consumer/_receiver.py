@@ -25,7 +25,6 @@ from .._messages import (
 )
 from .._peer import TOO_BIG, UNREADABLE_DATA, Close
 from .._pending import PendingRun, RunControl
-from .._streams import wire_size
 
 if TYPE_CHECKING:
     from .._messages import Base
@@ -68,7 +67,7 @@ class Receiver:
             return ()
         message = self._connection.codec.decode(text)
         if isinstance(message, ActionStatus):
-            return self._runs.take_status(message, wire_size(text))
+            return self._runs.take_status(message, text)
         if isinstance(message, PropertyReading):
             found = self._feeds.take_reading(message)
             return self._requests.take_reading(message) if found is None else found

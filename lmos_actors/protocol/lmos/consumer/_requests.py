@@ -88,11 +88,20 @@ class Requests:
             LocalProtocolError: its id is that of an open one, or it cannot be written.
             MailboxFull: too many are open, or too much waits to be sent.
         """
-        self.check_room(pending)
-        request, connection = pending.request, self._connection
-        connection.outbox.put_frame(connection.encode(request), pending)
+        request, connection, opened = pending.request, self._connection, self._open
+        outbox, message_id = connection.outbox, request.message_id
+        if (
+            connection.closed
+            or not request.thing_id
+            or len(opened) >= connection.options.max_open
+            or outbox.full
+            or message_id in opened
+            or message_id in self._controls
+        ):
+            self.check_room(pending)  # raises: asked in one step first, as nearly always there is room
+        outbox.put_frame(connection.encode(request), pending)
         self.asked += 1
-        self._open[request.message_id] = pending
+        opened[message_id] = pending
         return pending
 
     def tell(self, message: OneWayMessage) -> None:
@@ -171,7 +180,8 @@ class Requests:
 
     def answer(self, pending: ConsumerRequest, value: Any) -> Outcomes:
         """End a request with its value."""
-        self._take_out(pending)
+        if self._open.pop(pending.request.message_id, None) is None:
+            self._take_out(pending)
         self.answered += 1
         if pending.whole is not None:
             return self._add_part(pending.whole, pending, value)

@@ -104,7 +104,7 @@ class ConsumerSession:
     ones, or the outbox is full.
     """
 
-    __slots__ = ("_connection", "_feeds", "_receiver", "_requests", "_runs", "_streams")
+    __slots__ = ("_connection", "_feeds", "_receiver", "_requests", "_runs", "_streams", "outbox")
 
     def __init__(
         self,
@@ -118,8 +118,10 @@ class ConsumerSession:
     ) -> None:
         options = SessionOptions() if options is None else options
         limits = Limits(max_bytes=options.max_bytes, strict=options.strict)
-        codec = Codec(Dialect.of_consumer(selected, habits), limits)
+        codec = Codec(Dialect.of_consumer(selected, habits), limits, longest=options.max_bytes)
         self._connection = ConsumerConnection(codec, new_id, options, offers, wake)
+        self.outbox = self._connection.outbox
+        """What waits to be sent; `frames` takes from it."""
         self._requests = Requests(self._connection)
         self._feeds = Feeds(self._connection)
         self._streams = ConsumerStreams(
@@ -236,18 +238,17 @@ class ConsumerSession:
         Raises MailboxFull where there is no credit, see `may_tell`; `TellRoom` comes when there may be some.
         """
         new_id = self._connection.new_id()
-        message = OneWayMessage(
-            InvokeAction(
-                thing_id=thing,
-                message_id=new_id,
-                correlation_id=new_id,
-                action=action,
-                input=None if input is UNSET and self._connection.kotlin else input,
-                tell=self._requests.tells.next_number,
-                **trace,
-            )
+        number = self._requests.tells.next_number
+        request = InvokeAction(
+            thing_id=thing,
+            message_id=new_id,
+            correlation_id=new_id,
+            action=action,
+            input=None if input is UNSET and self._connection.kotlin else input,
+            tell=number,
+            **trace,
         )
-        message.host = host
+        message = OneWayMessage(request, host=host, forgotten=True, number=number or 0)
         self._requests.tell(message)
         return message
 
@@ -376,7 +377,7 @@ class ConsumerSession:
     @property
     def waiting_bytes(self) -> int:
         """The bytes that wait to be sent."""
-        return self._connection.outbox.bytes
+        return self.outbox.bytes
 
     @property
     def habits(self) -> str:

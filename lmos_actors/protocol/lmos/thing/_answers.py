@@ -165,7 +165,8 @@ class AnswerMemory:
     def begin(self, request: IncomingRequest) -> None:
         """Remember that a request is being carried out, and nothing else of its id any more."""
         key = request.message.message_id
-        self._drop(key)
+        if key in self._answers:
+            self._drop(key)
         before = self._running.get(key)
         if before is not None:
             before.remembered = False

@@ -21,7 +21,7 @@ from lmos_actors.errors import ActionCancelled, ActionFailed, MailboxFull
 
 from .._codec import Codec
 from .._dialects import Dialect
-from .._limits import REQUEST, Limits, finite_only
+from .._limits import REQUEST, Limits
 from .._messages import (
     Acknowledgement,
     ActionStatus,
@@ -77,7 +77,7 @@ class ThingConnection:
         self.memory = memory if "retries" in options.offers else None
         self.dialect = Dialect.of_thing(offered)
         self.codec = Codec(self.dialect, Limits(max_bytes=options.max_bytes, strict=options.strict), thing)
-        self.encode = finite_only(self.codec.encode)
+        self.encode = self.codec.encode
         self.outbox = Outbox(
             self.encode,
             wake=wake,
@@ -108,18 +108,15 @@ class ThingConnection:
 
     # ---- requests that are opened
 
-    def repeated(self, message: Base, known: IncomingRequest | RememberedAnswer | None) -> bool:
+    def repeated(self, message: Base, known: IncomingRequest | RememberedAnswer) -> None:
         """Answer a repeated request: from memory, or by joining the one that is being carried out."""
-        if known is None:
-            return False
         if isinstance(known, RememberedAnswer):
             self._send_again(known, message)
         elif known in self.open:
             self.counts.merged += 1
         elif self.has_room(message):
             known.also = (*known.also, self)
-            self._open(known, correlation_of(message))
-        return True
+            self.admit(known, correlation_of(message))
 
     def _send_again(self, known: RememberedAnswer, message: Base) -> None:
         final = self._final_for_peer(known.final, correlation_of(message))
@@ -141,18 +138,14 @@ class ThingConnection:
         self, message: Base, text: str | bytes = "", listening: Listening | None = None
     ) -> IncomingRequest:
         """Make a request that is not open yet; `text` is what it was read from."""
-        verb = VERBS[type(message)]
         size = len(text)
         weight = size + REQUEST + (COPIES * weight_of(text) if size > SHORT else 0)
-        return IncomingRequest(
-            message, verb, correlation_of(message), size, weight, self, listening=listening
-        )
+        correlation = message.correlation_id or message.message_id  # as `correlation_of`, without the call
+        verb = VERBS[type(message)]
+        return IncomingRequest(message, verb, correlation, size, weight, self, listening=listening)
 
-    def admit(self, request: IncomingRequest) -> None:
-        """Open a request."""
-        self._open(request, request.correlation)
-
-    def _open(self, request: IncomingRequest, correlation: str) -> None:
+    def admit(self, request: IncomingRequest, correlation: str) -> None:
+        """Open a request; `correlation` is that of its answer on this connection."""
         self.open[request] = correlation
         self.open_bytes += request.size
         self.open_weight += request.weight
@@ -305,7 +298,8 @@ class ThingConnection:
             else ()
         )
         request.state = state
-        self._end_streams(request, completed)
+        if request.streams is not None or request.out is not None:
+            self._end_streams(request, completed)
         fits = not isinstance(answer, Error) or isinstance(final, Error)
         if request.remembered and self.memory is not None and final is not None:
             to_cancel = reply is not None and reply[0] is self  # then this connection gets another one
@@ -320,8 +314,6 @@ class ThingConnection:
         return fits
 
     def _end_streams(self, request: IncomingRequest, completed: bool) -> None:
-        if request.streams is None and request.out is None:
-            return
         if not completed:
             self.streams.drop(request)
             return
@@ -350,7 +342,7 @@ class ThingConnection:
                 request.thing_id, self._too_long(len(frame)), answer.correlation_id, in_reply_to
             )
             frame = self.encode(answer)
-        return _compact_if_long(answer, frame), frame
+        return (answer if len(frame) <= BRIEF else _compact_if_long(answer, frame)), frame
 
     def _too_long(self, size: int) -> Problem:
         detail = f"the answer has {size} bytes, {self.options.max_bytes} is the most"
@@ -367,7 +359,7 @@ class ThingConnection:
             return
         self.outbox.put_frame(frame)
         if isinstance(request.message, InvokeAction):
-            self.runs.end(request, correlation, answer, len(frame))
+            self.runs.keep(request.message, correlation, answer, len(frame), request)
 
     # ---- the end
 

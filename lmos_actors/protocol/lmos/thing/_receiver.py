@@ -91,18 +91,16 @@ class Receiver:
         self.closing = True
         return (Close(code, reason),)
 
-    def take_invoke(self, message: InvokeAction, text: str | bytes, now: float) -> Demands:
-        """Open an invocation, or take a one-way message."""
+    def _take_tell(self, message: InvokeAction, number: int, text: str | bytes) -> Demands:
+        """Take a one-way message with a number."""
         connection = self._connection
-        if message.tell is None or connection.kotlin or "tells" not in connection.options.offers:
-            return self.take_ask(message, text, now)
         size = wire_size(text)
-        wrong = connection.tells.arrive(message.thing_id, message.tell, size)
+        wrong = connection.tells.arrive(message.thing_id, number, size)
         if wrong is not None:
             connection.refuse(message, wrong)
             return ()
         request = connection.draft(message, text)
-        request.size, request.tell = size, message.tell
+        request.size, request.tell = size, number
         connection.tells_weight += request.weight
         if connection.tells.is_tight:
             connection.raise_window()
@@ -118,12 +116,18 @@ class Receiver:
         return ()
 
     def take_ask(self, message: Any, text: str | bytes, now: float) -> Demands:
-        """Open a request for the host, unless it is a repeat or one too many."""
-        connection = self._connection
-        streams = isinstance(message, InvokeAction) and _uses_streams(message)
+        """Open a request for the host, unless it is a repeat, one too many, or a one-way message."""
+        connection, streams = self._connection, False
+        if type(message) is InvokeAction:
+            if message.tell is not None and not connection.kotlin and "tells" in connection.options.offers:
+                return self._take_tell(message, message.tell, text)
+            streams = message.streams is not None or message.credit is not None or message.binary
         memory = None if streams or not VERBS[type(message)].has_effect else connection.memory
         known = None if memory is None else memory.find(message, now)
-        if connection.repeated(message, known) or not connection.has_room(message):
+        if known is not None:
+            connection.repeated(message, known)
+            return ()
+        if not connection.has_room(message):
             return ()
         request = connection.draft(message, text)
         if streams:
@@ -131,7 +135,7 @@ class Receiver:
             if wrong is not None:
                 connection.refuse(message, wrong)
                 return ()
-        connection.admit(request)
+        connection.admit(request, request.correlation)
         if memory is not None:
             memory.begin(request)
         return (request,)
@@ -167,7 +171,7 @@ class Receiver:
         )
         connection.listenings.add(listening)
         request = connection.draft(message, listening=listening)
-        connection.admit(request)
+        connection.admit(request, request.correlation)
         return (request,) if before is None else (ListeningEnded(before), request)
 
     def take_leave(self, message: Any, _text: object, _now: float) -> Demands:
@@ -245,16 +249,11 @@ class Receiver:
         return ()
 
 
-def _uses_streams(message: InvokeAction) -> bool:
-    return message.streams is not None or message.credit is not None or message.binary
-
-
 _Handler: TypeAlias = "Callable[[Receiver, Any, str | bytes, float], Demands]"
 _HANDLERS: Final[dict[type[Any], _Handler]] = {
     **dict.fromkeys(MESSAGES.values(), Receiver.take_foreign),
     **dict.fromkeys(VERBS, Receiver.take_ask),
     **{kind: Receiver.take_listen for kind in VERBS if kind in LISTENED},
-    InvokeAction: Receiver.take_invoke,
     **dict.fromkeys((UnobserveProperty, UnsubscribeEvent, UnsubscribeAllEvents), Receiver.take_leave),
     **dict.fromkeys((StreamItem, StreamEnd, StreamCredit), Receiver.take_stream),
     TellWindow: Receiver.take_window,

@@ -55,20 +55,24 @@ class Runs:
 
     def begin(self, request: IncomingRequest) -> None:
         """Note a run that goes on."""
-        self._live[_key(request.message)] = request
+        run = request.message
+        self._live[run.message_id, run.thing_id, run.action] = request
 
-    def end(self, request: IncomingRequest, correlation: str, final: Base, size: int) -> None:
-        """Note the end of a run. `size` are the bytes of its final answer; a long one is compacted."""
-        key = _key(request.message)
-        if self._live.get(key) is request:
+    def keep(
+        self,
+        run: InvokeAction,
+        correlation: str,
+        final: Base,
+        size: int,
+        request: IncomingRequest | None = None,
+    ) -> None:
+        """Note the final answer of a run; of `size` bytes, a long one is compacted already.
+
+        With a `request`, the run that has gone on as that ends.
+        """
+        key = run.message_id, run.thing_id, run.action
+        if request is not None and self._live.get(key) is request:
             del self._live[key]
-        self._keep(request.message, key, correlation, final, size)
-
-    def keep(self, run: InvokeAction, correlation: str, final: Base, size: int) -> None:
-        """Note the final answer of a run, as `end` does."""
-        self._keep(run, _key(run), correlation, final, size)
-
-    def _keep(self, run: InvokeAction, key: Key, correlation: str, final: Base, size: int) -> None:
         size += len(run.message_id)
         if self._bytes + size > self._max_bytes:
             final, size = _without_payload(final), sum(map(len, key)) + len(correlation)
@@ -143,10 +147,6 @@ def _was_refused(final: Base) -> bool:
     if not isinstance(final, Error) or final.type == FAILED:
         return False
     return final.started is False or final.status.startswith("4")
-
-
-def _key(run: InvokeAction) -> Key:
-    return run.message_id, run.thing_id, run.action
 
 
 def _is_of(request: IncomingRequest, message: QueryAction | CancelAction) -> bool:
