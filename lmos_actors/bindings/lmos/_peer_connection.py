@@ -168,13 +168,9 @@ class PeerConnection:
         try:
             if request.verb == "invoke" and request.deadline is None and request.attempt is None:
                 pending: lmos.ConsumerRequest = session.invoke(  # as `_ask`, without the call
-                    request.far.thing_id,
-                    request.name,
-                    request.payload,
-                    credit=request.credit,
-                    binary=request.binary,
-                    **request.trace_context,
-                )
+                    request.far.thing_id, request.name, request.payload,
+                    credit=request.credit, binary=request.binary, **request.trace_context,
+                )  # fmt: skip
             else:
                 pending = self._ask(request)
         except MailboxFull:
@@ -183,9 +179,8 @@ class PeerConnection:
             return False
         except LocalProtocolError as error:  # a value without a form in JSON, or too long
             raise InvalidInput(str(error)) from None
-        waiting = session.outbox.bytes
-        if waiting not in self._near:
-            self._charge(waiting)
+        if session.outbox.bytes not in self._near:
+            self._charge(session.outbox.bytes)
         request.pending = pending
         if pending.done:
             request.answer(pending.value)
