@@ -249,9 +249,15 @@ class RemoteLink:
         rt, turns = self.rt, self.turns
         op, args, payload, _ = self._bound(key, args, kwargs)
         await checkpoint_if_cancelled()
-        sent = SentTell(self, op, args, self._sender())
-        going, trace = self._instrumented(op)
-        if not self._put(sent, payload, going, trace):
+        run = CURRENT.get()
+        sent = SentTell(self, op, args, turns.slot if run is None else run.slot)  # as `_sender`
+        if rt.edge is None:  # as `_instrumented` and `_put`
+            trace = outgoing_trace(rt)
+            is_put = self.far.peer.tell(sent, op.name, payload, trace)
+        else:
+            going, trace = self._instrumented(op)
+            is_put = self._put(sent, payload, going, trace)
+        if not is_put:
             await self._in_line(PendingTell(self.far, op.verb, op.name, payload, None, trace, sent=sent))
             return
         turns.budget -= TELL_COSTS

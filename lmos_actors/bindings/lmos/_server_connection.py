@@ -544,7 +544,8 @@ class ServerConnection:
     def _charge(self, held: int) -> None:
         """Charge what the session holds, in steps: not anew with each of many requests in progress."""
         step = max(FINEST, held // 8)
-        charged = 0 if held < SMALL else -(-held // step) * step
+        # the next step above what is held: were it that itself, each request more would be charged anew
+        charged = 0 if held < SMALL else (held // step + 1) * step
         more, self._charged = charged - self._charged, charged
         self._near = range(max(SMALL, charged - STEP), charged + 1) if charged else range(SMALL)
         if more > 0:

@@ -102,7 +102,11 @@ class CreditGrants(Protocol):
 
 
 class _UsedCredit:
-    """Credit that is spent: messages, and their bytes."""
+    """Credit that is spent: messages, and their bytes.
+
+    Where a message is sent or arrives it is counted in place: two calls of `add`, and two more to ask for
+    room, would be a tenth of what the message takes.
+    """
 
     __slots__ = ("bytes", "messages")
 
@@ -118,10 +122,6 @@ class _UsedCredit:
         self.messages -= 1
         self.bytes -= size
 
-    def within(self, window: Credit) -> bool:
-        """Whether there is room for one more message of any size."""
-        return self.messages < window.items and self.bytes < window.bytes
-
 
 def _is_half(used: _UsedCredit, window: Credit) -> bool:
     return 2 * used.messages >= window.items or 2 * used.bytes >= window.bytes
@@ -134,13 +134,12 @@ class SentTells:
     """
 
     __slots__ = (
-        "_by_id", "_by_number", "_missed", "_next", "_numbered", "_things", "_total",
-        "each", "window",
+        "_by_id", "_by_number", "_missed", "_things", "_total", "each", "next_number", "window",
     )  # fmt: skip
 
     def __init__(self, *, numbered: bool) -> None:
-        self._numbered = numbered
-        self._next = 1
+        self.next_number: int | None = 1 if numbered else None
+        """The number of the next message, None where messages have none."""
         self._by_id: dict[str, OneWayMessage] = {}
         self._by_number: dict[int, OneWayMessage] = {}
         self._things: dict[str, _UsedCredit] = {}
@@ -152,16 +151,13 @@ class SentTells:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    @property
-    def next_number(self) -> int | None:
-        """The number of the next message, None where messages have none."""
-        return self._next if self._numbered else None
-
     def room(self, thing: str) -> bool:
         """Whether a message may be sent to a thing now; if not, `has_come` says when to look again."""
-        used = self._things.get(thing)
-        if self._total.within(self.window) and (used is None or used.within(self.each)):
-            return True
+        total, window = self._total, self.window
+        if total.messages < window.items and total.bytes < window.bytes:
+            used, each = self._things.get(thing), self.each
+            if used is None or (used.messages < each.items and used.bytes < each.bytes):
+                return True
         self._missed = True
         return False
 
@@ -180,15 +176,17 @@ class SentTells:
         """Spend credit for a message that has been put into the outbox."""
         message.size = size
         self._by_id[message.request.message_id] = message
-        if self._numbered:
+        if self.next_number is not None:
             self._by_number[message.number] = message
-            self._next += 1
-        thing = message.request.thing_id
+            self.next_number += 1
+        thing, total = message.request.thing_id, self._total
         used = self._things.get(thing)
         if used is None:
             used = self._things[thing] = _UsedCredit()
-        used.add(size)
-        self._total.add(size)
+        used.messages += 1
+        used.bytes += size
+        total.messages += 1
+        total.bytes += size
 
     def get(self, message_id: str) -> OneWayMessage | None:
         """Return the open message of this id."""
@@ -204,7 +202,7 @@ class SentTells:
     def end(self, message: OneWayMessage) -> None:
         """Take back the credit of an open message."""
         del self._by_id[message.request.message_id]
-        if self._numbered:
+        if self.next_number is not None:
             del self._by_number[message.number]
         thing = message.request.thing_id
         used = self._things[thing]
@@ -317,12 +315,18 @@ class ReceivedTells:
         self._highest = number
         held = self._things.get(thing)
         total, window, each = self._total, self.window, self._each
-        if not total.within(window) or (held is not None and not held.within(each)):
+        if (
+            total.messages >= window.items
+            or total.bytes >= window.bytes
+            or (held is not None and (held.messages >= each.items or held.bytes >= each.bytes))
+        ):
             return InvalidInput("a one-way message came without credit", "$.tell")
         if held is None:
             held = self._things[thing] = _UsedCredit()
-        held.add(size)
-        total.add(size)
+        held.messages += 1
+        held.bytes += size
+        total.messages += 1
+        total.bytes += size
         self.waiting += 1
         if self._may_grow:
             self.thing = thing

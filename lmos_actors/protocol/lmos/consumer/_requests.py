@@ -106,11 +106,13 @@ class Requests:
 
     def tell(self, message: OneWayMessage) -> None:
         """Send a one-way message. Raises as `ask` does; MailboxFull also where there is no credit."""
-        thing, connection = message.request.thing_id, self._connection
-        connection.admit(thing, 0, 1)
-        if not self.tells.room(thing):
+        request, connection, tells = message.request, self._connection, self.tells
+        thing, outbox = request.thing_id, connection.outbox
+        if connection.closed or not thing or outbox.full:
+            connection.admit(thing, 0, 1)  # raises
+        if not tells.room(thing):
             raise MailboxFull(thing, TELLS.items)
-        self.tells.add(message, connection.outbox.put(message.request, message))
+        tells.add(message, outbox.put_frame(connection.encode(request), message))
         self.asked += 1
         self.forgotten += 1
 

@@ -119,8 +119,9 @@ class Receiver:
         """Open a request for the host, unless it is a repeat, one too many, or a one-way message."""
         connection, streams = self._connection, False
         if type(message) is InvokeAction:
-            if message.tell is not None and not connection.kotlin and "tells" in connection.options.offers:
-                return self._take_tell(message, message.tell, text)
+            number = message.tell
+            if number is not None and not connection.kotlin and "tells" in connection.options.offers:
+                return self._take_tell(message, number, text)
             streams = message.streams is not None or message.credit is not None or message.binary
         memory = None if streams or not VERBS[type(message)].has_effect else connection.memory
         known = None if memory is None else memory.find(message, now)
