@@ -128,7 +128,13 @@ Within: TypeAlias = Annotated[
     ),
 ]
 TimeLimit: TypeAlias = Annotated[
-    Limit, Parameter(group=HOW, help="How long one run may take in real time, such as 10s or 2m.")
+    Limit | None,
+    Parameter(
+        group=HOW,
+        show_default=False,
+        help="How long one run may take in real time, such as 10s or 2m; if not given, 1m and a second "
+        "for each 1,000 agents of populations.",
+    ),
 ]
 RunNumber: TypeAlias = Annotated[
     int | None, Parameter(name="--run", metavar="N", group=WHICH, help="Which run, counted from 1.")

@@ -61,6 +61,7 @@ from .run import (
     WorkerMessage as WorkerMessage,
     WorkerReady as WorkerReady,
     read_break as read_break,
+    real_limit_of as real_limit_of,
     recordings_of as recordings_of,
     refusing_exit as refusing_exit,
     restoring_directory as restoring_directory,

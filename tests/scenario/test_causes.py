@@ -227,7 +227,7 @@ def test_every_round_of_a_step_has_to_go_through() -> None:
 def test_a_message_nobody_has_taken() -> None:
     run = world().judged(THROUGH)
     Story(run).send("user", "concierge", "ask", step="ask")
-    assert run.verdict().saw == "message 1 came to nobody"
+    assert run.verdict().saw == "message 1 came to no agent"
 
 
 def test_a_step_that_sent_nothing_fails() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.actors import slot_of
+from lmos_actors.scenario import real_limit_of
 from tests.scenario.crowds import Crowds, at, crowds_in, peers, total
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ def test_agents_are_numbered_in_the_tree(crowds: Crowds) -> None:
     assert [row.split()[0] for row in result.tree[2:]] == ["peer", "0", "1", "2"]
     started = [line for line in result.log if '"kind":"started"' in line]
     assert [f'"agent":"peer/{n}"' in line for n, line in enumerate(started)] == [True] * 3
+
+
+def test_a_run_may_take_longer_with_more_agents(crowds: Crowds) -> None:
+    limits = [real_limit_of(crowds.load(population=[peers(count)]).cells[0]) for count in (1, 2_000, 100_000)]
+    assert limits == [60.001, 62.0, 160.0]
 
 
 def test_numbers_stand_in_arguments(crowds: Crowds) -> None:

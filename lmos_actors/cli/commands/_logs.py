@@ -22,7 +22,7 @@ def replay(
     at: Annotated[Time | None, Parameter(group=HOW, show_default=False)] = None,
     break_: Annotated[str | None, Parameter(name="--break", metavar="WORDS", group=HOW)] = None,
     agent: Annotated[str | None, Parameter(metavar="NAME", group=WRITTEN)] = None,
-    time_limit: TimeLimit = 60.0,
+    time_limit: TimeLimit = None,
     json: Annotated[Json, Parameter(group=WRITTEN)] = False,
 ) -> int:
     """Run a recorded run again: compare it with its log, or stop in it and show the state of all agents.

@@ -62,7 +62,7 @@ class RunOptionGroup:
     """Stop after the first failed run."""
     check_determinism: Annotated[Literal["first", "all", "off"], Parameter(group=HOW)] = "first"
     """Which cells run again, with another hash seed, to compare the logs: of the first seed, all, or none."""
-    time_limit: TimeLimit = 60.0
+    time_limit: TimeLimit = None
     speed: Annotated[float, Parameter(metavar="N", group=HOW)] = 1.0
     """In worlds on real time, such as websocket: seconds of the world that pass in one while all wait."""
     log: Written = None

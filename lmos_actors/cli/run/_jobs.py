@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from lmos_actors.reports import Failure, Repeated, RunResult
-from lmos_actors.scenario import RunLost, RunOrder, RunProgress, run_cell
+from lmos_actors.scenario import RunLost, RunOrder, RunProgress, real_limit_of, run_cell
 from lmos_actors.simulation import first_difference
 
 from ._pool import Task
@@ -37,7 +37,7 @@ class FileJobs:
     cells: Sequence[int]
     twice: Sequence[int]
     trials: int
-    time_limit: float
+    time_limit: float | None
     speed: float
     workers: int
 
@@ -68,7 +68,7 @@ class FileJobs:
             cell=task.cell,
             label=self.cell(task.cell).label,
             trial=task.trial,
-            real_limit=self.time_limit,
+            real_limit=self.time_limit or real_limit_of(self.cell(task.cell)),
             speed=self.speed,
             log=log,
             draw=draw,

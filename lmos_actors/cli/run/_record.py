@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import FileError
 from lmos_actors.reports import failure_lines, run_line, worst
-from lmos_actors.scenario import LogFile, load_scenario, recordings_of, run_cell
+from lmos_actors.scenario import REAL_LIMIT, LogFile, load_scenario, recordings_of, run_cell
 
 from .._signals import signals
 from ._load import importing
@@ -43,7 +43,7 @@ def _record_files(files: Sequence[str], options: RunOptions) -> int:
     for file in files:
         read = partial(load_scenario, settings=options.settings, seeds=options.seeds, access=options.access)
         load = partial(read, file, recording=True)
-        loaded = importing(file, load, options.time_limit)
+        loaded = importing(file, load, options.time_limit or REAL_LIMIT)
         if isinstance(loaded, int):
             codes.append(loaded)
         else:

@@ -16,6 +16,7 @@ from lmos_actors.files import did_you_mean, mapped
 from lmos_actors.reports import as_text, message_text, read_record
 from lmos_actors.scenario import (
     CUT_SHORT,
+    REAL_LIMIT,
     LogFile,
     StopInstrument,
     compare_heads,
@@ -52,7 +53,7 @@ class ReplayOptions:
     file: str | None
     point: StopPoint | None
     agent: str | None
-    time_limit: float
+    time_limit: float | None
     json: bool
 
 
@@ -161,7 +162,7 @@ def _resolved(log: str, recorded: dict[str, Any], options: ReplayOptions) -> Res
         raise ConfigError(f'its scenario file "{named}" is not here: say --file PATH', log)
     settings = {str(key): str(value) for key, value in mapped(recorded.get("settings")).items()}
     load = partial(load_scenario, file, settings=settings, seeds=[int(recorded["seed"])])
-    loaded = importing(file, load, options.time_limit)
+    loaded = importing(file, load, options.time_limit or REAL_LIMIT)
     if isinstance(loaded, int):
         return loaded
     return with_end_at(loaded, recorded["until"]) if "until" in recorded else loaded

@@ -15,7 +15,7 @@ import attrs
 
 from lmos_actors.files import Duration, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
-from lmos_actors.scenario import Compare, RemoteAccess, is_real, judge_compared, with_end_at
+from lmos_actors.scenario import REAL_LIMIT, Compare, RemoteAccess, is_real, judge_compared, with_end_at
 
 from .._signals import signals
 from ._display import Show, print_wrong
@@ -51,7 +51,7 @@ class RunOptions:
     determinism: Literal["all", "first", "off"] = "first"
     until: float | None = None
     written: Mapping[Kind, str | None] = attrs.Factory(dict["Kind", "str | None"])
-    time_limit: float = 60.0
+    time_limit: float | None = None  # that of `real_limit_of`
     speed: float = 1.0
     access: RemoteAccess = attrs.Factory(RemoteAccess)
     json: bool = False
@@ -89,7 +89,7 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
         pool = stack.enter_context(Pool())
         if options.determinism != "off":
             pool.prepare()
-        settings, limit, access = options.settings, options.time_limit, options.access
+        settings, limit, access = options.settings, options.time_limit or REAL_LIMIT, options.access
         found, code = load_files(files, settings, options.seeds, limit, wrong, access=access)
         if code:
             if options.json:

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from ._stop_point import StopInstrument
 
 REAL_LIMIT = 60.0
+"""Seconds of real time that a run may take, without a population."""
+AGENTS_PER_SECOND = 1_000
+"""Agents of populations for which a run may take a second longer."""
 """Default limit of one run, in seconds of real time."""
 
 SHOWN_CAUSES = 3
@@ -85,12 +88,19 @@ class _RunState:
         self.problems.append(Failure(place, what, expected, saw))
 
 
+def real_limit_of(cell: Cell) -> float:
+    """Return the seconds of real time that a run of a cell may take where no limit is given."""
+    scenario = cell.scenario
+    populations = scenario.population if isinstance(scenario, Simulation) else ()
+    return REAL_LIMIT + sum(population.count for population in populations) / AGENTS_PER_SECOND
+
+
 def run_cell(
     resolved: Resolved,
     cell: Cell,
     trial: int,
     *,
-    real_limit: float = REAL_LIMIT,
+    real_limit: float | None = None,
     progress: Progress = lambda done, total, text: None,
     on_start: Callable[[RunObserver], None] = lambda observer: None,
     on_stuck: Callable[[str, str], None] = lambda why, where: None,
@@ -100,9 +110,9 @@ def run_cell(
 ) -> RunResult:
     """Run a cell once in a world of its own, in the main thread. Blocks. Raises KeyboardInterrupt only.
 
-    What agents print goes to standard error. Past `real_limit` seconds of real time the run is ended; if it
-    cannot be, `on_stuck` is called with why and where, and the process ends with 124; with 130 if it
-    cannot be ended by Ctrl-C.
+    What agents print goes to standard error. Past `real_limit` seconds of real time (None: `real_limit_of`
+    the cell) the run is ended; if it cannot be, `on_stuck` is called with why and where, and the process ends
+    with 124; with 130 if it cannot be ended by Ctrl-C.
 
     `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
     read-only view of the run. Without `whole_log` the result has only the last lines.
@@ -116,6 +126,8 @@ def run_cell(
         run.stop = stop
         stop.watch(log)
     doubles = Doubles(cell, resolved.document, cell.paths)
+    if real_limit is None:
+        real_limit = real_limit_of(cell)
     guard = Guard(real_limit, on_stuck)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start)
     began = perf_counter()
