@@ -117,8 +117,7 @@ def run_cell(
     `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
     read-only view of the run. Without `whole_log` the result has only the last lines.
     `stop` takes a snapshot at its stop point and ends the run there; the result is then incomplete.
-    Where the world's time is real, `speed` of its seconds go by in one; other than 1 it
-    applies only while no task can run.
+    Where the world's time is real, `speed` of its seconds go by in one while no task can run.
     """
     log = TraceLog(run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
     run = Run(cell, resolved.document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
@@ -126,9 +125,8 @@ def run_cell(
         run.stop = stop
         stop.watch(log)
     doubles = Doubles(cell, resolved.document, cell.paths)
-    if real_limit is None:
-        real_limit = real_limit_of(cell)
-    guard = Guard(real_limit, on_stuck)
+    limit = real_limit_of(cell) if real_limit is None else real_limit
+    guard = Guard(limit, on_stuck)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start)
     began = perf_counter()
     try:
@@ -144,7 +142,7 @@ def run_cell(
         raise KeyboardInterrupt
     if guard.fired:
         state.ended = "time limit"
-        expected = f"an end within {real_limit:g} s of real time"
+        expected = f"an end within {limit:g} s of real time"
         place = run.at if guard.where == RUNTIME and run.at else guard.where
         state.problems = [Failure("", "the run", expected, f"it was still busy at {place}")]
     log.end()
