@@ -115,8 +115,8 @@ def run_cell(
     with 124; with 130 if it cannot be ended by Ctrl-C.
 
     `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
-    read-only view of the run. Without `whole_log` the result has only the last lines.
-    `stop` takes a snapshot at its stop point and ends the run there; the result is then incomplete.
+    read-only view of the run. Without `whole_log` the result has only the last lines. `stop` takes a snapshot
+    at its stop point and ends the run there; the result is then incomplete.
     Where the world's time is real, `speed` of its seconds go by in one while no task can run.
     """
     log = TraceLog(run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
