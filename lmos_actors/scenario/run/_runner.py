@@ -110,14 +110,14 @@ def run_cell(
 ) -> RunResult:
     """Run a cell once in a world of its own, in the main thread. Blocks. Raises KeyboardInterrupt only.
 
-    What agents print goes to standard error. Past `real_limit` seconds of real time (None: `real_limit_of`
-    the cell) the run is ended; if it cannot be, `on_stuck` is called with why and where, and the process ends
-    with 124; with 130 if it cannot be ended by Ctrl-C.
+    Agents print to standard error. Past `real_limit` seconds of real time (None: `real_limit_of` the cell)
+    the run is ended; if it cannot be, `on_stuck` is called with why and where, and the process ends with 124;
+    with 130 if it cannot be ended by Ctrl-C.
 
     `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
     read-only view of the run. Without `whole_log` the result has only the last lines. `stop` takes a snapshot
-    at its stop point and ends the run there; the result is then incomplete.
-    Where the world's time is real, `speed` of its seconds go by in one while no task can run.
+    at its stop point and ends the run there; the result is then incomplete. Where the world's time is real,
+    `speed` of its seconds go by in one while no task can run.
     """
     log = TraceLog(run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
     run = Run(cell, resolved.document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
