@@ -124,9 +124,8 @@ def run_cell(
     if stop is not None:
         run.stop = stop
         stop.watch(log)
+    guard = Guard(limit := real_limit_of(cell) if real_limit is None else real_limit, on_stuck)
     doubles = Doubles(cell, resolved.document, cell.paths)
-    limit = real_limit_of(cell) if real_limit is None else real_limit
-    guard = Guard(limit, on_stuck)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start)
     began = perf_counter()
     try:
