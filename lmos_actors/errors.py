@@ -129,7 +129,7 @@ class ActionFailed(AgentError):
 
     @property
     def detail(self) -> str | None:
-        """What happened, in words: the output if it is a text, else its member `detail` or `message`."""
+        """The failure in words: the output if it is a text, else its member `detail` or `message`."""
         if isinstance(self.output, str):
             return self.output
         own: str | None = _member(self.output, "detail", str)

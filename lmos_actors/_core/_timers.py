@@ -69,7 +69,7 @@ class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
 
 
 class TimerOwner(Protocol):
-    """What pending timers belong to."""
+    """The owner of pending timers: an agent, or what else they end with."""
 
     timers: Timer | None
     """The first of the chain."""

@@ -1,4 +1,4 @@
-"""What helps where an agent elsewhere could not be reached or refused, in the words of options or of keys."""
+"""Remedies where a remote agent could not be reached or refused, in the words of options or of keys."""
 
 from __future__ import annotations
 

@@ -46,9 +46,6 @@ _LONGEST_STRETCH = 0.01  # seconds of real time for which the run loop may be ke
 class TrioDeadlines(Protocol):
     """The deadlines of trio's run loop."""
 
-    _heap: list[tuple[float, int, trio.CancelScope]]
-    """By instant; those that hold no more may still be there, so that the first is at or before the next."""
-
     def next_deadline(self) -> float:
         """Return the instant of the next, infinity without one."""
         ...
@@ -300,10 +297,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
                 if not heap:
                     break
             when = heap[0][0]
-            first = deadlines._heap  # pyright: ignore[reportPrivateUsage] # a call here costs what a turn does
-            if first and when >= first[0][0] and when >= deadlines.next_deadline():
-                return False
-            if sleepers and when >= sleepers[0][0]:
+            if when >= deadlines.next_deadline() or (sleepers and when >= sleepers[0][0]):
                 return False
             if when > self._now:
                 if self._settling or self._holds:
@@ -428,9 +422,6 @@ def _nothing() -> None:
 
 class _UnknownDeadlines:
     """In place of trio's deadlines: one may be due at any instant."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, trio.CancelScope]] = [(-math.inf, 0, trio.CancelScope())]
 
     def next_deadline(self) -> float:
         return -math.inf

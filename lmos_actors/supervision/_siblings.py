@@ -282,7 +282,7 @@ def _what(spec: Any) -> str:
 
 @attrs.frozen
 class Pointer:
-    """What a field of refs points to: agents of which class, one of them or `many`; `optional`: or None."""
+    """The target of a field of refs: the class of the agents, one of them or `many`; `optional`: or None."""
 
     cls: Any
     many: bool

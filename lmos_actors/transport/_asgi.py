@@ -43,7 +43,7 @@ class ClientLeft(OSError):
 
 @attrs.frozen(kw_only=True)
 class HttpLimits:
-    """What one request may take: bytes of its body, seconds of waiting for it and for each 64 KiB written.
+    """Limits of one request: bytes of its body, seconds of waiting for it and for each 64 KiB written.
 
     `stamp` gives the headers that say when an answer was made.
     """

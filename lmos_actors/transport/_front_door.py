@@ -88,7 +88,7 @@ class DoorOptions:
 
 @attrs.frozen(kw_only=True)
 class DoorStatistics:
-    """What a front door has seen so far.
+    """The counts of a front door so far.
 
     Each connection ends in exactly one way: `accepted` is `open + served + left + failed` and the sum of
     `refused`, at any moment. `served`: it was a WebSocket, or its HTTP requests were answered. `left`: the

@@ -136,7 +136,7 @@ class HeadReader:
 
     @property
     def rest(self) -> bytes:
-        """What came and belongs to no head taken so far."""
+        """The bytes that came and belong to no head taken so far."""
         return bytes(self._buffer)
 
     def feed(self, data: bytes | bytearray) -> None:

@@ -69,7 +69,7 @@ class IncomingMessage:
             self._account.release(parts.size)
 
     def take(self, event: Event, owner: FrameListener, *, is_live: bool) -> None:
-        """Tell the owner of an event; `is_live`: the peer has not said its Close."""
+        """Pass an event to the owner; `is_live`: the peer has not sent its Close."""
         if isinstance(event, TextMessage | BytesMessage):
             self._take_message(event, owner)
         elif isinstance(event, Ping):

@@ -87,7 +87,7 @@ def _check(url: str, parts: SplitResult) -> None:
 
 
 class Listener(Protocol):
-    """What streams come in at. One task accepts at a time."""
+    """A place at which streams come in. One task accepts at a time."""
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:

@@ -52,7 +52,7 @@ class ConnectionOptions:
 
 @attrs.frozen
 class ConnectionStatistics:
-    """What has passed so far: messages, and bytes of frames with their heads."""
+    """The traffic so far: messages, and bytes of frames with their heads."""
 
     messages_in: int
     messages_out: int

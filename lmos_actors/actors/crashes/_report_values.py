@@ -90,7 +90,7 @@ class Message:
 
     @property
     def verb(self) -> str:
-        """What is done with it."""
+        """The verb of the operation, `turn` where there is none."""
         return self.op.verb if self.op is not None else "turn"
 
     def values(self) -> Values:

@@ -450,7 +450,7 @@ class InternalTurn:
 
     @property
     def affordance(self) -> str:
-        """What `current_request` names it by."""
+        """The affordance that `current_request` names."""
         return "timer"
 
     def __init__(self, fn: Any, args: tuple[Any, ...] = ()) -> None:

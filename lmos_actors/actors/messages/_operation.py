@@ -194,7 +194,7 @@ class Operation:
 
     @property
     def sort(self) -> str:
-        """What it belongs to, for people."""
+        """The kind of affordance it belongs to, as errors name it."""
         return {"invoke": "an action", "subscribe": "an event"}.get(self.verb, "a property")
 
     def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:

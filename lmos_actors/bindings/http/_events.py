@@ -182,7 +182,7 @@ def _over(request: HttpRequest, listening: Listening) -> AgentError:
 
 
 class EventStream:
-    """What one listener receives, as `text/event-stream`."""
+    """The body of one listener, as `text/event-stream`."""
 
     def __init__(self, tracker: HttpRequestTracker, request: HttpRequest, listening: Listening) -> None:
         self._tracker = tracker

@@ -92,7 +92,7 @@ class Listening:
 
 
 class ServerContext(Protocol):
-    """What a connection needs of the server."""
+    """The server, as its connections see it."""
 
     def new_id(self) -> str: ...
     def timestamp(self) -> str: ...
@@ -493,7 +493,7 @@ class ScriptedConnection:
         self.last_tell = number
 
     def owe_credit(self, request: Request) -> None:
-        """Give credit back for a one-way message, soon or with that of others."""
+        """Return the credit of a one-way message, soon or with that of others."""
         self.owed.append(request)
         size = sum(each.size for each in self.owed)
         if len(self.owed) >= _OWED_MESSAGES or size >= _OWED_BYTES:

@@ -46,7 +46,7 @@ class KnownRequest:
 
 
 class RunFollower(Protocol):
-    """What a run needs of a connection that it is reported on."""
+    """The connection that a run is reported on, as the run sees it."""
 
     live: list[Run]
     ended: deque[tuple[Run, str | None]]

@@ -43,7 +43,7 @@ _REASONABLE: Final = 64  # connections of one case
 
 
 class Failed(Exception):
-    """What was seen is not what the case expects."""
+    """A difference between what was seen and what the case expects."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -106,7 +106,7 @@ class Chapter:
 
 @attrs.define(kw_only=True)
 class RunContext:
-    """What all cases of a run share: the server, the options, and what was found out about it.
+    """The context that all cases of a run share: the server, the options, and the facts found out about it.
 
     `dialect`: how it is spoken to, where a case does not decide that. `triggers`: by event, what makes it
     happen; None where nothing was found to.
@@ -127,7 +127,7 @@ class RunContext:
 
 
 class CaseContext:
-    """What one case works with: opens connections, which end with it, and records findings."""
+    """The context of one case: opens connections, which end with it, and records findings."""
 
     def __init__(self, shared: RunContext, case: Case, random: Random) -> None:
         self.shared = shared

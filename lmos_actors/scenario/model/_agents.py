@@ -37,7 +37,7 @@ class Backoff(Closed, frozen=True, kw_only=True):
 
 
 class Supervised(Closed, frozen=True, kw_only=True):
-    """What every agent of a file has, whatever it is made of."""
+    """The keys that every agent of a file has, whatever it is made of."""
 
     mailbox: Mailbox | UnsetType = UNSET
     restart: Restart = "permanent"
@@ -132,7 +132,7 @@ class Refusal(Closed, frozen=True, kw_only=True):
 
 
 class Rule(Closed, frozen=True, kw_only=True):
-    """What a mock does with the requests that fit: one of `output`, `reply`, `fail`, `crash`.
+    """The reaction of a mock to the requests that fit: one of `output`, `reply`, `fail`, `crash`.
 
     The first rule that fits, and has not been used `times` yet, is taken.
     """
@@ -269,7 +269,7 @@ Child: TypeAlias = str | Supervisor
 
 
 class Tree(Closed, frozen=True, kw_only=True):
-    """Who supervises whom: `root` says it, or `use` names a SupervisorSpec of the project.
+    """The supervision tree: described by `root`, or `use` names a SupervisorSpec of the project.
 
     The agents of a tree that is used are known by their paths. One that `agents` has too is replaced by what
     stands there; `children` are further children of the root. Without a tree every agent is a child of a root
@@ -314,7 +314,7 @@ class Population(Closed, frozen=True, kw_only=True):
 
 
 class Topology(Closed, frozen=True, kw_only=True):
-    """Who knows whom in a population: each agent is given its neighbours' refs as the argument `field`.
+    """The neighbours in a population: each agent gets its neighbours' refs as the argument `field`.
 
     Which keys go with which kind is in `TOPOLOGY_KEYS`.
     """

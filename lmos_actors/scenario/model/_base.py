@@ -30,7 +30,7 @@ class Closed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Condition(Closed, frozen=True, kw_only=True):
-    """What a value must fulfil; all that are given. `regex` is searched for, not anchored."""
+    """Conditions on a value; all that are given have to hold. `regex` is searched for, not anchored."""
 
     eq: Any | UnsetType = UNSET
     ne: Any | UnsetType = UNSET

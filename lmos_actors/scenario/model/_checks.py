@@ -12,13 +12,13 @@ from ._base import Closed, Count, Expression, Name
 
 
 class Check(Closed, frozen=True, kw_only=True, tag_field="check"):
-    """What every check has. Other checks, formulas and `stop` know it by its `name`."""
+    """The keys of every check. Other checks, formulas and `stop` refer to it by its `name`."""
 
     name: Name | None = None
 
 
 class NeverWhen(Closed, frozen=True, kw_only=True):
-    """What must never be so: one of `dead_letter` and `expr`. `fault_free`: outside of faults only."""
+    """A state that must never occur: one of `dead_letter` and `expr`. `fault_free`: outside faults only."""
 
     dead_letter: Literal[True] | UnsetType = UNSET
     expr: Expression | UnsetType = UNSET
@@ -195,7 +195,7 @@ class Series(Closed, frozen=True, kw_only=True):
 
 
 class Measure(Closed, frozen=True, kw_only=True):
-    """What is measured, and how often."""
+    """The measured series, and how often they are sampled."""
 
     every: Duration
     series: Annotated[dict[str, Series], Meta(min_length=1)]

@@ -65,7 +65,7 @@ class Report(Closed, frozen=True, kw_only=True):
 
 
 class File(Closed, frozen=True, kw_only=True):
-    """What both kinds of file have."""
+    """The keys that both kinds of file have."""
 
     name: Name
     summary: str = ""

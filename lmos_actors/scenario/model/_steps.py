@@ -63,7 +63,7 @@ Fault: TypeAlias = Annotated[Crash | Slow | Pause, Later(*LATER_FAULTS)]
 
 
 class Step(Closed, frozen=True, kw_only=True, tag_field="do"):
-    """What every step has. `within` bounds it, the file's `timeout` if absent."""
+    """The keys of every step. `within` bounds it, the file's `timeout` if absent."""
 
     id: Name | None = None
     within: Duration | None = None
@@ -259,7 +259,7 @@ STATUSES = ("pending", "in progress", "completed", "failed")
 
 
 class Timed(Closed, frozen=True, kw_only=True, tag_field="do"):
-    """What every entry of a timeline has: the instant at which it happens. Nothing waits for its end."""
+    """The key of every entry of a timeline: the instant at which it happens. Nothing waits for its end."""
 
     at: Duration
     id: Name | None = None

@@ -65,7 +65,7 @@ class _Stream:
                 self.items.append(received.get("output"))
 
     async def more(self, items: int, size: int = _BYTES) -> None:
-        """Give more credit."""
+        """Grant more credit."""
         await self.session.send("streamCredit", correlation=self.sent.message_id, items=items, bytes=size)
 
     async def enough(self, wanted: int, what: str) -> None:

@@ -82,7 +82,7 @@ class ConsumerStatistics:
 
 @attrs.frozen
 class UnfinishedWork:
-    """What is unfinished when a connection ends: open requests, each with whether it was sent, and feeds."""
+    """The unfinished work at the end of a connection: open requests, each with whether sent, and feeds."""
 
     pendings: tuple[tuple[ConsumerRequest, bool], ...]
     feeds: tuple[Feed, ...]
