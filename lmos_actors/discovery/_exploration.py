@@ -14,7 +14,7 @@ from lmos_actors.protocol.td import resolve
 from lmos_actors.transport import endpoint_of, is_here, leads_astray
 
 from ._client import HttpDirectory
-from ._search_results import Found, NotMatching, ResultRejected, checked_result, jsonpath_of
+from ._search_results import Found, ResultRejected, checked_result, jsonpath_of
 from .directory import is_array, is_object
 
 if TYPE_CHECKING:
@@ -198,11 +198,11 @@ class _Explorer:
     def _add(self, entry: Any, source_url: str, url: str | None) -> None:
         try:
             found = checked_result(entry, self._query, source_url, self._ours, self._refer)
-        except NotMatching:
-            return
         except ResultRejected as why:
             name: Any = cast("dict[str, Any]", entry).get("id") if isinstance(entry, dict) else None
             self._left_out[f"{str(name or 'something')[:200]}: {why}"] = None
+            return
+        if found is None:
             return
         if url != "":
             found = attrs.evolve(found, url=url)

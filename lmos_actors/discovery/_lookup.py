@@ -13,7 +13,7 @@ from lmos_actors.actors import RUNNING, PoolLink, Ref, load_of
 from lmos_actors.bindings import found_link, is_connected, is_down, reached
 from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, NotFound, TransportError
 
-from ._search_results import NotMatching, ResultRejected, checked_result, jsonpath_of
+from ._search_results import ResultRejected, checked_result, jsonpath_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -310,11 +310,10 @@ class Lookup:
     def _add_result(self, entry: Any, query: AgentQuery, url: str, results: SearchResults) -> None:
         try:
             found = checked_result(entry, query, url, self._ours(), self.refer)
-        except NotMatching:
-            pass
         except ResultRejected as why:
             results.why = str(why)
-        else:
+            return
+        if found is not None:
             assert found.id is not None
             results.things.setdefault(found.id, found)
 

@@ -68,10 +68,6 @@ class ResultRejected(Exception):
     """Entry of a directory that is not used, with the reason."""
 
 
-class NotMatching(ResultRejected):
-    """Valid entry that does not match the query."""
-
-
 # ---- queries
 
 
@@ -115,8 +111,8 @@ _ESCAPED: Final = {"\\": "\\\\", "'": "\\'"}
 
 def checked_result(
     data: Any, query: AgentQuery, directory: str, ours: Sequence[str], refer: Callable[..., Any]
-) -> Found:
-    """Return an entry of a directory as a result, if it matches and is safe to use.
+) -> Found | None:
+    """Return an entry of a directory as a result, if it is safe to use; None if it does not match the query.
 
     `ours` are the addresses of this node, whose agents are found near; `refer` returns the ref of a
     description. Raises ResultRejected.
@@ -130,7 +126,7 @@ def checked_result(
         raise ResultRejected("it has no id that could be used")
     names = names_of(description, directory)
     if not _matches(description, names, query):
-        raise NotMatching("it does not match the query")
+        return None
     _check_targets(description, directory, ours)
     _check_class(description, query)
     return Found(
