@@ -485,4 +485,5 @@ class Stashed(BaseException):
 class SelfMessage(tuple[Any, ...]):
     """A message of an agent to itself: like any other, but on a reserved seat."""
 
-    __slots__ = ()
+    trace: Mark | None = None
+    """The trace in which it was sent; set where traces are kept. No slot, as a tuple cannot have any."""

@@ -15,7 +15,6 @@ from ..messages._gates import BUSY
 from ..messages._mailbox import QUEUED, Ask, Tell
 from ..messages._operation import ASKING, CHECKED, named
 from ._slot import Slot
-from ._traced_slot import TracedSelfMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,11 +90,8 @@ class PropagatingSlot(Slot):
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
         """As `Slot.own`, in the trace of what runs now."""
-        mark = handed_mark(self.rt)
-        if mark is None:
-            return super().own(op, args)
-        made = TracedSelfMessage((op, args, self))
-        made.trace = mark
+        made = super().own(op, args)
+        made.trace = handed_mark(self.rt)
         return made
 
     def post(self, envelope: Envelope) -> None:

@@ -15,7 +15,7 @@ from lmos_actors.errors import AgentError, InvalidInput
 
 from .._trace_context import current_mark, next_mark
 from ..messages._gates import BUSY, QUIET
-from ..messages._mailbox import QUEUED, Ask, SelfMessage, Tell
+from ..messages._mailbox import QUEUED, Ask, Tell
 from ..messages._operation import ASKING, CHECKED, named
 from ..values import conceal_all
 from ._slot import Slot
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .._link import Attempt
     from .._runtime import Owner, Runtime
-    from ..messages._mailbox import Envelope, MailboxOptions, Mark
+    from ..messages._mailbox import Envelope, MailboxOptions, SelfMessage
     from ..messages._operation import Operation
 
 _UNSHOWN = ("observe", "subscribe", "subscribe to all")
@@ -105,7 +105,7 @@ class TracedSlot(Slot):
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
         """As `Slot.own`, in the trace of what runs now."""
-        made = TracedSelfMessage((op, args, self))
+        made = super().own(op, args)
         made.trace = current_mark(self.rt)
         return made
 
@@ -149,12 +149,6 @@ class TracedSlot(Slot):
             super().note_event(name, data)
         else:
             self.rt.record("event", self, event=name, data=data, trace=mark[1])
-
-
-class TracedSelfMessage(SelfMessage):
-    """A message of an agent to itself that hands on the trace it was sent in."""
-
-    trace: Mark | None = None
 
 
 def _origin(sender: str | None, op: Operation, args: tuple[Any, ...]) -> dict[str, object]:
