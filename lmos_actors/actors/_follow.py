@@ -45,11 +45,20 @@ NOTHING: Final[Any] = ()
 class Following(InternalTurn):
     """The result of `self.follow`: `cancel()` ends it, `missed` counts what was dropped past its bound."""
 
-    __slots__ = ("_after", "_before", "_buffer", "_follower", "_key", "_size", "_source", "missed")
+    __slots__ = (
+        "_after", "_before", "_buffer", "_follower", "_key", "_on_gap", "_size", "_source", "missed",
+    )  # fmt: skip
 
-    def __init__(self, follower: Slot, turn: Callable[[Any], None], size: int) -> None:
+    def __init__(
+        self,
+        follower: Slot,
+        turn: Callable[[Any], None],
+        size: int,
+        on_gap: Callable[[Gap], None] | None = None,
+    ) -> None:
         super().__init__(turn)
         self._follower = follower
+        self._on_gap = on_gap  # the turn for gaps; without one they are left out
         self._size = size
         self._buffer: Any = NOTHING  # while it is not empty, this is in the follower's queue
         self._source: Any = None
@@ -90,16 +99,25 @@ class Following(InternalTurn):
 
     def _kept(self, value: Any) -> Any:
         """Make the buffer for a first value; nearly always one waits, and a list is a seventh of a deque."""
+        if self._on_gap is not None:
+            backlog = Backlog(self._size)
+            backlog.append(value)
+            return backlog
         return [value] if self._size <= FOLLOW_SIZE else deque((value,))
 
     def _add(self, buffer: Any, value: Any) -> None:
+        if isinstance(buffer, Backlog):
+            self.missed += buffer.append(value)
+            return
         if len(buffer) >= self._size:
             del buffer[0]
             self.missed += 1
         buffer.append(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """The followed agent has a new life; following goes on."""
+        """The followed agent has a new life; following goes on, after a gap if the follower gets gaps."""
+        if self._on_gap is not None:
+            self.push(Gap(reason, missed))
 
     def close(self) -> None:
         """The followed agent is gone for good; values that have come are still handled."""
@@ -120,7 +138,8 @@ class Following(InternalTurn):
             self._follower.put(self)
         else:
             self._buffer = NOTHING
-        return self.fn, (value,)
+        turn = self._on_gap if type(value) is Gap else None
+        return self.fn if turn is None else turn, (value,)
 
     def bind(self, source: Any, key: Any) -> None:
         """Set the source of the values; `source.remove(key, self)` ends it."""
@@ -153,35 +172,6 @@ class Following(InternalTurn):
         if after is not None:
             after._before = before
         self._before = self._after = None
-
-
-class Watchful(Following):
-    """A following whose follower also gets gaps."""
-
-    __slots__ = ("_on_gap",)
-
-    def __init__(
-        self, follower: Slot, turn: Callable[[Any], None], size: int, on_gap: Callable[[Gap], None]
-    ) -> None:
-        super().__init__(follower, turn, size)
-        self._on_gap = on_gap
-
-    def gap(self, reason: str, missed: int | None) -> None:
-        """Put a gap where the followed agent's new life begins."""
-        self.push(Gap(reason, missed))
-
-    def _kept(self, value: Any) -> Any:
-        backlog = Backlog(self._size)
-        backlog.append(value)
-        return backlog
-
-    def _add(self, buffer: Any, value: Any) -> None:
-        self.missed += buffer.append(value)
-
-    def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """As `Following.take`, gaps included."""
-        fn, args = super().take()
-        return (self._on_gap, args) if args and type(args[0]) is Gap else (fn, args)
 
 
 class _Marked:
@@ -262,7 +252,7 @@ def follow(
         raise ValueError(f"following needs a size of at least 1, not {size!r}")
     secrecy = source.secrecy if handle is None else handle.secrecy
     turn = kept_turn(follower.agent, Discreet(turn, secrecy) if secrecy else turn)
-    made = Following(follower, turn, size) if on_gap is None else Watchful(follower, turn, size, on_gap)
+    made = Following(follower, turn, size, on_gap)
     if follower.state >= DRAINING:  # it takes nothing new any more
         return made
     if isinstance(source, Topic):
