@@ -40,7 +40,7 @@ class LinkPeer(Protocol):
         ...
 
 
-class LinkedSlot(LinkPeer, Protocol):
+class LinkedSlot(Protocol):
     """The slot at the other end of a task's link; see `Slot`, which stands above this file."""
 
     rt: Runtime
@@ -51,6 +51,7 @@ class LinkedSlot(LinkPeer, Protocol):
     @property
     def path(self) -> str: ...
     def join(self, peer: LinkPeer) -> None: ...
+    def part(self, peer: LinkPeer) -> None: ...
 
 
 def carry_signals(rt: Runtime) -> None:
