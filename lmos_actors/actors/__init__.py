@@ -147,7 +147,7 @@ from .messages._observers import (
     Gap as Gap,
     Occurrence as Occurrence,
     Sink as Sink,
-    Sinks as Sinks,
+    SinkTable as SinkTable,
     event_key as event_key,
     property_key as property_key,
 )

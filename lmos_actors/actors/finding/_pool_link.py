@@ -23,7 +23,7 @@ from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, InvalidInput,
 from .._parking import park_among
 from ..messages._gates import EMPTY, GONE, RUNNING, STATES
 from ..messages._mailbox import AgentStatistics, MailboxStatistics
-from ..messages._observers import MONITORS, Feed, Sinks
+from ..messages._observers import MONITORS, Feed
 from ..messages._operation import ASKING, MISSING, named
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .._link import Attempt, Invocation
     from .._runtime import Runtime, Turns
     from ..messages._monitor import Down
-    from ..messages._observers import Sink
+    from ..messages._observers import Sink, SinkTable
     from ..messages._operation import Operation, Parameter
     from ..slot._slot import Slot
 
@@ -100,45 +100,50 @@ class _Spout:
         """This member is gone for good; the others are not."""
 
 
-class PoolSinks(Sinks):
-    """The listeners of a pool: each hears every member, those who come later too."""
+class PoolSinks:
+    """The listeners of a pool: each hears every member, those who come later too. A `SinkTable`."""
 
     __slots__ = ("_members", "_spouts")
 
     def __init__(self, members: PoolLink) -> None:
-        super().__init__()
         self._members = members
-        self._spouts: dict[tuple[str, Sink], _Spout] = {}
+        self._spouts: dict[str, dict[Sink, _Spout]] = {}
 
     def add(self, key: str, sink: Sink) -> None:
         """Let a sink hear what any member pushes under `key` from now on."""
-        if (key, sink) in self._spouts:
-            return
-        super().add(key, sink)
-        spout = self._spouts[key, sink] = _Spout(sink)
-        for member in self._members.everybody():
-            member.sinks().add(key, spout)
+        spouts = self._spouts.setdefault(key, {})
+        if sink not in spouts:
+            spouts[sink] = spout = _Spout(sink)
+            for member in self._members.everybody():
+                member.sinks().add(key, spout)
 
     def remove(self, key: str, sink: Sink) -> None:
         """Take a sink out; it may be gone already."""
-        super().remove(key, sink)
-        spout = self._spouts.pop((key, sink), None)
-        if spout is not None:
+        spouts = self._spouts.get(key)
+        if spouts is not None and sink in spouts:
+            spout = spouts.pop(sink)
+            if not spouts:
+                del self._spouts[key]
             for member in self._members.everybody():
                 member.sinks().remove(key, spout)
 
+    def hears(self, key: str) -> int:
+        """Return how many sinks are under `key`."""
+        return len(self._spouts.get(key, ()))
+
     def join(self, member: Slot) -> None:
         """Let everybody hear a new member."""
-        for (key, _), spout in self._spouts.items():
-            member.sinks().add(key, spout)
+        for key, spouts in self._spouts.items():
+            for spout in spouts.values():
+                member.sinks().add(key, spout)
 
     def close(self) -> None:
         """The pool is gone for good."""
-        for member in self._members.everybody():
-            for (key, _), spout in self._spouts.items():
-                member.sinks().remove(key, spout)
-        self._spouts.clear()
-        super().close()
+        listening = [(key, sink) for key, spouts in self._spouts.items() for sink in spouts]
+        for key, sink in listening:
+            self.remove(key, sink)
+        for _, sink in listening:
+            sink.close()
 
 
 class PoolLink:
@@ -228,7 +233,7 @@ class PoolLink:
 
     # ---- what they are together
 
-    def sinks(self) -> Sinks:
+    def sinks(self) -> SinkTable:
         """Return the listeners of the pool."""
         return self._sinks
 

@@ -335,6 +335,22 @@ class FeedStatistics:
     missed: int
 
 
+class SinkTable(Protocol):
+    """The listeners of an agent, or of a pool, by what they listen to."""
+
+    def add(self, key: str, sink: Sink) -> None:
+        """Let a sink hear what is pushed under `key` from now on."""
+        ...
+
+    def remove(self, key: str, sink: Sink) -> None:
+        """Take a sink out; it may be gone already."""
+        ...
+
+    def hears(self, key: str) -> int:
+        """Return how many sinks are under `key`."""
+        ...
+
+
 class Sinks:
     """The listeners of one slot, by what they listen to; they outlive its incarnations."""
 

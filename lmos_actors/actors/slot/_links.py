@@ -22,7 +22,7 @@ from ._slot import Slot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..messages._observers import Sinks
+    from ..messages._observers import SinkTable
 
 NOT_RUNNING: Final = ExitReason("shutdown", "not running")
 """The reason in the `Down` about an agent that did not run when the monitor was made (OTP: `noproc`)."""
@@ -68,13 +68,13 @@ def _check_near(link: Any) -> None:
         raise NotAllowed(f"{link.path!r} is no agent of this process: it cannot be linked or monitored so")
 
 
-def _far_sinks(link: Any) -> Sinks | None:
+def _far_sinks(link: Any) -> SinkTable | None:
     """Return the listeners of an agent of another process, None for one of this; NotAllowed for neither."""
     sinks = None if isinstance(link, Slot) else getattr(link, "sinks", None)
     if sinks is None:
         _check_near(link)
         return None
-    found: Sinks = sinks()
+    found: SinkTable = sinks()
     return found
 
 
@@ -86,7 +86,7 @@ class Monitor(InternalTurn):
     def __init__(self, watcher: Slot, turn: Callable[[Down], None]) -> None:
         super().__init__(turn)
         self._watcher = watcher
-        self._sinks: Sinks | None = None
+        self._sinks: SinkTable | None = None
         self._downs: deque[Down] = deque()
         self._waiting = False
 
@@ -99,7 +99,7 @@ class Monitor(InternalTurn):
         self._downs.clear()
         self._forget()
 
-    def begin(self, sinks: Sinks) -> None:
+    def begin(self, sinks: SinkTable) -> None:
         """Listen to the slot that these sinks are of; the runtime's side."""
         self._sinks = sinks
         sinks.add(MONITORS, self)

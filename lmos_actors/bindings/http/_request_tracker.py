@@ -23,7 +23,7 @@ from ._runs import Runs
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from lmos_actors.actors import Runtime, Seats, Sink, Sinks
+    from lmos_actors.actors import Runtime, Seats, Sink, SinkTable
 
     from ..exposure._descriptions import Descriptions
     from ..exposure._shared_values import SharedValues
@@ -72,7 +72,7 @@ class FeedSink:
 class Listening:
     """One listener: its feed and the sinks that fill it. Call `leave` in any case."""
 
-    def __init__(self, rt: Runtime, sinks: Sinks, sharing: SharedValues, *, conflate: bool) -> None:
+    def __init__(self, rt: Runtime, sinks: SinkTable, sharing: SharedValues, *, conflate: bool) -> None:
         self._memory = sharing.reader(self._drop)
         self.feed: Feed[Any] = Feed(rt.timers, conflate=conflate, gaps=True, holder=self._memory)
         self.leaving = False

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from lmos_actors.actors import BacklogHolder, Down, Runtime, Sinks, TraceMembers
+    from lmos_actors.actors import BacklogHolder, Down, Runtime, SinkTable, TraceMembers
     from lmos_actors.protocol import lmos
 
     from ..exposure._shared_values import SharedValues
@@ -102,7 +102,7 @@ class Listener(ABC):
 
     only_reads = True
 
-    def __init__(self, connection: ListenerConnection, sinks: Sinks, key: str, path: str) -> None:
+    def __init__(self, connection: ListenerConnection, sinks: SinkTable, key: str, path: str) -> None:
         self._connection = connection
         self._sinks = sinks
         self._key = key
@@ -247,7 +247,9 @@ class Watcher(Subscriber):
 
     __slots__ = ("_tell",)
 
-    def __init__(self, connection: ListenerConnection, sinks: Sinks, key: str, path: str, tell: Tell) -> None:
+    def __init__(
+        self, connection: ListenerConnection, sinks: SinkTable, key: str, path: str, tell: Tell
+    ) -> None:
         super().__init__(connection, sinks, key, path)
         self._tell = tell
 
