@@ -226,12 +226,15 @@ async def scripted(
     session: lmos.SessionOptions | None = None,
     failures: bool = False,
     up: bool = True,
+    network: MemoryNetwork | None = None,
 ) -> AsyncGenerator[tuple[Scripted, Node]]:
     """Give peers whose connections are answered by hand, and their node; no task is left behind."""
     async with open_node() as node, trio.open_nursery() as nursery:
         rt: Any = node._rt  # pyright: ignore[reportPrivateUsage]
         found: list[BaseException] = []
-        peers = Scripted(MemoryNetwork(), rt, nursery.start_soon, session=session, on_failure=found.append)
+        peers = Scripted(
+            network or MemoryNetwork(), rt, nursery.start_soon, session=session, on_failure=found.append
+        )
         peers.script(answer, offers, kotlin=kotlin)
         peers.failures = found
         peers.up = up

@@ -21,9 +21,7 @@ from lmos_actors import (
     open_node,
     prop,
 )
-from lmos_actors.bindings import ConsumedThing, ContractWarning, consume, consume_thing
-from lmos_actors.bindings.exposure._outward_network import OutwardNetwork
-from lmos_actors.bindings.lmos._peer_requests import path_of
+from lmos_actors.bindings import ConsumedThing, ContractWarning, consume, consume_thing, remote_ref
 from lmos_actors.protocol import td
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
 from tests.bindings.client_connections import Weather, Wire, peers_of, quiet, scripted, two_nodes
@@ -108,10 +106,12 @@ class Web:
 async def web(*urls: str) -> AsyncGenerator[tuple[Web, Any]]:
     """Give a server of HTTP at those addresses, and peers that fetch from it."""
     made = Web()
-    async with trio.open_nursery() as nursery, scripted(offers=None, kotlin=True) as (peers, _):
+    async with (
+        trio.open_nursery() as nursery,
+        scripted(offers=None, kotlin=True, network=made.network) as (peers, _),
+    ):
         for url in urls or ("http://kotlin",):
             await nursery.start(made.serve, url)
-        peers.network = OutwardNetwork(made.network)
         yield made, peers
         nursery.cancel_scope.cancel()
 
@@ -362,5 +362,6 @@ async def test_every_verb_by_name(autojump_clock: Any) -> None:
 
 
 @pytest.mark.parametrize("thing", ["http://[x/agents/y", "urn:x", "chatagent", ""])
-def test_an_id_that_is_no_address_names_itself(thing: str) -> None:
-    assert path_of(thing) == thing
+async def test_an_id_that_is_no_address_names_itself(thing: str) -> None:
+    async with scripted() as (peers, _):
+        assert remote_ref(peers, Weather, "ws://server", thing).path == thing

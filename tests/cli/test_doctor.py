@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
+import tempfile
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.cli import _doctor as doctor, main
+from lmos_actors.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +49,9 @@ def test_a_port_that_is_taken(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_folder_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "gettempdir", lambda: str(tmp_path / "gone"))
-    code, found = looked(capfd)
+    with monkeypatch.context() as patch:  # pytest itself wants temporary files later
+        patch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        code, found = looked(capfd)
     assert (code, found["temporary folder"]["verdict"]) == (1, "fail")
     assert found["working folder"]["verdict"] == "ok"
 
@@ -67,9 +70,14 @@ def test_a_coarse_clock(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 
 
 def test_an_old_python(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(doctor, "OLDEST", (9, 0))
+    monkeypatch.setattr(sys, "version_info", (3, 10, 14, "final", 0))
     code, found = looked(capfd)
-    assert (code, found["python"]["remedy"]) == (1, "use CPython 9.0 or newer")
+    assert (code, found["python"]["remedy"]) == (1, "use CPython 3.11 or newer")
+
+
+def test_another_python(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.implementation, "name", "pypy")
+    assert looked(capfd)[1]["python"]["verdict"] == "fail"
 
 
 def test_a_fixed_hash_seed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
@@ -77,9 +85,21 @@ def test_a_fixed_hash_seed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     assert "PYTHONHASHSEED is 7" in looked(capfd)[1]["hash seed"]["saw"]
 
 
-def test_packages_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    needed = ["trio<0.36,>=0.35", "attrs>=999", "nothing-of-the-kind>=1", 'pytest>=999; extra == "dev"']
-    monkeypatch.setattr(doctor, "requires", lambda _: needed)
+def install(folder: Path, name: str, version: str, *needed: str) -> None:
+    """Write into a folder that this version of a package is installed there, and what it requires."""
+    place = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    place.mkdir()
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Dist: {text}" for text in needed]
+    (place / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_packages_that_do_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    needed = ("trio<0.36,>=0.35", "attrs>=999", "nothing-of-the-kind>=1", 'pytest>=999; extra == "dev"')
+    install(tmp_path, "lmos-actors", "7", *needed)
+    monkeypatch.syspath_prepend(tmp_path)
     code, found = looked(capfd)
     assert code == 1
     saw = found["packages"]["saw"]
@@ -103,10 +123,19 @@ def test_packages_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, capfd: pytest
     ],
 )
 def test_a_version_is_compared_with_the_bounds_of_a_requirement(
-    monkeypatch: pytest.MonkeyPatch, bounds: str, fits: bool
+    bounds: str,
+    fits: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(doctor, "version", lambda _: "1.2.3")
-    assert (doctor.requirement_problem(f"some-thing{bounds}") is None) == fits
+    install(tmp_path, "some-thing", "1.2.3")
+    install(tmp_path, "lmos-actors", "7", f"some-thing{bounds}")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = looked(capfd)[1]["packages"]
+    whole = "lmos-actors 7, all 1 that it needs are installed"
+    assert found["saw"] == (whole if fits else f"some-thing 1.2.3 is there, {bounds} is needed")
+    assert found["verdict"] == ("ok" if fits else "fail")
 
 
 @pytest.mark.parametrize("port", ["0", "70000", "x"])

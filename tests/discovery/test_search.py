@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from lmos_actors import About, Agent, ChildSpec, Pool, SupervisorSpec, action, open_node
-from lmos_actors.actors import AgentQuery
 from lmos_actors.discovery import Registration
-from lmos_actors.discovery._search_results import jsonpath_of
 from lmos_actors.errors import ConnectFailed
 from tests.discovery.fake import FakeDirectory, directory_at
 
@@ -119,21 +118,28 @@ def test_a_long_list_is_read_page_by_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "text"),
+    ("criteria", "text"),
     [
-        (AgentQuery(), "$[*]"),
-        (AgentQuery(Weather), "$[?@.title=='Weather']"),
-        (AgentQuery(Weather, capability="x"), "$[?@['lmosx:capabilities'][?@=='x']]"),
-        (AgentQuery(title="It's a \\ \n"), "$[?@.title=='It\\'s a \\\\ \\u000a']"),
+        ({}, "$[*]"),
+        ({"cls": Weather}, "$[?@.title=='Weather']"),
+        ({"cls": Weather, "capability": "x"}, "$[?@['lmosx:capabilities'][?@=='x']]"),
+        ({"title": "It's a \\ \n"}, "$[?@.title=='It\\'s a \\\\ \\u000a']"),
         (
-            AgentQuery(type="t", affordance="a"),
+            {"type": "t", "affordance": "a"},
             "$[?(@['@type']=='t' || @['@type'][?@=='t']) && "
             "(@.properties['a'] || @.actions['a'] || @.events['a'])]",
         ),
     ],
 )
-def test_what_a_directory_is_asked(query: AgentQuery, text: str) -> None:
-    assert jsonpath_of(query) == text
+def test_what_a_directory_is_asked(criteria: dict[str, Any], text: str) -> None:
+    async def main() -> None:
+        async with directory_at(URL) as fake, open_node(lookup=URL) as node:
+            await node.search(**criteria)
+            [target] = [target for method, target in fake.asked if method == "GET"]
+            assert urlsplit(target).path == "/search/jsonpath"
+            assert parse_qs(urlsplit(target).query)["query"] == [text]
+
+    run(main)
 
 
 def test_a_node_hosts_a_directory_and_is_in_it() -> None:

@@ -20,7 +20,7 @@ from lmos_actors import (
 )
 from lmos_actors.errors import ActionCancelled, Forbidden, RateLimited, RemoteProtocolError, Unauthorized
 from lmos_actors.protocol import lmos
-from lmos_actors.protocol.lmos._problems import kotlin_problem_of
+from tests.protocol.lmos.consumer_by_hand import Talk
 
 THING = "urn:thing"
 LMOS = "https://eclipse.dev/lmos/protocol/v1/errors#"
@@ -61,6 +61,16 @@ def over_the_wire(problem: lmos.Problem, *, habits: Any = "spec") -> lmos.Error:
     return found
 
 
+def answered(habits: Any, error: LmosActorsError) -> lmos.Error:
+    """The message by which a session tells a consumer of such habits that its action has failed."""
+    talk = Talk(habits)
+    talk.session.fail(talk.ask("invokeAction", action="forecast"), error)
+    (frame,) = talk.session.frames(1 << 30)
+    found = lmos.Codec(lmos.Dialect.of_consumer(True, habits)).decode(frame.decode())
+    assert isinstance(found, lmos.Error)
+    return found
+
+
 def attributes(error: LmosActorsError) -> dict[str, Any]:
     return {name: value for name, value in vars(error).items() if name != "__cause__"}
 
@@ -80,11 +90,17 @@ def test_an_exception_is_itself_again_on_the_other_side(
 
 @pytest.mark.parametrize("output", [None, "sold out", {"code": "taken", "detail": "by Ada", "row": 7}, [1]])
 def test_a_failure_is_a_500_in_the_habits_of_kotlin_wot_and_is_read_alike(output: Any) -> None:
-    problem = kotlin_problem_of(ActionFailed(output))
-    assert (problem.type, problem.status) == (f"{LMOS}internal-server-error", 500)
-    found: Any = lmos.error_of(over_the_wire(problem, habits="kotlin-wot"), INVOKE)
+    heard = answered("kotlin-wot", ActionFailed(output))
+    assert (heard.type, heard.status) == (f"{LMOS}internal-server-error", "500")
+    found: Any = lmos.error_of(heard, INVOKE)
     assert (type(found), found.output) == (ActionFailed, output)
-    assert kotlin_problem_of(NotAllowed("x")) == lmos.problem_of(NotAllowed("x"))
+
+
+def test_other_failures_are_the_same_in_the_habits_of_kotlin_wot() -> None:
+    error = NotAllowed("x")
+    expected = over_the_wire(lmos.problem_of(error), habits="kotlin-wot")
+    for name in ("type", "title", "status", "detail", "started", "about"):
+        assert getattr(answered("kotlin-wot", error), name) == getattr(expected, name)
 
 
 def test_what_a_failure_says() -> None:
