@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import Pool, SupervisorSpec
 from lmos_actors.actors import hold
-from lmos_actors.bindings.http import _runs as _web_runs
 from lmos_actors.observe import MetricsOptions
-from lmos_actors.observe._edge import NodeEdge
 from tests.bindings.web import Weather, World, run, served, world
+from tests.observe.http_requests import samples
 
 ALONE = MetricsOptions(registry=None)
 
@@ -39,37 +39,26 @@ def test_no_length_is_said_of_what_has_no_end(path: str) -> None:
     served(main)
 
 
-def test_runs_that_somebody_waits_for_are_among_those_that_are_bounded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_web_runs, "MOST_OF_ONE", 2)
+class CountedSpans(SpanProcessor):
+    """How many spans have begun and ended."""
 
-    async def main(there: World) -> None:
-        webs = [await there.client() for _ in range(3)]
-        for web in webs:
-            await web.send("POST", "actions/order", b"", prefer="respond-async, wait=10")
-            await wait_all_tasks_blocked()
-        assert (await webs[2].answer()).status == 503
-        for web in webs[:2]:
-            assert (await web.answer()).data == "ordered"
-        assert (await webs[2].ask("POST", "actions/order", None, prefer="wait=10")).status == 200
+    begun = 0
+    ended = 0
 
-    served(main)
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        self.begun += 1
+
+    def on_end(self, span: Any) -> None:
+        self.ended += 1
 
 
-def test_a_request_that_another_member_of_a_pool_takes_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched: list[Any] = []
-    came: Any = NodeEdge.came
-
-    def watching(*asked: Any) -> Any:
-        watched.append(came(*asked))
-        return watched[-1]
-
-    monkeypatch.setattr(NodeEdge, "came", watching)
+def test_a_request_that_another_member_of_a_pool_takes_is_one() -> None:
+    spans, provider = CountedSpans(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(spans)
 
     async def main() -> None:
         spec = SupervisorSpec("root", [Pool(Weather, 2, name="weather", shutdown=1.0)])
-        async with world(spec=spec, metrics=ALONE) as there:
+        async with world(spec=spec, metrics=ALONE, tracing=provider) as there:
             pool = there.node.root.pool("weather")
             hold(pool.members[1])
             webs = [await there.client() for _ in range(2)]
@@ -78,6 +67,8 @@ def test_a_request_that_another_member_of_a_pool_takes_is_one(monkeypatch: pytes
             await wait_all_tasks_blocked()
             await pool.resize(1)
             assert [(await web.answer()).data for web in webs] == ["x 1", "x 1"]
-            assert [each._ended for each in watched] == [True, True]
+            counted = samples(await there.node.metrics())
+            assert counted["lmos_actors_requests_total", "tell", "Weather", "2xx", "invoke", "http"] == 2
+        assert (spans.begun, spans.ended) == (2, 2)
 
     run(main)

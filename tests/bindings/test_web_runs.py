@@ -184,6 +184,24 @@ def test_runs_are_bounded_and_the_oldest_that_have_ended_give_way(monkeypatch: p
     served(main)
 
 
+def test_runs_that_somebody_waits_for_are_among_those_that_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_web_runs, "MOST_OF_ONE", 2)
+
+    async def main(there: World) -> None:
+        webs = [await there.client() for _ in range(3)]
+        for web in webs:
+            await web.send("POST", "actions/order", b"", prefer="respond-async, wait=10")
+            await wait_all_tasks_blocked()
+        assert (await webs[2].answer()).status == 503
+        for web in webs[:2]:
+            assert (await web.answer()).data == "ordered"
+        assert (await webs[2].ask("POST", "actions/order", None, prefer="wait=10")).status == 200
+
+    served(main)
+
+
 def test_what_is_kept_in_all_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_web_runs, "MOST", 2)
 

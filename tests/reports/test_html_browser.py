@@ -22,9 +22,9 @@ from lmos_actors.reports import (
     StepResult,
     html_page,
 )
-from lmos_actors.reports._html_logs import keep
 from tests.reports.browser import Page, chromium, opened, running
 from tests.reports.sample_results import HOSTILE, failed, line, result, run
+from tests.reports.test_html import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -257,7 +257,8 @@ async def test_rows_are_drawn_as_they_come_into_sight(page: Page, folder: Path) 
 async def test_a_log_too_long_says_what_is_left_out(page: Page, tmp_path: Path) -> None:
     log = many()[:9001]
     file = tmp_path / "long.html"
-    file.write_text(html_page([result(failed(log=log))], title="long", most=2000), encoding="utf-8")
+    text = html_page([result(failed(log=log))], title="long", most=2000)
+    file.write_text(text, encoding="utf-8")
     await page.open(file, "#run=0&view=messages")
     notice = await page.run("document.querySelector('.notice').textContent")
     assert notice.startswith("7,000 of 9,000 records are not in this page")
@@ -266,7 +267,7 @@ async def test_a_log_too_long_says_what_is_left_out(page: Page, tmp_path: Path) 
         await page.run(f"document.querySelector('.diagram').scrollTop = {24 * row}")
         await drawn(page)
         gaps += await page.run("[...document.querySelectorAll('.row.gap')].map((row) => row.id)")
-    numbers = [json.loads(one)["n"] for one in keep(log, 2000, 10_000_000).lines[1:]]
+    numbers = [json.loads(one)["n"] for one in unpacked(text, "log-0").split("\n")[1:]]
     missing = sum(later != one + 1 for one, later in pairwise(numbers))
     assert missing >= 2
     assert len(dict.fromkeys(gaps)) == missing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -10,14 +11,21 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors.scenario.format import neighbours_of
-from lmos_actors.scenario.format._topology import MOST_COMPLETE, topology_problem
 from lmos_actors.scenario.model import TOPOLOGY_KEYS, Topology
+from tests.scenario.test_fit import Project, project as project
 
 
 def network(count: int, seed: int = 1, **keys: Any) -> list[tuple[int, ...]]:
-    topology = Topology(of="peer", **keys)
-    assert topology_problem(topology, count) is None
-    return neighbours_of(topology, count, seed)
+    return neighbours_of(Topology(of="peer", **keys), count, seed)
+
+
+def file_with(count: int, keys: dict[str, Any]) -> str:
+    """A simulation of so many agents, whose network has these keys."""
+    return (
+        "lmos: simulation/v1\nname: network\nstop: {at: 1s}\n"
+        f"population: [{{id: peer, count: {count}, use: 'troupe:Peer'}}]\n"
+        f"topology: {json.dumps({'of': 'peer', **keys})}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,28 +104,49 @@ def test_a_small_world_is_connected(rewire: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("count", "keys"),
+    [
+        (5_000, {"kind": "complete"}),
+        (2, {"kind": "ring"}),
+        (2, {"kind": "line"}),
+        (2, {"kind": "star"}),
+        (4, {"kind": "scale_free", "degree": 3}),
+        (9, {"kind": "small_world", "degree": 8, "rewire": 1}),
+        (9, {"kind": "random", "probability": 0}),
+        (4, {"kind": "grid", "width": 4}),
+        (4, {"kind": "edges", "edges": ((0, 3), (2, 1), (1, 2))}),
+    ],
+)
+def test_networks_that_can_be(project: Project, count: int, keys: dict[str, Any]) -> None:
+    assert project.mistakes(file_with(count, keys)) == []
+
+
+@pytest.mark.parametrize(
     ("count", "keys", "key", "words"),
     [
-        (MOST_COMPLETE + 1, {"kind": "complete"}, "kind", "too many"),
+        (5_001, {"kind": "complete"}, "kind", "too many"),
         (4, {"kind": "scale_free", "degree": 4}, "degree", "at most 3 neighbours"),
         (9, {"kind": "small_world", "degree": 3, "rewire": 0.1}, "degree", "even"),
         (4, {"kind": "grid", "width": 5}, "width", "at most 4 wide"),
-        (4, {"kind": "edges", "edges": ((0, 4),)}, "edges", "the last agent of 4 is 3"),
-        (4, {"kind": "edges", "edges": ((1, 1),)}, "edges", "joins two agents"),
-        (4, {"kind": "edges", "edges": ((0, 1), (0, 1, 2))}, "edges", "edge 1 is [0, 1, 2]"),
+        (4, {"kind": "edges", "edges": ((0, 4),)}, "edges", "no agent 4, the last is 3"),
+        (4, {"kind": "edges", "edges": ((1, 1),)}, "edges", "the numbers of two agents"),
+        (4, {"kind": "edges", "edges": ((0, 1), (0, 1, 2))}, "edges", "the numbers of two agents"),
     ],
 )
-def test_networks_that_cannot_be(count: int, keys: dict[str, Any], key: str, words: str) -> None:
-    problem = topology_problem(Topology(of="peer", **keys), count)
-    assert problem is not None
-    assert problem[0] == key
-    assert words in problem[1]
+def test_networks_that_cannot_be(
+    project: Project, count: int, keys: dict[str, Any], key: str, words: str
+) -> None:
+    text = file_with(count, keys)
+    ((line, column, message),) = project.mistakes(text)
+    written = text.split("\n")[line - 1]
+    assert written.rindex('": ', 0, column) == written.index(f'"{key}": ') + len(key) + 1
+    assert words in message
 
 
 def test_networks_that_are_written_out_need_no_library() -> None:
     said = (
-        "import sys; from lmos_actors.scenario.model._agents import Topology; "
-        "from lmos_actors.scenario.format._topology import neighbours_of; "
+        "import sys; from lmos_actors.scenario.model import Topology; "
+        "from lmos_actors.scenario.format import neighbours_of; "
         "neighbours_of(Topology(kind='ring', of='a'), 9, 1); print('networkx' in sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 from trio._core import _run as trio_run
+from trio.testing import MockClock
 
 from lmos_actors._core import Environment, current_environment
 from lmos_actors.errors import Deadlocked, ForbiddenCall
 from lmos_actors.simulation import TraceLog, VirtualClock, simulate
-from lmos_actors.transport._masks import random_masks
+from tests.transport.peer import masks_of_a_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -467,11 +468,13 @@ def test_bytes_of_the_operating_system_follow_from_the_seed() -> None:
 
 
 def test_masks_follow_from_the_seed_and_are_not_left_behind() -> None:
-    async def main() -> list[bytes]:
-        return [random_masks(4) for _ in range(3)]
+    def real() -> list[bytes]:
+        return trio.run(masks_of_a_client, 3, clock=MockClock(autojump_threshold=0))
 
-    random_masks(4)
-    first = simulate(main, seed=1)
-    assert simulate(main, seed=1) == first
-    assert random_masks(4) not in first
-    assert os.urandom is random_masks._source
+    before = real()
+    first = simulate(masks_of_a_client, 3, seed=1)
+    after = real()
+    more = simulate(masks_of_a_client, 9, seed=1)
+    assert more[:3] == first
+    assert set(more).isdisjoint([*before, *after])
+    assert simulate(masks_of_a_client, 3, seed=2) != first

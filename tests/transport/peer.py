@@ -210,6 +210,20 @@ async def client_end(options: ConnectionOptions, buffer: int = 65536, more: byte
     return Peer(connection, kept[0], kept[0]._other, False)
 
 
+async def masks_of_a_client(count: int) -> list[bytes]:
+    """The masks of so many messages that a client's connection of ours sends."""
+    peer = await client_end(ConnectionOptions())
+    handler = Recorder(*(b"{}" for _ in range(count)))
+    handler.connection = peer.connection
+    wire = bytearray()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.connection.run, handler)
+        while len(wire) < 8 * count:  # a head, its mask, and two bytes
+            wire += await peer.stream.receive_some()
+        nursery.cancel_scope.cancel()
+    return [bytes(wire[start + 2 : start + 6]) for start in range(0, 8 * count, 8)]
+
+
 def answer_to(request: bytes, more: bytes = b"Sec-WebSocket-Protocol: lmosprotocol\r\n") -> bytes:
     key = request.partition(b"Sec-WebSocket-Key: ")[2].partition(b"\r\n")[0]
     return (

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.metadata import version
 
 import attrs
+import pytest
 import trio
 import trio_websocket
 import wsproto
 from hypothesis import example, given, settings, strategies as st
+from trio.testing import MockClock
 from wsproto.frame_protocol import FrameDecoder, FrameProtocol
 
 from lmos_actors.transport import ConnectionOptions
-from lmos_actors.transport._masks import RandomMasks, masked
 from tests.matrix import examples
+from tests.source import ROOT
 from tests.transport.peer import (
     BINARY,
     CLOSE,
     PING,
     PONG,
     TEXT,
+    Bin,
     Peer,
+    Recorder,
     chunks,
     closing,
     frame,
     mask,
+    masks_of_a_client,
     play,
-    xor,
 )
 
 LIMIT = 300
@@ -108,19 +115,48 @@ def test_how_the_bytes_are_cut_changes_nothing(end: str, frames: list[bytes], si
     assert outcome(end, data, sizes, fast=True) == outcome(end, data, [], fast=True)
 
 
-@given(st.binary(max_size=3000), st.binary(min_size=4, max_size=4))
-def test_masks_are_put_on_and_taken_off(data: bytes, key: bytes) -> None:
-    assert masked(data, key) == xor(data, key)
-    assert masked(masked(data, key), key) == data
+@given(st.lists(st.binary(max_size=3000), max_size=3))
+def test_masks_are_put_on_and_taken_off(messages: list[bytes]) -> None:
+    """The other end writes its masks, and takes off ours, byte by byte."""
+
+    async def write(peer: Peer) -> None:
+        for message in messages:
+            await peer.send(frame(BINARY, message))
+        await peer.send(closing())
+        await peer.read_to_the_end()
+
+    async def read(peer: Peer) -> None:
+        await peer.receive(len(messages))
+        await peer.send(closing())
+        await peer.read_to_the_end()
+
+    options = attrs.evolve(OPTIONS, max_message_bytes=3000)
+    received, _ = play("server", write, options=options)
+    assert received.got == messages
+    _, peer = play("client", read, handler=Recorder(*map(Bin, messages)), options=options)
+    assert peer.came()[: len(messages)] == [(BINARY, message) for message in messages]
 
 
 def test_masks_are_not_to_be_guessed() -> None:
-    masks = RandomMasks()
-    found = [masks(4) for _ in range(5000)]
-    assert {len(mask) for mask in found} == {4}
+    found = trio.run(masks_of_a_client, 5000, clock=MockClock(autojump_threshold=0))
+    assert len(found) == 5000
     assert len(set(found)) > 4990
-    masks.clear()
-    assert masks(4) not in found[:1000]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_does_not_mask_as_its_parent_does() -> None:
+    program = (
+        "import os, trio, trio.testing; from tests.transport.peer import masks_of_a_client; "
+        "run = lambda n: trio.run(masks_of_a_client, n, clock=trio.testing.MockClock(autojump_threshold=0)); "
+        "run(1); child = os.fork() == 0; "
+        "os.write(1, b' '.join(each.hex().encode() for each in run(50)) + b'\\n'); child or os.wait()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60
+    )
+    one, other = (set(line.split()) for line in ended.stdout.splitlines())
+    assert (len(one), len(other)) == (50, 50)
+    assert one.isdisjoint(other)
 
 
 def test_the_versions_are_those_whose_private_names_are_known() -> None:

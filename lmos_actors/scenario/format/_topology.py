@@ -24,7 +24,7 @@ Neighbours: TypeAlias = "list[tuple[int, ...]]"
 def topology_problem(topology: Topology, count: int) -> tuple[str, str] | None:
     """Return which key is wrong for a population of that size, and why; None if all is well.
 
-    That the keys are those of the kind is known already.
+    That the keys are those of the kind is known already; edges are validated one by one elsewhere.
     """
     kind, degree = topology.kind, topology.degree
     if kind == "complete" and count > MOST_COMPLETE:
@@ -35,16 +35,6 @@ def topology_problem(topology: Topology, count: int) -> tuple[str, str] | None:
         return "degree", "the degree of a small world is even: as many neighbours to either side"
     if kind == "grid" and isinstance(topology.width, int) and topology.width > count:
         return "width", f"a grid of {count} agents is at most {count} wide"
-    return _edges_problem(topology, count) if kind == "edges" else None
-
-
-def _edges_problem(topology: Topology, count: int) -> tuple[str, str] | None:
-    edges = topology.edges if isinstance(topology.edges, tuple) else ()
-    for number, edge in enumerate(edges):
-        if len(edge) != 2 or edge[0] == edge[1]:
-            return "edges", f"edge {number} is {list(edge)}: an edge joins two agents by their numbers"
-        if max(edge) >= count:
-            return "edges", f"edge {number} is {list(edge)}: the last agent of {count} is {count - 1}"
     return None
 
 

@@ -59,7 +59,7 @@ class TopologyValidator:
         if count < _FEWEST:
             self.names.report((*path, "of"), f'"{topology.of}" is one agent, and has no neighbours', "shape")
         problem = topology_problem(topology, count)
-        if problem is not None and problem[0] != "edges":  # each of those is looked at below
+        if problem is not None:
             self.names.report((*path, problem[0]), problem[1], "shape")
         elif topology.width is not UNSET and count % topology.width:
             message = f'"{topology.of}" has {count} agents, which is no whole number of rows of that width'
