@@ -13,6 +13,7 @@ from lmos_actors import ChildSpec, Pool, SupervisorSpec
 from lmos_actors.actors import slot_of
 from tests.bindings.web import Heard, Weather, Web, World, run, served, world
 
+
 def sinks(there: World) -> int:
     """How many listen to the agent."""
     return sum(map(len, slot_of(there.ref).sinks().by_key.values()))

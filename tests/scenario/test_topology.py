@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from lmos_actors.scenario.format import neighbours_of
 from lmos_actors.scenario.model import TOPOLOGY_KEYS, Topology
-from tests.scenario.test_fit import Project, project as project
+from tests.scenario.test_fit import project as project
+
+if TYPE_CHECKING:
+    from tests.scenario.test_fit import Project
 
 
 def network(count: int, seed: int = 1, **keys: Any) -> list[tuple[int, ...]]:
