@@ -41,11 +41,10 @@ from ._runtime import (
     title_of as title_of,
 )
 from ._standin import (
-    AlteredOperation as AlteredOperation,
     StandInRequest as StandInRequest,
+    altered as altered,
     answered as answered,
     answered_in_turn as answered_in_turn,
-    is_untyped as is_untyped,
     on_each_end as on_each_end,
     stand_in as stand_in,
 )

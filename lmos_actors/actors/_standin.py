@@ -5,7 +5,7 @@ Fakes and probes of tests, and the mocks and replays of scenarios, are all made 
 - `stand_in` makes a subclass of the agent class, so that `find`, refs and handles take it for one. Nothing
   of the original's own life runs: no constructor, no `started`, no lifespan, no periodic turn. Its
   properties and events are the real ones.
-- Its table of operations is altered key by key: an `AlteredOperation` carries out another function.
+- Its table of operations is altered key by key: an `altered` one carries out another function.
 - `answered` makes such an operation out of one function that is given each request as a `StandInRequest`:
   what was asked, by which agent, and how to report progress.
 """
@@ -17,7 +17,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from lmos_actors._core import plain
-from lmos_actors.errors import InvalidInput, NotAllowed
+from lmos_actors.errors import NotAllowed
 
 from .declaration._affordances import NOTHING
 from .finding._registry import slot_of
@@ -38,63 +38,32 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound="Agent")
 
 
-class AlteredOperation(Operation):
-    """An operation with another function in the place of its own.
+def altered(
+    op: Operation,
+    fn: Callable[..., Any],
+    *,
+    kind: int | None = None,
+    bare: bool = False,
+    concurrency: int | None = None,
+) -> Operation:
+    """Return an operation with another function in the place of its own.
 
-    It equals the original, so that runs and lines of both are counted together. `untyped`: its parameters are
-    unknown, and arguments given by name form one object.
+    `bare`: the function gets no `Progress`, and what it returns is not checked.
     """
-
-    __slots__ = ("original", "untyped")
-
-    def __init__(
-        self,
-        original: Operation,
-        fn: Callable[..., Any],
-        *,
-        kind: int | None = None,
-        bare: bool = False,
-        concurrency: int | None = None,
-        untyped: bool = False,
-    ) -> None:
-        """`bare`: the function gets no `Progress`, and what it returns is not checked."""
-        for name in Operation.__slots__:
-            setattr(self, name, getattr(original, name))
-        self.original: Operation = getattr(original, "original", original)
-        self.untyped: bool = untyped or is_untyped(original)
-        self.fn = fn
-        if kind is not None:
-            self.kind = kind
-        if concurrency is not None:
-            self.concurrency = concurrency
-        if bare:
-            self.give = _unchecked
-            self.progress = None
-
-    def __eq__(self, other: object) -> bool:
-        return self.original is getattr(other, "original", other)
-
-    def __hash__(self) -> int:
-        return hash(self.original)
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """See `Operation.bind`."""
-        if not self.untyped:
-            return super().bind(args, kwargs)
-        if not kwargs:
-            return super().bind(tuple(plain(arg) for arg in args), {})
-        if args:
-            raise InvalidInput(f"{self.label} knows no parameters: give all arguments by name, or one object")
-        return super().bind((plain(dict(kwargs)),), {})
+    made = copy(op)
+    made.fn = fn
+    if kind is not None:
+        made.kind = kind
+    if concurrency is not None:
+        made.concurrency = concurrency
+    if bare:
+        made.give = _unchecked
+        made.progress = None
+    return made
 
 
 def _unchecked(value: Any, /) -> Any:
     return value
-
-
-def is_untyped(op: Operation) -> bool:
-    """Return whether the parameters and the result of an operation are unknown."""
-    return getattr(op, "untyped", False)
 
 
 class StandInRequest:
@@ -157,7 +126,7 @@ def answered(
     respond: Callable[[StandInRequest], Awaitable[Any]],
     *,
     concurrency: int | None = None,
-) -> AlteredOperation:
+) -> Operation:
     """Return an action of a stand-in: `respond` returns its output, checked already.
 
     For an action with many outputs it returns an asynchronous generator of them.
@@ -172,19 +141,19 @@ def answered(
                 yield item  # noqa: ASYNC119 -- the runtime closes the streams it runs
 
     if op.kind == STREAM:
-        return AlteredOperation(op, stream, bare=True, concurrency=concurrency)
-    return AlteredOperation(op, run, kind=RUN, bare=True, concurrency=concurrency)
+        return altered(op, stream, bare=True, concurrency=concurrency)
+    return altered(op, run, kind=RUN, bare=True, concurrency=concurrency)
 
 
 def answered_in_turn(
     op: Operation, respond: Callable[[StandInRequest], Any], *, bare: bool = False
-) -> AlteredOperation:
+) -> Operation:
     """Return an operation of a stand-in that `respond` carries out in one step."""
 
     def turn(agent: Any, *args: Any) -> Any:
         return respond(StandInRequest(agent, op, args))
 
-    return AlteredOperation(op, turn, kind=TURN, bare=bare)
+    return altered(op, turn, kind=TURN, bare=bare)
 
 
 class NoValue(NotAllowed, AttributeError):
@@ -248,7 +217,7 @@ def _ungated(op: Operation) -> Operation:
     """Return an operation that every behaviour allows: a stand-in has none of its own."""
     if op.when is None:
         return op
-    open_op = AlteredOperation(op, op.fn, kind=TURN if op.kind == GATED else None)
+    open_op = altered(op, op.fn, kind=TURN if op.kind == GATED else None)
     open_op.when = None
     return open_op
 

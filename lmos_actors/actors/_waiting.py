@@ -184,7 +184,7 @@ class _Search:
             self._link_all(slot, extra.runs)
         for op, line in extra.pending.items():
             if line:
-                runs = [run for run in extra.runs if run.op is op]
+                runs = [run for run in extra.runs if run.op.original is op]
                 self._link_all((slot, op), runs)
                 self._link_all((slot,), runs)
         if slot.queue:
@@ -300,7 +300,7 @@ def _awaited(slot: Slot, envelope: Envelope) -> tuple[WaitingKind, Node]:
     if phase == PARKED:
         return "seat", (slot,)
     if phase == PENDING:
-        return "concurrency", (slot, envelope.op)
+        return "concurrency", (slot, envelope.op.original)
     if phase == STASHED:
         return "answer", (slot, STASHED)
     return "answer", envelope.run if phase == RUNNING else slot

@@ -15,11 +15,11 @@ from lmos_actors.actors import (
     TURN,
     Action,
     Agent,
-    AlteredOperation,
     Operation,
     PropertyHandle,
     StreamAction,
     Turn,
+    altered,
 )
 from lmos_actors.errors import ConfigError
 
@@ -219,12 +219,10 @@ class FaultPlan:
                     written.append((cast("Any", handle).name, entry))
         if not planned:
             return table
-        altered = {key: with_faults(slot, table[key], entries) for key, entries in planned.items()}
+        faulty = {key: with_faults(slot, table[key], entries) for key, entries in planned.items()}
         if written:
-            altered[WRITE_MANY] = AlteredOperation(
-                table[WRITE_MANY], _write_many(slot, table[WRITE_MANY], written)
-            )
-        return {**table, **altered}
+            faulty[WRITE_MANY] = altered(table[WRITE_MANY], _write_many(slot, table[WRITE_MANY], written))
+        return {**table, **faulty}
 
 
 def _kind(handle: Any) -> int | None:
@@ -249,7 +247,7 @@ def _has(cls: type[Agent], handle: Any) -> bool:
 
 def with_faults(slot: Any, op: Operation, entries: list[Fault]) -> Operation:
     """Return an operation that goes wrong as planned."""
-    return AlteredOperation(op, {RUN: _run, STREAM: _stream}.get(op.kind, _turn)(slot, op, entries))
+    return altered(op, {RUN: _run, STREAM: _stream}.get(op.kind, _turn)(slot, op, entries))
 
 
 class _CallFaults:

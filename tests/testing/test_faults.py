@@ -239,6 +239,30 @@ async def test_concurrency_holds_over_a_change_of_plan(virtual_clock) -> None:
         assert await counter.read(Counter.count) == 2
 
 
+class Again(Agent):
+    """Asks itself for what it does, and leaves it after a while."""
+
+    @action
+    async def again(self) -> None:
+        await trio.sleep(1)
+        with trio.move_on_after(1):
+            await self.find(Again).invoke(Again.again)
+
+
+async def test_a_circle_is_found_over_a_change_of_plan(virtual_clock) -> None:
+    async with open_test_node() as node:
+        agent = await node.start(Again)
+        agent.tell_nowait(Again.again)
+        await settle()
+        node.faults.on(Again.again, call=1, raises=ActionFailed)
+        await trio.sleep(1.5)
+        ((edge,),) = node.waiting_graph().cycles()
+        assert (edge.kind, edge.run, edge.affordance) == ("concurrency", "again", "again")
+        await trio.sleep(1)
+        with pytest.raises(ActionFailed):
+            await agent.invoke(Again.again)
+
+
 async def test_behaviours_go_on_as_they_are(virtual_clock) -> None:
     async with open_test_node() as node, trio.open_nursery() as nursery:
         door = await node.start(Door)

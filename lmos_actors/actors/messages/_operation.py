@@ -95,9 +95,15 @@ class Operation:
 
     __slots__ = (
         "checks", "concurrency", "fn", "give", "inputs", "internal", "kind", "label", "name", "names",
-        "on_disconnect", "owner", "params", "postpone", "progress", "repeatable", "result_secrecy",
-        "result_shape", "secrecies", "take", "verb", "when", "whole",
+        "on_disconnect", "original", "owner", "params", "postpone", "progress", "repeatable",
+        "result_secrecy", "result_shape", "secrecies", "take", "untyped", "verb", "when", "whole",
     )  # fmt: skip
+
+    original: Operation
+    """The operation that a copy with another function stands for: runs of both are counted together."""
+
+    untyped: bool
+    """Whether its parameters and its result are unknown: arguments given by name form one object."""
 
     def __init__(
         self,
@@ -122,6 +128,7 @@ class Operation:
         self.name = name
         self.owner, self.label = owner, f"{owner}.{name}"
         self.kind, self.fn = kind, fn
+        self.original, self.untyped = self, False
         self.params, self.names = params, tuple(p.wire_name for p in params)
         # the short cuts of the hot path: the check of a lone argument, and of the result
         lone = len(params) == 1 and not params[0].keyword_only
@@ -130,9 +137,8 @@ class Operation:
         self.inputs = [(p.wire_name, p.name, p.shape.take) for p in params]
         self.give: Callable[[Any], Any] = result.take if result is not None else _pass
         self.result_shape, self.progress = result, progress
-        self.concurrency = concurrency
+        self.concurrency, self.on_disconnect = concurrency, on_disconnect
         self.whole, self.internal = whole, internal
-        self.on_disconnect = on_disconnect
         self.when, self.postpone = when, postpone
         self.repeatable = verb != "invoke" if repeatable is None else repeatable
         # what must not be shown of the arguments, None if nothing; of the result
@@ -166,6 +172,12 @@ class Operation:
         self.checks = None
 
     def _bind_slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if self.untyped and kwargs:
+            if args:
+                raise InvalidInput(
+                    f"{self.label} knows no parameters: give all arguments by name, or one object"
+                )
+            args, kwargs = (kwargs,), {}
         positional = sum(not p.keyword_only for p in self.params)
         if len(args) > positional:
             count = f"{positional} positional argument{'' if positional == 1 else 's'}"

@@ -991,7 +991,7 @@ class Slot:
         elif phase == STASHED:
             del self.ensure_stash().items[id(envelope)]
         else:
-            extra.pending[envelope.op].remove(envelope)
+            extra.pending[envelope.op.original].remove(envelope)
         self.begun += 1
         extra.dropped += 1
         extra.displaced += 1
@@ -1105,7 +1105,7 @@ class Slot:
             self.ensure_pacing().return_item()
             envelope.phase = DONE
         else:
-            extra.pending[envelope.op].remove(envelope)
+            extra.pending[envelope.op.original].remove(envelope)
         self.begun += 1
         extra.cancelled += 1
         self.rt.note("cancelled", envelope)
@@ -1247,15 +1247,15 @@ class Slot:
         if op.when is not None and not self.enabled(op):
             self.postpone_or_refuse(envelope)
             return
-        active = extra.active.get(op, 0)
+        active = extra.active.get(op.original, 0)
         # the last of several at once is kept for a peer that has none
         is_last = active + 1 == op.concurrency >= SHARED
         if active >= op.concurrency or (is_last and not self._has_no_run(op, envelope.peer)):
             envelope.phase = PENDING
-            extra.pending.setdefault(op, RunLine()).join(envelope)
+            extra.pending.setdefault(op.original, RunLine()).join(envelope)
             envelope.on_pending()
             return
-        extra.active[op] = active + 1
+        extra.active[op.original] = active + 1
         run = Run(self, envelope)
         envelope.began()
         extra.runs[run] = None
@@ -1272,12 +1272,13 @@ class Slot:
 
     def _keeps_last(self, op: Operation) -> bool:
         """Return whether only one more run may begin now, which is kept for a peer that has none."""
-        return op.concurrency >= SHARED and self.ensure_run_tables().active.get(op, 0) == op.concurrency - 1
+        active = self.ensure_run_tables().active
+        return op.concurrency >= SHARED and active.get(op.original, 0) == op.concurrency - 1
 
     def _has_no_run(self, op: Operation, peer: Any) -> bool:
         """Return whether a peer may have the last run of an action; requests of this node always may."""
-        runs = self.ensure_run_tables().runs
-        return peer is None or not any(run.envelope.peer == peer and run.op is op for run in runs)
+        of_action = (run for run in self.ensure_run_tables().runs if run.op.original is op.original)
+        return peer is None or not any(run.envelope.peer == peer for run in of_action)
 
     @property
     def serial(self) -> bool:
@@ -1322,7 +1323,7 @@ class Slot:
         extra.runs.pop(run, None)
         if extra.handing is run:
             extra.handing = None
-        op = run.op
+        op = run.op.original
         extra.active[op] = extra.active.get(op, 1) - 1
         if self.state >= ENDING:
             self._maybe_finish()

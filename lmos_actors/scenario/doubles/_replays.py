@@ -20,7 +20,6 @@ from lmos_actors.actors import (
     StandInRequest,
     answered,
     answered_in_turn,
-    is_untyped,
     stand_in,
 )
 from lmos_actors.errors import ActionFailed, AgentError, InvalidInput
@@ -107,7 +106,7 @@ class ReplayScript:
         op = request.op
         shown = request.input(() if op.verb == "observe" else request.shown_args)
         verb = "tell" if request.one_way else op.verb
-        allow_missing = is_untyped(op)
+        allow_missing = op.untyped
         same = [e for e in self.recorded.exchanges if e.verb == verb and e.affordance == op.name]
         for exchange in same:
             if exchange.line not in self._used and fits(exchange.input, shown, allow_missing=allow_missing):
@@ -247,14 +246,19 @@ def _repeat_at_once(script: ReplayScript, request: StandInRequest) -> Exchange:
 def _answer_of_property(script: ReplayScript, request: StandInRequest) -> Any:
     """Answer a read, a write or an observation."""
     agent, op = request.agent, request.op
-    if op.verb == "read" and getattr(agent._slot.rt.turns.current, "op", None) != op:
-        return op.fn(agent)  # not a request: observers get the values of a new life
+    if op.verb == "read" and not _is_requested(agent, op):
+        return op.fn(agent)  # observers get the values of a new life
     exchange = _repeat_at_once(script, request)
     if op.verb == "observe":
         (sink,) = request.args
         agent._slot.sinks().add(f"?{op.name}", sink)
         sink.push(_property_value(agent, op, exchange))
     return _property_value(agent, op, exchange) if op.verb == "read" else exchange.value
+
+
+def _is_requested(agent: Any, op: Operation) -> bool:
+    current = getattr(agent._slot.rt.turns.current, "op", None)
+    return current is not None and current.original is op.original
 
 
 def _property_value(agent: Any, op: Operation, exchange: Exchange) -> Any:

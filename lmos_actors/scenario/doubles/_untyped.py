@@ -7,18 +7,19 @@ a `Thing` or by the handles of any class that has the same names; arguments give
 from __future__ import annotations
 
 from collections.abc import AsyncIterator  # noqa: TC003 -- types of an agent are read when it is made
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from lmos_actors._core import plain
 from lmos_actors.actors import (
     MISSING,
     Agent,
-    AlteredOperation,
     Event,
     Operation,
     Parameter,
     Property,
     action,
+    altered,
     event,
     prop,
     shape_of,
@@ -26,6 +27,8 @@ from lmos_actors.actors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from lmos_actors.actors import Shape
 
 AT_ONCE: Final = 1 << 30
 """Concurrent runs of one action of an untyped agent: no limit in practice."""
@@ -67,7 +70,7 @@ def untyped_class(
 def _accept_anything(cls: type[Agent], properties: Mapping[str, Any]) -> None:
     """Accept any value of properties and any input of actions."""
     contract = cls.__contract__
-    anything = shape_of(Any)
+    anything, plainly = shape_of(Any), _plain_data()
     for wire, value in properties.items():
         made = contract.properties[wire]
         made.take = anything.take
@@ -77,18 +80,28 @@ def _accept_anything(cls: type[Agent], properties: Mapping[str, Any]) -> None:
         )
         contract.table[f"={wire}"].take = anything.take
         read = contract.table[f"?{wire}"]
-        contract.table[f"?{wire}"] = AlteredOperation(read, _copying(read))
+        contract.table[f"?{wire}"] = altered(read, _copying(read))
     for wire in contract.actions:
         op = contract.table[wire]
-        contract.table[wire] = AlteredOperation(op, op.fn, untyped=True)
+        op.untyped = True
+        op.params = (Parameter("anything", "anything", plainly, None, keyword_only=False),)
+        op.take = plainly.take
+
+
+def _plain_data() -> Shape[Any]:
+    """Return the shape of anything, which makes plain data of it."""
+    made = copy(shape_of(Any))
+    take = made.take
+    made.take = lambda value, path="$": take(plain(value), path)
+    return made
 
 
 def _copying(read: Operation) -> Any:
     # a copy, as readers may change what they get
-    def copy(agent: Any) -> Any:
+    def read_copy(agent: Any) -> Any:
         return deepcopy(read.fn(agent))
 
-    return copy
+    return read_copy
 
 
 class _Template:

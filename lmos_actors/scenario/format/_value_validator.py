@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.actors import MISSING, StreamAction, is_untyped
+from lmos_actors.actors import MISSING, StreamAction
 from lmos_actors.errors import ConfigError, InvalidInput
 from lmos_actors.files import decode, did_you_mean, is_list, is_mapping
 from lmos_actors.supervision import Pool
@@ -221,7 +221,7 @@ class ValueValidator:
     def input(self, op: Any, given: Any, path: DataPath, *, name: str = "input") -> None:
         """Check the input of an action, as a step has it."""
         absent = given is UNSET
-        if is_untyped(op):
+        if op.untyped:
             return
         if op.whole:
             if absent:
@@ -260,7 +260,7 @@ def is_stream(contract: Any, action: str) -> bool:
 
 def input_schema(op: Any) -> Schema:
     """Return the schema of an action's input."""
-    if is_untyped(op):
+    if op.untyped:
         return ANYTHING
     if op.whole:
         return op.params[0].shape.schema  # type: ignore[no-any-return]
@@ -269,7 +269,7 @@ def input_schema(op: Any) -> Schema:
 
 def output_schema(op: Any) -> Schema:
     """Return the schema of what an action gives, one item of it if it gives many."""
-    shape = None if is_untyped(op) else op.result_shape
+    shape = None if op.untyped else op.result_shape
     return ANYTHING if shape is None else shape.schema
 
 
