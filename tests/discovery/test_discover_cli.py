@@ -1,20 +1,20 @@
-"""`lmos-actors discover`: what it prints, and its exit codes; in memory, without a socket."""
+"""`lmos-actors discover`: what it prints, and its exit codes."""
 
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
+import socket
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import trio
-from trio.testing import MockClock
 
-from lmos_actors import About, Agent, action, open_node
-from lmos_actors.cli import _discover as command, main as command_line
+from lmos_actors import About, Agent, NodeOptions, action, open_node_in_thread
+from lmos_actors.cli import main as command_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import Iterator
 
 
 def main(words: list[str]) -> int:
@@ -38,45 +38,27 @@ class Painter(Agent, about=About(capabilities=("\x1b[2J".replace("\x1b", "é"),)
     """Paints."""
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node with two agents, there for each node that the command opens."""
-
-    @asynccontextmanager
-    async def opened(**options: Any) -> AsyncGenerator[Any]:
-        async with open_node(listen="ws://rome:80") as rome, open_node(**options) as node:
-            await rome.start(Weather)
-            await rome.start(Painter)
-            yield node
-
-    def run(fn: Any, *args: Any) -> Any:
-        return trio.run(fn, *args, clock=MockClock(autojump_threshold=0))
-
-    monkeypatch.setattr(command, "open_node", opened)
-    monkeypatch.setattr(command.trio, "run", run, raising=True)
+@pytest.fixture(scope="module")
+def rome() -> Iterator[str]:
+    """The address of a node with two agents."""
+    thread = open_node_in_thread(options=NodeOptions(listen="ws://127.0.0.1:0"))
+    try:
+        for agent in (Weather, Painter):
+            thread.portal.start(agent)
+        yield thread.node.urls[0].removeprefix("ws://")
+    finally:
+        thread.close()
 
 
-@pytest.fixture(autouse=True)
-def real_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command's `trio` is one of its own, so that nobody else's `run` is replaced."""
-
-    class Trio:
-        run = staticmethod(trio.run)
-
-    monkeypatch.setattr(command, "trio", Trio)
-
-
-def test_lines_of_json_where_the_output_is_no_terminal(
-    world: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["discover", "rome", "--capability", "weather"]) == 0
+def test_lines_of_json_where_the_output_is_no_terminal(rome: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["discover", rome, "--capability", "weather"]) == 0
     out = capsys.readouterr().out
     [found] = [json.loads(line) for line in out.splitlines()]
     assert found == {
         "name": "weather",
         "title": "Weather",
-        "id": "http://rome/agents/weather",
-        "url": "http://rome/agents/weather",
+        "id": f"http://{rome}/agents/weather",
+        "url": f"http://{rome}/agents/weather",
         "types": ["lmos:Agent"],
         "capabilities": ["weather", "forecast"],
         "properties": [],
@@ -86,26 +68,63 @@ def test_lines_of_json_where_the_output_is_no_terminal(
 
 
 def test_a_table_on_a_terminal(
-    world: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    rome: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert main(["discover", "http://rome"]) == 0
+    assert main(["discover", f"http://{rome}"]) == 0
     said = capsys.readouterr()
     assert said.out.splitlines() == [
-        "weather  Weather  weather, forecast  http://rome/agents/weather",
-        "painter  Painter  é[2J               http://rome/agents/painter",
+        f"weather  Weather  weather, forecast  http://{rome}/agents/weather",
+        f"painter  Painter  é[2J               http://{rome}/agents/painter",
     ]
 
 
-def test_what_others_have_written_does_not_reach_the_terminal_as_it_is() -> None:
-    assert command.printable("\x1b[31mred\x07\n") == "?[31mred??"
+class Stranger(BaseHTTPRequestHandler):
+    """A thing of others, whose title is one that a terminal would obey."""
+
+    def do_GET(self) -> None:
+        description = {
+            "@context": "https://www.w3.org/2022/wot/td/v1.1",
+            "id": "urn:stranger",
+            "title": "\x1b[31mred\x07\n",
+            "security": "none",
+            "securityDefinitions": {"none": {"scheme": "nosec"}},
+        }
+        body = json.dumps(description).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/td+json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
 
 
-def test_each_outcome_has_its_exit_code(world: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["discover", "rome", "--title", "Tea"]) == 1
+def test_what_others_have_written_does_not_reach_the_terminal_as_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            assert main(["discover", f"http://127.0.0.1:{server.server_port}"]) == 0
+        finally:
+            server.shutdown()
+            thread.join()
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "?[31mred??" in line
+    assert line.isprintable()
+
+
+def test_each_outcome_has_its_exit_code(rome: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["discover", rome, "--title", "Tea"]) == 1
     assert capsys.readouterr() == ("", "lmos-actors: no such agent was found\n")
-    assert main(["discover", "nowhere:1"]) == 3
-    assert "cannot connect to http://nowhere:1" in capsys.readouterr().err
-    assert main(["discover", "ws://rome"]) == 2
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"127.0.0.1:{server.getsockname()[1]}"
+    assert main(["discover", nobody]) == 3
+    assert f"cannot connect to http://{nobody}" in capsys.readouterr().err
+    assert main(["discover", f"ws://{rome}"]) == 2
     assert "http or https URL" in capsys.readouterr().err
-    assert main(["discover", "rome", "--colour", "red"]) == 2
+    assert main(["discover", rome, "--colour", "red"]) == 2

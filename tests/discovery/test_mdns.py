@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,15 +18,14 @@ from lmos_actors.discovery import (
     Announcement,
     Announcer,
     DiscoveredService,
-    _mdns,
     addresses_of,
     browse,
     name_of,
 )
-from lmos_actors.discovery._mdns import SERVICE, service_of
 from lmos_actors.errors import ForbiddenCall
 
 HERE = ["127.0.0.1"]
+SERVICE = "_wot._tcp.local."
 
 zeroconf = pytest.importorskip("zeroconf")
 
@@ -66,6 +66,53 @@ def test_what_is_announced_is_heard() -> None:
     trio.run(main)
 
 
+class FakeNetwork:
+    """What stands for the library: everybody in `names` announces something."""
+
+    Error = zeroconf.Error
+    NonUniqueNameException = zeroconf.NonUniqueNameException
+    ServiceInfo = zeroconf.ServiceInfo
+
+    def __init__(self, *names: str, kind: int = 0) -> None:
+        self.names = names
+        self.kind = kind
+        self.asked = 0
+        self.closed = threading.Event()
+        self.taken: list[str] = []
+
+    def Zeroconf(self, **_: Any) -> Any:
+        return self
+
+    def ServiceBrowser(self, _: Any, kinds: list[str], listener: Any) -> Any:
+        for name in self.names:
+            listener.add_service(self, kinds[self.kind], name)
+        return SimpleNamespace(cancel=lambda: None)
+
+    def register_service(self, info: Any, **_: Any) -> None:
+        if info.name in self.taken:
+            raise zeroconf.NonUniqueNameException
+        self.taken.append(info.name)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class Info(zeroconf.ServiceInfo):  # type: ignore[name-defined,misc]
+    """An announcement that has been received."""
+
+    def load_from_cache(self, *_: Any) -> bool:
+        return True
+
+
+def found_of(monkeypatch: pytest.MonkeyPatch, info: Any, *, kind: int = 0) -> list[DiscoveredService]:
+    """Return what browsing makes of an announcement, of a thing, or as a directory."""
+    fake = FakeNetwork(info.name, kind=kind)
+    fake.ServiceInfo = lambda _, name: {info.name: info}[name]
+    monkeypatch.setitem(sys.modules, "zeroconf", fake)  # type: ignore[arg-type]
+    found: list[DiscoveredService] = trio.run(browse, 0.0)
+    return found
+
+
 def said(**changes: Any) -> Any:
     told: dict[str, Any] = {
         "port": 80,
@@ -74,7 +121,7 @@ def said(**changes: Any) -> Any:
         "server": "rome.local.",
         **changes,
     }
-    return zeroconf.ServiceInfo(SERVICE, f"weather.{SERVICE}", **told)
+    return Info(SERVICE, f"weather.{SERVICE}", **told)
 
 
 @pytest.mark.parametrize(
@@ -100,22 +147,22 @@ def said(**changes: Any) -> Any:
         (said(properties={"scheme": "https"}, server="localhost."), "https://10.0.0.7:80/.well-known/wot"),
     ],
 )
-def test_what_others_announce_is_checked(info: Any, url: str | None) -> None:
-    found = service_of(info, is_directory=False)
-    assert (None if found is None else found.url) == url
+def test_what_others_announce_is_checked(monkeypatch: pytest.MonkeyPatch, info: Any, url: str | None) -> None:
+    expected = [] if url is None else [DiscoveredService("weather", url)]
+    assert found_of(monkeypatch, info) == expected
 
 
-def test_a_directory_says_so() -> None:
-    assert service_of(said(properties={"type": "Directory"}), is_directory=False) == DiscoveredService(
-        "weather", "http://10.0.0.7:80/.well-known/wot", is_directory=True
-    )
+@pytest.mark.parametrize(("properties", "kind"), [({"type": "Directory"}, 0), ({}, 1)])
+def test_a_directory_says_so(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], kind: int) -> None:
+    assert found_of(monkeypatch, said(properties=properties), kind=kind) == [
+        DiscoveredService("weather", "http://10.0.0.7:80/.well-known/wot", is_directory=True)
+    ]
 
 
-def test_a_name_does_not_move_the_cursor() -> None:
+def test_a_name_does_not_move_the_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
     info = said()
     info.name = f"\x1b[2J{'x' * 99}.{SERVICE}"
-    found = service_of(info, is_directory=True)
-    assert found is not None
+    (found,) = found_of(monkeypatch, info, kind=1)
     assert found.name == "?[2J" + "x" * 59
 
 
@@ -141,39 +188,9 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
         trio.run(browse)
 
 
-class FakeNetwork:
-    """What stands for the library: everybody in `names` announces something."""
-
-    Error = zeroconf.Error
-    NonUniqueNameException = zeroconf.NonUniqueNameException
-    ServiceInfo = zeroconf.ServiceInfo
-
-    def __init__(self, *names: str) -> None:
-        self.names = names
-        self.asked = 0
-        self.closed = threading.Event()
-        self.taken: list[str] = []
-
-    def Zeroconf(self, **_: Any) -> Any:
-        return self
-
-    def ServiceBrowser(self, _: Any, kinds: list[str], listener: Any) -> Any:
-        for name in self.names:
-            listener.add_service(self, kinds[0], name)
-        return SimpleNamespace(cancel=lambda: None)
-
-    def register_service(self, info: Any, **_: Any) -> None:
-        if info.name in self.taken:
-            raise zeroconf.NonUniqueNameException
-        self.taken.append(info.name)
-
-    def close(self) -> None:
-        self.closed.set()
-
-
 def test_whoever_gives_up_browsing_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeNetwork()
-    monkeypatch.setattr(_mdns, "_zeroconf", lambda: fake)
+    monkeypatch.setitem(sys.modules, "zeroconf", fake)  # type: ignore[arg-type]
 
     async def main() -> None:
         with trio.move_on_after(0.01) as scope:
@@ -188,24 +205,24 @@ def test_a_network_full_of_names_is_not_asked_for_ever(monkeypatch: pytest.Monke
     fake = FakeNetwork(*(f"weather {number}.{SERVICE}" for number in range(300)))
     asked: list[str] = []
 
-    class Info(zeroconf.ServiceInfo):  # type: ignore[name-defined,misc]
+    class Unknown(zeroconf.ServiceInfo):  # type: ignore[name-defined,misc]
         def load_from_cache(self, *_: Any) -> bool:
             return False
 
         def request(self, *_: Any) -> bool:
             asked.append(self.name)
-            monkeypatch.setattr(_mdns.time, "monotonic", lambda: 1e9)
+            monkeypatch.setattr(time, "monotonic", lambda: 1e9)
             return False
 
-    fake.ServiceInfo = Info
-    monkeypatch.setattr(_mdns, "_zeroconf", lambda: fake)
+    fake.ServiceInfo = Unknown
+    monkeypatch.setitem(sys.modules, "zeroconf", fake)  # type: ignore[arg-type]
     assert trio.run(browse, 0.0) == []
     assert len(asked) == 1
 
 
 def test_names_that_are_taken_get_numbers_until_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeNetwork()
-    monkeypatch.setattr(_mdns, "_zeroconf", lambda: fake)
+    monkeypatch.setitem(sys.modules, "zeroconf", fake)  # type: ignore[arg-type]
 
     async def main() -> None:
         announcer = Announcer()

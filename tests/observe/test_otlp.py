@@ -12,10 +12,13 @@ from urllib.request import urlopen
 
 import pytest
 import trio
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from lmos_actors import ConfigError, open_node
-from lmos_actors.cli.serve._tracing import spans_to
+from lmos_actors import open_node
+from lmos_actors.cli import main
 from tests.cli.test_serve import project as project, serving
 from tests.observe.http_requests import samples
 from tests.observe.test_tracing import Desk, Gate, Weather
@@ -55,7 +58,7 @@ def collector() -> Generator[tuple[str, list[tuple[str, ExportTraceServiceReques
 
 
 def test_a_collector_is_sent_one_trace_of_two_nodes() -> None:
-    async def main(provider: Any) -> None:
+    async def talk(provider: Any) -> None:
         async with (
             open_node(listen="ws://127.0.0.1:0", tracing=provider) as other,
             open_node(listen="ws://127.0.0.1:0", tracing=provider) as node,
@@ -68,13 +71,11 @@ def test_a_collector_is_sent_one_trace_of_two_nodes() -> None:
             assert await gate.invoke("ask", {"city": "Bonn"}) == "sunny in Bonn"
 
     with collector() as (url, taken):
-        with spans_to(url) as provider:
-            trio.run(main, provider)
-        paths, messages = zip(*taken, strict=True)
-    assert dict.fromkeys(paths) == {"/v1/traces": None}
-    resources = [each for message in messages for each in message.resource_spans]
-    names = {item.key: item.value.string_value for item in resources[0].resource.attributes}
-    assert names["service.name"] == "lmos-actors"
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces")))
+        trio.run(talk, provider)
+        provider.shutdown()
+    resources = [each for _, message in taken for each in message.resource_spans]
     spans = [span for each in resources for scope in each.scope_spans for span in scope.spans]
     assert len(spans) == 4
     assert len({span.trace_id for span in spans}) == 1
@@ -93,34 +94,49 @@ def test_a_collector_is_sent_one_trace_of_two_nodes() -> None:
 
 
 @pytest.mark.parametrize("url", ["collector:4318", "ws://127.0.0.1:4318", "http://", "http://x:y", ""])
-def test_what_is_no_collector_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="URL of a collector"), spans_to(url):
-        pass
+def test_what_is_no_collector_is_refused(project: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "served.py:Slow", "--listen", "ws://127.0.0.1:0", "--tracing", url])
+    assert ended.value.code == 2
+    assert "--tracing: must be the URL of a collector" in capsys.readouterr().err
 
 
-def test_without_a_collector_there_is_no_provider() -> None:
-    with spans_to(None) as provider:
-        assert provider is None
+async def work_at(url: str) -> None:
+    async with open_node() as node:
+        slow = await node.consume_thing(url)
+        assert await slow.invoke("work", {"seconds": 0}) == "celsius 3"
 
 
-def test_serve_tells_numbers_and_sends_spans(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "the weather service")
-
-    async def client(url: str) -> None:
-        async with open_node() as node:
-            slow = await node.consume_thing(url)
-            assert await slow.invoke("work", {"seconds": 0}) == "celsius 3"
-
+def test_without_a_collector_nothing_is_sent(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with collector() as (url, taken):
-        with serving("served.py:Slow", "--metrics", "--tracing", url) as served:
-            trio.run(client, served.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+        with serving("served.py:Slow") as served:
+            trio.run(work_at, served.url)
+            served.process.send_signal(signal.SIGTERM)
+            assert served.end()[0] == 0, served.errors
+    assert taken == []
+
+
+@pytest.mark.parametrize(
+    ("own", "name", "path"),
+    [("the weather service", "the weather service", "/v1/traces"), (None, "lmos-actors", "/")],
+)
+def test_serve_tells_numbers_and_sends_spans(
+    project: Path, monkeypatch: pytest.MonkeyPatch, own: str | None, name: str, path: str
+) -> None:
+    if own is not None:
+        monkeypatch.setenv("OTEL_SERVICE_NAME", own)
+    with collector() as (url, taken):
+        with serving("served.py:Slow", "--metrics", "--tracing", url + path) as served:
+            trio.run(work_at, served.url)
             with urlopen(served.url.replace("/agents/slow", "/metrics")) as answer:
                 text = answer.read().decode()
             served.process.send_signal(signal.SIGTERM)
             assert served.end() == (0, ["draining", "stopped"]), served.errors
+        assert {path for path, _ in taken} == {"/v1/traces"}
         (sent,) = [each for _, message in taken for each in message.resource_spans]
     assert samples(text)["lmos_actors_requests_total", "work", "Slow", "2xx", "invoke", "lmos"] == 1
     assert "process_cpu_seconds_total" in text
     assert [span.name for scope in sent.scope_spans for span in scope.spans] == ["invoke Slow.work"]
     names = {item.key: item.value.string_value for item in sent.resource.attributes}
-    assert names["service.name"] == "the weather service"
+    assert names["service.name"] == name

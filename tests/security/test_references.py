@@ -25,7 +25,6 @@ from lmos_actors.security import (
     Reference,
     SecretSource,
     Security,
-    _secrets as _references,
 )
 from tests.security.sample_credentials import basic, guard_of, request, who, write
 
@@ -135,9 +134,10 @@ def test_who_is_in_stays_in_as_long_as_the_secret_does(tmp_path: Path, monkeypat
 
 def test_a_file_changed_in_place_within_one_tick_of_its_clock_is_seen(tmp_path: Path, monkeypatch) -> None:
     """As long as before, and no later as far as the file system tells."""
-    monkeypatch.setattr(_references, "_signature", lambda path: (1, 2, 3))
-    path = tmp_path / "alice"
+    path, stat = tmp_path / "alice", os.stat
     guard = guard_of(Security(schemes=(Bearer({"alice": write(path, "token-1")}),)))
+    seen = stat(path)
+    monkeypatch.setattr(os, "stat", lambda at, **how: seen if at == str(path) else stat(at, **how))
     path.write_text("token-2")
     assert (bearer(guard, "token-1", 1.0), bearer(guard, "token-2", 1.0)) == (401, "alice")
 

@@ -14,7 +14,6 @@ import trio
 import trustme
 
 from lmos_actors import Node, OutcomeUnknown, open_node
-from lmos_actors.node._network import BoundedWarnings
 from lmos_actors.protocol.td import TD_CONTEXT_URI
 from lmos_actors.security import Bearer, ClientCertificates, Security, client_tls, server_tls
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, TcpNetwork, endpoint_of
@@ -23,6 +22,8 @@ from tests.security.nodes.guarded import Desk, Secrets, all_of, answer_in, tree
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
+
+    from trio.testing import MockClock
 
 PLACE = "wss://127.0.0.1:0"
 
@@ -139,38 +140,44 @@ async def test_clients_without_a_valid_certificate_are_refused(
     assert all(line.startswith("TLS: 127.0.0.1:") for line in warned)
 
 
+async def are_refused(files: Files, node: Node, count: int) -> None:
+    """So many clients come at once, each without a certificate."""
+
+    async def knock() -> None:
+        with pytest.raises(ConnectFailed, match="wants a client certificate"):
+            await said_by(client_tls(files.ca), node)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(knock)
+
+
 async def test_those_who_are_refused_cannot_flood_the_log(
     files: Files, caplog: pytest.LogCaptureFixture
 ) -> None:
     known = ClientCertificates({"alice": "name:alice.example"})
-    async with node_asking(files, known) as node, trio.open_nursery() as nursery:
-
-        async def knock() -> None:
-            with pytest.raises(ConnectFailed, match="wants a client certificate"):
-                await said_by(client_tls(files.ca), node)
-
-        for _ in range(20):
-            nursery.start_soon(knock)
+    async with node_asking(files, known) as node:
+        await are_refused(files, node, 20)
     warned = [record.getMessage() for record in caplog.records]
     assert len(warned) == 5
     assert warned[-1].endswith("; more within 60 s are only counted")
 
 
 async def test_what_was_not_logged_is_counted_in_the_next_line(
-    autojump_clock: Any, caplog: pytest.LogCaptureFixture
+    files: Files, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warnings = BoundedWarnings("TLS", real=True)
-    for seconds in (1, 61, 0):
-        for number in range(9):
-            warnings.warn(f"peer {number}")
-        await trio.sleep(seconds)
-    assert [record.getMessage() for record in caplog.records] == [
-        *(f"TLS: peer {number}" for number in range(4)),
-        "TLS: peer 4; more within 60 s are only counted",
-        "TLS: peer 0 (13 more were not logged)",
-        *(f"TLS: peer {number}" for number in range(1, 4)),
-        "TLS: peer 4; more within 60 s are only counted",
-    ]
+    known = ClientCertificates({"alice": "name:alice.example"})
+    async with node_asking(files, known) as node:
+        for seconds in (1, 61, 0):
+            await are_refused(files, node, 9)
+            mock_clock.jump(seconds)
+    lines = [record.getMessage() for record in caplog.records]
+    assert all(line.startswith("TLS: 127.0.0.1:") for line in lines)
+    counted = "; more within 60 s are only counted"
+    assert [line.endswith(counted) for line in lines] == 2 * [*(4 * [False]), True]
+    missed = [line for line in lines if "not logged" in line]
+    assert missed == [lines[5]]
+    assert missed[0].endswith(" (13 more were not logged)")
 
 
 async def test_over_http_alone_the_hint_about_certificates_is_given(files: Files, tmp_path: Path) -> None:
