@@ -159,7 +159,7 @@ from .messages._operation import (
     Parameter as Parameter,
     not_in as not_in,
 )
-from .messages._receiving import Receiving as Receiving
+from .messages._output_queue import OutputQueue as OutputQueue
 from .slot._calls import LocalCall as LocalCall, LocalStream as LocalStream
 from .slot._links import Monitor as Monitor
 from .slot._propagating_slot import PropagatingSlot as PropagatingSlot

@@ -523,10 +523,11 @@ async def test_an_item_of_another_type_ends_the_stream(autojump_clock: Any) -> N
             run = peers.wire.last("invokeAction")
             peers.wire.status(run, "in progress", output=0)
             peers.wire.status(run, "in progress", output="one")
+            peers.wire.status(run, "in progress", output=2)
             assert await anext(hours) == 0
             with pytest.raises(RemoteProtocolError, match="'hours' with what is no int"):
                 await anext(hours)
-            with pytest.raises(RemoteProtocolError):
+            with pytest.raises(RemoteProtocolError):  # and no item that came after it
                 await anext(hours)
         await quiet()
         assert peers.wire.kinds().count("cancelAction") == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -25,9 +24,11 @@ from ..messages._invocation import CURRENT
 from ..messages._mailbox import DONE, RUNNING, WORKED_ON, Envelope
 from ..messages._observers import Feed
 from ..messages._operation import STREAM, named
-from ..messages._receiving import Receiving
+from ..messages._output_queue import OutputQueue
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from lmos_actors._core import Timer
 
     from ..messages._operation import Operation
@@ -145,16 +146,15 @@ class LocalCall(Envelope):
         return CallStatus("in progress" if self.phase in (RUNNING, WORKED_ON) else "pending")
 
 
-class LocalStream(Receiving, LocalCall):
+class LocalStream(LocalCall):
     """An invocation with many outputs: the run waits while the consumer is 16 items behind."""
 
-    __slots__ = ("_items", "_receiver", "_room", "consumer")
+    __slots__ = ("_outputs", "_room", "consumer")
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
-        self._items: deque[Any] = deque()
-        self._receiver: trio.lowlevel.Task | None = None
-        self._room: trio.lowlevel.Task | None = None
+        self._outputs = OutputQueue(slot.rt.timers)
+        self._room: trio.lowlevel.Task | None = None  # the run, while it has no credit
         self.consumer = CURRENT.get()
 
     @property
@@ -163,41 +163,45 @@ class LocalStream(Receiving, LocalCall):
         return self._room is not None
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
-        tasks = super().waiting_tasks()
-        return tasks if self._receiver is None else (*tasks, self._receiver)
+        tasks, receiver = super().waiting_tasks(), self._outputs.receiver
+        return tasks if receiver is None else (*tasks, receiver)
 
     def answer(self, value: Any) -> None:
         if self.op.kind != STREAM and value is not None:
-            self._items.append(value)  # of an action that gives one output, which is then the only item
+            self._outputs.add(value)  # of an action that gives one output, which is then the only item
         super().answer(value)
 
     async def put(self, item: Any) -> None:
         """Take one output from the run; wait while there is no credit."""
         await checkpoint_if_cancelled()
-        while len(self._items) >= STREAM_CREDIT and not self._done:
+        while len(self._outputs) >= STREAM_CREDIT and not self._done:
             self._room = current_task()
+            await wait_task_rescheduled(self._leave_room)
+        self._outputs.add(item)
 
-            def abort(_: object) -> Abort:
-                self._room = None
-                return Abort.SUCCEEDED
+    def _leave_room(self, _: object) -> Abort:
+        self._room = None
+        return Abort.SUCCEEDED
 
-            await wait_task_rescheduled(abort)
-        self._items.append(item)
-        self._wake("_receiver")
-
-    def _wake(self, who: str) -> None:
-        task: trio.lowlevel.Task | None = getattr(self, who)
+    def _make_room(self) -> None:
+        task = self._room
         if task is not None:
-            setattr(self, who, None)
+            self._room = None
             self.slot.rt.timers.woke = True
             reschedule(task)
 
     def _finish(self) -> None:
         super()._finish()
-        self._wake("_receiver")
-        self._wake("_room")
+        self._outputs.end(self._error)
+        self._make_room()
 
-    def _next(self) -> Any:
-        item = super()._next()
-        self._wake("_room")
+    # ---- the consumer's side
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @enable_ki_protection
+    async def __anext__(self) -> Any:
+        item = await anext(self._outputs)
+        self._make_room()
         return item

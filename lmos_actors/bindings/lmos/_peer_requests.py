@@ -11,7 +11,7 @@ and not after `ended` is set. A request is posted to a peer; while the peer has 
 once its message is in the outbox it is open.
 
 Nothing here blocks or awaits: answers arrive in the step of the connection's reader, which must go on
-reading. A waiting task is therefore parked by its caller and woken here (`wake_one`), not by events or
+reading. A waiting task is therefore parked by its caller and woken here (`_wake`), not by events or
 memory channels: an ask is the hot path, and needs one waiter, once. For the same reason requests are msgspec
 structs, which are made without a call in Python.
 
@@ -342,14 +342,14 @@ class PendingAsk(PendingRequest, eq=False):
         self.value = value
         self.ended = True
         task, self.task = self.task, None
-        if task is not None:  # as `wake_one`, without the call
+        if task is not None:  # as `_wake`, without the call
             self.far.rt.timers.woke = True
             reschedule(task)
 
     def fail(self, error: Exception) -> None:
         self.error = error
         self.ended = True
-        wake_one(self, "task")
+        _wake(self)
 
 
 class SentTell(msgspec.Struct, eq=False):
@@ -382,7 +382,7 @@ class PendingTell(PendingRequest, eq=False):
 
     def on_sent(self) -> None:
         self.ended = True
-        wake_one(self, "task")
+        _wake(self)
 
     def fail(self, error: Exception) -> None:
         """Raise in the sender while it is parked; afterwards there is no task to raise in: a dead letter."""
@@ -437,11 +437,10 @@ class RunQuestion(PendingRequest, eq=False):
         wake_all(self.far.rt.timers, self.tasks)
 
 
-def wake_one(request: Any, name: str) -> None:
-    """Wake the task that is parked in that attribute, if one is."""
-    task: trio.lowlevel.Task | None = getattr(request, name)
+def _wake(request: PendingAsk | PendingTell) -> None:
+    """Wake the task that is parked until something happens to a request, if one is."""
+    task, request.task = request.task, None
     if task is not None:
-        setattr(request, name, None)
         request.far.rt.timers.woke = True
         reschedule(task)
 

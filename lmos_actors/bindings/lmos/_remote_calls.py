@@ -11,7 +11,6 @@ deadline or by `leave`.
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -20,7 +19,7 @@ import trio
 from msgspec import UNSET
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.actors import CallStatus, Feed, Receiving, awaited, park_among, wake_all
+from lmos_actors.actors import CallStatus, Feed, awaited, park_among, wake_all
 from lmos_actors.errors import (
     ActionCancelled,
     AgentError,
@@ -30,13 +29,14 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol import lmos
 
-from ._peer_requests import PendingRequest, wake_one
+from ._peer_requests import PendingRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from typing import Self
 
     from lmos_actors._core import Timer
-    from lmos_actors.actors import Operation
+    from lmos_actors.actors import Operation, OutputQueue
 
     from ._remote_interface import RemoteInterface
 
@@ -193,39 +193,40 @@ class RemoteCall(RemoteRun, eq=False):
         self._finish()
 
 
-class RemoteStream(Receiving, RemoteRun, eq=False):
+class RemoteStream(RemoteRun, eq=False, kw_only=True):
     """An invocation with many outputs: the agent is 16 items, or 256 KiB, ahead of its consumer at most."""
 
-    _items: deque[Any] = msgspec.field(default_factory=deque[Any])
-    _receiver: trio.lowlevel.Task | None = None
+    outputs: OutputQueue
 
     def item(self, output: Any) -> None:
-        self._items.append(output)
-        if len(self._items) > MOST:
+        self.outputs.add(output)
+        if len(self.outputs) > MOST:
             self.far.withdraw(self)
             self.fail(MailboxFull(self.far.path, MOST))
-        else:
-            wake_one(self, "_receiver")
 
     def answer(self, value: Any) -> None:
         """A value at the end is the last item: of a peer that knows no streams the only one."""
         if value is not UNSET and value is not None:
-            self._items.append(value)
+            self.outputs.add(value)
         self._finish()
 
     def _finish(self) -> None:
         super()._finish()
-        wake_one(self, "_receiver")
+        self.outputs.end(self._error)
 
-    def _next(self) -> Any:
-        raw = super()._next()
+    def __aiter__(self) -> Self:
+        return self
+
+    @enable_ki_protection
+    async def __anext__(self) -> Any:
+        raw = await anext(self.outputs)
         if not self._done:
             self.far.peer.taken(self)
         try:
             return self.interface.convert_answer(self.op, raw, self.far.path)
         except RemoteProtocolError as error:
-            self._items.clear()  # what follows an item of another type cannot be trusted either
             if self.far.withdraw(self):
                 self.fail(error)
             self._error = error
+            self.outputs.end_at_once(error)  # what follows an item of another type cannot be trusted either
             raise

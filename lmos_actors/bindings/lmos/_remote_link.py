@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import trio
@@ -35,6 +36,7 @@ from lmos_actors.actors import (
     MONITORS,
     OUT_SEATS,
     Feed,
+    OutputQueue,
     going_out,
     outgoing_trace,
     sent_numbers,
@@ -331,14 +333,15 @@ class RemoteLink:
     async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
         """Invoke and hold on to the call, or receive many outputs, under credit."""
         op, _, payload, names = self._bound(invocation.key, invocation.args, invocation.kwargs)
-        kind, seconds = (RemoteStream if invocation.stream else RemoteCall), invocation.seconds
+        seconds, timers = invocation.seconds, self.rt.timers
+        kind = partial(RemoteStream, outputs=OutputQueue(timers)) if invocation.stream else RemoteCall
         going, trace = self._instrumented(op)
         deadline = None if seconds is None else trio.current_time() + seconds
         call = kind(
             self.far, op.verb, op.name, payload, names, trace, seconds, deadline, going,
             op=op,
             interface=self._interface,
-            feed=Feed(self.rt.timers, conflate=True),
+            feed=Feed(timers, conflate=True),
             trace=sent_numbers(self.rt, trace),
         )  # fmt: skip
         if isinstance(call, RemoteStream) and op.verb == "invoke":

@@ -1,0 +1,83 @@
+"""The outputs of an invocation that its consumer has not taken yet, near and far."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import trio
+from trio.lowlevel import (
+    Abort,
+    checkpoint,
+    current_task,
+    enable_ki_protection,
+    reschedule,
+    wait_task_rescheduled,
+)
+
+if TYPE_CHECKING:
+    from lmos_actors._core import Timers
+
+
+class OutputQueue:
+    """A queue of outputs, which one task takes with `anext`; it ends when there will be no more."""
+
+    __slots__ = ("_error", "_is_ended", "_items", "_receiver", "_timers")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._items: deque[Any] = deque()
+        self._receiver: trio.lowlevel.Task | None = None
+        self._is_ended = False
+        self._error: Exception | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def receiver(self) -> trio.lowlevel.Task | None:
+        """The task that waits for an output now; for the waiting graph."""
+        return self._receiver
+
+    def add(self, item: Any) -> None:
+        """Add an output."""
+        self._items.append(item)
+        self._wake()
+
+    def end(self, error: Exception | None) -> None:
+        """Let the consumer end once it has taken what is here: with an error, if there is one."""
+        self._is_ended, self._error = True, error
+        self._wake()
+
+    def end_at_once(self, error: Exception) -> None:
+        """Drop what is here, and let the consumer end with an error."""
+        self._items.clear()
+        self.end(error)
+
+    def _wake(self) -> None:
+        task = self._receiver
+        if task is not None:
+            self._receiver = None
+            self._timers.woke = True
+            reschedule(task)
+
+    def __aiter__(self) -> OutputQueue:
+        return self
+
+    @enable_ki_protection
+    async def __anext__(self) -> Any:
+        await checkpoint()
+        while not self._items and not self._is_ended:
+            if self._receiver is not None:
+                raise trio.BusyResourceError("another task is receiving from this stream")
+            self._receiver = current_task()
+            await wait_task_rescheduled(self._abort)
+        if self._items:
+            return self._items.popleft()
+        if self._error is not None:
+            raise self._error
+        raise StopAsyncIteration
+
+    def _abort(self, _: object) -> Abort:
+        self._receiver = None
+        return Abort.SUCCEEDED
