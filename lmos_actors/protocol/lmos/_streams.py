@@ -10,7 +10,7 @@ Extension: docs/reference/lmos-extensions.md, "Credit".
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import attrs
 
@@ -284,16 +284,15 @@ class StreamViolation:
 class StreamTable:
     """The part of a stream table that both sides share.
 
-    `FIRST` is the first number of our own streams, `window` the credit that input streams are given here.
+    `first` is the first number of our own streams, `window` the credit that input streams are given here.
     `encode` makes the text of a message, so that its size is known; what is given as a frame is to be sent at
     once, in that order. Nothing a peer sends raises.
     """
 
-    FIRST: ClassVar[int]
-
     def __init__(
         self,
         *,
+        first: int,
         encode: Callable[[Message], bytes],
         new_id: Callable[[], str],
         window: Credit = DEFAULT_CREDIT,
@@ -304,7 +303,7 @@ class StreamTable:
         self._new_id = new_id
         self._window = window
         self._max_open = max_open
-        self._next: int = self.FIRST  # of our numbers
+        self._next: int = first  # of our numbers
         self._highest = 0  # of their numbers so far
         self._count = 0
         self._numbered: dict[int, Stream] = {}

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 class ConsumerStreams(StreamTable):
     """Inputs by their odd numbers, answers by their run."""
 
-    FIRST = 1
+    def __init__(self, **others: Any) -> None:
+        """Number our own streams by odd numbers; the arguments are those of all tables."""
+        super().__init__(first=1, **others)
 
     def offer(self, run: Run, kinds: Mapping[str, str]) -> dict[str, Outgoing]:
         """Open input streams, by parameter with their content types; they have no credit yet.

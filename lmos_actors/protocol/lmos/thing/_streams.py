@@ -29,11 +29,9 @@ MAX_GATHERED: Final = 1024  # items
 class ThingStreams(StreamTable):
     """Inputs by their odd numbers, answers by their run."""
 
-    FIRST = 2
-
     def __init__(self, *, max_frame: int | None = None, **others: Any) -> None:
         """`max_frame` bytes are what an item of an answer may have; the others are those of all tables."""
-        super().__init__(**others)
+        super().__init__(first=2, **others)
         self._max_frame = max_frame
 
     def accept(self, run: Run, offers: Mapping[str, StreamOffer]) -> dict[str, Incoming] | AgentError:
