@@ -45,6 +45,8 @@ class Client:
         "stray_answer", "stray_pong", "fragments", "long", "letters", "reconnects", "last",
     )  # fmt: skip
 
+    path = "/ws"
+
     def __init__(self, network: MemoryNetwork) -> None:
         self.network = network
         self.random = Random(1)
@@ -84,7 +86,7 @@ class Client:
     async def connect(self) -> None:
         self.stream = await self.network.connect(HERE, None)
         lines = [f"{name}: {value}" for name, value in self.headers().items()]
-        await self.stream.send_all("\r\n".join(["GET /ws HTTP/1.1", *lines, "", ""]).encode())
+        await self.stream.send_all("\r\n".join([f"GET {self.path} HTTP/1.1", *lines, "", ""]).encode())
         data = bytearray()
         while b"\r\n\r\n" not in data:
             data += await self.stream.receive_some(65536)

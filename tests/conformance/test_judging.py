@@ -315,6 +315,22 @@ async def test_a_client_gets_its_violations(autojump_clock: trio.abc.Clock) -> N
     assert answers[1:] == [close_payload(1002)]
 
 
+async def test_a_thing_has_an_address_of_its_own_however_it_is_written(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    answers: list[Any] = []
+
+    class Direct(Client):
+        path = "/agents/conform%61nce-b"
+        steps = ("last",)
+
+        async def do_last(self) -> None:
+            answers.append(await self.ask("readProperty", thing="", name="challenge_read"))
+
+    await judged(partial(by_hand, client=Direct))
+    assert (answers[0]["messageType"], answers[0]["thingID"]) == ("propertyReading", ID_B)
+
+
 class LatestPong(Client):
     """Answers the newest of two pings, which RFC 6455, 5.5.3, allows."""
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors.conformance.card import Kind
-    from lmos_actors.conformance.scripted import Reply
+    from lmos_actors.conformance.scripted import Reply, ScriptedConnection
     from lmos_actors.transport import Endpoint, Network
 
 _VERSIONS: Final = ("lmos-actors", "trio", "h11")
@@ -231,13 +231,8 @@ class JudgingServer(NetworkServer):
             self._gone()
         return refused
 
-    def open(self, head: RequestHead) -> WebSocketCodec:
-        """Make the connection for a request, and judge it."""
-        connection = self.server.connect(
-            offered=bool(self.subprotocol(head)),
-            path=head.path,
-            peer=head.header("lmos-peer") or "",
-        )
+    def codec(self, connection: ScriptedConnection, head: RequestHead) -> WebSocketCodec:
+        """Make the codec of a new connection, and judge its handshake."""
         assert isinstance(connection, ChallengeConnection)
         recorder = self._met(head, connection.log)
         self._open += 1

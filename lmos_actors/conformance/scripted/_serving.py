@@ -62,7 +62,7 @@ class RequestHead:
 class NetworkServer:
     """Serves a scripted server at a port.
 
-    Subclasses override `on_http`, `refused`, `open` and the like: the server that judges clients
+    Subclasses override `on_http`, `refused`, `codec` and the like: the server that judges clients
     (`conformance/clients`), and servers with a fault in HTTP or in frames, with which tests check the kit
     itself.
     """
@@ -243,6 +243,10 @@ class NetworkServer:
         connection: ScriptedConnection = self.server.connect(
             offered=bool(self.subprotocol(head)), path=unquote(head.path), peer=head.header("lmos-peer") or ""
         )
+        return self.codec(connection, head)
+
+    def codec(self, connection: ScriptedConnection, head: RequestHead) -> WebSocketCodec:
+        """Make the codec of a new connection, which `head` has asked for."""
         return self.wire_class(connection)
 
     def switching(self, head: RequestHead) -> bytes:
