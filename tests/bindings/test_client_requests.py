@@ -328,6 +328,29 @@ async def test_asks_wait_for_room_in_order_and_no_longer_than_they_may(autojump_
         assert [each.value for each in asks] == ["0", "1", "2", None, "4"]
 
 
+async def test_who_waits_for_progress_or_outputs_of_what_is_not_sent_is_in_the_waiting_graph(
+    autojump_clock: Any,
+) -> None:
+    options = lmos.SessionOptions(max_open=1)
+    async with scripted(session=options) as (peers, node), trio.open_nursery() as nursery:
+        ref = await weather(peers)
+
+        async def progress() -> None:
+            async with ref.begin(Weather.forecast, "Bonn") as call:
+                await call.progress.receive()
+
+        async def outputs() -> None:
+            async with ref.stream(Weather.hours, 40) as hours:
+                await anext(hours)
+
+        for waits in (ref.invoke(Weather.turn, "open"), progress(), outputs()):
+            Later(nursery, waits)
+            await quiet()
+        edges = node.waiting_graph().edges
+        assert [(each.kind, each.affordance) for each in edges] == [("room", "forecast"), ("room", "hours")]
+        nursery.cancel_scope.cancel()
+
+
 async def test_the_line_ends_with_the_connection(autojump_clock: Any) -> None:
     options = lmos.SessionOptions(max_open=1)
     async with scripted(session=options) as (peers, _), trio.open_nursery() as nursery:

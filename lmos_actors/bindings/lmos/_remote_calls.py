@@ -71,7 +71,8 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     # ---- the peer's side
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
-        return self._tasks
+        receiver = self.feed.receiver
+        return self._tasks if receiver is None else (*self._tasks, receiver)
 
     def fail(self, error: Exception) -> None:
         self._error = error
@@ -197,6 +198,10 @@ class RemoteStream(RemoteRun, eq=False, kw_only=True):
     """An invocation with many outputs: the agent is 16 items, or 256 KiB, ahead of its consumer at most."""
 
     outputs: OutputQueue
+
+    def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
+        tasks, receiver = super().waiting_tasks(), self.outputs.receiver
+        return tasks if receiver is None else (*tasks, receiver)
 
     def item(self, output: Any) -> None:
         self.outputs.add(output)
