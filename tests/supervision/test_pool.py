@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -40,7 +40,6 @@ from lmos_actors import (
     prop,
     simulate,
 )
-from lmos_actors.actors.finding._pool_link import place_of
 from lmos_actors.errors import NameTaken
 from lmos_actors.testing import open_test_node, settle
 
@@ -397,32 +396,75 @@ async def test_a_key_never_goes_to_another_member(virtual_clock: object) -> None
             await pool.invoke(Worker.crash, "ada")
         with pytest.raises(AgentUnavailable, match="worker/worker-"):
             await pool.invoke(Worker.where, "ada")
-        down = place_of("ada", 3)
-        name = next(name for name in map(str, range(99)) if place_of(name, 3) != down)
-        assert await pool.invoke(Worker.where, name) == str(place_of(name, 3) + 1)
+        whole = await node.start_pool(Pool(Worker, 3, name="whole", by="key", key="customer"))
+        places = {name: await whole.invoke(Worker.where, name) for name in ("ada", *map(str, range(9)))}
+        assert len(set(places.values())) == 3
+        for name, place in places.items():
+            if place == places["ada"]:
+                with pytest.raises(AgentUnavailable, match=f"worker/worker-{place}"):
+                    await pool.invoke(Worker.where, name)
+            else:
+                assert await pool.invoke(Worker.where, name) == place
+
+
+class Keyed(Agent):
+    @action
+    def place(self, key: Any) -> int:
+        """Its place among the members of its pool, from 0."""
+        return int(self.path.rpartition("-")[2]) - 1
+
+    @action
+    def place_of_mapping(self, key: dict[int, str]) -> int:
+        return self.place(key)
+
+    @action
+    def place_of_set(self, key: frozenset[str]) -> int:
+        return self.place(key)
+
+
+def places_of(keys: Iterable[Any], *sizes: int, by: Any = Keyed.place) -> list[list[int]]:
+    """Where a pool by keys sends each key, for each of its sizes."""
+
+    async def main() -> list[list[int]]:
+        found: list[list[int]] = []
+        async with open_node() as node:
+            pool = await node.start_pool(Pool(Keyed, sizes[0], by="key"))
+            for size in sizes:
+                await pool.resize(size)
+                found.append([await pool.invoke(by, key) for key in keys])
+        return found
+
+    return simulate(main)
 
 
 def test_places_are_the_same_in_every_process() -> None:
-    assert [place_of(key, 8) for key in ("ada", "ben", 1, 2.5, None, (1, "x"))] == PLACES
-    assert place_of({1: "a", 10: "b"}, 99) == place_of({10: "b", 1: "a"}, 99)
-    assert place_of(frozenset("abc"), 99) == place_of(frozenset("cba"), 99)
-    assert place_of(2**80, 8) in range(8)
+    assert places_of(("ada", "ben", 1, 2.5, None, (1, "x")), 8) == [PLACES]
+    [[one, same]] = places_of([{1: "a", 10: "b"}, {10: "b", 1: "a"}], 99, by=Keyed.place_of_mapping)
+    assert one == same
+    [[one, same]] = places_of([frozenset("abc"), frozenset("cba")], 99, by=Keyed.place_of_set)
+    assert one == same
+    [[place]] = places_of([2**80], 8)
+    assert place in range(8)
 
 
 PLACES = [6, 3, 3, 7, 5, 0]
 
 
-@given(st.text() | st.integers() | st.floats(allow_nan=False), st.integers(1, 50))
-def test_one_place_more_moves_keys_to_it_alone(key: object, size: int) -> None:
-    before, after = place_of(key, size), place_of(key, size + 1)
-    assert after in (before, size)
+@given(
+    st.lists(st.text() | st.integers() | st.floats(allow_nan=False, allow_infinity=False), min_size=1),
+    st.integers(1, 50),
+)
+def test_one_place_more_moves_keys_to_it_alone(keys: list[object], size: int) -> None:
+    before, after = places_of(keys, size, size + 1)
+    assert all(new in (old, size) for old, new in zip(before, after, strict=True))
 
 
 def test_keys_are_spread_evenly_and_few_move() -> None:
-    keys = [f"key {number}" for number in range(8000)]
-    spread = Counter(place_of(key, 8) for key in keys)
+    before, after = places_of([f"key {number}" for number in range(8000)], 8, 9)
+    spread = Counter(before)
+    assert len(spread) == 8
     assert max(spread.values()) - min(spread.values()) < 200
-    moved = sum(place_of(key, 8) != place_of(key, 9) for key in keys)
+    moved = sum(old != new for old, new in zip(before, after, strict=True))
     assert abs(moved - 8000 / 9) < 150
 
 

@@ -21,7 +21,6 @@ from msgspec import Meta, Struct
 import agents
 from lmos_actors import About, Agent, Progress, Property, action, describe, prop
 from lmos_actors.bindings import Descriptions
-from lmos_actors.bindings.exposure._descriptions import description_of
 from lmos_actors.protocol.td import Link, check, check_for_kotlin_wot, dump, load, with_forms
 from lmos_actors.security import Basic, Bearer, ClientCertificates, NoSec, Security
 from tests.protocol.td.kotlin_reader import Unreadable, read
@@ -185,9 +184,8 @@ def readme_classes() -> list[type[Agent]]:
 
 @pytest.mark.parametrize("cls", [*agent_classes(), *readme_classes()], ids=lambda cls: cls.__name__)
 def test_kotlin_wot_reads_our_agents_as_they_are_served(cls: type[Agent]) -> None:
-    listed = Listed(cls=cls)
-    served = description_of(listed, [BASE])
-    read(dump(served))
+    served = served_of(cls)
+    read(served)
     assert check_for_kotlin_wot(served) == ()
 
 
@@ -198,6 +196,28 @@ class Listed:
     cls: type[Agent]
     name: str = "it"
     thing_id: str = "urn:x:it"
+
+
+@attrs.frozen
+class Lone:
+    """The catalogue of a node with one agent."""
+
+    listed: Listed
+
+    def __iter__(self) -> Any:
+        return iter([self.listed])
+
+    def named(self, name: str) -> None:
+        return None
+
+
+def served_of(cls: type[Agent], security: Security | None = None) -> dict[str, Any]:
+    """The description of an agent as a node serves it."""
+    listed = Listed(cls=cls)
+    data: dict[str, Any] = msgspec.json.decode(
+        Descriptions(Lone(listed), [BASE], security).served(listed).text
+    )
+    return data
 
 
 def test_the_readme_has_agents() -> None:
@@ -247,7 +267,7 @@ class Everything(
 
 
 def test_readable_schemas_are_produced_where_possible() -> None:
-    data = dump(description_of(Listed(cls=Everything), [BASE]))
+    data = served_of(Everything)
     read(data)
     assert check(data, strict=True) == ()
     assert [each.get("hreflang") for each in data["links"]] == [["en"], ["de"], ["en", "fr"]]
@@ -285,21 +305,14 @@ def test_our_members_are_read_at_the_thing_and_at_the_action() -> None:
 )
 def test_one_scheme_is_readable_and_what_is_not_is_named(schemes: tuple[Any, ...], place: str | None) -> None:
     security = Security(schemes=schemes)
-    served = description_of(Listed(cls=Everything), [BASE], security)
+    served = served_of(Everything, security)
     found = [finding.path for finding in check_for_kotlin_wot(served)]
     assert found == ([] if place is None else [place])
     if place is None:
-        read(dump(served))
+        read(served)
 
 
 def test_the_description_of_a_node_is_readable() -> None:
-    class Few:
-        def __iter__(self) -> Any:
-            return iter([Listed(cls=Everything)])
-
-        def named(self, name: str) -> None:
-            return None
-
-    data = msgspec.json.decode(Descriptions(Few(), [BASE]).own().text)
+    data = msgspec.json.decode(Descriptions(Lone(Listed(cls=Everything)), [BASE]).own().text)
     read(data)
     assert check_for_kotlin_wot(data) == ()
