@@ -213,7 +213,10 @@ def filled(factory: Any, ref_of: Callable[[Sibling], Any]) -> Any:
         return factory
     made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
     keywords: Mapping[str, Any] = {name: _filled(value, ref_of) for name, value in made.keywords.items()}
-    return partial(filled(made.func, ref_of), *(_filled(value, ref_of) for value in made.args), **keywords)
+    args = (_filled(value, ref_of) for value in made.args)
+    result: partial[Any] = type(made)(filled(made.func, ref_of), *args, **keywords)
+    vars(result).update(vars(made))  # of a class of the scenarios' own
+    return result
 
 
 def _filled(value: Any, ref_of: Callable[[Sibling], Any]) -> Any:

@@ -27,14 +27,19 @@ if TYPE_CHECKING:
 
 
 class _AgentFactory(partial[Agent]):
-    """Factory of an agent's incarnations, which share no data.
+    """A class with its arguments, as a partial; incarnations share none of those that a file has written.
 
-    Call arguments come from the tree of the project; arguments of the file take precedence.
+    The names of these are `fresh`: they are checked against their fields, and copied, for each incarnation.
     """
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Agent:
-        own = {name: _fresh(*given) for name, given in self.keywords.items()}
-        return self.func(*args, **{**kwargs, **own})
+    fresh: frozenset[str] = frozenset()
+
+    def __call__(self) -> Agent:
+        cls: Any = self.func
+        fields = fields_of_agent(cls)
+        own = {name: _fresh(fields[name], self.keywords[name]) for name in self.fresh}
+        made: Agent = cls(**{**self.keywords, **own})
+        return made
 
 
 def _fresh(field: AgentField, value: Any) -> Any:
@@ -52,13 +57,18 @@ def _has_ref(value: Any) -> bool:
 
 
 def _maker(
-    entry: AgentEntry | PoolEntry | Replay, cls: type[Agent], refs: Mapping[str, Any]
+    entry: AgentEntry | PoolEntry | Replay,
+    cls: type[Agent],
+    refs: Mapping[str, Any],
+    known: Mapping[str, Any] | None = None,
 ) -> _AgentFactory:
-    fields = fields_of_agent(cls)
-    states = by_state_name(fields)
-    given = {key: (fields[key], value) for key, value in fill_late(entry.args, "agents", refs).items()}
-    given |= {states[key].name: (states[key], value) for key, value in entry.state.items()}
-    return _AgentFactory(cls, **given)
+    """Return the factory of an agent of the file; `known` are arguments that the tree of a project has."""
+    states = by_state_name(fields_of_agent(cls))
+    given = dict(fill_late(entry.args, "agents", refs))
+    given |= {states[key].name: value for key, value in entry.state.items()}
+    factory = _AgentFactory(cls, **{**(known or {}), **given})
+    factory.fresh = frozenset(given)
+    return factory
 
 
 def _seconds(shutdown: Any) -> Any:
@@ -196,7 +206,7 @@ class TreeBuilder:
         if path in self._doubles:
             return self._doubles[path]
         assert isinstance(entry, (AgentEntry, Replay))  # a replay that is recorded anew
-        maker = _maker(entry, self._cell.agent_class(path), self._refs)
         made: Any = factory
-        known = self._cell.used is not None and self._cell.used.class_of(path) is not None
-        return partial(maker, **made.keywords) if known and isinstance(made, partial) else maker
+        in_tree = self._cell.used is not None and self._cell.used.class_of(path) is not None
+        known = made.keywords if in_tree and isinstance(made, partial) else None
+        return _maker(entry, self._cell.agent_class(path), self._refs, known)
