@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,17 +13,20 @@ from lmos_actors import (
     Agent,
     AgentUnavailable,
     ConfigError,
+    Event,
     InvalidInput,
     NotAllowed,
     NotFound,
     OutcomeUnknown,
+    Property,
     Ref,
     action,
+    event,
     open_node,
+    prop,
 )
-from lmos_actors.bindings.http_client._forms import HttpOperations
 from lmos_actors.errors import ActionCancelled, RemoteProtocolError
-from lmos_actors.protocol import td
+from lmos_actors.observe import MetricsOptions
 from lmos_actors.transport import MemoryNetwork
 from lmos_actors.types import Waiting
 from tests.bindings.web_things import (
@@ -40,6 +44,7 @@ from tests.bindings.web_things import (
     sites,
     talk,
 )
+from tests.observe.http_requests import samples
 
 if TYPE_CHECKING:
     from lmos_actors.bindings import ConsumedThing
@@ -616,9 +621,63 @@ async def test_each_affordance_goes_by_the_best_form_it_has(autojump_clock: obje
             await thing.read("on")
 
 
-def test_of_our_own_agents_nothing_is_left_to_http() -> None:
-    own = td.with_forms(td.load(dict(LAMP)), "lamp", ["ws://agents"])
-    assert HttpOperations(own, None).only_web() == frozenset()
+class OwnLamp(Agent):
+    """One of ours, with something of each kind."""
+
+    on: Property[bool] = prop(default=False)
+    burnt: Event[str] = event()
+
+    @action
+    def fade(self, to: int) -> int:
+        return to
+
+    @action
+    async def steps(self, number: int) -> AsyncIterator[int]:
+        for step in range(number):
+            yield step
+
+
+async def test_of_our_own_agents_nothing_is_left_to_http(autojump_clock: object) -> None:
+    network = MemoryNetwork()
+    async with (
+        open_node(listen="ws://agents", network=network, metrics=MetricsOptions(registry=None)) as agents,
+        open_node(network=network) as node,
+    ):
+        await agents.start(OwnLamp)
+        thing: ConsumedThing = await node.consume_thing("http://agents/agents/own-lamp")
+        await thing.write("on", True)
+        await thing.write_many({"on": True})
+        assert await thing.read("on") is True
+        assert await thing.read_all() == {"on": True}
+        assert await thing.invoke("fade", {"to": 3}) == 3
+        assert await thing.retrying().invoke("fade", {"to": 3}) == 3
+        await thing.tell("fade", {"to": 3})
+        async with thing.begin("fade", {"to": 3}) as call:
+            assert await call.result() == 3
+        async with thing.stream("steps", {"number": 2}) as steps:
+            assert [step async for step in steps] == [0, 1]
+        async with thing.observe("on") as values:
+            assert await values.receive() is True
+        async with thing.subscribe("burnt"), thing.subscribe_all():
+            pass
+        requests = [key for key in samples(await agents.metrics()) if key[0] == "lmos_actors_requests_total"]
+    assert {key[-1] for key in requests} == {"lmos"}
+    verbs = ["invoke", "observe", "read", "subscribe", "tell", "write"]
+    print("VV", sorted({key[-2] for key in requests}))
+    assert {key[-2] for key in requests} >= set(verbs)
+
+
+VERBS = {
+    "invoke",
+    "observe",
+    "read",
+    "read all",
+    "subscribe",
+    "subscribe to all",
+    "tell",
+    "write",
+    "write many",
+}
 
 
 async def test_http_alone_may_be_asked_again(autojump_clock: object) -> None:
