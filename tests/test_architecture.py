@@ -117,7 +117,7 @@ LONG_FILES = frozenset({"lmos_actors.actors.slot._slot", "lmos_actors.conformanc
 FUNCTION_LINES = 40
 LONG_FUNCTIONS = frozenset({"lmos_actors.actors._dispatcher.run_batch"})  # the hot path
 # Tests import faces: one that imports a private module breaks when that is renamed. The number only falls.
-MOST_TESTS_OF_INSIDES = 56
+MOST_TESTS_OF_INSIDES = 55
 SPEAKS_OF_INSIDES = re.compile(rf"\b{PACKAGE}\b[^\n]*([. ]_|\([^)]*\b_)")
 """What stands in every text with such an import: not all texts are parsed."""
 NAMES_OF_NOTHING = frozenset({"utils", "util", "common", "helpers", "misc"})
