@@ -39,11 +39,11 @@ REFUSING: Final = ("wait", "reject")
 
 
 class Asker(Protocol):
-    """The connection that has asked, as its requests see it. Nothing here blocks or raises."""
+    """The connection that a request came over, as the request uses it. Nothing here blocks or raises."""
 
     @property
     def label(self) -> str:
-        """The peer, as far as the connection knows it."""
+        """The name of the peer, such as its address."""
         ...
 
     @property
@@ -52,36 +52,36 @@ class Asker(Protocol):
         ...
 
     def answered(self, far: Far, value: Any) -> None:
-        """The operation gave this value."""
+        """Send the value that the operation has returned."""
         ...
 
     def failed(self, far: Far, error: Exception) -> None:
-        """This error stands in place of a value."""
+        """Send the error that the request has failed with."""
         ...
 
     def waits(self, far: Far) -> None:
-        """Its run has to wait for its action's concurrency."""
+        """Report that the run waits, as its action has reached its concurrency."""
         ...
 
     def began(self, far: Far) -> None:
-        """Its run begins, or the work on it."""
+        """Report that the run begins."""
         ...
 
     def reported(self, far: Far, value: Any) -> None:
-        """Its run says how far it is."""
+        """Send the progress that the run has reported."""
         ...
 
     def has_room(self, far: Far) -> bool:
-        """Return whether its run may give an item now; if not, `Far.go_on` is called once it may."""
+        """Return whether an item can be sent now; if not, `Far.go_on` is called once it can."""
         ...
 
-    def gave(self, far: Far, item: Any) -> bool:
-        """Take an item of its run; return whether anybody wanted it."""
+    def send_item(self, far: Far, item: Any) -> bool:
+        """Send an item of the run; return whether it was wanted."""
         ...
 
 
 class Teller(Asker, Protocol):
-    """The connection over which a one-way message has come."""
+    """The connection that a one-way message came over."""
 
     @property
     def peer(self) -> Peer:
@@ -94,7 +94,7 @@ class Teller(Asker, Protocol):
         ...
 
     def admitted(self, tell: Any) -> None:
-        """It has left the line of parked senders for a seat in the mailbox."""
+        """Note that the message has left the line of parked senders for a seat in the mailbox."""
         ...
 
 
@@ -128,23 +128,23 @@ class _SlotSeats:
             if not group:
                 del self.groups[peer[0]], self.totals[peer[0]]
 
-    def everybody(self) -> Iterator[Any]:
+    def requests(self) -> Iterator[Any]:
         """Return all requests that are counted."""
         return (far for group in self.groups.values() for line in group.values() for far in line)
 
     def hold(self) -> None:
-        """Have those that are counted say so when they leave."""
-        for far in self.everybody():
+        """Mark all counted requests as seated, so that they give up their seats when they leave."""
+        for far in self.requests():
             far.is_seated = True
 
     def let_go(self) -> None:
-        """Count no request any more."""
-        for far in self.everybody():
+        """Mark all counted requests as not seated: none is counted any more."""
+        for far in self.requests():
             far.is_seated = False
 
     def taken(self, peer: Peer) -> int:
         """Return how many seats a peer has."""
-        return len(self.groups.get(peer[0], NOBODY).get(peer, ()))
+        return len(self.groups.get(peer[0], NO_PEERS).get(peer, ()))
 
     def loser(self, peer: Peer) -> Any:
         """Return the request that is to give its seat to one of this peer, None if there is none.
@@ -156,7 +156,7 @@ class _SlotSeats:
             greedy = max(totals, key=totals.__getitem__)
             if totals[greedy] > totals[group] + 1:
                 group = greedy
-        peers = self.groups.get(group, NOBODY)
+        peers = self.groups.get(group, NO_PEERS)
         mine = 0 if group != peer[0] else self.taken(peer)
         if group == peer[0] and mine * len(peers) >= totals[group]:
             return None
@@ -164,13 +164,13 @@ class _SlotSeats:
         return next(reversed(line)) if group != peer[0] or len(line) > mine + 1 else None
 
 
-NOBODY: Final[dict[Peer, Line]] = {}
+NO_PEERS: Final[dict[Peer, Line]] = {}
 
 
 class Seats:
     """The seats in the mailboxes of agents that peers hold.
 
-    Nobody has a fixed share, as there may be one peer or a thousand. A peer that is alone may take all seats.
+    Shares are not fixed, as there may be one peer or a thousand. A peer that is alone may take all seats.
     When a mailbox is full, a peer with fewer seats than others takes one of a peer that has most: their
     newest request, which has not begun, is refused in its place ("longest queue drop", as in the shared
     buffers of network switches). So a new peer finds a seat at once, as long as there are more seats than
@@ -343,7 +343,7 @@ class Far(Ask):
         self.asker.failed(self, error)
 
     def leave(self) -> None:
-        """It wants no more: it is answered, or its consumer is gone."""
+        """End the request: it is answered, or its consumer is gone."""
         self.phase = DONE
         if self.is_seated:
             self._uninstall()
@@ -380,7 +380,7 @@ class Far(Ask):
         while not self.asker.has_room(self):
             self.giver = current_task()
             await wait_task_rescheduled(self._abort)
-        if not self.asker.gave(self, item):
+        if not self.asker.send_item(self, item):
             await checkpoint()  # nothing holds back a run whose items go nowhere
 
     def _abort(self, _: object) -> Abort:
@@ -388,7 +388,7 @@ class Far(Ask):
         return Abort.SUCCEEDED
 
     def go_on(self) -> None:
-        """Let a run that waits for room look again."""
+        """Wake a run that waits for room."""
         task = self.giver
         if task is not None:
             self.giver = None
@@ -418,5 +418,5 @@ class OneWay(Far):
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether its sender hears of its loss: not once its run has begun, nor after the connection."""
+        """Whether its loss is reported to the sender: not once its run has begun or the connection ended."""
         return self.phase != RUNNING and self.teller.stands

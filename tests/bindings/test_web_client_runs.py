@@ -132,8 +132,8 @@ async def test_the_url_of_a_run_may_be_told_by_the_status(autojump_clock: object
         (say(None, "404 Not Found"), OutcomeUnknown, "not known there"),
         (say(None, "401 Unauthorized"), Exception, "401"),
         (say([1]), RemoteProtocolError, "no ActionStatus"),
-        (say(None, "503 X"), OutcomeUnknown, "does not say how its run stands"),
-        (talk(cut), OutcomeUnknown, "does not say how its run stands"),
+        (say(None, "503 X"), OutcomeUnknown, "does not answer with the status of the run"),
+        (talk(cut), OutcomeUnknown, "does not answer with the status of the run"),
     ],
 )
 async def test_how_a_run_ended_is_raised(

@@ -44,12 +44,12 @@ def invoke_all(
     further on that had not been asked by then are not. Cancelling the caller cancels all. A ref made by
     `within` has its own deadline. Raises what `Ref.invoke` raises.
     """
-    everybody = list(refs)
-    if everybody:
-        turns = everybody[0]._link.turns  # pyright: ignore[reportPrivateUsage] # as below
+    targets = list(refs)
+    if targets:
+        turns = targets[0]._link.turns  # pyright: ignore[reportPrivateUsage] # as below
         if turns.slot is not None:
             raise turns.misuse("invoke_all", of="")
-    return _Gathering(everybody, handle).outputs(args, kwargs)
+    return _Gathering(targets, handle).outputs(args, kwargs)
 
 
 class _Part(Ask):
@@ -73,7 +73,7 @@ class _Part(Ask):
 
 
 class _Gathering:
-    """The answers so far, the asks still open, and who waits for them."""
+    """The answers so far, the open asks, and the task that waits for them."""
 
     __slots__ = ("_error", "_handle", "_left", "_parts", "_refs", "_task", "_values")
 
@@ -89,7 +89,7 @@ class _Gathering:
     @named("invoke_all")
     @enable_ki_protection
     async def outputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Ask everybody and wait for all answers."""
+        """Ask all agents and wait for all answers."""
         await checkpoint_if_cancelled()
         try:
             far = await self._ask_near(args, kwargs)
@@ -185,7 +185,7 @@ class _Gathering:
             await wait_task_rescheduled(abort)
 
     def _withdraw(self) -> None:
-        """Nobody waits any more for what is still open."""
+        """Withdraw the asks that are still open."""
         for part in self._parts:
             if part.task is not None:
                 part.task = None

@@ -86,8 +86,8 @@ class Placed(Protocol):
         ...
 
 
-class _Spout:
-    """A listener of the whole pool, as one member sees it: it does not end with that member."""
+class _Forwarder:
+    """A sink on one member that passes values to a listener of the pool, which outlives the member."""
 
     __slots__ = ("gap", "only_reads", "push")
 
@@ -97,49 +97,49 @@ class _Spout:
         self.gap = sink.gap
 
     def close(self) -> None:
-        """This member is gone for good; the others are not."""
+        """Do nothing: only this member is gone for good, not the pool."""
 
 
 class PoolSinks:
-    """The listeners of a pool: each hears every member, those who come later too. A `SinkTable`."""
+    """The listeners of a pool: each listens to all members, also those that join later. A `SinkTable`."""
 
-    __slots__ = ("_members", "_spouts")
+    __slots__ = ("_forwarders", "_members")
 
     def __init__(self, members: PoolLink) -> None:
         self._members = members
-        self._spouts: dict[str, dict[Sink, _Spout]] = {}
+        self._forwarders: dict[str, dict[Sink, _Forwarder]] = {}
 
     def add(self, key: str, sink: Sink) -> None:
-        """Let a sink hear what any member pushes under `key` from now on."""
-        spouts = self._spouts.setdefault(key, {})
-        if sink not in spouts:
-            spouts[sink] = spout = _Spout(sink)
-            for member in self._members.everybody():
-                member.sinks().add(key, spout)
+        """Add a sink for the values that any member pushes under `key` from now on."""
+        forwarders = self._forwarders.setdefault(key, {})
+        if sink not in forwarders:
+            forwarders[sink] = forwarder = _Forwarder(sink)
+            for member in self._members.present_slots():
+                member.sinks().add(key, forwarder)
 
     def remove(self, key: str, sink: Sink) -> None:
-        """Take a sink out; it may be gone already."""
-        spouts = self._spouts.get(key)
-        if spouts is not None and sink in spouts:
-            spout = spouts.pop(sink)
-            if not spouts:
-                del self._spouts[key]
-            for member in self._members.everybody():
-                member.sinks().remove(key, spout)
+        """Remove a sink; it may be gone already."""
+        forwarders = self._forwarders.get(key)
+        if forwarders is not None and sink in forwarders:
+            forwarder = forwarders.pop(sink)
+            if not forwarders:
+                del self._forwarders[key]
+            for member in self._members.present_slots():
+                member.sinks().remove(key, forwarder)
 
-    def hears(self, key: str) -> int:
+    def count(self, key: str) -> int:
         """Return how many sinks are under `key`."""
-        return len(self._spouts.get(key, ()))
+        return len(self._forwarders.get(key, ()))
 
     def join(self, member: Slot) -> None:
-        """Let everybody hear a new member."""
-        for key, spouts in self._spouts.items():
-            for spout in spouts.values():
-                member.sinks().add(key, spout)
+        """Add all listeners of the pool to a new member."""
+        for key, forwarders in self._forwarders.items():
+            for forwarder in forwarders.values():
+                member.sinks().add(key, forwarder)
 
     def close(self) -> None:
-        """The pool is gone for good."""
-        listening = [(key, sink) for key, spouts in self._spouts.items() for sink in spouts]
+        """Remove and close all listeners: the pool is gone for good."""
+        listening = [(key, sink) for key, forwarders in self._forwarders.items() for sink in forwarders]
         for key, sink in listening:
             self.remove(key, sink)
         for _, sink in listening:
@@ -147,9 +147,9 @@ class PoolSinks:
 
 
 class PoolLink:
-    """A link to whichever member is chosen, message by message; see `Link`.
+    """A link that chooses a member for each message; see `Link`.
 
-    It keeps the counts of all that have ever been members.
+    It keeps the counts of present and former members.
     """
 
     __slots__ = (
@@ -178,22 +178,22 @@ class PoolLink:
             "key": self._by_key,
         }
         self._pick = picks[by]
-        self._sticky = by == "key"  # what is for one member is for no other
+        self._sticky = by == "key"  # a message for one member is for no other
 
     @property
     def path(self) -> str:
         """The pool's place in the tree."""
         return self.placed.path
 
-    # ---- who belongs to it, as its supervisor says
+    # ---- the members, as the supervisor sets them
 
-    def everybody(self) -> list[Slot]:
-        """Return the members and those who still handle what they had when they were removed."""
+    def present_slots(self) -> list[Slot]:
+        """Return the members, and the removed ones that still handle the messages they had accepted."""
         return [*self.members, *self._leaving]
 
     def seat(self, members: Iterable[Slot]) -> None:
         """Replace the members."""
-        wanted, present = list(members), self.everybody()
+        wanted, present = list(members), self.present_slots()
         for former in present:
             if former not in wanted:
                 self.departed(former)
@@ -205,13 +205,13 @@ class PoolLink:
             self.members.append(member)
 
     def join(self, members: Iterable[Slot]) -> None:
-        """Let these be members too, after all others."""
+        """Add members, after all others."""
         for member in members:
             self._sinks.join(member)
             self.members.append(member)
 
     def leave(self, count: int) -> list[Slot]:
-        """Choose none of the last `count` members from now on, and return them, the last one first."""
+        """Remove the last `count` members from the choice, and return them, the last one first."""
         leaving = [self.members.pop() for _ in range(count)]
         self._leaving.extend(leaving)
         return leaving
@@ -223,7 +223,7 @@ class PoolLink:
         self._departed.update(_numbers(former.statistics()))
 
     def close(self) -> None:
-        """The pool is gone for good."""
+        """Mark the pool as gone for good, and wake all tasks that wait for a member."""
         self.gone = True
         self._sinks.close()
         waiting, self.rt.appeared = self.rt.appeared, []
@@ -231,7 +231,7 @@ class PoolLink:
         for task in waiting:
             reschedule(task)
 
-    # ---- what they are together
+    # ---- all members taken together
 
     def sinks(self) -> SinkTable:
         """Return the listeners of the pool."""
@@ -253,7 +253,7 @@ class PoolLink:
     def statistics(self) -> AgentStatistics:
         """Add up the counts of all members, present and former; `running` if at least one of them is."""
         numbers = Counter(self._departed)
-        for member in self.everybody():
+        for member in self.present_slots():
             numbers.update(_numbers(member.statistics()))
         numbers["refused"] += self._refused
         names = [a.name for a in attrs.fields(AgentStatistics) if a.name != "state"]
@@ -267,7 +267,7 @@ class PoolLink:
 
     def mailbox_statistics(self) -> MailboxStatistics:
         """Add up how full the mailboxes of the members are."""
-        each = [member.mailbox_statistics() for member in self.everybody()]
+        each = [member.mailbox_statistics() for member in self.present_slots()]
         return MailboxStatistics(
             depth=sum(one.depth for one in each),
             size=sum(one.size for one in each),

@@ -339,14 +339,14 @@ class SinkTable(Protocol):
     """The listeners of an agent, or of a pool, by what they listen to."""
 
     def add(self, key: str, sink: Sink) -> None:
-        """Let a sink hear what is pushed under `key` from now on."""
+        """Add a sink for the values that are pushed under `key` from now on."""
         ...
 
     def remove(self, key: str, sink: Sink) -> None:
-        """Take a sink out; it may be gone already."""
+        """Remove a sink; it may be gone already."""
         ...
 
-    def hears(self, key: str) -> int:
+    def count(self, key: str) -> int:
         """Return how many sinks are under `key`."""
         ...
 
@@ -360,11 +360,11 @@ class Sinks:
         self.by_key: dict[str, dict[Sink, None]] = {}
 
     def add(self, key: str, sink: Sink) -> None:
-        """Let a sink hear what is pushed under `key` from now on."""
+        """Add a sink for the values that are pushed under `key` from now on."""
         self.by_key.setdefault(key, {})[sink] = None
 
     def remove(self, key: str, sink: Sink) -> None:
-        """Take a sink out; it may be gone already."""
+        """Remove a sink; it may be gone already."""
         sinks = self.by_key.get(key)
         if sinks is not None and sink in sinks:
             del sinks[sink]
@@ -388,7 +388,7 @@ class Sinks:
             else:
                 sink.push(copy(value))
 
-    def hears(self, key: str) -> int:
+    def count(self, key: str) -> int:
         """Return how many sinks are under `key`."""
         return len(self.by_key.get(key, ()))
 
@@ -400,7 +400,7 @@ class Sinks:
                     sink.gap(reason, None)
 
     def close(self) -> None:
-        """The slot is empty for good."""
+        """Close and remove all sinks: the slot is empty for good."""
         for sinks in tuple(self.by_key.values()):
             for sink in tuple(sinks):
                 sink.close()

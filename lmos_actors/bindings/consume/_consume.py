@@ -34,7 +34,7 @@ ThingLink: TypeAlias = "RemoteLink | HttpLink"
 
 
 class ContractWarning(UserWarning):
-    """The description of an agent differs from the class that it is consumed as, in what would break."""
+    """A difference between an agent's description and the class it is consumed as that would break calls."""
 
 
 # ---- the ways in
@@ -43,10 +43,10 @@ class ContractWarning(UserWarning):
 def remote_ref(
     peers: Peers, cls: type[A], url: str, thing: str | None = None, *, headers: Headers = ()
 ) -> Ref[A]:
-    """Return a ref to the thing of that id at a `ws` or `wss` address; never waits, connects behind it.
+    """Return a ref to the thing with that id at a `ws` or `wss` address; connects in the background.
 
-    Without `thing` it is that of an address like `ws://host/agents/NAME`. Raises ConfigError for no such
-    address.
+    `thing` may be left out for an address like `ws://host/agents/NAME`. Never waits. Raises ConfigError for
+    any other address.
     """
     _check_class(cls)
     return Ref(_linked(peers, socket_target(url, thing), headers).link(ClassInterface(cls.__contract__)))
@@ -67,9 +67,9 @@ async def consume(
     habits: Habits = "auto",
     local: bool = False,
 ) -> Ref[A]:
-    """Return a ref to a far agent, once its first connection stands; see `consume_thing`.
+    """Return a ref to a far agent once the first connection is established; see `consume_thing`.
 
-    Warns (`ContractWarning`) where its description differs from the class in what would break.
+    Warns (`ContractWarning`) about differences between its description and the class that would break calls.
     """
     _check_class(cls)
     reached = await _connected(peers, source, thing, headers, habits, local)
@@ -92,26 +92,28 @@ async def consume_thing(
     habits: Habits = "auto",
     local: bool = False,
 ) -> ConsumedThing:
-    """Return a far agent by its names, once its first connection stands; later breaks are mended behind it.
+    """Return a far agent, used by the names of its affordances, once the first connection is established.
+
+    A connection that breaks later is made again in the background.
 
     `source` is the `http` or `https` URL of its description, or of a server's root, where the description is
-    looked for; the path of a file with the description; or a `ws` or `wss` address, without any. `thing`
-    is the id, title or name of one of several. `headers` go with every request to the server of `source`, and
-    with the WebSocket to where its description leads; never along with a redirect to another server.
-    `habits` say how the peer behaves where its handshake does not. `local`: the description of another host,
-    and redirects on the way to it, may lead to the machine that asks.
+    looked for; the path of a file with the description; or a `ws` or `wss` address, without a description.
+    `thing` selects one of several things by its id, title or name. `headers` are sent with every request to
+    the server of `source`, and with the WebSocket handshake at the address in its description; never after a
+    redirect to another server. `habits` is how the peer behaves, where its handshake does not show it.
+    `local`: the description of another host, and redirects on the way to it, may lead to this machine.
 
-    What the description has no form for LMOS for, but one for HTTP, goes over HTTP: all of it, or some.
+    Operations that have no form for LMOS, but one for HTTP, are carried out over HTTP.
 
-    Raises ConnectFailed when nothing is there, ConfigError for a source that is none or leads neither to LMOS
-    over a WebSocket nor to HTTP, DescriptionError (a ConfigError) for a description that cannot be read.
+    Raises ConnectFailed if no server answers, ConfigError for a source that is invalid or leads neither to
+    LMOS over a WebSocket nor to HTTP, DescriptionError (a ConfigError) for a description that cannot be read.
     """
     return _thing(await _connected(peers, source, thing, headers, habits, local))
 
 
 @attrs.frozen
 class ReachedThing:
-    """A thing, and the ways to it: a peer over LMOS, its forms for HTTP, or both."""
+    """A thing, and what it is reached by: a peer over LMOS, its forms for HTTP, or both."""
 
     peers: Peers
     target: Target
@@ -158,9 +160,9 @@ async def _connected(
 
 
 def _web_ways(target: Target, source: str, headers: Headers) -> tuple[HttpOperations | None, str]:
-    """Return the forms for HTTP where they are needed, and a URL of the server that headers are meant for.
+    """Return the operations over HTTP, None if LMOS is enough, and a URL of the server that gets the headers.
 
-    Raises ConfigError for forms that lead nowhere, and where the server of the headers is unknown.
+    Raises ConfigError for forms without a usable address, and for headers whose server is unknown.
     """
     if target.description is None:
         return None, source
@@ -178,17 +180,17 @@ def _web_ways(target: Target, source: str, headers: Headers) -> tuple[HttpOperat
 
 
 def headers_for(target: Target, source: str, headers: Headers) -> Headers:
-    """Return the headers for a connection: to the server that the caller named, and where its own
-    description leads; none to a place that only a third host has named.
+    """Return the headers for a connection.
 
-    Raises ConfigError where they would leave TLS.
+    They go to the server that the caller named, and to the address in that server's own description; not to
+    an address that only a third host has named. Raises ConfigError where they would leave TLS.
     """
     if target.source_url is None or target.url is None or not headers:
         return headers
-    asked, teller, found = (endpoint_of(url) for url in (source, target.source_url, target.url))
-    if found.authority != asked.authority and teller.authority != asked.authority:
+    named, publisher, found = (endpoint_of(url) for url in (source, target.source_url, target.url))
+    if found.authority != named.authority and publisher.authority != named.authority:
         return ()
-    if asked.secure and not found.secure:
+    if named.secure and not found.secure:
         raise ConfigError(f"headers given for {source} would go to {target.url}, which is not secure")
     return headers
 
@@ -207,18 +209,16 @@ def _linked(peers: Peers, target: Target, headers: Headers) -> ReachedThing:
 
 
 def thing_described(peers: Peers, description: Description, source_url: str) -> ReachedThing:
-    """Return a thing by the description of another host; connects in the background, without waiting.
+    """Return a thing by a description that another host has served; connects in the background.
 
-    Raises ConfigError for a description that leads nowhere.
+    Never waits. Raises ConfigError for a description without a usable address.
     """
     form = next(sockets_of(description, source_url), None)
     if description.id is None:
         raise ConfigError("the description has no id", source_url)
-    teller = endpoint_of(source_url)
-    if not is_here(
-        teller.host
-    ):  # a caller that asks it by its name may be on its machine, and so may its agents
-        peers.network.distrust(hrefs_of(description, source_url), but=teller.host)
+    publisher = endpoint_of(source_url)
+    if not is_here(publisher.host):  # its own host name may lead to this machine: then its agents may be here
+        peers.network.distrust(hrefs_of(description, source_url), but=publisher.host)
     url = None if form is None else endpoint_of(form.href).url
     target = Target(url, description.id, description, source_url)
     ways, meant = _web_ways(target, source_url, ())

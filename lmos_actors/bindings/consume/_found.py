@@ -1,4 +1,4 @@
-"""Links to agents of other nodes from descriptions at hand, made without waiting for a connection."""
+"""Links to agents of other nodes, made from descriptions without waiting for a connection."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 def found_link(peers: Peers, cls: Any, description: Description, source_url: str) -> ThingLink:
     """Return the link to a thing as an agent of a class; it connects in the background, until `release`.
 
-    No headers go with it: credentials are those that the node has for where it leads. Raises ConfigError for
-    a description that leads nowhere.
+    It sends no headers of a caller, only the node's credentials for the address. Raises ConfigError for a
+    description without a usable address.
     """
     return thing_described(peers, description, source_url).link(ClassInterface(cls.__contract__))
 
 
 async def reached(link: ThingLink) -> None:
-    """Wait for the first connection, where there is to be one. Raises ConnectFailed once a try has failed."""
+    """Wait for the first connection, if the link needs one. Raises ConnectFailed after a failed attempt."""
     for peer in link.sockets:
         if not peer.is_connected and peer.failure is None:
             await peer.first()
 
 
 def is_down(link: ThingLink) -> bool:
-    """Return whether the last that was known is that nothing can be reached there."""
+    """Return whether the last attempt to connect has failed, or the link has ended."""
     return any(peer.ended or (not peer.is_connected and peer.tried) for peer in link.sockets)
 
 
@@ -43,7 +43,7 @@ def is_connected(link: Any) -> bool:
 
 
 def names_of(description: Description, source_url: str) -> tuple[str, ...]:
-    """Return the public names of an agent, as its id and the addresses in its description tell them."""
+    """Return the public names of an agent that its id and the addresses in its description contain."""
     places = [description.id or "", *hrefs_of(description, source_url)]
     found: list[str] = []
     for place in places:

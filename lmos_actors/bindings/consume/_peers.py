@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 def headers_with(credentials: Credentials | None, url: str, given: Headers = ()) -> Headers:
-    """Return the headers of one request to a URL: those given, and what is presented there now.
+    """Return the headers of one request to a URL: those given, and the credentials for it as of now.
 
-    A header that is given stands in place of one of that name. Blocks on the disk for a moment. Raises
-    ConfigError where a secret cannot be read.
+    A given header replaces one of the same name. May block briefly, to read a file. Raises ConfigError if a
+    secret cannot be read.
     """
     if credentials is None:
         return given
@@ -42,17 +42,17 @@ def headers_with(credentials: Credentials | None, url: str, given: Headers = ())
 
 
 class StartSoon(Protocol):
-    """Starts a task of the stage of a node that outlives its agents."""
+    """A function that starts a task in the stage of a node that outlives its agents."""
 
     def __call__(self, async_fn: Callable[..., Awaitable[object]], /, *args: Any, name: str) -> None: ...
 
 
 class Peers:
-    """All addresses that a node is connected to, or tries to be.
+    """All addresses that a node is connected to, or tries to connect to.
 
-    `start_soon` starts the task of each connection, in a stage that ends after the agents: what is cancelled
-    then ends with the close code 1001, and everything unanswered fails. `credentials` are presented to the
-    places they are for, at each connect. `on_failure` takes exceptions of our own
+    `start_soon` starts the task of each connection, in a stage that ends after the agents: a connection that
+    is cancelled then closes with the code 1001, and its unanswered requests fail. `credentials` are presented
+    at each connect, to the addresses they are for. `on_failure` receives exceptions of this package's own
     code that ended one connection.
     """
 
@@ -71,8 +71,8 @@ class Peers:
     ) -> None:
         self.budget = Budget(TOTAL) if budget is None else budget
         options = lmos.SessionOptions() if session is None else session
-        # what waits to be sent is among what the session knows, so when the connection ends it is known of
-        # each one-way message whether it was sent
+        # A message that waits to be sent is also an open one of the session. So when the connection ends, the
+        # session can tell for each one-way message whether it was sent.
         most = max(1, min(options.max_waiting, options.max_open - 1))
         self.network = OutwardNetwork(network)
         self.rt = rt
@@ -95,7 +95,7 @@ class Peers:
         return peer
 
     def kept(self, place: str, headers: Headers, make: Callable[[], RemotePeer]) -> RemotePeer:
-        """Return the peer of a place that is no address of a WebSocket; made and started if there is none."""
+        """Return the peer for a place that is not a WebSocket address; make and start it at the first use."""
         return self._kept((place, headers, "auto"), make)
 
     def _kept(self, key: tuple[str, Headers, Habits], make: Callable[[], RemotePeer]) -> RemotePeer:
@@ -138,7 +138,7 @@ class Peers:
             peer.stop()
 
     async def connect(self, url: str, headers: Headers) -> Connection:
-        """Connect to an address with our peer id (`LMOS-Peer`), so that it recognises repeated requests."""
+        """Connect to an address, with this node's peer id (`LMOS-Peer`), so that repeats are recognised."""
         place = endpoint_of(url)
         authority = f"{place.secure} {place.authority}"
         name = self._names.get(authority)
@@ -157,8 +157,8 @@ class Peers:
     def headers_for(self, url: str, given: Headers = ()) -> Headers:
         """Return the headers of one request to a URL; see `headers_with`.
 
-        To be asked for every request and every hop: secrets change, and what is for one place is for no
-        other.
+        Call it anew for every request and every redirect: secrets change, and credentials for one address are
+        for no other.
         """
         return headers_with(self.credentials, url, given)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 HeadersFor: TypeAlias = "Callable[[str, Headers], Headers]"
 
 WAYS: Final = (SUBPROTOCOL, "wss", "ws")
-"""How LMOS is spoken here, best first; see `choose`."""
+"""The names of LMOS over a WebSocket, best first; see `choose`."""
 
 SOCKETS: Final = ("ws://", "wss://")
 WEB: Final = ("http://", "https://")
@@ -58,10 +58,10 @@ async def fetch(
     headers_for: HeadersFor | None = None,
     local: bool = False,
 ) -> tuple[bytes, str]:
-    """Fetch what is at a URL as JSON; return its text, and the URL that redirects have led to.
+    """Fetch the JSON at a URL; return its text, and the URL that redirects have led to.
 
-    `headers` are for the server of `url` alone. `headers_for` is asked for those of each hop, by its URL and
-    what is left of `headers` there. `local`: a redirect may lead from another host to the one that asks.
+    `headers` are for the server of `url` alone. `headers_for` returns those of each hop, from its URL and
+    what is left of `headers` there. `local`: a redirect may lead from another host to this machine.
 
     Raises ConnectFailed: no server there, too late, too long, not found, or no JSON.
     """
@@ -91,7 +91,7 @@ class Target:
 
 
 def socket_target(url: str, thing: str | None) -> Target:
-    """Return where the thing at a WebSocket address is. Raises ConfigError."""
+    """Return the place of the thing at a WebSocket address. Raises ConfigError."""
     endpoint = endpoint_of(url)
     name = name_in_url(endpoint.url)
     if thing is None and name is None:
@@ -105,9 +105,9 @@ def socket_target(url: str, thing: str | None) -> Target:
 async def find_target(
     peers: Peers, source: str, thing: str | None, headers: Headers, *, local: bool = False
 ) -> Target:
-    """Return where the thing is that a source tells of. Raises what `consume_thing` does.
+    """Return the place of the thing that a source leads to. Raises what `consume_thing` does.
 
-    `local`: what another host tells of may lead to the one that asks.
+    `local`: the description of another host may lead to this machine.
     """
     if source.startswith(SOCKETS):
         return socket_target(source, thing)
@@ -145,11 +145,11 @@ def _places_of(description: Description, source_url: str, url: str | None) -> tu
 
 
 def _check_leads(places: Iterable[str], source_url: str) -> None:
-    """Raise ConfigError where the description of another host leads to the one that reads it."""
+    """Raise ConfigError if the description of another host leads to this machine."""
     for href in places:
         if leads_astray(source_url, href):
             raise ConfigError(
-                f"a form leads to {href[:80]!r}: where it is said, that is another host than here "
+                f"a form leads to {href[:80]!r}, which means another machine there than here "
                 "(local=True allows it)",
                 source_url,
             )
@@ -177,7 +177,7 @@ async def _read(path: str) -> bytes:
 
 
 def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Target:
-    """Return where the thing is that a description tells of, or that one of several does."""
+    """Return the place of the thing in a text with a description, or with a list of several."""
     description = _described(_chosen(text, place, thing), place)
     if thing is not None and not _is(description.id, description.title, thing):
         why = f"this describes {description.id or description.title!r}, not {thing!r}"
@@ -186,31 +186,31 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
     if form is None and not _is_on_web(description, url, place, thing):
         why = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
         raise ConfigError(why + _links_of(description), place)
-    thing_id = description.id or url or (place if form is None else None)  # to HTTP it says nothing
+    thing_id = description.id or url or (place if form is None else None)  # HTTP needs no id
     if thing_id is None:
         raise ConfigError("the description has no id", place)
     return Target(None if form is None else endpoint_of(form.href).url, thing_id, description, url)
 
 
 def _is_on_web(description: Description, url: str | None, place: str, thing: str | None) -> bool:
-    """Return whether a thing is reached over HTTP; a mere list of others is it only by its own name."""
+    """Return whether a thing is reached over HTTP. A list of others is none, unless `thing` names it."""
     if thing is None and any(link.rel == "item" for link in description.links or ()):
         return False
     try:
         return bool(HttpOperations(description, url).origins())
     except ConfigError as error:
-        raise ConfigError(f"a form leads nowhere: {error.message}", place) from None
+        raise ConfigError(f"a form has no usable address: {error.message}", place) from None
 
 
 def _links_of(description: Description) -> str:
-    """Return what a description that is not for the thing links to, such as that of a node with several."""
+    """Return the links of a description that is not the thing's, such as that of a node with several."""
     links = [link.href for link in description.links or () if link.rel == "item"]
     more = ", ..." if links[20:] else ""
     return f"; it links to {', '.join(links[:20])}{more}" if links else ""
 
 
 def _chosen(text: bytes, place: str, thing: str | None) -> Any:
-    """Return the only description that a text holds, or the one that is meant, as plain data or as text."""
+    """Return the only description in a text, or the one that `thing` selects, as plain data or as text."""
     if not text.lstrip().startswith(b"["):
         return text
     try:
@@ -258,7 +258,7 @@ def hrefs_of(description: Description, source_url: str) -> Iterator[str]:
 
 
 def sockets_of(description: Description, url: str | None) -> Iterator[Form]:
-    """Return the forms by which LMOS is spoken to a thing, the best of each affordance, in their order."""
+    """Return the forms of a thing for LMOS, the best of each affordance, in their order."""
     base = description.base or url
     described = attrs.evolve(description, base=base)
     affordances: list[AnyAffordance] = [

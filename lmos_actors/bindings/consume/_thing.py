@@ -1,4 +1,4 @@
-"""A far agent used by the names of its affordances and plain data, with its description or without."""
+"""A far agent, used by the names of its affordances and plain data, with or without a description."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 
 class ConsumedThing:
-    """A far agent by the names it is known by: what goes in and out is plain data, as JSON has it.
+    """A far agent, used by the names of its affordances; values are plain data, as JSON has it.
 
-    The verbs are those of a `Ref`, and raise what they do. With a description, names that are not in it are
-    NotFound at once; values are checked by the agent alone. Equal to others that lead to the same thing.
+    The verbs are those of a `Ref`, and raise the same exceptions. With a description, a name that is not in
+    it raises NotFound at once; values are checked only by the agent. Equal to others that lead to the same
+    thing.
     """
 
     __slots__ = ("_far", "_ref")
@@ -58,7 +59,7 @@ class ConsumedThing:
 
     @property
     def url(self) -> str:
-        """The address of the WebSocket that it is reached by; that of its first form where there is none."""
+        """The address of its WebSocket; without one, that of its first form."""
         return self._far.peer.url
 
     @property
@@ -68,7 +69,7 @@ class ConsumedThing:
 
     @property
     def path(self) -> str:
-        """The name in errors: its path on its node where the address holds it, else its id."""
+        """Its name in errors: its path on its node if the address contains it, else its id."""
         return self._far.path
 
     # ---- properties
@@ -82,7 +83,7 @@ class ConsumedThing:
         return self._ask("write", f"={name}", (value,))
 
     def write_many(self, values: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
-        """Set several properties: all or none, if the agent is one of ours."""
+        """Set several properties; all or none, if the agent runs on lmos_actors."""
         return self._ask("write_many", "=", (dict(values),))
 
     def read_all(self) -> Coroutine[Any, Any, dict[str, Any]]:
@@ -96,7 +97,7 @@ class ConsumedThing:
         return self._ask("invoke", name, _given(input))
 
     def begin(self, name: str, input: Any = UNSET) -> AbstractAsyncContextManager[Call[Any, Any]]:
-        """Invoke an action and hold on to the call: `async with thing.begin("forecast", {...}) as call`."""
+        """Invoke an action and return its call: `async with thing.begin("forecast", {...}) as call`."""
         return self._entered("begin").open(Invocation(name, _given(input), {}, self._seconds))
 
     def stream(self, name: str, input: Any = UNSET) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
@@ -116,7 +117,7 @@ class ConsumedThing:
     # ---- listening
 
     def observe(self, name: str, *, gaps: bool = False) -> AbstractAsyncContextManager[Feed[Any]]:
-        """Return the present value of a property, then every change; a slow observer sees the latest."""
+        """Return a feed of a property: its value now, then every change. A slow observer sees the latest."""
         key = f"+{property_key(name)}"
         link = self._entered("observe")
         return entered_within(link, link.listen(key, conflate=True, gaps=gaps, size=64), self._seconds)
@@ -124,7 +125,7 @@ class ConsumedThing:
     def subscribe(
         self, name: str, *, gaps: bool = False, size: int = 64
     ) -> AbstractAsyncContextManager[Feed[Any]]:
-        """Return every event of that name from now on."""
+        """Return a feed of every event of that name from now on."""
         key = f"+{event_key(name)}"
         link = self._entered("subscribe")
         return entered_within(link, link.listen(key, conflate=False, gaps=gaps, size=size), self._seconds)
@@ -132,12 +133,12 @@ class ConsumedThing:
     def subscribe_all(
         self, *, gaps: bool = False, size: int = 64
     ) -> AbstractAsyncContextManager[Feed[Occurrence]]:
-        """Return every event, with its name; with `gaps`, a `Gap` too where some may be missing."""
+        """Return a feed of every event, with its name; with `gaps`, a `Gap` too where some may be missing."""
         link = self._entered("subscribe_all")
         return entered_within(link, link.listen("+!", conflate=False, gaps=gaps, size=size), self._seconds)
 
     def monitor(self, *, gaps: bool = False) -> AbstractAsyncContextManager[Feed[Down]]:
-        """Return a `Down` for every incarnation that ends from now on, as far as the agent tells.
+        """Return a feed with a `Down` for every incarnation that ends from now on, if the agent reports it.
 
         With `gaps`, a `Gap` too where the connection was lost, and some may be missing.
         """
@@ -156,7 +157,7 @@ class ConsumedThing:
         return ConsumedThing(self._far, self._ref.retrying(attempts=attempts, seconds=seconds))
 
     def ready(self) -> Coroutine[Any, Any, None]:
-        """Wait for the connection, and until the agent runs again if it was heard not to."""
+        """Wait for the connection, and until the agent runs again if it is known not to run."""
         return self._ref.ready()
 
     # ---- as `actors.Thing` has them
@@ -181,7 +182,7 @@ class ConsumedThing:
 
     @property
     def _link(self) -> Link:
-        return self._ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+        return self._ref._link  # pyright: ignore[reportPrivateUsage] # the link of a ref is for the package's own code
 
     @property
     def _seconds(self) -> float | None:

@@ -267,7 +267,7 @@ class AgentRequest:
         """Return whether an item may be sent now; always where none are read."""
         return self.items is None or len(self.items) < ROOM
 
-    def gave(self, far: Far, item: Any) -> bool:
+    def send_item(self, far: Far, item: Any) -> bool:
         """Take an item, if items are read."""
         if self.items is None:
             return False

@@ -1,6 +1,6 @@
-"""The OpenAPI document (3.1) of what a node serves over HTTP, made of the descriptions of its agents.
+"""The OpenAPI document (3.1) of a node's HTTP interface, made from the descriptions of its agents.
 
-Data schemas of Thing Descriptions are JSON Schema in other places: they are taken as they are.
+The data schemas of Thing Descriptions are JSON Schema, and are copied as they are.
 """
 
 from __future__ import annotations
@@ -48,8 +48,11 @@ PROBLEM: Final = {
         "status": {"type": "integer"},
         "detail": _TEXT,
         "instance": _TEXT,
-        "path": {**_TEXT, "description": "The place of a wrong value in the input."},
-        "started": {"type": "boolean", "description": "Whether it had begun to run; if not, ask again."},
+        "path": {**_TEXT, "description": "The path of an invalid value in the input."},
+        "started": {
+            "type": "boolean",
+            "description": "Whether the run had begun; if not, asking again is safe.",
+        },
         "retryIn": {"type": "number", "description": "Seconds after which to ask again."},
         "about": {"type": "object"},
     },
@@ -61,15 +64,15 @@ FAILURE: Final = {
     "type": "object",
     "description": "A failure that the action declares: problem details with its code and its data.",
     "properties": {
-        "detail": {**_TEXT, "description": "What has happened, for people."},
-        "code": {**_TEXT, "description": "What has happened, for programs."},
+        "detail": {**_TEXT, "description": "What has happened, as text for people."},
+        "code": {**_TEXT, "description": "What has happened, as a code for programs."},
     },
     "additionalProperties": True,
 }
 
 STATUS: Final = {
     "type": "object",
-    "description": "How a run stands.",
+    "description": "The status of a run.",
     "properties": {
         "status": {"enum": ["pending", "running", "completed", "failed"]},
         "href": _TEXT,
@@ -84,11 +87,11 @@ STATUS: Final = {
 
 _STATUS_REF: Final = {"$ref": "#/components/schemas/ActionStatus"}
 _NOTHING: Final = {"description": "Done."}
-_UNCHANGED: Final = {"description": "It is as the entity tag says."}
+_UNCHANGED: Final = {"description": "It has not changed since the entity tag."}
 _PROBLEM_REF: Final = {"$ref": "#/components/responses/Problem"}
 _FAILURE_REF: Final = {"$ref": "#/components/responses/ActionFailure"}
 _ALWAYS: Final = ("400", "401", "403", "404", "405", "406", "429", "500", "503")
-"""What stands in place of any answer; of those that bring something, these too."""
+"""The refusals that any operation can be answered with; `_BRINGING` are those of requests with a body."""
 
 _BRINGING: Final = ("412", "413", "415")
 
@@ -98,7 +101,7 @@ KEPT: Final = 8
 
 
 class OpenApi:
-    """The document of one node, made anew when what it serves has changed."""
+    """The document of one node, made again when the set of its agents has changed."""
 
     def __init__(self, descriptions: Descriptions) -> None:
         self._all = descriptions
@@ -136,8 +139,8 @@ def openapi_text(described: Iterable[tuple[str, Description]], base: str, securi
         "components": {
             "schemas": {"Problem": PROBLEM, "ActionFailure": FAILURE, "ActionStatus": STATUS},
             "responses": {
-                "Problem": _answer("It is not done.", PROBLEM_JSON, "Problem"),
-                "ActionFailure": _answer("The action refuses, or has failed.", PROBLEM_JSON, "ActionFailure"),
+                "Problem": _answer("The request was not carried out.", PROBLEM_JSON, "Problem"),
+                "ActionFailure": _answer("The action has failed.", PROBLEM_JSON, "ActionFailure"),
             },
             **({"securitySchemes": schemes} if schemes else {}),
         },
@@ -187,7 +190,7 @@ def _paths_of(agent: str, described: JsonObject) -> Iterator[tuple[str, JsonObje
     writer = _OperationWriter(agent)
     text = {"type": "object"}
     read = writer.operation(
-        "describe", "", "Its description.", {"200": _response(text, "application/td+json")}
+        "describe", "", "The description of the agent.", {"200": _response(text, "application/td+json")}
     )
     yield place, {"get": {**read, "responses": {**read["responses"], "304": _UNCHANGED}}}
     yield from _properties(writer, place, described.get("properties", {}))
@@ -219,10 +222,11 @@ def _response(schema: Any, media_type: str = JSON) -> JsonObject:
     return {"description": "Its value.", "content": _content(schema, media_type)}
 
 
-def _heard(schema: Any) -> JsonObject:
-    """The next value, or all that come."""
+def _listening_responses(schema: Any) -> JsonObject:
+    """Return the responses of an operation that listens: a long poll, or a stream of events."""
     content = {**_content(schema), **_content({}, EVENTS)}
-    return {"200": {"description": "The next value, or all that come.", "content": content}, "204": _NOTHING}
+    found = {"description": "The next value, or a stream of values.", "content": content}
+    return {"200": found, "204": _NOTHING}
 
 
 def _given(schema: Any, *, required: bool = True) -> JsonObject:
@@ -275,7 +279,8 @@ def _property(
         )
     yield place, methods
     if affordance.get("observable"):
-        yield f"{place}/observable", {"get": writer.operation("observe", name, summary, _heard(schema))}
+        responses = _listening_responses(schema)
+        yield f"{place}/observable", {"get": writer.operation("observe", name, summary, responses)}
 
 
 def _actions(
@@ -286,7 +291,7 @@ def _actions(
     runs = {"type": "object", "additionalProperties": {"type": "array", "items": _STATUS_REF}}
     yield (
         f"{place}/actions",
-        {"get": writer.operation("queryall", "", "How all runs stand.", {"200": _response(runs)})},
+        {"get": writer.operation("queryall", "", "The status of all runs.", {"200": _response(runs)})},
     )
     for name, each in actions.items():
         where = f"{place}/actions/{quote(name, safe='')}"
@@ -299,11 +304,11 @@ def _action(
     summary, more = _summary(affordance), _body_of(affordance)
     outcomes = {**_outcomes(affordance, is_stream=is_stream), "409": _FAILURE_REF}
     invoke = writer.operation("invoke", name, summary, outcomes, **more)
-    if is_stream:  # it is over when its answer is
+    if is_stream:  # such a run ends with its response, so there is nothing to query
         yield place, {"post": invoke}
         return
     stands = {"200": _response(_STATUS_REF)}
-    query = writer.operation("query", name, "How the newest run stands.", stands)
+    query = writer.operation("query", name, "The status of the newest run.", stands)
     cancel = writer.operation("cancel", name, "Cancel the newest run.", {"204": _NOTHING})
     yield place, {"post": invoke, "get": query, "delete": cancel}
     run = {"name": "id", "in": "path", "required": True, "schema": _TEXT}
@@ -311,7 +316,7 @@ def _action(
         f"{place}/{{id}}",
         {
             "parameters": [run],
-            "get": writer.operation("queryrun", name, "How a run stands.", stands),
+            "get": writer.operation("queryrun", name, "The status of a run.", stands),
             "delete": writer.operation("cancelrun", name, "Cancel a run.", {"204": _NOTHING}),
         },
     )
@@ -321,15 +326,15 @@ def _body_of(affordance: JsonObject) -> JsonObject:
     schema = affordance.get("input")
     if schema is None:
         return {}
-    if schema.get("type") == "object" and not schema.get("required"):  # null is as good as nothing
+    if schema.get("type") == "object" and not schema.get("required"):  # null counts as no input
         return {"requestBody": _given({"anyOf": [schema, {"type": "null"}]}, required=False)}
     return {"requestBody": _given(schema)}
 
 
 def _outcomes(affordance: JsonObject, *, is_stream: bool) -> JsonObject:
-    later = {"201": _answer("It runs, and can be looked at there.", JSON, "ActionStatus")}
+    later = {"201": _answer("The run has begun; its status is at Location.", JSON, "ActionStatus")}
     if is_stream:
-        return {"200": {"description": "Its items.", "content": _content({}, EVENTS)}}
+        return {"200": {"description": "The items of the output.", "content": _content({}, EVENTS)}}
     output = affordance.get("output")
     return {"204": _NOTHING, **later} if output is None else {"200": _response(output), **later}
 
@@ -337,11 +342,11 @@ def _outcomes(affordance: JsonObject, *, is_stream: bool) -> JsonObject:
 def _events(writer: _OperationWriter, place: str, events: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     if not events:
         return
-    stream = {"200": {"description": "All that happens.", "content": _content({}, EVENTS)}}
+    stream = {"200": {"description": "A stream of all events.", "content": _content({}, EVENTS)}}
     yield f"{place}/events", {"get": writer.operation("subscribeall", "", "All events.", stream)}
     for name, each in events.items():
         schema = each.get("data", {})
-        answers = _heard(schema)
+        answers = _listening_responses(schema)
         yield (
             f"{place}/events/{quote(name, safe='')}",
             {"get": writer.operation("subscribe", name, _summary(each), answers)},

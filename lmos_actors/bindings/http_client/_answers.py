@@ -1,4 +1,4 @@
-"""Answers over HTTP: the exceptions that refusals stand for, and the status of runs."""
+"""Answers over HTTP: the exceptions for refusals, and the status of runs."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ DETAIL: Final = 2_000  # characters
 LONGEST_WAIT: Final = 3600.0
 
 _LIKE: Final = {408: 503, 410: 404, 413: 400, 415: 405, 406: 405, 422: 400, 501: 405}
-"""Statuses that mean for a request what another does, for which there is an exception."""
+"""Statuses that are taken as another one, which has an exception."""
 
-TOLD_OF_REASON: Final = 200
+LONGEST_REASON: Final = 200  # characters of a reason phrase that errors repeat
 _STATUSES: Final = frozenset(HTTPStatus)
 
 _UNKNOWN: Final = (502, 504)
-"""Something in between has no answer: what was asked may have been done."""
+"""A gateway got no answer in time: the request may have been carried out."""
 
 
 class Asked(Protocol):
-    """The request that errors are about, such as an operation."""
+    """The operation that an error is about."""
 
     @property
     def verb(self) -> str:
@@ -53,13 +53,13 @@ class Asked(Protocol):
 
 
 def wrong(path: str, error: BadAnswer | str, status: int = 502) -> RemoteProtocolError:
-    """Make the error of an answer that cannot be taken."""
-    detail = f"{path} answered what cannot be taken: {error}"
+    """Make the error for an answer that cannot be used."""
+    detail = f"{path} sent an answer that cannot be used: {error}"
     return RemoteProtocolError(lmos.Problem(type=WRONG, title="Wrong Answer", status=status, detail=detail))
 
 
 def refusal(answer: WebAnswer, path: str, thing_id: str, op: Asked | None) -> Exception | None:
-    """Return the exception that an answer stands for, None if it is a success."""
+    """Return the exception for an answer, None if it is a success."""
     head = answer.head
     if 200 <= head.status < 300:
         return None
@@ -73,12 +73,12 @@ def refusal(answer: WebAnswer, path: str, thing_id: str, op: Asked | None) -> Ex
 def error_from(
     problem: Mapping[str, Any] | None, head: Head | None, op: Asked | None, thing_id: str
 ) -> Exception:
-    """Make the exception that problem details, or a status alone, stand for."""
+    """Make the exception for problem details, or for a status alone."""
     fields = problem or {}
     status = head.status if head is not None else fields.get("status")
     status = status if type(status) is int else 500
     if status == 500 and op is not None and op.verb == "invoke" and fields and not is_problem(fields):
-        return ActionFailed(problem)  # an action's own words
+        return ActionFailed(problem)  # the output that the action failed with
     message = lmos.Error(
         thing_id=thing_id,
         message_id="",
@@ -96,7 +96,7 @@ def error_from(
 
 
 def _about(fields: Mapping[str, Any], status: int, op: Asked | None) -> dict[str, Any] | None:
-    """Return the data of a problem: for an action that failed its output, whichever server sent it."""
+    """Return the data of a problem; for an action that failed, its output, on any server."""
     is_refusal = fields.get("type") == lmos.FAILED or (
         status == ActionFailed.STATUS and op is not None and op.verb == "invoke"
     )
@@ -106,7 +106,7 @@ def _about(fields: Mapping[str, Any], status: int, op: Asked | None) -> dict[str
 
 
 def _asked(op: Asked | None, thing_id: str) -> Any:
-    """Return the LMOS message for the same request: the mapping of errors goes by it."""
+    """Return the LMOS message for the same request, by which errors are mapped."""
     if op is None or op.name == "*":
         return None
     if op.verb == "invoke":
@@ -127,7 +127,7 @@ def _problem(answer: WebAnswer) -> dict[str, Any] | None:
 
 
 def is_problem(data: Mapping[str, Any]) -> bool:
-    """Return whether an object has the looks of problem details (RFC 9457)."""
+    """Return whether an object looks like problem details (RFC 9457)."""
     return any(name in data for name in ("type", "title", "detail", "status"))
 
 
@@ -141,11 +141,11 @@ def _text(data: Any) -> str:
 
 def _named(head: Head) -> str:
     usual = HTTPStatus(head.status).phrase if head.status in _STATUSES else ""
-    return f"{head.status} {head.reason[:TOLD_OF_REASON] or usual}".rstrip()
+    return f"{head.status} {head.reason[:LONGEST_REASON] or usual}".rstrip()
 
 
 def _said(head: Head | None) -> str:
-    return "it says nothing" if head is None else f"it answered {_named(head)}"
+    return "without a detail" if head is None else f"it answered {_named(head)}"
 
 
 def _seconds(fields: Any, head: Head | None) -> float | None:
@@ -155,10 +155,10 @@ def _seconds(fields: Any, head: Head | None) -> float | None:
 
 
 def retry_after(head: Head) -> float | None:
-    """Return the seconds that a header `Retry-After` says, None for a date or nonsense."""
-    outbound = head.header(b"retry-after")
-    is_number = outbound.isascii() and outbound.isdigit() and len(outbound) < 10
-    return float(min(int(outbound), LONGEST_WAIT)) if is_number else None
+    """Return the seconds in the header `Retry-After`, None for a date or a malformed one."""
+    text = head.header(b"retry-after")
+    is_number = text.isascii() and text.isdigit() and len(text) < 10
+    return float(min(int(text), LONGEST_WAIT)) if is_number else None
 
 
 # ---- runs
@@ -198,14 +198,14 @@ def standing_in(answer: WebAnswer) -> Standing | None:
 
 
 def run_at(answer: WebAnswer, standing: Standing | None) -> str | None:
-    """Return the URL of a run that goes on, None if the answer is about none. Raises BadAnswer."""
+    """Return the URL of a run that goes on, None if the answer names none. Raises BadAnswer."""
     head = answer.head
     href = head.header(b"location") or (standing.href if standing is not None else "")
     if not href:
         return None
     url = resolve(head.url, href).partition("#")[0]
     if _place(url) != _place(head.url):
-        raise BadAnswer("the run is said to be at another server")
+        raise BadAnswer("the URL of the run is on another server")
     return url
 
 
@@ -215,7 +215,7 @@ def _place(url: str) -> str:
 
 
 def ended_as(standing: Standing, op: Asked, thing_id: str) -> Exception | None:
-    """Return the exception that a run has ended with, None for a success."""
+    """Return the exception for a run that has ended, None for a success."""
     if standing.status == "completed":
         return None
     problem = _members(standing.error)

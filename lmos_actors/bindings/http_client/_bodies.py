@@ -26,7 +26,7 @@ def essence(kind: str | None) -> str:
 
 
 def is_json(kind: str) -> bool:
-    """Return whether a media type is one of JSON."""
+    """Return whether a media type is JSON."""
     return kind == JSON or kind.endswith("+json")
 
 
@@ -59,7 +59,7 @@ def _encoded(value: str) -> bytes:
 def taken(answer: WebAnswer, expected: str | None) -> Any:
     """Return the value of an answer; UNSET where it has none. Raises BadAnswer.
 
-    What is not said to be of a type is of that which is `expected`. Text comes as text, all else as bytes.
+    Without a media type, `expected` is assumed. Text is returned as text, all else as bytes.
     """
     if not answer.body or answer.head.status in (204, 205):
         return msgspec.UNSET
@@ -74,7 +74,7 @@ def from_text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise BadAnswer("it is no text in UTF-8") from None
+        raise BadAnswer("it is not UTF-8 text") from None
 
 
 def from_json(data: bytes | str) -> Any:
@@ -85,4 +85,4 @@ def from_json(data: bytes | str) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise BadAnswer(f"it is no JSON: {str(error)[:200]}") from None
+        raise BadAnswer(f"it is not JSON: {str(error)[:200]}") from None

@@ -1,7 +1,7 @@
 """Fetching descriptions over HTTP, by the network of the node: bounded in bytes, redirects and time.
 
-It needs no pool, as it asks once and closes: commands fetch before there is a node. A redirect takes none of
-the caller's headers to another server; those of `headers_for` are asked for anew at each.
+It needs no pool, as each connection carries one request: commands fetch before there is a node. The caller's
+headers are not sent to another server after a redirect; `headers_for` is called anew for each.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from ._stream import Head, Headers
 
 SECONDS: Final = 30.0
-"""For all of it, redirects included."""
+"""For the whole fetch, redirects included."""
 
 PATIENCE: Final = 1.0
-"""Seconds for the reason of a refusal, whose status is known by then."""
+"""Seconds to wait for the reason of a refusal, once its status is known."""
 
 KINDS: Final = ("application/td+json", "application/json", "application/ld+json")
 
@@ -46,12 +46,12 @@ _PHRASES: Final = {each.value: each.phrase for each in HTTPStatus}
 async def fetched(
     network: Network, url: str, tls: ssl.SSLContext | None, headers: Headers, headers_for: Any, local: bool
 ) -> tuple[bytes, str, bool]:
-    """As `fetch`; return also whether it was this machine, by whatever name, that has answered."""
+    """As `fetch`; return also whether this machine, by any of its names, has answered."""
     with trio.move_on_after(SECONDS):
         try:
             return await _fetched(network, url, tls, headers, headers_for, local)
         except ConnectFailed as error:
-            if error.url == endpoint_of(url).url:  # the network knows sockets alone
+            if error.url == endpoint_of(url).url:  # the network names the address of the socket
                 raise error.at(url) from error
             raise
         except Unsendable as error:
@@ -66,7 +66,7 @@ async def fetched(
 async def _fetched(
     network: Network, url: str, tls: ssl.SSLContext | None, headers: Headers, headers_for: Any, local: bool
 ) -> tuple[bytes, str, bool]:
-    may_be_here = True  # what the caller has named, and what this machine leads to
+    may_be_here = True  # so may the caller's URL, and a redirect of this machine
     at, endpoint = url, endpoint_of(url)
     for _ in range(REDIRECTS + 1):
         stream, here = await _connected(network, endpoint, tls, may_be_here=may_be_here)
@@ -81,17 +81,17 @@ async def _fetched(
         before = endpoint.authority
         at, endpoint = led
         if endpoint.authority != before:
-            headers = ()  # they are for the server that the caller has named
+            headers = ()  # they are for the server that the caller named
     raise ConnectFailed(url, f"more than {REDIRECTS} redirects")
 
 
 def _plain(endpoint: Endpoint) -> str:
-    """Return a URL of HTTP in the one form that all its spellings have, such as without the usual port."""
+    """Return an HTTP URL in its canonical form, such as without the default port."""
     return f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}{endpoint.target}"
 
 
 def _with_own(headers: Headers) -> Headers:
-    """Return the headers of a request; those given stand in place of ours of the same names."""
+    """Return the headers of a request; those given replace the default ones of the same names."""
     names = {name.lower() for name, _ in headers}
     return (*(each for each in _HEADERS if each[0].lower() not in names), *headers)
 
@@ -113,10 +113,10 @@ async def _text(head: Head, stream: HttpStream, url: str) -> bytes:
     if head.status != 200:
         why = answered(head.status, _PHRASES.get(head.status, ""), await _detail(head, stream))
         raise ConnectFailed(url, why, status=head.status)
-    if head.header(b"content-encoding") not in ("", "identity"):  # how long it is is not known then
-        raise ConnectFailed(url, "what is there is compressed, which was not asked for")
+    if head.header(b"content-encoding") not in ("", "identity"):  # its length is not known then
+        raise ConnectFailed(url, "the answer is compressed, which was not asked for")
     if head.kind not in KINDS:
-        raise ConnectFailed(url, f"what is there is {head.kind or 'of no known type'}, and no description")
+        raise ConnectFailed(url, f"the answer is {head.kind or 'without a media type'}, not a description")
     return await stream.body(MAX_BYTES)
 
 

@@ -39,7 +39,7 @@ OPS: Final[Mapping[str, tuple[str, ...]]] = {
     "write many": ("writemultipleproperties", "writeallproperties"),
     "subscribe to all": ("subscribeallevents",),
 }
-"""The operations of a description by which a verb is carried out, best first."""
+"""The operations of a description that carry out a verb, best first."""
 
 _OF_THING: Final = ("read all", "write many", "subscribe to all")
 _METHODS: Final = {"cancelaction": "DELETE"}
@@ -70,7 +70,7 @@ class HttpOperation(NamedTuple):
     def url(self, values: Mapping[str, Any]) -> str:
         """Return the URL, with its variables filled in.
 
-        Raises InvalidInput for one that must be and is not.
+        Raises InvalidInput if a required variable has no value.
         """
         href = self.form.href
         if "{" not in href:
@@ -111,7 +111,7 @@ def _is_optional(href: str, name: str) -> bool:
 
 
 class HttpOperations:
-    """The operations of a thing over HTTP, by its description; `url` is where that was fetched, if it was."""
+    """The operations of a thing over HTTP; `url` is where its description was fetched, None if it was not."""
 
     def __init__(self, description: Description, url: str | None) -> None:
         base = description.base
@@ -181,7 +181,7 @@ class HttpOperations:
         yield from ((verb, "*") for verb in _OF_THING)
 
     def only_web(self) -> frozenset[tuple[str, str]]:
-        """Return what only HTTP carries out, as verbs with names."""
+        """Return the operations that only HTTP carries out, as verbs with names."""
         return frozenset(
             (verb, name)
             for verb, name in self._verbs()
@@ -210,4 +210,4 @@ def check_places(ways: HttpOperations, place: str) -> None:
     try:
         ways.origins()
     except ConfigError as error:
-        raise ConfigError(f"a form leads nowhere: {error.message}", place) from None
+        raise ConfigError(f"a form has no usable address: {error.message}", place) from None

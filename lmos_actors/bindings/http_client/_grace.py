@@ -15,9 +15,10 @@ T = TypeVar("T")
 async def with_grace(
     ask: Callable[[], Awaitable[T]], patience: Callable[[], float], late: Callable[[T], object]
 ) -> T:
-    """Ask and return the answer. Cancelled before, wait `patience()` more seconds for it.
+    """Return the answer of `ask()`. If cancelled before it comes, wait `patience()` more seconds for it.
 
-    An answer that comes then is passed to `late`. Raises what `ask` raises; cancelled, Cancelled alone.
+    An answer that comes in that time is passed to `late`. Raises what `ask` raises, but only Cancelled if
+    cancelled.
     """
     answers: list[T] = []
     failures: list[Exception] = []

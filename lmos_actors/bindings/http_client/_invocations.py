@@ -6,12 +6,12 @@ caller's line. Several properties may take several requests (`_requests` chooses
 form for all of them.
 
 Runs: an action may answer 201 or 202 with the URL of its run. It is then polled, with growing pauses, until
-it ends. The caller leaving must end the run: once its URL is known by DELETE (`abandon_run`), and before
-that the request is not broken off at once but given `GOODBYE` seconds to tell the URL (`with_grace`), or
-the run would go on without a caller to stop it.
+it ends. A caller that is cancelled ends the run: by DELETE (`abandon_run`) once its URL is known. Before that
+the request is not broken off at once: it has `GOODBYE` seconds to return the URL (`with_grace`), or the run
+would go on with no caller to stop it.
 
-Errors tell "no byte left" (ConnectFailed: AgentUnavailable, may be retried) from "unknown" (Unanswered:
-OutcomeUnknown): that is why this client is not a general HTTP library's.
+Errors distinguish "no byte was sent" (ConnectFailed: AgentUnavailable, may be retried) from "unknown"
+(Unanswered: OutcomeUnknown). General HTTP libraries do not, hence a client of its own.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ LONGEST_POLL: Final = 2.0
 
 LONGEST_RETRY_AFTER: Final = 60.0
 READ_SINGLY: Final = 60.0
-"""Seconds for which the properties of a server that refuses to send all at once are read singly."""
+"""Seconds for which properties are read one by one after a server has refused to send all at once."""
 
 SILENCE: Final = 60.0
-"""Seconds without a byte that end a stream of events whose server has shown before that it is there."""
+"""Seconds without a byte that end a stream of events whose server has sent comments as heartbeats."""
 
 POLLS_LOST: Final = 5
 """Polls without an answer in a row after which the outcome of a run is unknown."""
@@ -138,7 +138,7 @@ def as_agent_error(error: Exception, path: str) -> Exception:
     if isinstance(error, TooManyListeners):
         return MailboxFull(path, LISTENING)
     if isinstance(error, Unsendable):
-        return InvalidInput(f"the request cannot be said in HTTP: {error}")
+        return InvalidInput(f"the request cannot be written as HTTP: {error}")
     return wrong(path, str(error))
 
 
@@ -185,10 +185,10 @@ class HttpInvocation:
         described = self.server.ways.description.properties or {}
         return self.request.names or tuple(name for name, each in described.items() if not each.write_only)
 
-    # ---- what is said
+    # ---- the request
 
     def _written(self, way: HttpOperation, payload: Any) -> tuple[bytes | None, Mapping[str, Any]]:
-        """Part an input into the body and the variables of the URL. Raises InvalidInput, NotAllowed."""
+        """Split an input into the body and the variables of the URL. Raises InvalidInput, NotAllowed."""
         values: dict[str, Any] = {}
         if self.request.verb == "invoke" and isinstance(payload, dict) and way.variables:
             given = cast("dict[str, Any]", payload)
@@ -224,7 +224,7 @@ class HttpInvocation:
     # ---- carrying it out
 
     async def run(self, observer: InvocationObserver | None) -> Any:
-        """Ask, and return the value as plain data, UNSET where there is none. Raises AgentError."""
+        """Send it, and return the value as plain data, UNSET if there is none. Raises AgentError."""
         try:
             return await self._requests(observer)
         except FAILURES as error:
@@ -257,7 +257,7 @@ class HttpInvocation:
         return taken(answer, _expected(way)) if self.request.verb in ("read", "invoke", "read all") else UNSET
 
     async def _begun(self, request: WebRequest) -> WebAnswer:
-        """Start a run and wait for its URL. Cancelled before, it ends the run as soon as the URL is known."""
+        """Start a run and wait for its URL. If cancelled before, end the run as soon as the URL is known."""
         request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", b"respond-async")))
         ending = self.server.is_ending
         return await with_grace(
@@ -265,7 +265,7 @@ class HttpInvocation:
         )
 
     def _undo(self, answer: WebAnswer) -> None:
-        """End a run that has just begun and was abandoned."""
+        """End a run that was abandoned just as it began."""
         standing = standing_in(answer)
         if answer.head.status in (201, 202) and not (standing is not None and standing.is_final):
             with suppress(BadAnswer):
@@ -319,7 +319,7 @@ class HttpInvocation:
     async def _followed(
         self, url: str, observer: InvocationObserver | None, standing: Standing | None
     ) -> Any:
-        """Wait for the end of a run by polling. Cancelled, it ends the run."""
+        """Wait for the end of a run by polling. If cancelled, end the run."""
         if observer is not None:
             observer.began(url)
         try:
@@ -344,12 +344,12 @@ class HttpInvocation:
                 lost = 0
                 wait = max(wait, hint)
             except NotFound:
-                raise OutcomeUnknown(self.far.path, "its run is not known there any more") from None
+                raise OutcomeUnknown(self.far.path, "its server does not know the run any more") from None
             except (AgentUnavailable, OutcomeUnknown, RateLimited) as error:
                 lost += 1
                 if lost >= POLLS_LOST:
                     raise OutcomeUnknown(
-                        self.far.path, f"its server does not say how its run stands: {error}"
+                        self.far.path, f"its server does not answer with the status of the run: {error}"
                     ) from None
                 wait = max(wait, min(getattr(error, "retry_in", None) or 0.0, LONGEST_RETRY_AFTER))
 
@@ -368,11 +368,11 @@ class HttpInvocation:
             raise as_agent_error(error, self.far.path) from error
         found = standing_in(answer)
         if found is None:
-            raise wrong(self.far.path, "how a run stands is no ActionStatus")
+            raise wrong(self.far.path, "the status of a run is no ActionStatus")
         return found, min(retry_after(answer.head) or 0.0, LONGEST_RETRY_AFTER)
 
     async def end(self, url: str) -> None:
-        """Cancel a run. Raises AgentError, such as NotFound for one that is not known any more."""
+        """Cancel a run. Raises AgentError, such as NotFound for one that the server has forgotten."""
         request = WebRequest("DELETE", url, ((b"Accept", b"application/json"), *_PLAIN), None, again=True)
         try:
             await self._exchange(request)
@@ -394,7 +394,7 @@ class HttpInvocation:
                     raise error
                 return taken(answer, _expected(way))
             reader = EventReader()
-            while data := await heard(stream, reader):
+            while data := await next_bytes(stream, reader):
                 for event in reader.feed(data):
                     if event.name == END:
                         return self._stream_end(event)
@@ -410,8 +410,8 @@ class HttpInvocation:
         return UNSET
 
 
-async def heard(stream: HttpStream, reader: EventReader) -> bytes:
-    """Wait for more of a stream of events. Raises Unanswered once it is too silent, BadAnswer."""
+async def next_bytes(stream: HttpStream, reader: EventReader) -> bytes:
+    """Wait for more of a stream of events. Raises Unanswered after too long a silence, BadAnswer."""
     if not reader.beats:
         return await stream.receive()
     with trio.move_on_after(SILENCE):
@@ -420,7 +420,7 @@ async def heard(stream: HttpStream, reader: EventReader) -> bytes:
 
 
 async def whole_of(stream: HttpStream) -> bytes:
-    """Return the whole body of an answer that was to be listened to. Raises Unanswered, BadAnswer."""
+    """Return the whole body of an answer that is no stream of events. Raises Unanswered, BadAnswer."""
     with trio.move_on_after(GOODBYE):
         return await stream.body(1 << 20)
     raise BadAnswer("its body was not there in time")

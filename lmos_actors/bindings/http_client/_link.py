@@ -1,7 +1,7 @@
-"""The link to a thing that speaks HTTP, alone or beside LMOS: each operation goes by one of two links.
+"""The link to a thing that is reached over HTTP, alone or beside LMOS.
 
-`HttpLink` has a `RemoteLink` over HTTP and, where the description has forms for LMOS as well, one over LMOS.
-It only chooses between them: LMOS for all that has a form for it, HTTP for the rest.
+`HttpLink` has a `RemoteLink` over HTTP and, if the description has forms for LMOS too, one over LMOS. It only
+chooses between them: operations with a form for LMOS go over LMOS, all others over HTTP.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class HttpLink:
-    """One thing by its forms for HTTP (`web`); what its description has for LMOS goes to `socket`."""
+    """The link to one thing: `socket` for operations with a form for LMOS, `web` for those with only HTTP."""
 
     __slots__ = ("_only_web", "_sinks", "_socket", "_web", "far", "rt", "table", "turns")
 
@@ -144,7 +144,7 @@ class HttpLink:
 
     def _no_ends(self) -> NotAllowed:
         return NotAllowed(
-            f"{self.far.path!r} is reached over HTTP, which tells of no ends: monitor it over LMOS"
+            f"{self.far.path!r} is reached over HTTP, which does not report exits: monitor it over LMOS"
         )
 
     def _tapped(self, key: str, sink: Sink) -> tuple[RemoteListener, SharedListening]:
@@ -154,7 +154,7 @@ class HttpLink:
         return link.tapped(key, sink, entering=False)
 
     def sinks(self) -> RemoteSinks:
-        """Return the listeners of this agent here, as near."""
+        """Return the listeners of this agent on this node, as a near link does."""
         if self._sinks is None:
             self._sinks = RemoteSinks(self._tapped)
         return self._sinks
@@ -176,20 +176,20 @@ class HttpLink:
     # ---- being there
 
     def release(self) -> None:
-        """Let go of what leads there. Repeated calls do nothing."""
+        """Release both links. Repeated calls do nothing."""
         self._web.release()
         if self._socket is not None:
             self._socket.release()
 
     def unready(self) -> str:
-        """Return why the agent cannot be asked now: over LMOS first, where it speaks that too."""
+        """Return why the agent cannot be asked now; the reason of the LMOS link comes first."""
         if self._socket is not None and not self._socket.far.peer.is_connected:
             return self._socket.unready()
         failure = self.far.peer.failure
         return self._web.unready() if failure is None else str(failure)
 
     async def wait_running(self) -> None:
-        """Wait until it can be connected to, and until the agent runs again if it was heard not to."""
+        """Wait until it can be connected to, and until the agent runs again if it is known not to run."""
         if self._socket is not None:
             await self._socket.wait_running()
         await self._web.wait_running()
@@ -198,10 +198,11 @@ class HttpLink:
 def web_link(
     peers: PeerRegistry, ways: HttpOperations, given: Headers = (), meant: str = ""
 ) -> Callable[[str, RemoteInterface, RemoteLink | None], HttpLink]:
-    """Return what makes links to a thing by its forms for HTTP, of its id, the interface, and the LMOS link.
+    """Return a function that makes a link from a thing's id, its interface and its LMOS link.
 
-    `given` are headers for the server of the URL `meant`, and for no other. What is made is held: `release`
-    lets go of it. Raises ConfigError for a description without such forms, or with one that leads nowhere.
+    `given` are headers for the server of the URL `meant`, and for no other. Each link holds its peer until
+    `release`. Raises ConfigError for a description without forms for HTTP, or with one that has no usable
+    address.
     """
     origins = ways.origins()
     if not origins:

@@ -1,8 +1,8 @@
 """Listening over HTTP: by server-sent events, or by long polls where a form offers nothing better.
 
 One task, `HttpSubscription.run`, for each property or event that is listened to, whatever the number of
-listeners. It goes on over breaks of the connection: listeners receive a gap, and an observed property is
-read anew, because a stream does not tell what was missed.
+listeners. It outlives connections: after a break listeners receive a gap, and an observed property is read
+anew, because a stream does not show what was missed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lmos_actors.errors import (
 from ..lmos._peer_listening import LONGEST_WAIT
 from ._answers import error_from, refusal, wrong
 from ._bodies import essence, from_json, is_json, taken
-from ._invocations import END, FAILURES, GAP, SSE, as_agent_error, heard, traced, whole_of
+from ._invocations import END, FAILURES, GAP, SSE, as_agent_error, next_bytes, traced, whole_of
 from ._sse import EventReader
 from ._stream import BadAnswer, Unanswered, WebAnswer, WebRequest
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from ._stream import Headers, HttpStream
 
 POLL: Final = 120.0
-"""Seconds that one long poll may take; then it is asked anew."""
+"""Seconds that one long poll may take; then the next one is sent."""
 
 FIRST_VALUE: Final = 10.0
 STOOD: Final = 1.0
 QUICK: Final = 0.05
-"""Seconds: a long poll that is answered sooner has not waited."""
+"""Seconds; a long poll that is answered sooner has not waited."""
 
 IN_A_ROW: Final = 20
-"""So many of them, each with news, are asked without a pause."""
+"""The number of quick long polls, each with news, that are sent without a pause."""
 
 _NOTHING: Final = (204, 205, 304, 408, 504)
 _VERBS: Final = {"property": "observe", "event": "subscribe", "events": "subscribe to all"}
@@ -56,7 +56,7 @@ _VERBS: Final = {"property": "observe", "event": "subscribe", "events": "subscri
 
 @attrs.frozen
 class ListeningTarget:
-    """The operation a listening stands for, as errors name it."""
+    """The operation behind a listening, as errors name it."""
 
     verb: str
     name: str
@@ -90,7 +90,7 @@ class HttpSubscription:
         self._what = target_of_listening(listening)
 
     async def run(self) -> None:
-        """Listen until cancelled, or until refused, be it for good or for now."""
+        """Listen until cancelled or refused, for good or for now."""
         listening = self._listening
         while True:
             begun = trio.current_time()
@@ -106,18 +106,18 @@ class HttpSubscription:
             await trio.sleep(max(self._backoff.next(), min(self._reader.retry or 0.0, LONGEST_WAIT)))
 
     async def _listen_once(self) -> Exception | None:
-        """Listen on one connection. Return how it was lost, None where the answer was final."""
+        """Listen on one connection. Return the error that it was lost by, None after a final answer."""
         listening, path = self._listening, self._far.path
         try:
             if self._way.form.subprotocol == "longpoll":
                 return await self._polled()
             return await self._streamed()
         except AgentError as error:
-            listening.on_refused(as_heard(error, path))
+            listening.on_refused(as_listening_error(error, path))
         except BadAnswer as error:
             listening.on_refused(wrong(path, error))
         except FAILURES as error:
-            return as_heard(as_agent_error(error, path), path)
+            return as_listening_error(as_agent_error(error, path), path)
         return None
 
     # ---- server-sent events
@@ -125,8 +125,8 @@ class HttpSubscription:
     async def _streamed(self) -> Exception | None:
         request = self._request(f"{SSE}, application/json;q=0.5")
         if last_id := self._reader.last_id.strip():  # a header cannot begin or end with a space
-            said = (b"Last-Event-ID", last_id.encode("utf-8", "replace"))
-            request = attrs.evolve(request, headers=(*request.headers, said))
+            header = (b"Last-Event-ID", last_id.encode("utf-8", "replace"))
+            request = attrs.evolve(request, headers=(*request.headers, header))
         async with self._server.pool.listening(request, self._server.own) as (head, stream):
             if head.status == 200 and head.kind == SSE:
                 return await self._events(stream)
@@ -140,17 +140,17 @@ class HttpSubscription:
 
     async def _events(self, stream: HttpStream) -> Exception | None:
         self._reader = EventReader(self._reader.last_id)
-        if self._listening.kind == "property" and not self._tells_first:
+        if self._listening.kind == "property" and not self._starts_with_value:
             await self._push_present_value()
         self._listening.on_confirmed()
-        while data := await heard(stream, self._reader):
+        while data := await next_bytes(stream, self._reader):
             for event in self._reader.feed(data):
                 self._take(event)
         return AgentUnavailable(self._far.path, "the stream of events ended")
 
     @property
-    def _tells_first(self) -> bool:
-        """Whether an observation begins with the present value: that of an agent of ours does."""
+    def _starts_with_value(self) -> bool:
+        """Whether an observation begins with the present value, as those of lmos_actors do."""
         return bool(self._server.ways.description.offers)
 
     def _take(self, event: SentEvent) -> None:
@@ -170,7 +170,7 @@ class HttpSubscription:
         return from_json(data) if data else None
 
     def _end(self, problem: Any) -> Exception:
-        """Return the error for the last event: the problem it holds, or that the agent is gone for good."""
+        """Return the error for the last event: the problem in it, else NotFound: the agent is gone."""
         if isinstance(problem, dict):
             return error_from(cast("dict[str, Any]", problem), None, self._what, self._far.thing_id)
         return NotFound("agent", self._far.path)
@@ -196,7 +196,7 @@ class HttpSubscription:
                 await trio.sleep(QUICK)
 
     async def _poll(self, sent: Callable[[], None] | None) -> bool:
-        """Ask once, calling `sent` then, and wait for the answer; return whether it brought news."""
+        """Poll once: call `sent` when it is sent, wait for the answer, and return whether it has news."""
         headers = ((b"If-None-Match", self._tag.encode("latin-1")),) if self._tag else ()
         request = self._request(self._accepted, headers)
         with trio.move_on_after(POLL):
@@ -252,7 +252,7 @@ class HttpSubscription:
         return (*asked, *traced(self._listening.trace))
 
     def _refuse(self, answer: WebAnswer) -> None:
-        """Raise what an answer refuses it with, if it does."""
+        """Raise the exception of an answer that is a refusal."""
         error = refusal(answer, self._far.path, self._far.thing_id, self._what)
         if error is not None:
             raise error
@@ -265,11 +265,11 @@ def _taken(answer: WebAnswer, way: HttpOperation) -> Any:
 
 
 def passing(error: Exception) -> bool:
-    """Return whether asking later may help."""
+    """Return whether a later attempt may succeed."""
     return isinstance(error, AgentUnavailable | OutcomeUnknown | RateLimited | MailboxFull)
 
 
-def as_heard(error: Exception, path: str) -> Exception:
+def as_listening_error(error: Exception, path: str) -> Exception:
     """Return a passing error as AgentUnavailable, which listeners survive; any other as it is."""
     if isinstance(error, AgentUnavailable | MailboxFull) or not passing(error):
         return error
@@ -278,7 +278,7 @@ def as_heard(error: Exception, path: str) -> Exception:
 
 
 def _gap(data: Any) -> tuple[str, int | None]:
-    said = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-    reason, missed = said.get("reason"), said.get("missed")
+    members = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    reason, missed = members.get("reason"), members.get("missed")
     known = missed if type(missed) is int and 0 < missed < 1 << 53 else None
     return (reason[:200] if isinstance(reason, str) else "gap"), known

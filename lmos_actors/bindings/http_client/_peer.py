@@ -1,11 +1,11 @@
-"""A server reached over HTTP, in the place of a peer: requests are tasks, connections come and go.
+"""A thing on an HTTP server, as a peer: each request is a task, and connections belong to the pool.
 
-There is no connection to keep: `WebPeer` is always connected, and the pool opens and closes sockets for each
-request. So each request and each listening has a task here, where the peer over LMOS has a table.
+There is no connection to keep: `WebPeer` always counts as connected, and the pool opens and closes sockets as
+requests need them. So each request and each listening has a task here, where the peer over LMOS has a table.
 
-A run goes on after its request where the server answers with a URL for it (`CarriedRequest.url`): there it
-is queried and cancelled. A query that comes before the URL waits for it. Elsewhere a run is cancelled by
-closing its connection, and cannot be queried.
+If the server answers with a URL for the run (`CarriedRequest.url`), the run goes on after its request, and is
+queried and cancelled by that URL. A query that comes before the URL waits for it. Without a URL a run is
+cancelled by closing its connection, and cannot be queried.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 ENDED: Final = "the node has ended"
 
 QUERIES: Final = 16
-"""Questions of one call that may be open."""
+"""The largest number of open queries of one call."""
 
 AHEAD: Final = 16
 """Items of a stream that are read ahead of its consumer."""
@@ -159,10 +159,10 @@ class CarriedRequest:
         return None if self.request.ended else self.url
 
     async def standing(self) -> lmos.RunStatus | None:
-        """Ask at the URL of the run how it stands; None once it has ended. NotAllowed without a URL."""
+        """Query the status of the run at its URL; None once it has ended. NotAllowed without a URL."""
         request = self.request
         if self.url is None and not self.expects_url:
-            raise NotAllowed(f"{request.far.path!r} has no form to ask about runs of {request.name!r} by")
+            raise NotAllowed(f"{request.far.path!r} has no form to query runs of {request.name!r} by")
         url = await self.open_url()
         if url is None:
             return None
@@ -175,19 +175,19 @@ class CarriedRequest:
         return lmos.RunStatus(standing.status, cancelled=standing.status == "cancelled")
 
     async def end(self) -> None:
-        """Have the server end the run, where it has given a URL for it. Raises what it answers."""
+        """Cancel the run on the server, if it has a URL. Raises the exception for its answer."""
         url = await self.open_url() if self.expects_url else self.url
         if url is None:
             return
         try:
             await self.invocation.end(url)
-        except NotFound:  # it has ended: the answer that says how is on its way
+        except NotFound:  # it has ended: its final answer is on its way
             while not self.request.ended:
                 await park_among(self.waiting)
 
 
 class WebPeer:
-    """One thing, spoken to over HTTP; `url` is where its first form leads. See `RemotePeer`.
+    """One thing, reached over HTTP; `url` is the address of its first form. See `RemotePeer`.
 
     `headers` go with every request to the server of `meant` and to no other.
     """
@@ -196,7 +196,7 @@ class WebPeer:
     """The binding's name in metrics and traces."""
 
     is_connected = True
-    """There is always a way to ask."""
+    """Whether a request can be sent now: always, as each opens a connection."""
 
     def __init__(
         self,
@@ -246,11 +246,11 @@ class WebPeer:
 
     @property
     def ways(self) -> HttpOperations:
-        """The operations over HTTP, by its description."""
+        """The operations over HTTP that the description offers."""
         return self._server.ways
 
     def describe(self, ways: HttpOperations) -> None:
-        """Take a newer description of the same thing."""
+        """Replace the description by a newer one of the same thing."""
         self._server = InvocationContext(self._pool, ways, self._own, self._end_run, self._is_ending)
 
     def _own(self, url: str) -> Headers:
@@ -299,7 +299,9 @@ class WebPeer:
     # ---- requests
 
     def post(self, request: PendingRequest) -> None:
-        """Ask, in a task. Raises AgentUnavailable at the end of the node, InvalidInput, NotAllowed."""
+        """Start a task that sends a request. Raises AgentUnavailable at the end of the node, InvalidInput,
+        NotAllowed.
+        """
         self._check_there(request.far)
         invocation = HttpInvocation(self._server, request)
         if request.sent is not None:
@@ -368,7 +370,7 @@ class WebPeer:
     # ---- runs
 
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
-        """Ask how a run stands; see `RemotePeer`. Raises NotAllowed where the server has no URL for runs."""
+        """Query the status of a run by its URL; see `RemotePeer`. Raises NotAllowed if it has none."""
         carried = self._carried.get(request)
         if carried is None:
             return None
@@ -381,7 +383,7 @@ class WebPeer:
             carried.queries -= 1
 
     async def cancel(self, request: PendingRequest, reason: str | None) -> lmos.RunStatus | None:
-        """Cancel a request; see `RemotePeer`. Where its run has no URL, its connection is closed."""
+        """Cancel a request; see `RemotePeer`. If its run has no URL, close its connection."""
         carried = self._carried.get(request)
         if carried is not None:
             await carried.end()
@@ -428,7 +430,7 @@ class WebPeer:
     # ---- listening
 
     def listen(self, listening: SharedListening) -> None:
-        """Listen to something, in a task. Raises NotAllowed."""
+        """Start a task that listens. Raises NotAllowed."""
         if listening not in self._subscriptions:
             self._subscriptions[listening] = self._subscription(listening)
         scope = self._listens[listening] = trio.CancelScope()
@@ -456,7 +458,7 @@ class WebPeer:
                 listening.on_refused(OutcomeUnknown(listening.far.path, f"{type(error).__name__} here"))
 
     def unlisten(self, listening: SharedListening) -> None:
-        """Stop listening: there is no listener here any more."""
+        """Stop listening, as the last listener has left."""
         self._subscriptions.pop(listening, None)
         scope = self._listens.pop(listening, None)
         if scope is not None:
@@ -466,11 +468,11 @@ class WebPeer:
     # ---- being there
 
     def unavailable(self, path: str) -> AgentUnavailable:
-        """Return the error for a request that is not sent."""
+        """Return the error for a request that was not sent."""
         return AgentUnavailable(path, "it was released" if self._released else ENDED)
 
     async def first(self) -> None:
-        """See that something can be connected to there. Raises ConnectFailed."""
+        """Check that a connection can be made. Raises ConnectFailed."""
         await checkpoint_if_cancelled()
         if self.ended:
             raise ConnectFailed(self.place, ENDED)

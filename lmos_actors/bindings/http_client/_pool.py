@@ -112,32 +112,32 @@ class WebPool:
     async def exchange(self, request: WebRequest, own: Own) -> WebAnswer:
         """Send a request, and return its answer with the whole body; `own` returns more headers for a URL.
 
-        Raises ConnectFailed: nothing was sent. Unanswered, BadAnswer, Unsendable. Cancelled, it closes the
-        connection.
+        Raises ConnectFailed: nothing was sent. Unanswered, BadAnswer, Unsendable. If cancelled, the
+        connection is closed.
         """
         route = _Route(self, request, own)
         while True:
-            place, says = self._place(route.endpoint), route.says()
+            place, headers = self._place(route.endpoint), route.headers()
             async with place.seats:
-                answer = await self._once(place, route, says, None)
+                answer = await self._once(place, route, headers, None)
             if not route.goes_on(answer.head):
                 return answer
 
     async def poll(self, request: WebRequest, own: Own, sent: Callable[[], None] | None) -> WebAnswer:
-        """Exchange as `exchange` does, for an answer that may take long: it takes no seat of requests.
+        """Send a request as `exchange` does, but for an answer that may take long: outside the request limit.
 
         `sent` is called when the request is written. Raises TooManyListeners as well.
         """
         route = _Route(self, request, own)
         while True:
-            place, says = self._place(route.endpoint), route.says()
+            place, headers = self._place(route.endpoint), route.headers()
             with place.listened():
-                answer = await self._once(place, route, says, sent)
+                answer = await self._once(place, route, headers, sent)
             if not route.goes_on(answer.head):
                 return answer
 
     async def _once(
-        self, place: _Place, route: _Route, says: Headers, sent: Callable[[], None] | None
+        self, place: _Place, route: _Route, headers: Headers, sent: Callable[[], None] | None
     ) -> WebAnswer:
         lost: Unanswered | None = None
         while True:
@@ -149,7 +149,7 @@ class WebPool:
                     raise lost from None  # what was sent before may have been carried out
                 raise
             try:
-                answer = await _whole(stream, await stream.ask(route.request, says, sent))
+                answer = await _whole(stream, await stream.ask(route.request, headers, sent))
             except Unanswered as error:
                 await stream.aclose()
                 if kept is not None and route.request.again and not stream.begun:
@@ -172,11 +172,11 @@ class WebPool:
         """
         route = _Route(self, request, own)
         while True:
-            place, says = self._place(route.endpoint), route.says()
+            place, headers = self._place(route.endpoint), route.headers()
             with place.listened():
                 stream = await self._connected(route.endpoint)
                 try:
-                    head = await stream.ask(route.request, says, None)
+                    head = await stream.ask(route.request, headers, None)
                     if not route.goes_on(head):
                         check_encoding(head)
                         yield head, stream
@@ -254,7 +254,7 @@ class WebPool:
 
 
 class _Route:
-    """The current target of a request, redirects followed. Credentials go to the first server alone."""
+    """The current target of a request, as redirects are followed. Only the first server gets credentials."""
 
     def __init__(self, pool: WebPool, request: WebRequest, own: Own) -> None:
         self.request = request
@@ -264,15 +264,15 @@ class _Route:
         self._left = REDIRECTS
         self._at_home = True
 
-    def says(self) -> Headers:
-        """Return the credentials, as headers; none after a redirect to another server."""
+    def headers(self) -> Headers:
+        """Return the headers for the current server: credentials; none after a redirect to another server."""
         url = self.request.url
         return self._pool.headers_for(url, self._own(url)) if self._at_home else ()
 
     def goes_on(self, head: Head) -> bool:
-        """Return whether an answer leads elsewhere, and go there.
+        """Return whether an answer is a redirect, which is then the current target.
 
-        Raises BadAnswer for what is not followed.
+        Raises BadAnswer for one that is not followed.
         """
         request, safe = self.request, self.request.method in _SAFE
         led = redirected(head, safe=safe)

@@ -21,16 +21,16 @@ AGAIN: Final = (307, 308)
 """Statuses that redirect any request, with its method and its body."""
 
 READ: Final = (301, 302, 303)
-"""Statuses that redirect reads alone: what else is asked would have to become a GET (RFC 9110, 15.4)."""
+"""Statuses that redirect only reads: any other request would have to become a GET (RFC 9110, 15.4)."""
 
 _WEB: Final = ("http://", "https://")
 
 
 def redirected(head: Head, *, safe: bool = True, local: bool = False) -> tuple[str, Endpoint] | None:
-    """Return the URL that an answer redirects to, None where it does not.
+    """Return the URL that an answer redirects to, None if it is no redirect.
 
-    `safe`: the request reads. `local`: a redirect may lead from another host to the machine that asks. Raises
-    BadAnswer for one out of TLS, to another machine there than here, and to what is no address.
+    `safe`: the request only reads. `local`: a redirect may lead from another host to this machine. Raises
+    BadAnswer for one that leaves TLS, that means another machine there than here, or that has no address.
     """
     location = head.header(b"location")
     if not location or not (head.status in AGAIN or (safe and head.status in READ)):
@@ -39,11 +39,11 @@ def redirected(head: Head, *, safe: bool = True, local: bool = False) -> tuple[s
     try:
         there = place_at(url)
         if not url.lower().startswith(_WEB):
-            raise ConfigError(f"{url!r} is not of HTTP")
+            raise ConfigError(f"{url!r} is not an HTTP URL")
     except ConfigError as error:
-        raise BadAnswer(f"it redirects to what is no address: {error.message}") from None
+        raise BadAnswer(f"it redirects to an invalid address: {error.message}") from None
     if place_at(head.url).secure and not there.secure:
         raise BadAnswer(f"it redirects to {url}, which is not secure")
     if not local and leads_astray(head.url, url):
-        raise BadAnswer(f"it redirects to {there.host!r}, which is another host there than here")
+        raise BadAnswer(f"it redirects to {there.host!r}, which means another machine there than here")
     return url, there

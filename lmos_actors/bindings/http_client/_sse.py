@@ -1,4 +1,4 @@
-"""Server-sent events, read as they come (HTML, 9.2): sans I/O, and bounded."""
+"""An incremental parser of server-sent events (HTML, 9.2): sans I/O, and bounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_ID: Final = 1_000
 
 @attrs.frozen
 class SentEvent:
-    """One event: its name ("message" where it has none), and its data."""
+    """One event: its name ("message" by default), and its data."""
 
     name: str
     data: str
@@ -27,7 +27,7 @@ class EventReader:
     """An incremental parser of server-sent events.
 
     `last_id` is the id of the last event that has one; `retry` the seconds to wait before connecting again,
-    None where the server says nothing; `beats` counts comments, by which a server shows that it is there.
+    None if the server names none; `beats` counts comments, which servers send as heartbeats.
     """
 
     def __init__(self, last_id: str = "") -> None:

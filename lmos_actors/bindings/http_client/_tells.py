@@ -1,4 +1,4 @@
-"""One-way messages over HTTP: sent one after another for each thing, so that they arrive in order."""
+"""One-way messages over HTTP: for each thing one after another, so that they arrive in order."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from ._invocations import HttpInvocation
 
 SEATS: Final = 256
-"""Messages that have been taken for sending and wait for their turn."""
+"""Messages that are accepted for sending and wait."""
 
 
 class OutgoingTells:
     """The one-way messages to one thing. `start` starts a task with `run` when there are some.
 
-    `failed` takes an exception of this program's own, which costs one message.
+    `failed` receives an exception of this package's own code, by which one message was lost.
     """
 
     def __init__(self, start: Callable[[], None], failed: Callable[[BaseException], object]) -> None:
         self.line: OrderedDict[PendingRequest, HttpInvocation] = OrderedDict()
-        """Those that wait for a seat, whose senders are held back."""
+        """Messages that wait for a seat, while their senders are held back."""
         self._start = start
         self._failed = failed
         self._seated: deque[tuple[SentTell, HttpInvocation]] = deque()
         self._runs = False
 
     def put(self, sent: SentTell, invocation: HttpInvocation) -> bool:
-        """Take a message for sending; False where there is no room."""
+        """Accept a message for sending; return False if there is no room."""
         if self.line or len(self._seated) >= SEATS:
             return False
         self._seated.append((sent, invocation))
@@ -42,7 +42,7 @@ class OutgoingTells:
         return True
 
     def post(self, request: PendingRequest, invocation: HttpInvocation) -> None:
-        """Take a message for sending, or let it stand in line for room."""
+        """Accept a message for sending, or put it in line for room."""
         assert request.sent is not None
         if self.put(request.sent, invocation):
             request.on_sent()
@@ -50,7 +50,7 @@ class OutgoingTells:
             self.line[request] = invocation
 
     async def run(self) -> None:
-        """Send what there is."""
+        """Send all accepted messages."""
         while self._seated:
             sent, invocation = self._seated.popleft()
             self._go_on()

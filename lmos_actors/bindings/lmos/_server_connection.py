@@ -442,7 +442,7 @@ class ServerConnection:
         self._runs_without_room[far] = None
         return False
 
-    def gave(self, far: Far, item: Any) -> bool:
+    def send_item(self, far: Far, item: Any) -> bool:
         """Send an item of a stream and return whether more are wanted; a run whose consumer is gone is
         ended."""
         asked = far.asked

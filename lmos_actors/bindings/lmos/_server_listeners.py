@@ -155,7 +155,7 @@ class Listener(ABC):
 
     def _is_shared(self, *, must_wait: bool) -> bool:
         """Return whether a value has to wait, or is for several listeners: then it is encoded once."""
-        return must_wait or self._sinks.hears(self._key) > 1
+        return must_wait or self._sinks.count(self._key) > 1
 
     def _take(self, news: Gap | tuple[Any, Any], *, must_wait: bool) -> None:
         if self.listening is None:

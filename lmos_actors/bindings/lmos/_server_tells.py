@@ -190,7 +190,7 @@ class IncomingTells:
         """Return True: an item goes nowhere, so there is room for it."""
         return True
 
-    def gave(self, far: Far, item: Any) -> bool:
+    def send_item(self, far: Far, item: Any) -> bool:
         """Refuse an item: a one-way message has no receiver for it."""
         return False
 
