@@ -391,14 +391,14 @@ def test_problems_are_told() -> None:
         name = "any other" if isinstance(sample, ValueError) else f"`{type(sample).__name__}`"
         title = "Thing, Property, Action or Event Not Found" if problem.status == 404 else problem.title
         started = {None: "", True: "true", False: "false"}[problem.started]
-        started = "as it says" if isinstance(sample, AgentDied) else started
-        status = f"{problem.status}, or as the failure says" * isinstance(sample, ActionFailed)
+        started = "its `started`" if isinstance(sample, AgentDied) else started
+        status = f"{problem.status}, or as the failure declares" * isinstance(sample, ActionFailed)
         wanted.append([name, shown_type(problem), status or str(problem.status), title, started])
     assert table_of("exception") == wanted
 
 
 def test_no_exception_with_a_problem_of_its_own_is_left_out() -> None:
-    assert [cls for cls, _ in _problems._TELL] == [type(sample) for sample in SAMPLES[:-1]]
+    assert [cls for cls, _ in _problems._DESCRIBE] == [type(sample) for sample in SAMPLES[:-1]]
 
 
 def test_what_a_foreign_problem_becomes_is_told() -> None:

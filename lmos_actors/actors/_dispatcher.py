@@ -124,7 +124,7 @@ def run_now(slot: Slot, envelope: Envelope) -> bool:
 
 
 class _LivelockGuard:
-    """Lets virtual time go on where turns without end would keep it still, as real time goes on for them.
+    """Advances virtual time where turns without end would stop it, as real time goes on during them.
 
     An agent that sends itself a message in every turn leaves nothing for a clock to jump over. Once half a
     million messages have been handled twice at one instant, turns wait for time, longer each time, until

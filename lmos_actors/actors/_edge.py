@@ -25,16 +25,16 @@ class Watch(Protocol):
     """One request that has come in, until it is answered."""
 
     def ended(self, error: BaseException | None, /) -> None:
-        """It is answered: with this error, or with a value. Only the first call counts."""
+        """Note its answer: this error, or a value. Only the first call counts."""
         ...
 
     def left(self) -> None:
-        """Its consumer wants no answer any more."""
+        """Note that its consumer has left, and needs no answer."""
         ...
 
 
 class Going(Protocol):
-    """One request that goes out. As a context manager it ends with the block, and gives `trace`."""
+    """One request that goes out. As a context manager it ends with the block, and returns `trace`."""
 
     @property
     def trace(self) -> TraceMembers:
@@ -42,7 +42,7 @@ class Going(Protocol):
         ...
 
     def ended(self, error: BaseException | None, /) -> None:
-        """It is answered: with this error, or with a value. Only the first call counts."""
+        """Note its answer: this error, or a value. Only the first call counts."""
         ...
 
     def __enter__(self) -> TraceMembers: ...
@@ -73,7 +73,7 @@ class Edge(Protocol):
         ...
 
     def mark(self, mark: Mark | None, /) -> Mark | None:
-        """Return the mark of what the code that runs now sends near, by what `current_mark` gives for it."""
+        """Return the mark of what the current code sends near; the argument is its `current_mark`."""
         ...
 
     def gone(self, slot: Any, /) -> None:

@@ -154,7 +154,7 @@ class Following(InternalTurn):
             more.follows = self
 
     def drop(self) -> None:
-        """Hear nothing more; what has come is still handled."""
+        """Stop following; values that have come are still handled."""
         source = self._source
         if source is not None:
             source.remove(self._key, self)
@@ -231,7 +231,7 @@ class Absent:
                     self.settle(wanted, link)
 
     def settle(self, wanted: AgentQuery, link: Any) -> None:
-        """Bind those who wait for such an agent to one that was found."""
+        """Bind the followings that wait for such an agent to one that was found."""
         for following, key in self._by_finder.pop(wanted, {}).items():
             _listen(link, following, key)
 
@@ -296,7 +296,7 @@ def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], followi
 
 
 def _listen(link: Any, following: Following, key: str) -> None:
-    sinks, key = link.sinks(), sys.intern(key)  # one text for all who follow this
+    sinks, key = link.sinks(), sys.intern(key)  # one text for all its followers
     following.bind(sinks, key)
     sinks.add(key, following)
 

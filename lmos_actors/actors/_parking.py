@@ -1,4 +1,4 @@
-"""Waiting among others: tasks in a list woken as a whole, and those who wait for an agent to be ready.
+"""Waiting tasks: lists of them that are woken as a whole, and those that wait for an agent to be ready.
 
 `ref.ready()` may wait for as long as a directory or a peer cannot be reached, so it must not be silent: each
 wait is kept here with a text of what it waits for. From here come the line in the log after a second, the
@@ -88,7 +88,7 @@ class ReadyWait:
 
 
 class ReadyWaits:
-    """All who wait for agents of one node, or for agents elsewhere, to be ready."""
+    """All waits of one node for agents to be ready, near or far."""
 
     __slots__ = ("_log", "_timer", "_timers", "_unsaid", "open")
 

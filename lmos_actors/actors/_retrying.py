@@ -186,7 +186,7 @@ def found_link(link: Any) -> Any:
 
 
 def _repeatable(link: Any, key: str) -> bool:
-    """Whether asking twice does no more than asking once; a far link knows, near the operations do."""
+    """Return whether a repeat has no further effect: by the far link, or near by the operations."""
     own = getattr(link, "repeatable", None)
     if own is not None:
         return bool(own(key))

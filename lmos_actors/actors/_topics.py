@@ -149,7 +149,7 @@ class Topic(Generic[V]):
     # ---- the runtime's side
 
     def add(self, sink: Any) -> None:
-        """Let a sink hear what is published from now on."""
+        """Add a sink for the values that are published from now on."""
         if self._closed:
             sink.close()
         else:

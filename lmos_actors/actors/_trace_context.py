@@ -54,7 +54,7 @@ _CONTEXTS: Final = trio.lowlevel.RunVar("lmos_actors_trace_contexts", 0)
 
 
 class TraceContext:
-    """The ids of one node, and what it knows of the ids of others."""
+    """The trace ids of one node, and those of other nodes that it has seen."""
 
     def __init__(self, rt: Runtime) -> None:
         # two nodes of one simulated world must not take each other's ids for their own
@@ -71,7 +71,7 @@ class TraceContext:
         self.noticed: Callable[[int], None] | None = None
         """Called with the number of each message that is sent over a wire, in the step of its sender."""
         self.carried: Mark | None = None
-        """The mark of the event that is being handed to those who listen to it from afar."""
+        """The mark of the event that is being passed to its far listeners."""
 
     # ---- ids of this node
 
@@ -306,9 +306,9 @@ def _foreign(rt: Runtime, origin: Origin) -> Origin | None:
 
 
 class Carried:
-    """`with Carried(rt, traceparent, tracestate):` hand an event that came over a wire to who listens here.
+    """`with Carried(rt, traceparent, tracestate):` pass an event that came over a wire to its listeners here.
 
-    Those who follow it have their turns in its trace.
+    Followers have their turns in its trace.
     """
 
     __slots__ = ("_before", "_mark", "_rt")
@@ -333,7 +333,7 @@ class Carried:
 
 
 def read_trace(parent: str | None, state: str | None) -> tuple[Origin, str, str | None] | None:
-    """Read the two members: the trace, the id of the message, who says to have sent it.
+    """Return the content of the two members: the trace, the id of the message, the sender that it names.
 
     None for what is no trace context.
     """

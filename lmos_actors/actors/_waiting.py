@@ -95,7 +95,7 @@ _WHAT: Final[dict[WaitingKind, str]] = {
 
 @attrs.frozen
 class WaitingGraph:
-    """All waits of one instant, by the start order of who waits; as text circles first, at most 50 waits."""
+    """All waits of one instant, in the start order of the waiting. As text: circles first, at most 50."""
 
     edges: tuple[Waiting, ...]
     _cycles: tuple[tuple[Waiting, ...], ...] = attrs.field(default=(), repr=False)
@@ -194,12 +194,12 @@ class _Search:
             self._link_all((slot,), [slot])
 
     def look_at_ready(self, wait: ReadyWait) -> None:
-        """Take in who waits for an agent to be ready, which can always still happen: it is in no circle."""
+        """Add a wait for an agent to be ready, which can always still happen: it is in no circle."""
         path, why = wait.link.path, wait.link.unready()
         self._add_task(wait.task, (wait,), Waiting(None, path, "ready", "", why=why))
 
     def look_at_unsent(self, outbox: Outbox) -> None:
-        """Take in what waits to be sent to agents of another node, which can always still happen."""
+        """Add the messages that wait to be sent to another node, which can always still happen."""
         for kind, message in outbox.unsent():
             edge = Waiting(None, message.path, kind, message.affordance, why=outbox.place)
             held = message.held_sender()
@@ -241,7 +241,7 @@ class _Search:
     # ---- circles
 
     def graph(self) -> WaitingGraph:
-        """Order the waits by who waits, and return the circles among what can go on no more."""
+        """Return the graph: the waits in start order, and the circles among those that cannot end."""
         order = sorted(range(len(self._found)), key=lambda n: self._found[n][0])
         places = {number: place for place, number in enumerate(order)}
         edges = tuple(self._found[number][1] for number in order)

@@ -1,4 +1,4 @@
-"""Names a `def` turn that holds up everybody else, and keeps the budget between checkpoints honest.
+"""The watchdog thread: it names a `def` turn that blocks the node, and limits the time between checkpoints.
 
 A turn runs from start to end in one step, so one that blocks stops the whole node. A thread looks on
 while turns are being run, and sleeps without a time limit when they are not: an idle node costs

@@ -210,7 +210,7 @@ class Connections:
         """Whether the node can be reached by the name of the machine."""
         return not self.is_in_memory
 
-    # ---- those who connect to us
+    # ---- connections from peers
 
     async def listen(self, root: Supervisor) -> None:
         """Listen. Connections wait in the backlog until `start` is called. Raises ConfigError."""
@@ -362,8 +362,8 @@ class Connections:
 
     def stop_accepting(self) -> None:
         """Take no more connections and requests; open requests are still answered."""
-        for tell in self.at_stop_accepting:
-            tell()
+        for callback in self.at_stop_accepting:
+            callback()
         for door in self._doors:
             door.stop_accepting()
         if self._server is not None:

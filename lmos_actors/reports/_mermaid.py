@@ -96,7 +96,7 @@ class _Diagram:
             self.asked[record.get("id")] = (str(record.get("from")), str(record.get("verb")))
 
     def draw(self, record: Record) -> list[str]:
-        """Return the lines for a record; none for an answer that says nothing."""
+        """Return the lines for a record; none for an answer without a value."""
         if record.kind == "sent":
             self._note_request(record)
             return self._arrow(str(record.get("from")), record)
@@ -112,11 +112,11 @@ class _Diagram:
 
     def _answer(self, record: Record) -> list[str]:
         asker, verb = self.asked.get(record.get("id") or 0, ("", ""))
-        nobody, name = not asker or verb == "tell", record.get("affordance")
+        alone, name = not asker or verb == "tell", record.get("affordance")
         if "error" in record.fields:
             text = f"{name} failed: {record.get('error')}"
-            return [self.note(record.agent, text)] if nobody else self._line(asker, "--x", record.agent, text)
-        if nobody:
+            return [self.note(record.agent, text)] if alone else self._line(asker, "--x", record.agent, text)
+        if alone:
             return []
         value = record.get("value")
         text = str(name) if value is None else f"{name} = {as_text(value, _SIZE)}"
@@ -130,7 +130,7 @@ class _Diagram:
         return f"    Note over {self._name(agent)}: {_text(text)}"
 
     def _name(self, agent: str) -> str:
-        """Return the short name of one who takes part; of very many the last ones share one."""
+        """Return the short name of a participant; of very many, the last ones share a name."""
         if agent not in self.taking_part and len(self.taking_part) >= MOST_TAKING_PART:
             self.crowded = True
             return "others"

@@ -85,7 +85,7 @@ def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
 def message_text(record: Record) -> str:
     """Return a record as one line: `0.600000  user -> weather  invoke getWeather {"question": ...}  #4`."""
     number = f"  #{record.get('id')}" if record.get("id") is not None else ""
-    return printable(f"{record.at:.6f}  {_who(record)}  {what_of(record)}{number}")
+    return printable(f"{record.at:.6f}  {_sender_and_agent(record)}  {what_of(record)}{number}")
 
 
 def printable(text: str) -> str:
@@ -135,7 +135,7 @@ def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
     return isinstance(value, tuple)
 
 
-def _who(record: Record) -> str:
+def _sender_and_agent(record: Record) -> str:
     sender = record.get("from")
     return f"{sender} -> {record.agent}" if sender is not None else record.agent
 

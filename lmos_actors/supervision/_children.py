@@ -147,7 +147,7 @@ def _parted(name: str) -> tuple[str, int]:
 
 
 def agent_class(spec: ChildSpec[Any]) -> type[Any] | None:
-    """Return the agent class a spec makes, through partials; None when only a call would tell."""
+    """Return the agent class a spec makes, through partials; None if only calling it would show it."""
     return class_of(spec.factory)
 
 

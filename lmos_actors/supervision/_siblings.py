@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def class_of(factory: Any) -> type[Any] | None:
-    """Return the agent class a factory makes, through partials; None when only a call would tell."""
+    """Return the agent class a factory makes, through partials; None if only calling it would show it."""
     made = class_made_by(factory)
     return made if hasattr(made, "__contract__") else None
 

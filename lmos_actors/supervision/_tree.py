@@ -180,7 +180,7 @@ def _some_slot(link: Addressable) -> Slot | None:
 
 
 def class_at(link: Any) -> type[Agent] | None:
-    """Return the class of the agents at a place in the tree, None where only a call would tell."""
+    """Return the class of the agents at a place in the tree, None if only a call would show it."""
     if isinstance(link, Slot):
         agent: Agent | None = link.agent
         return type(agent) if agent is not None else agent_class(link.spec)

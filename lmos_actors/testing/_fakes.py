@@ -56,7 +56,7 @@ def in_turn(*answers: object) -> AnswerSequence:
 
 
 def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
-    """Make a class that stands for an agent class and gives the answers written here.
+    """Make a class that replaces an agent class and has prepared answers.
 
     `forecast="sunny"`: a value, checked now against the type that the action declares. `forecast=KeyError`
     or `ActionFailed(...)`: raised, so an undeclared one is a crash. A callable is called with the action's
@@ -144,7 +144,7 @@ def items_of(op: Operation, answer: object) -> Iterable[Any]:
     """Return the outputs that an answer stands for. Raises TypeError."""
     if isinstance(answer, (str, bytes)) or not hasattr(answer, "__iter__"):
         raise TypeError(
-            f"{op.label} gives many outputs: its answer is an iterable of them, not {_displayed(op, answer)}"
+            f"{op.label} has many outputs: its answer is an iterable of them, not {_displayed(op, answer)}"
         )
     return cast("Iterable[Any]", answer)
 
@@ -175,8 +175,8 @@ def _raised(answer: object) -> BaseException | None:
     return None
 
 
-def respond(who: str, request: StandInRequest, answer: object) -> Any:
-    """Return the value of an answer, perhaps one to be awaited; raise what it is to raise.
+def respond(double: str, request: StandInRequest, answer: object) -> Any:
+    """Return the value of an answer, perhaps one to be awaited; raise what it should raise.
 
     Raises NotFaked where there is no answer; then the test fails, even if it ignores the crash.
     """
@@ -189,7 +189,7 @@ def respond(who: str, request: StandInRequest, answer: object) -> Any:
     op, agent = request.op, request.agent
     if answer is NOTHING:
         which = "no more answers" if of_sequence else "no answer"
-        text = f"the {who} was asked {op.name}{request.shown_args!r} and has {which} for it"
+        text = f"the {double} was asked {op.name}{request.shown_args!r} and has {which} for it"
         staging = agent._slot.rt.staging if agent._slot is not None else None
         if staging is not None:
             staging.complain(text)

@@ -80,9 +80,9 @@ class Received(Generic[R_contra]):
     def __repr__(self) -> str:
         values = conceal_all(tuple(self.args.values()), self._op.secrecies)
         args = ", ".join(f"{name}={value!r}" for name, value in zip(self.args, values, strict=True))
-        who = f" from {self.sender}" if self.sender is not None else ""
+        source = f" from {self.sender}" if self.sender is not None else ""
         verb = "write " if self._written else ""
-        return f"{verb}{self.affordance}({args}){who} at {self.at:g} s"
+        return f"{verb}{self.affordance}({args}){source} at {self.at:g} s"
 
     def answer(self, value: R_contra, /) -> None:
         """Answer the message; for an action with many outputs with an iterable of them.
@@ -107,7 +107,7 @@ class Received(Generic[R_contra]):
 
     def _settle(self) -> None:
         if self.answered:
-            why = "has its answer" if self._done.is_set() else "wants no answer"
+            why = "has its answer" if self._done.is_set() else "needs no answer"
             raise RuntimeError(f"{self!r} {why}")
         self.answered = True
         self._done.set()
@@ -219,7 +219,7 @@ class _Inbox:
 
 
 class Probe(Generic[A]):
-    """An agent that stands for a class and does what the test says.
+    """An agent that replaces one of a class and is controlled by the test.
 
     Every invocation of an action waits for the test, in order of arrival: `expect` takes the next, its
     `answer` or `fail` answers it. Writes of properties are carried out, and are messages to be expected
@@ -446,11 +446,11 @@ class Probe(Generic[A]):
         return [m for m in self._inbox.log if not m.answered and not m.cancelled]
 
     def problems(self) -> list[str]:
-        """Return what was received that nobody expected, or nobody answered."""
+        """Return the received messages that the test neither expected nor answered."""
         if not self.strict:
             return []
         inbox = self._inbox
-        unexpected = [f"{self!r} received what nobody expected: {message}" for message in inbox.waiting]
+        unexpected = [f"{self!r} received an unexpected message: {message}" for message in inbox.waiting]
         unanswered = [m for m in inbox.taken if not m.answered and not m.cancelled]
         return unexpected + [f"{self!r} was left without an answer to {message}" for message in unanswered]
 

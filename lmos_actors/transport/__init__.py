@@ -1,4 +1,4 @@
-"""Streams, the front door, and WebSocket connections: bytes to messages and back. Knows no LMOS."""
+"""Streams, the front door, and WebSocket connections: bytes to messages and back. Independent of LMOS."""
 
 from lmos_actors._core import (
     Account as Account,

@@ -68,7 +68,7 @@ class LimitedDecoder(FrameDecoder):
 
 # --- frames of RFC 6455 inside trio-websocket's connection
 #
-# This is the one file that knows private names of trio-websocket and wsproto. What it adds to them: whole
+# This is the one file that uses private names of trio-websocket and wsproto. What it adds to them: whole
 # text frames are coded here, past their event objects, with the same verdicts; messages are limited in
 # bytes, as soon as a frame's header claims too many; nothing is sent from the reader; and an error goes
 # to the listener, which closes the connection.

@@ -321,7 +321,7 @@ class Refuse:
 
 
 def asks_for_websocket(head: Head) -> bool:
-    """Whether the request wants to be a WebSocket, well-formed or not."""
+    """Return whether the request asks for a WebSocket, well-formed or not."""
     return "websocket" in [token.lower() for token in head.tokens(b"upgrade")]
 
 

@@ -75,19 +75,19 @@ class IncomingMessage:
         elif isinstance(event, Ping):
             owner.on_ping(bytes(event.payload))
         elif isinstance(event, Pong):
-            owner.on_trifle()  # that the peer was heard is all that a pong says
+            owner.on_trifle()  # a pong only shows that the peer is alive
         elif isinstance(event, CloseConnection):
-            # wsproto tells of errors by the same event, and then the state is as before
-            tell = owner.on_error if is_live else owner.on_close
-            tell(int(event.code), event.reason or "")
+            # wsproto reports errors by the same event, and then the state is as before
+            callback = owner.on_error if is_live else owner.on_close
+            callback(int(event.code), event.reason or "")
 
     def _take_message(self, event: BytesMessage | TextMessage, owner: FrameListener) -> None:
         data: Any = event.data
         is_text = type(event) is TextMessage
         parts = self._parts
         if parts is None and event.message_finished:
-            tell: Any = owner.on_text if is_text else owner.on_binary
-            tell(data if is_text else bytes(data))
+            callback: Any = owner.on_text if is_text else owner.on_binary
+            callback(data if is_text else bytes(data))
             return
         if parts is None:
             parts = self._parts = MessageParts()

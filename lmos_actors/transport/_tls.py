@@ -153,12 +153,12 @@ def certificate_of(stream: trio.SSLStream[Any], tls: ssl.SSLContext) -> ClientCe
     """
     if tls.verify_mode is ssl.CERT_NONE:
         return None
-    told: dict[str, Any] | None = stream.getpeercert()
+    certificate: dict[str, Any] | None = stream.getpeercert()
     der: bytes | None = stream.getpeercert(binary_form=True)
-    if not told or der is None:
+    if not certificate or der is None:
         return None
-    subject: Any = told.get("subject", ())
-    named: Any = told.get("subjectAltName", ())
+    subject: Any = certificate.get("subject", ())
+    named: Any = certificate.get("subjectAltName", ())
     names = (
         [value for kind, value in named if kind in _NAMES and _NAMES[kind].fullmatch(value)]
         if named

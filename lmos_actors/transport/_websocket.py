@@ -165,7 +165,7 @@ class Connection:
     async def run(self, handler: Handler) -> Ended:
         """Carry messages until the connection has ended, and return how; the stream is closed then.
 
-        Raises what the handler raised, if it did; RuntimeError if it ran before. Cancelled, it says Close
+        Raises what the handler raised, if it did; RuntimeError if it ran before. Cancelled, it sends Close
         1001 and waits for the peer's, within `close_seconds`.
         """
         if self._handler is not None or not self._is_open:
@@ -263,7 +263,7 @@ class Connection:
         self._shorten_patience()
 
     def on_error(self, code: int, reason: str) -> None:
-        """Close with this code: the peer broke a rule, or something of ours failed."""
+        """Close with this code: the peer broke a rule, or a handler here failed."""
         self._codec.deaf = self._mute = True
         if self._ended is None:
             self._ended = Ended(code, reason, "us", clean=False)

@@ -201,13 +201,13 @@ HTML = b"<html>"
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (say(b"{nonsense"), "no JSON"),
-        (say(b"\xff\xfe"), "no JSON"),
+        (say(b"{nonsense"), "not JSON"),
+        (say(b"\xff\xfe"), "not JSON"),
         (say(b'"' + b"x" * (4 << 20) + b'"'), "longer than"),
         (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + b" " * (5 << 20), "longer than"),
         (say(b"[" * 100 + b"]" * 100), "levels deep"),
         (say(b"9" * 2_000), "digits"),
-        (say(b"\xff", kind="text/plain"), "no text"),
+        (say(b"\xff", kind="text/plain"), "not UTF-8 text"),
         (say(True, Content_Encoding="gzip"), "compressed"),
         (b"SSH-2.0-OpenSSH_9\r\n\r\n", "no answer of HTTP"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 400_000 + b"\r\n\r\n", "no answer of HTTP"),
@@ -548,10 +548,10 @@ def password(monkeypatch: pytest.MonkeyPatch) -> None:
     ("location", "error", "text"),
     [
         ("/on", RemoteProtocolError, "more than 5 redirects"),
-        ("ftp://lamp/on", RemoteProtocolError, "no address"),
-        ("http://user:pw@lamp/on", RemoteProtocolError, "no address"),
-        ("ws://lamp/on", RemoteProtocolError, "no address"),
-        ("http://[::1", RemoteProtocolError, "no address"),
+        ("ftp://lamp/on", RemoteProtocolError, "invalid address"),
+        ("http://user:pw@lamp/on", RemoteProtocolError, "invalid address"),
+        ("ws://lamp/on", RemoteProtocolError, "invalid address"),
+        ("http://[::1", RemoteProtocolError, "invalid address"),
         ("", RemoteProtocolError, "307"),
     ],
 )

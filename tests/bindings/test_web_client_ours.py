@@ -183,7 +183,7 @@ async def test_what_does_not_go_over_http_is_not_allowed_by_name(
     async with far_and_near(tmp_path) as (far, _, _):
         with pytest.raises(NotAllowed, match="no form to read 'limit' over HTTP"):
             await far.read(Weather.limit)
-        with pytest.raises(NotAllowed, match="tells of no ends"):
+        with pytest.raises(NotAllowed, match="does not report exits"):
             async with far.monitor():
                 pass
         with pytest.raises(NotAllowed, match="cannot be linked"):

@@ -129,7 +129,7 @@ async def test_the_url_of_a_run_may_be_told_by_the_status(autojump_clock: object
             ActionCancelled,
             "no",
         ),
-        (say(None, "404 Not Found"), OutcomeUnknown, "not known there"),
+        (say(None, "404 Not Found"), OutcomeUnknown, "does not know the run"),
         (say(None, "401 Unauthorized"), Exception, "401"),
         (say([1]), RemoteProtocolError, "no ActionStatus"),
         (say(None, "503 X"), OutcomeUnknown, "does not answer with the status of the run"),
@@ -150,7 +150,7 @@ async def test_a_run_at_another_server_is_not_followed(autojump_clock: object) -
     async with lamp(SLOW) as (site, _, thing):
         for place in ("http://other/fade/7", "//other/fade/7", "https://lamp/fade/7", "http://lamp@other/x"):
             site.on("POST /fade", say({"status": "pending"}, "201 Created", Location=place))
-            with pytest.raises(RemoteProtocolError, match="at another server"):
+            with pytest.raises(RemoteProtocolError, match="on another server"):
                 await thing.invoke("fade")
 
 
@@ -240,7 +240,7 @@ async def test_a_call_whose_url_nobody_tells_is_cancelled_by_leaving(autojump_cl
         site.on("POST /plain", talk(never))
         async with thing.begin("plain") as call:
             await trio.sleep(1)
-            with pytest.raises(NotAllowed, match="no form to ask about runs of 'plain'"):
+            with pytest.raises(NotAllowed, match="no form to query runs of 'plain'"):
                 await call.query()
             assert (await call.cancel("enough")).cancelled
         await trio.sleep(1)

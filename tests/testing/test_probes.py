@@ -76,7 +76,7 @@ async def test_messages_come_in_order_and_wait_beside_each_other(virtual_clock) 
         last = await weather.expect(Weather.note, text=lambda text: text == "x")
         assert last.one_way
         assert last.answered
-        with pytest.raises(RuntimeError, match="wants no answer"):
+        with pytest.raises(RuntimeError, match="needs no answer"):
             last.answer(None)
         second.answer("b")
         first.answer("a")
@@ -194,7 +194,7 @@ async def leave_unexpected(node) -> None:
 
 
 def test_what_nobody_expected_fails_the_test() -> None:
-    with pytest.raises(AssertionError, match=r"received what nobody expected: note\(text='a'\) at 0 s"):
+    with pytest.raises(AssertionError, match=r"received an unexpected message: note\(text='a'\) at 0 s"):
         run_test(leave_unexpected)
 
 

@@ -279,7 +279,7 @@ async def _(it: Ref[Kettle], k: Kotlin, b: Bench) -> Any:
     return [await b.said(listen())]
 
 
-@row("subscribe to all", ["NotAllowed: this peer knows no subscription to all events []", []])
+@row("subscribe to all", ["NotAllowed: this peer does not support a subscription to all events []", []])
 async def _(it: Ref[Kettle], k: Kotlin, b: Bench) -> Any:
     async def listen() -> Any:
         async with it.subscribe_all() as events:

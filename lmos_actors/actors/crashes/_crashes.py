@@ -78,7 +78,7 @@ def _is_missing_loop(error: BaseException, text: str) -> bool:
 
 
 def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
-    """As `crash_reason`, for what a run or a task lets out.
+    """As `crash_reason`, for an exception that leaves a run or a task.
 
     The end of a linked agent that was stopped is passed on as what it is: no crash.
     """
@@ -139,7 +139,7 @@ def without_secrets(envelope: Envelope, text: str) -> str:
 
 
 def hide_error(envelope: Envelope, fields: dict[str, object]) -> None:
-    """Take secrets out of the record of an error; the output of a failure stays if its text tells none."""
+    """Take secrets out of the record of an error; the output of a failure stays if its text contains none."""
     text = str(fields["error"])
     fields["error"] = shown = without_secrets(envelope, text)
     if shown != text or fields.get("output") is None:

@@ -35,14 +35,14 @@ def _shown_name(name: str) -> str:
 
 
 def class_made_by(factory: Any) -> Any:
-    """Return the class of the agents that a spec's factory makes, None if it does not tell."""
+    """Return the class of the agents that a spec's factory makes, None if that cannot be found out."""
     while isinstance(factory, partial):
         factory = factory.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return factory if isinstance(factory, type) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def fields_given(factory: Any) -> Values:
-    """Return the fields that an agent was to be made with, as far as its spec tells."""
+    """Return the fields that an agent was to be made with, as far as its spec shows."""
     fn, given = _unfold(factory)
     if hasattr(fn, "__contract__"):
         known = {field.alias: field.name for field in attrs.fields(fn)}
@@ -62,7 +62,7 @@ def _secrecies(fn: Any, names: Iterable[str]) -> dict[str, int]:
 
 
 def _unfold(factory: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the function or class that a factory calls, and the arguments that it gives by name."""
+    """Return the function or class that a factory calls, and the arguments that it passes by name."""
     given: dict[str, Any] = {}
     while isinstance(factory, partial):
         made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
@@ -119,7 +119,7 @@ def message_of(item: Any) -> Message | None:
 
 
 def _arguments(fn: Any, args: tuple[Any, ...]) -> Values:
-    """Name the arguments of a timer's turn; of a function that tells no names they are numbered."""
+    """Name the arguments of a timer's turn; they are numbered if the function has no names for them."""
     discreet = fn.secrecy if isinstance(fn, Discreet) else 0
     fn = fn.fn if isinstance(fn, Discreet) else fn
     code = getattr(fn, "__code__", None)

@@ -133,7 +133,7 @@ class CrashReport:
 
     @property
     def is_first_start(self) -> bool:
-        """Return whether it is about a first start, which its caller hears of."""
+        """Return whether it is about a first start, whose error the caller gets."""
         return self.incarnation == 1 and self.handler in (FACTORY, STARTED, ENTERING)
 
     def unwound(self, errors: tuple[BaseException, ...]) -> None:
@@ -148,7 +148,7 @@ class CrashReport:
         return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
     def text(self, error: BaseException) -> str:
-        """Return what an exception says, without secrets; nothing is looked for where nothing is secret."""
+        """Return the text of an exception, without secrets; does not search it if nothing is secret."""
         text = text_of(error)
         return self.secrets.clean(text, REASON) if self._guarded or _MARK in error.__dict__ else text
 

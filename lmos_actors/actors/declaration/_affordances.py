@@ -277,7 +277,7 @@ class Action(_ActionHandle, Generic[A_contra, P, R_co, G_co]):
 
 
 class StreamAction(_ActionHandle, Generic[A_contra, P, R_co]):
-    """Names an action written as an async generator: it gives many outputs."""
+    """Names an action written as an async generator, which has many outputs."""
 
     if TYPE_CHECKING:
 

@@ -38,7 +38,7 @@ _RENAMES: Final = (None, "camel")
 
 
 def _shape(hint: Any, where: str) -> Shape[Any]:
-    """Compile a type; a refusal says whose it is."""
+    """Compile a type; the text of a TypeError begins with `where`."""
     try:
         return shape_of(hint)
     except TypeError as exc:

@@ -55,7 +55,7 @@ class About:
     the class, `support`, a URI, and `links` are those of a Thing Description (TD 1.1, 5.3.1.1).
     `capabilities` are words for what it can do, `lmosx:capabilities` there, and `types` join its `@type`:
     both are what others find it by, each without blanks.
-    What a subclass leaves out is as its base says; of `more`, member by member.
+    What a subclass leaves out is inherited; of `more`, member by member.
 
     Raises:
         TypeError: something of it is of another type, or no plain data.
@@ -101,7 +101,7 @@ class About:
         )
 
     def over(self, base: About | None) -> About:
-        """Return what a subclass tells: its own, and of its base what it leaves out."""
+        """Return the values of a subclass: its own, and those of its base that it leaves out."""
         if base is None:
             return self
         given = attrs.asdict(self, recurse=False, filter=lambda _, value: bool(value))
@@ -121,7 +121,7 @@ class ClassOptions:
     history: int | None = None
 
     def over(self, base: ClassOptions | None) -> ClassOptions:
-        """Return the options of a subclass: what it does not say is as its base says."""
+        """Return the options of a subclass: its own, and those of its base that it leaves out."""
         if base is None:
             return self
         given = attrs.asdict(self, recurse=False, filter=lambda _, value: value is not None)

@@ -61,7 +61,7 @@ def is_progress(hint: Any) -> bool:
 
 
 def output_of(hint: Any, kind: int) -> Any:
-    """Return the type of what an action gives: of its result, or of one item of a stream."""
+    """Return the type of the output of an action: of its result, or of one item of a stream."""
     if kind != STREAM:
         return hint
     args = get_args(hint)

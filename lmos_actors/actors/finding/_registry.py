@@ -60,7 +60,7 @@ class LookupLink:
         return self._found
 
     def look(self) -> Any:
-        """Return what `resolve` gives, None if there is no such agent and nowhere else to look."""
+        """Return what `resolve` would, None if there is no such agent and nowhere else to look."""
         rt, beyond = self.rt, self._beyond
         if self._found is not None or rt.seeker is None or self.wanted.is_place:
             return self.near()

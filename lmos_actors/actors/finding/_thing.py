@@ -1,4 +1,4 @@
-"""An agent spoken to by wire names and plain data, as files and protocols do who know no class of it."""
+"""An agent used by wire names and plain data, for files and protocols, which have no class of it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class Thing:
-    """A near agent or pool by the names its consumers know. Raises NotFound when the ref leads nowhere yet.
+    """A near agent or pool by the names of its affordances. Raises NotFound while the ref leads nowhere.
 
-    Input is plain data; what comes out are the values that a typed consumer would get. Errors are those of
+    Input is plain data; outputs are the values that a typed consumer would get. Errors are those of
     `Ref`.
     """
 

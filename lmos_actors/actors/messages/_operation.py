@@ -1,7 +1,7 @@
 """Operations: named functions of an agent that a mailbox carries out, with the types of input and output.
 
 Every verb of a ref ends in an operation: invoking an action, reading a property, subscribing to an
-event. The dispatcher knows three kinds and nothing else: a turn runs from start to end in one step, a
+event. The dispatcher distinguishes only three kinds: a turn runs from start to end in one step, a
 run needs time, a stream is a run with many outputs.
 """
 
@@ -266,7 +266,7 @@ class Operation:
             return None
 
     def result(self, value: Any) -> Any:
-        """Check and convert what the function gave.
+        """Check and convert the value that the function returned.
 
         Raises:
             TypeError: it is not of the declared type, which is a bug of the agent.

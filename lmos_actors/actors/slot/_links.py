@@ -144,9 +144,9 @@ def _nothing() -> None:
 
 
 def check_on_exit(cls: type, trap_exits: bool | None, own: object) -> None:
-    """Check that a class that traps exits says what it does then, and the other way round.
+    """Check that a class that traps exits has an `on_exit`, and the other way round.
 
-    `trap_exits` is None where neither it nor a base says anything; `own` is the `on_exit` of `Agent`.
+    `trap_exits` is None if neither the class nor a base sets it; `own` is the `on_exit` of `Agent`.
     Raises TypeError.
     """
     title = cls.__name__

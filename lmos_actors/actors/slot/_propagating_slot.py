@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PropagatingSlot(Slot):
-    """A slot that knows in whose trace each of its messages was sent."""
+    """A slot that keeps with each message the trace it was sent in."""
 
     __slots__ = ()
 

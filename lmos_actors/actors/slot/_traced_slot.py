@@ -32,7 +32,7 @@ _UNSHOWN = ("observe", "subscribe", "subscribe to all")
 
 
 class TracedSlot(Slot):
-    """A slot that tells the node's instrument of every message."""
+    """A slot that reports every message to the node's instrument."""
 
     __slots__ = ("path",)
 

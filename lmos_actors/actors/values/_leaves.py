@@ -1,6 +1,6 @@
 """Single values and plain JSON data: the leaves of the types that cross between agents.
 
-A taker checks a value and gives what may cross in its place: the value itself where it cannot change. It
+A taker checks a value and returns what may cross in its place: the value itself where it cannot change. It
 also takes what a decoded JSON text holds in its place. It refuses with `InvalidInput` and a path.
 """
 
@@ -32,7 +32,7 @@ KEY = "key"  # stands for the path while the key of a dict is checked
 
 
 class Take(Protocol[T_co]):
-    """Checks a value and gives what may cross; raises InvalidInput with a path that starts with `path`."""
+    """Checks a value and returns what may cross; raises InvalidInput with a path that begins with `path`."""
 
     def __call__(self, value: object, path: str = "$", /) -> T_co: ...
 

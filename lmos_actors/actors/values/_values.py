@@ -29,7 +29,7 @@ T = TypeVar("T")
 class Shape(Generic[T]):
     """A declared type, compiled.
 
-    `take` checks a value and gives what may cross; it raises InvalidInput, and nothing else but what a
+    `take` checks a value and returns what may cross; it raises InvalidInput, and nothing else but what a
     `__post_init__` of the user's raises beside ValueError and TypeError. A value whose class is `exact`
     needs no look. `immutable` is decided for the type as a whole, to its depths, and so is its `secrecy`.
     """

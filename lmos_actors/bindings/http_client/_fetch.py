@@ -116,7 +116,7 @@ async def _text(head: Head, stream: HttpStream, url: str) -> bytes:
     if head.header(b"content-encoding") not in ("", "identity"):  # its length is not known then
         raise ConnectFailed(url, "the answer is compressed, which was not asked for")
     if head.kind not in KINDS:
-        raise ConnectFailed(url, f"the answer is {head.kind or 'without a media type'}, not a description")
+        raise ConnectFailed(url, f"the answer is {head.kind or 'of no known type'}, not a description")
     return await stream.body(MAX_BYTES)
 
 

@@ -120,9 +120,9 @@ class ServerConnection:
         self._listeners = Listeners(context.rt, self.session, self.check_end, context.failed, context.sharing)
         address = connection.peer.rpartition(":")[0]
         self._peer = (address, connection) if self.principal is None else (f"@{self.principal}", "")
-        who = self.label, self.principal, self._peer
+        sender = self.label, self.principal, self._peer
         then = self._fail, self._tell_settled, self.check_end
-        self._tells = IncomingTells(context.rt, self.session, context.waiting_tells, who, *then)
+        self._tells = IncomingTells(context.rt, self.session, context.waiting_tells, sender, *then)
         self._runs_without_room: dict[Far, None] = {}  # the peer's credit, or the connection's
         self._over = self._giving_up = self._is_spent = False
         self._is_alone = False  # the request that is taken, on its connection

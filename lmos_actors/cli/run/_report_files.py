@@ -174,7 +174,7 @@ class _Report:
     kind: Kind
     file: Target
     results: list[tuple[FileResult, FileResult]] = attrs.Factory(list[tuple[FileResult, FileResult]])
-    """The results of a file, and the part of them that this report tells."""
+    """The results of a file, and the part of them that this report shows."""
     drawn: RunResult | None = None
     diagram: str = ""
     runs: int = 0

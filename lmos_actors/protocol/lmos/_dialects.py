@@ -197,7 +197,7 @@ def normalize_spelling(raw: dict[str, Any], shape: Shape) -> Problem | None:
         if alias in raw:
             value = raw.pop(alias)
             if name in raw and (type(raw[name]) is not type(value) or raw[name] != value):
-                return invalid(f"{alias!r} says another thing than {name!r}", f"$.{alias}")
+                return invalid(f"{alias!r} has another value than {name!r}", f"$.{alias}")
             raw[name] = value
     if shape.subscribes:
         raw["messageType"] = "subscribeEvent"

@@ -44,7 +44,7 @@ class Frame:
 
 @attrs.frozen
 class BadFrame:
-    """A binary frame that is none of ours, and why. `stream` is None where not even that can be read."""
+    """A binary frame in another format, and why. `stream` is None if not even that can be read."""
 
     detail: str
     stream: int | None = None

@@ -85,9 +85,9 @@ def problem_of(error: BaseException) -> Problem:
     """
     if isinstance(error, RemoteProtocolError) and isinstance(error.problem, Problem):
         return error.problem
-    for known, tell in _TELL:
+    for known, describe in _DESCRIBE:
         if isinstance(error, known):
-            return tell(error)
+            return describe(error)
     return Problem(
         type=INTERNAL, title="Internal Server Error", status=500, detail="the request could not be answered"
     )
@@ -117,7 +117,7 @@ def error_message(
     correlation_id: str | None = None,
     in_reply_to: str | None = None,
 ) -> Error:
-    """Make the `error` message that tells a problem. `instance_id` is a new id, for this occurrence."""
+    """Make the `error` message for a problem. `instance_id` is a new id, for this occurrence."""
     return Error(
         thing_id=thing_id,
         message_id=message_id,
@@ -231,7 +231,7 @@ def _text(error: BaseException) -> str:
     return str(error)[:DETAIL]
 
 
-_TELL: tuple[tuple[type[LmosActorsError], Callable[[Any], Problem]], ...] = (
+_DESCRIBE: tuple[tuple[type[LmosActorsError], Callable[[Any], Problem]], ...] = (
     (NotFound, _tell_not_found),
     (InvalidInput, _tell_invalid),
     (NotAllowed, _plainly(NOT_ALLOWED, "Operation Not Allowed", 405)),
@@ -259,11 +259,11 @@ def _make_not_found(message: Error, request: Message | None) -> LmosActorsError:
     )
     name = _known(message, "name", str) or _name_asked(message, request, kind)
     nearest = _known(message, "nearest", str)
-    return _told(NotFound, message.detail, kind=kind, name=name, nearest=nearest)
+    return _with_detail(NotFound, message.detail, kind=kind, name=name, nearest=nearest)
 
 
 def _name_asked(message: Error, request: Message | None, kind: str) -> str:
-    """Return what was asked for: it is not told again by every peer."""
+    """Return the name that was asked for, from the request: not every peer repeats it."""
     if kind == "agent":
         return message.thing_id
     return "" if request is None else name_in(request)
@@ -306,7 +306,7 @@ def _make_unavailable(message: Error, _: Message | None) -> LmosActorsError:
 
 
 def _make_died(message: Error, _: Message | None) -> LmosActorsError:
-    # not told: then it may have begun, and must not be taken as safe to repeat
+    # absent: then it may have begun, and must not be taken as safe to repeat
     return AgentDied(message.detail, started=message.started is not False, agent=message.thing_id)
 
 
@@ -316,7 +316,7 @@ def _make_late(message: Error, _: Message | None) -> LmosActorsError:
 
 
 def _make_limited(message: Error, _: Message | None) -> LmosActorsError:
-    return _told(RateLimited, message.detail, retry_in=message.retry_in)
+    return _with_detail(RateLimited, message.detail, retry_in=message.retry_in)
 
 
 def _as(cls: type[LmosActorsError]) -> Callable[[Error, Message | None], LmosActorsError]:
@@ -328,7 +328,7 @@ def _unknown(message: Error, _: Message | None) -> LmosActorsError:
 
 
 def problem_in(message: Error) -> Problem:
-    """Return the problem that an `error` message tells; a status that is no number is 500."""
+    """Return the problem in an `error` message; a status that is no number is 500."""
     status = message.status
     return Problem(
         type=message.type,
@@ -343,12 +343,12 @@ def problem_in(message: Error) -> Problem:
 
 
 def _known(message: Error, key: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
-    """Return what the peer says about the exception, None if it is of another type: it is a peer's word."""
+    """Return a detail of the exception from the peer, None if its type is not as expected."""
     found = None if message.about is None else message.about.get(key)
     return found if isinstance(found, kind) and not isinstance(found, bool) else None
 
 
-def _told(cls: type[E], text: str, **attributes: Any) -> E:
+def _with_detail(cls: type[E], text: str, **attributes: Any) -> E:
     """Make an exception with its own text, where the constructor would word it anew."""
     error = cls.__new__(cls, text)
     error.args = (text,)

@@ -79,7 +79,7 @@ class SendWindow:
 
 
 class ReceiveWindow:
-    """The receiver's side of one stream: checks what arrives, and says when to give how much credit.
+    """The receiver's side of one stream: checks what arrives, and determines when to grant how much credit.
 
     `window` is the room that it keeps open; credit is given back by halves. Holds at most `window.items`
     numbers. With `granted` the peer has the first credit already (it stood in the invocation). Without a
@@ -240,7 +240,7 @@ def _shown(stream: Stream) -> str:
 
 @attrs.frozen
 class ItemArrived:
-    """An item came; when it is used up the host says so (`consumed`), which gives the sender new credit."""
+    """An item came. When the host has used it, it calls `consumed`, which grants the sender new credit."""
 
     run: Run
     stream: Incoming
@@ -266,7 +266,7 @@ class CreditArrived:
 
 @attrs.frozen
 class StreamStopped:
-    """The receiver wants no more of this stream; the run goes on."""
+    """The receiver has stopped this stream; the run goes on."""
 
     run: Run
     stream: Outgoing
@@ -318,7 +318,7 @@ class StreamTable:
     def take_frame(
         self, data: bytes
     ) -> tuple[ItemArrived | StreamFinished | StreamViolation, ...] | BadFrame:
-        """Take a binary frame. A BadFrame is none of ours: the connection is to be closed with 1003."""
+        """Take a binary frame. A BadFrame has another format: the connection is to be closed with 1003."""
         frame = parse_frame(data)
         if isinstance(frame, BadFrame):
             stream = None if frame.stream is None else self._numbered.get(frame.stream)
@@ -337,7 +337,7 @@ class StreamTable:
         return self._taken(stream, message.data, size, message.sequence, binary=False)
 
     def take_end(self, message: StreamEnd) -> StreamFinished | StreamStopped | StreamViolation | None:
-        """Take the end of one of their streams, or their wish that one of ours should end."""
+        """Take the end of an incoming stream, or the request to stop an outgoing one."""
         stream = self._numbered.get(message.stream)
         if stream is None:
             return self._unknown(message.stream, message.correlation_id)
@@ -443,7 +443,7 @@ class StreamTable:
         return frame
 
     def stop(self, stream: Incoming, reason: str) -> bytes | None:
-        """Return the frame that says that no more items of an input are wanted; None if it is not open."""
+        """Return the frame that stops an input stream; None if it is not open."""
         if not self._goes_on(stream):
             return None
         frame = self._encode(self._end(stream, reason))

@@ -48,7 +48,7 @@ def check(
     property, relative hrefs without a base, data schemas that no value fits, the vocabulary of LMOS.
     Deviations that consumers of this package accept are warnings: no security, a missing or other
     `@context`, `Agent` without its prefix, an `id` that is not a URI, members that are null. `strict` makes
-    them errors. An unreadable description gives one error. After 1,000 findings an error says that there are
+    them errors. An unreadable description is one error. After 1,000 findings an error reports that there are
     more.
     """
     try:

@@ -202,7 +202,7 @@ def _streams(theirs: Streams, ours: Streams, place: Place) -> Iterator[Differenc
 
 
 def _stream(theirs: Stream | None, ours: Stream | None, place: Place, flow: Flow) -> Iterator[Difference]:
-    """A stream that one side does not know breaks: nobody would read it, or feed it."""
+    """Compare two streams. One that only one side has breaks: it would not be read, or not be fed."""
     if theirs is None or ours is None:
         if theirs is not ours:
             yield Difference(place, _one_sided(ours, "such a stream"), write(theirs), write(ours), "breaks")

@@ -39,7 +39,7 @@ class Exchange:
     """One recorded request and its effects. Times are seconds after its delivery.
 
     `ended` is None where nothing answered it. `effects` are in order: "item" and "progress" with a value,
-    "event" and "changed" with name and data. `error` is what the log says of an error, `output` that of a
+    "event" and "changed" with name and data. `error` is the text of an error in the log, `output` that of a
     failure that callers can expect.
     """
 
@@ -230,7 +230,7 @@ def replays_among(agents: Mapping[str, object]) -> dict[str, Replay]:
 
 
 def log_path(document: Document, entry: Replay) -> Path:
-    """Return the path of a replay's log, which its file gives from the folder that it is in."""
+    """Return the path of a replay's log, which is relative to the folder of its file."""
     assert document.path is not None
     return document.path.parent / entry.log
 

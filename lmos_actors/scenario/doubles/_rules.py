@@ -24,7 +24,7 @@ NEAREST: Final = 3
 
 @attrs.frozen
 class Request:
-    """A request as rules see it. `sender` is the path of who asks in the tree, `user` if no agent does."""
+    """A request as rules see it. `sender` is the path of the asking agent, `user` if none asks."""
 
     action: str
     input: Any

@@ -16,7 +16,7 @@ from lmos_actors.supervision import RESERVED
 
 from .._worlds import is_real
 from ..model import (
-    EVERYBODY,
+    ALL_AGENTS,
     USER,
     WORLDS,
     PoolEntry,
@@ -223,8 +223,8 @@ class CellNames:
     ) -> None:
         """Refuse a significant child whose end its supervisor would not heed."""
         if entry.significant and above.auto_shutdown == "never":
-            who = above.name if isinstance(above, Supervisor) else "root"
-            message = f'"significant" does nothing: "auto_shutdown" of the supervisor "{who}" is never'
+            supervisor = above.name if isinstance(above, Supervisor) else "root"
+            message = f'"significant" does nothing: "auto_shutdown" of the supervisor "{supervisor}" is never'
             self.report((*path, "significant"), message, "shape", key=True)
 
     def _tree(self) -> None:
@@ -348,7 +348,7 @@ class CellNames:
             if message:
                 self.mistakes.append(self.document.mistake_in(late.path, part, message, "name"))
 
-    # --- who is meant
+    # --- references
 
     def agent(
         self, name: str, path: DataPath, *, user: bool = False, far: bool = False, pool: bool = False
@@ -414,10 +414,10 @@ class CellNames:
         return [f"{name}/0" if path[0] == "population" else name for name, path in self.places.items()]
 
     def check_group(
-        self, name: str, path: DataPath, *, everybody: bool = False, supervisors: bool = False
+        self, name: str, path: DataPath, *, all_agents: bool = False, supervisors: bool = False
     ) -> bool:
-        """Check the name of an agent or of a population; of a supervisor, or `*`, if these may be meant."""
-        if (name == EVERYBODY and everybody) or (name in self.supervisors and supervisors):
+        """Check the name of an agent or of a population; of a supervisor, or `*`, if those are allowed."""
+        if (name == ALL_AGENTS and all_agents) or (name in self.supervisors and supervisors):
             return True
         if name in self.remotes:
             self._report_foreign(name, path)
@@ -427,7 +427,11 @@ class CellNames:
             return True
         if self.base_of(name) in self.places:
             return self.agent(name, path)
-        known = [*self.names, *(self.supervisors if supervisors else []), *([EVERYBODY] if everybody else [])]
+        known = [
+            *self.names,
+            *(self.supervisors if supervisors else []),
+            *([ALL_AGENTS] if all_agents else []),
+        ]
         self.report(path, f'no agent "{name}"{near_path(name, known)}')
         return False
 

@@ -10,7 +10,7 @@ from lmos_actors.files import did_you_mean, listed, mapped
 
 from ..formulas import RESERVED, FormulaProblem, compile_formula, known_names, of_agents
 from ..model import (
-    EVERYBODY,
+    ALL_AGENTS,
     USER,
     Always,
     Bounded,
@@ -136,7 +136,7 @@ class CheckValidator:
     # --- formulas
 
     def _series(self, series: Series, path: DataPath) -> None:
-        self.names.check_group(series.of, (*path, "of"), everybody=True)
+        self.names.check_group(series.of, (*path, "of"), all_agents=True)
         condition = series.agg in ("fraction", "count")
         self._formula(series.expr, (*path, "expr"), series.of, condition=condition, alone=True)
 
@@ -166,13 +166,13 @@ class CheckValidator:
 
     def _classes(self, of: str | None) -> list[Any] | None:
         """Return the classes of the agents that a formula is about; None if not all are known."""
-        everybody = of is None or of == EVERYBODY
-        wanted = self.names.names if everybody else [str(of)]
+        is_about_all = of is None or of == ALL_AGENTS
+        wanted = self.names.names if is_about_all else [str(of)]
         found = [self.names.class_of(name) for name in wanted]
         return None if not self.names.fitted or None in found else found
 
     def _of(self, check: Formula, text: str, path: DataPath, key: DataPath) -> None:
-        if check.of is not None and not self.names.check_group(check.of, (*path, "of"), everybody=True):
+        if check.of is not None and not self.names.check_group(check.of, (*path, "of"), all_agents=True):
             return
         names = self._formula(text, key, check.of)
         if names is not None and check.of is not None and not of_agents(names):
@@ -289,7 +289,7 @@ class CheckValidator:
             self.names.report(path, f'no agent has {kind} "{word}"{did_you_mean(word, dict.fromkeys(known))}')
 
     def _converges(self, check: Converges, path: DataPath) -> None:
-        self.names.check_group(check.of, (*path, "of"), everybody=True)
+        self.names.check_group(check.of, (*path, "of"), all_agents=True)
         entry = self.names.populations.get(check.of)
         is_group = check.of in self.names.pools or entry is not None
         single = self.names.entry(check.of) is not None and (

@@ -125,7 +125,7 @@ class DoubleValidator:
             return
         ends = any(isinstance(part, Done) for part in rule.reply)
         if not stream and not ends:
-            message = f'the reply has no end: "{action}" gives one output, its last part is {{done: …}}'
+            message = f'the reply has no end: "{action}" has one output, its last part is {{done: …}}'
             self.names.report((*path, "reply"), message, "shape", key=True)
         chunks = any(isinstance(part, Chunk) for part in rule.reply)
         for index, part in enumerate(rule.reply):
@@ -136,7 +136,7 @@ class DoubleValidator:
         if isinstance(part, Chunk):
             self.conditions.equal(part.chunk, schema, (*path, "chunk"))
         elif isinstance(part, Done) and stream and part.done is not None:
-            self.names.report((*path, "done"), f"{op.label} gives many outputs, its end has none", "shape")
+            self.names.report((*path, "done"), f"{op.label} has many outputs, its end has none", "shape")
         elif isinstance(part, Done) and not stream:
             self.conditions.equal(part.done, schema, (*path, "done"))
         elif isinstance(part, Progressed) and op.progress is not None:

@@ -98,7 +98,7 @@ class ExpectValidator:
         self.names.agent(step.target, (*path, "target"), user=True)
         if (step.target, step.event) not in scope.subscribed:
             message = f'no earlier step subscribes as "{step.target}" to "{step.event}"'
-            mine = [event for who, event in sorted(scope.subscribed) if who == step.target]
+            mine = [event for agent, event in sorted(scope.subscribed) if agent == step.target]
             self.names.report((*path, "event"), message + did_you_mean(step.event, mine))
 
     def _event_schema(self, step: Expect, scope: StepScope) -> Schema:

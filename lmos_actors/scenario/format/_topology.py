@@ -47,8 +47,8 @@ def neighbours_of(topology: Topology, count: int, seed: int) -> Neighbours:
 
 
 def _complete(topology: Topology, count: int, seed: int) -> Neighbours:
-    everybody = tuple(range(count))
-    return [everybody[:me] + everybody[me + 1 :] for me in everybody]
+    numbers = tuple(range(count))
+    return [numbers[:me] + numbers[me + 1 :] for me in numbers]
 
 
 def _ring(topology: Topology, count: int, seed: int) -> Neighbours:

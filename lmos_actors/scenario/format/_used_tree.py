@@ -34,7 +34,7 @@ class UsedTree:
     """Class that referring agents expect, by path."""
 
     def class_of(self, path: str) -> type[Any] | None:
-        """Return the class of the agents at a path, None where the factory does not tell."""
+        """Return the class of the agents at a path, None if it cannot be found out from the factory."""
         spec = self.agents[path]
         return agent_class(spec.member(1) if isinstance(spec, Pool) else spec)
 

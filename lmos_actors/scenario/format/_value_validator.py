@@ -254,7 +254,7 @@ def tables_of(contract: Any) -> dict[str, Any]:
 
 
 def is_stream(contract: Any, action: str) -> bool:
-    """Return whether an action gives many outputs."""
+    """Return whether an action has many outputs."""
     return isinstance(contract.actions[action], StreamAction)
 
 
@@ -268,7 +268,7 @@ def input_schema(op: Any) -> Schema:
 
 
 def output_schema(op: Any) -> Schema:
-    """Return the schema of what an action gives, one item of it if it gives many."""
+    """Return the schema of the output of an action, or of one item of many outputs."""
     shape = None if op.untyped else op.result_shape
     return ANYTHING if shape is None else shape.schema
 

@@ -22,7 +22,7 @@ from ..formulas import (
     error_text,
     of_agents,
 )
-from ..model import EVERYBODY, Never
+from ..model import ALL_AGENTS, Never
 from ._judge import Judge, Offenders, instant, listing
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class FormulaJudge(Judge):
         super().__init__(check, name, place)
         self.view, self.directory, self.agents, names = context
         self.formula: Formula = compile_formula(text, names)
-        self.of: str = check.of or EVERYBODY
+        self.of: str = check.of or ALL_AGENTS
         self.of_agents = of_agents(self.formula.names)
         self._state = of_agents(name for name in self.formula.names if name.startswith("state."))
         self._mail = any(name.startswith("mailbox.") for name in self.formula.names)
@@ -66,7 +66,7 @@ class FormulaJudge(Judge):
         found = self.directory.find(path)
         if found is None or found[0] is None:
             return None if found else False
-        return self.of in found[1] or self.of in (path, EVERYBODY)
+        return self.of in found[1] or self.of in (path, ALL_AGENTS)
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         found = self.directory.find(path)

@@ -11,7 +11,7 @@ import attrs
 from lmos_actors.reports import CheckResult
 
 from ..model import (
-    EVERYBODY,
+    ALL_AGENTS,
     Always,
     AnyCheck,
     Causal,
@@ -109,7 +109,7 @@ class AgentDirectory:
 
     def is_called(self, path: str, name: str) -> bool:
         """Return whether the agent at a path goes by a name; `user` is its own path."""
-        if name in (path, EVERYBODY):
+        if name in (path, ALL_AGENTS):
             return True
         found = self.find(path)
         return found is not None and name in found[1]

@@ -48,7 +48,7 @@ class LogLine:
 
 
 def _is_sound(data: dict[str, Any]) -> bool:
-    """Return whether what everybody reads in a head, or a record, is of the right type."""
+    """Return whether the members that every head, or record, has are of the right type."""
     if "n" not in data:
         return type(mapped(data.get("run")).get("seed", 0)) is int
     timed = type(data["n"]) is int and type(data.get("t", 0)) in (int, float)

@@ -24,7 +24,7 @@ from ._agents import (
     When as When,
 )
 from ._base import (
-    EVERYBODY as EVERYBODY,
+    ALL_AGENTS as ALL_AGENTS,
     USER as USER,
     Condition as Condition,
     Constant as Constant,

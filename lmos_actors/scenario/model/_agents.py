@@ -61,9 +61,9 @@ class AgentEntry(Supervised, frozen=True, kw_only=True, tag_field="from", tag="a
 class PoolEntry(Closed, frozen=True, kw_only=True, tag_field="from", tag="pool"):
     """Several agents of one class behind one name: each message goes to one of them.
 
-    `by` says to which, and with `by: key` the parameter `key` whose value decides; without it the first one
-    of the action. `restart`, `shutdown`, `mailbox`, `backoff` and `service_time` are those of each member,
-    `max_restarts` and `max_seconds` the pool's.
+    `by` is how it is chosen. With `by: key`, the value of the parameter `key` decides; by default it is the
+    first parameter of the action. `restart`, `shutdown`, `mailbox`, `backoff` and `service_time` are those of
+    each member, `max_restarts` and `max_seconds` those of the pool.
     """
 
     use: Name
@@ -214,7 +214,7 @@ class BasicText(str):
 
 
 class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
-    """Somebody else's agent, which steps turn to; at least one of `url` and `description`.
+    """A remote agent, which steps send to; at least one of `url` and `description`.
 
     `url` is that of its description (http, https) or its own (ws, wss); `description` is a Thing Description
     beside the file. `thing` says which, where there are several. `use` is the class it is held to be of.

@@ -18,8 +18,8 @@ Expression: TypeAlias = Annotated[str, Meta(min_length=1)]
 USER = "user"
 """The scenario's own consumer; always there, never an agent's name."""
 
-EVERYBODY = "*"
-"""Stands for all agents where a population may be named."""
+ALL_AGENTS = "*"
+"""The name for all agents, where a population may be named."""
 
 
 class Closed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

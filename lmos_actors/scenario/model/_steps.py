@@ -266,7 +266,7 @@ class Timed(Closed, frozen=True, kw_only=True, tag_field="do"):
 
 
 class TimedAsking(Timed, frozen=True, kw_only=True):
-    """An entry that turns to an agent as the user; an error fails the run unless `error` says so."""
+    """An entry that sends to an agent as the user; an error fails the run unless `error` expects it."""
 
     target: Name
     error: ExpectedError | None = None

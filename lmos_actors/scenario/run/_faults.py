@@ -307,6 +307,6 @@ def _state(ref: Ref[Any]) -> str:
     except NotFound:
         return "gone"
     state = slot.state_name
-    if state != "down" or slot.status == "running":  # its supervisor has yet to hear that it has ended
+    if state != "down" or slot.status == "running":  # its supervisor has not been notified of its end yet
         return state
     return slot.status

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lmos_actors.actors import Ref, Slot, Thing, slot_of
 from lmos_actors.supervision import Supervisor, agents_of, children_of, supervisors_of
 
-from ..model import EVERYBODY, Simulation
+from ..model import ALL_AGENTS, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -162,7 +162,7 @@ class RunAgents:
         return found
 
     def _find_slots(self, of: str) -> tuple[Slot, ...]:
-        if of == EVERYBODY:  # of the file: what agents start themselves belongs to them
+        if of == ALL_AGENTS:  # of the file: what agents start themselves belongs to them
             own = dict.fromkeys(self._paths.values())
             return tuple(
                 slot
@@ -181,7 +181,7 @@ class RunAgents:
 
     def size(self, of: str) -> int:
         """Return the number of agents of a name, or of all (`*`), started or not."""
-        if of == EVERYBODY:
+        if of == ALL_AGENTS:
             members = sum(self._pools.values()) - len(self._pools)
             return len(self._paths) + members + sum(self._counts.values())
         return self._counts.get(of) or self._pools.get(of, 1)

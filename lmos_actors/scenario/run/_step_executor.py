@@ -173,13 +173,13 @@ class StepExecutor:
         Raises StepFailed where the outcome is not what the step expects.
         """
         error: AgentError | None = None
-        who = getattr(step, "as_", USER)
+        sender = getattr(step, "as_", USER)
         token = STEP.set(step.id or "")
         try:
-            if who == USER:
+            if sender == USER:
                 await doing
             else:
-                with acting_as(self.run.agents.ref(who)):
+                with acting_as(self.run.agents.ref(sender)):
                     await doing
         except AgentError as caught:
             error = caught
@@ -199,7 +199,7 @@ class StepExecutor:
             )
 
     def _fix(self, step: Any, error: AgentError) -> str:
-        """Return the end of a message about a remote agent that refuses who asks: what helps."""
+        """Return the remedy for a remote agent's refusal, as the end of a message; empty without one."""
         remote = self.run.cell.remotes.get(step.target)
         fix = "" if remote is None else remedy_for(remote, error)
         return f"; {fix}" if fix else ""

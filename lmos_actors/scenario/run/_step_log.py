@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 KEPT: Final = 1_000
-"""Most rounds of one step that are kept."""
+"""The largest number of rounds of one step that are kept."""
 
 MOST: Final = 20_000
-"""Most steps of one run that are kept."""
+"""The largest number of steps of one run that are kept."""
 
 SHOWN: Final = 3
-"""Most unfinished steps that a message names."""
+"""The largest number of unfinished steps that a message names."""
 
 
 @attrs.define
@@ -53,7 +53,7 @@ class StepLog:
         self._begun: Counter[str] = Counter()
 
     def begin(self, place: str, what: str, now: float) -> StepEntry:
-        """Record the begin of a step and return its entry, whose `finish` records the end."""
+        """Record the start of a step and return its entry, whose `finish` records the end."""
         line = StepEntry(place, what, now)
         self._begun[place] += 1
         if self._begun[place] <= KEPT and len(self._lines) < MOST:

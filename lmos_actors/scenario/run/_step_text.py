@@ -66,8 +66,8 @@ def describe(step: Any) -> str:
 def _words(step: Any) -> list[str]:
     if isinstance(step, (Asking, TimedAsking)):
         name = getattr(step, "action", None) or getattr(step, "property", None) or getattr(step, "event", "")
-        who = getattr(step, "as_", USER)
-        return [f"{step.target}.{name}"] + ([f"as {who}"] if who != USER else [])
+        sender = getattr(step, "as_", USER)
+        return [f"{step.target}.{name}"] + ([f"as {sender}"] if sender != USER else [])
     if isinstance(step, (Stop, Start)):
         return [step.target]
     if isinstance(step, (Query, Cancel)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lmos_actors.errors import LmosActorsError
 
 from ..formulas import fields_known, state_of
-from ..model import EVERYBODY
+from ..model import ALL_AGENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ class RunView:
 
     def supervisor_restarts(self, name: str) -> int | None:
         """Return how often a supervisor was restarted, None if the name is no supervisor's."""
-        if name == EVERYBODY or "/" in name or name in self._run.agents.given:
+        if name == ALL_AGENTS or "/" in name or name in self._run.agents.given:
             return None
         supervisor = self._run.agents.supervisor(name)
         return max(0, supervisor.incarnation - 1) if supervisor is not None else None

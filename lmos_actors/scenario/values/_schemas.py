@@ -99,7 +99,7 @@ def is_closed(schema: Schema) -> bool:
 
 
 def misfits(value: object, schema: Schema, path: DataPath = ()) -> Iterator[Misfit]:
-    """Find what a value cannot have where that schema stands: `equals` of what an agent gives."""
+    """Find what a value cannot have where that schema stands: such as in `equals` of an output."""
     if is_late(value) and not (is_mapping(value) or is_list(value)):
         return
     options = _options(schema)

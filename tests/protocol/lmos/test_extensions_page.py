@@ -148,7 +148,7 @@ def test_the_table_of_the_header_is_the_header() -> None:
 def test_the_numbers_are_those_of_the_code() -> None:
     flat = " ".join(PAGE.split())
     assert f"from 1 to {MAX_STREAM}" in flat
-    assert f"Beyond {MAX_CREDIT} it MAY" in flat
-    assert f"is {DEFAULT_CREDIT.items} items, {DEFAULT_CREDIT.bytes} bytes" in flat
-    assert f"({MAX_INPUTS} in one message)" in flat
+    assert f"Credit beyond {MAX_CREDIT} MAY be ignored" in flat
+    assert f"is {DEFAULT_CREDIT.items} items and {DEFAULT_CREDIT.bytes} bytes" in flat
+    assert f"(more than {MAX_INPUTS} in one message)" in flat
     assert f"({MAX_GATHERED:,} items and {SessionOptions().max_bytes >> 20} MiB at most" in flat

@@ -84,7 +84,7 @@ class Feeds:
         Raises NotAllowed: a peer of kotlin-wot's habits would close the connection.
         """
         if self._connection.kotlin:
-            raise NotAllowed("this peer knows no subscription to all events")
+            raise NotAllowed("this peer does not support a subscription to all events")
         new_id, gaps, ack = self._connection.new_id(), self._gaps, self._acks
         request = SubscribeAllEvents(
             thing_id=thing, message_id=new_id, correlation_id=new_id, gaps=gaps, ack=ack, **trace

@@ -31,7 +31,7 @@ class RequestAnswered(Struct, frozen=True):
 
 
 class RequestFailed(Struct, frozen=True):
-    """A request was refused, or failed: the exception says how."""
+    """A request was refused, or failed: with an exception."""
 
     pending: ConsumerRequest
     error: LmosActorsError

@@ -244,7 +244,7 @@ class Requests:
         return self._connection.outbox.drop(pending)
 
     def come_for_forgotten(self, pending: ConsumerRequest, error: LmosActorsError | None) -> Outcomes:
-        """Take the answer to a request that had ended here: an error is told if the host forgot it."""
+        """Take the answer to a request that had ended here; report an error if the host forgot it."""
         room = self._taken_back(pending)
         if error is None or pending.done or pending.whole is not None:
             return (*self._connection.come_late(), *room)

@@ -145,7 +145,7 @@ class Runs:
             self._requests.expect_late(run)
 
     def forget(self, run: PendingRun) -> None:
-        """Nobody waits for this run any more: its items are not taken either."""
+        """Stop waiting for a run, and taking its items."""
         self._streams.drop(run)
         run.controls.clear()
 

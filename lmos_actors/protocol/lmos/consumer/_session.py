@@ -270,7 +270,7 @@ class ConsumerSession:
         return self._runs.query(pending)
 
     def cancel(self, pending: PendingRun, reason: str | None = None) -> ConsumerRequest:
-        """Ask to end a run; the answer is a `RunStatus`. While one is open, this gives the same again.
+        """Ask to end a run; the answer is a `RunStatus`. While one is open, return the same again.
 
         A run that is still in the outbox is taken out of it, and one that a peer of kotlin-wot's habits has
         is given up here: both have failed with ActionCancelled when this returns; no `RequestFailed` follows.
@@ -298,7 +298,7 @@ class ConsumerSession:
         return stream.room
 
     def send(self, stream: Outgoing, item: Any) -> bool:
-        """Send an item of an input stream; False if the stream is over, which its run will tell.
+        """Send an item of an input stream; False if the stream is over; its run reports why.
 
         Raises LocalProtocolError: there is no room, or the item of a stream of bytes is none.
         """
@@ -346,7 +346,7 @@ class ConsumerSession:
         return self._feeds.subscribe_all(thing, trace)
 
     def stop(self, feed: Feed) -> None:
-        """Listen no more. It has `ended` at once, or when the thing has confirmed, which `FeedEnded` tells.
+        """Stop listening. It has `ended` at once, or when the thing has confirmed: `FeedEnded` reports it.
 
         Until then it counts as one of the `max_listening` that there may be.
         """
@@ -359,7 +359,7 @@ class ConsumerSession:
         return () if self._connection.closed else self._receiver.take(text)
 
     def receive_binary(self, data: bytes) -> Outcomes:
-        """Take a binary frame: an item of bytes that a run gives. Another closes the connection."""
+        """Take a binary frame: an item of bytes that a run sends. Any other closes the connection."""
         return () if self._connection.closed else self._receiver.take_binary(data)
 
     def frames(self, room: int = 65_536) -> list[Sendable]:

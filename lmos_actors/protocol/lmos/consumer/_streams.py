@@ -58,7 +58,7 @@ class ConsumerStreams(StreamTable):
         return stream
 
     def expect(self, run: Run, credit: Credit | None) -> Incoming:
-        """Expect the answer as a stream: under the credit that the invocation gives, or without any."""
+        """Expect the answer as a stream: under the credit in the invocation, or without any."""
         window = ReceiveWindow(credit, granted=True)
         stream = Incoming(run, None, None, JSON, window, binary=False)
         self._add(stream)
@@ -85,7 +85,7 @@ class ConsumerStreams(StreamTable):
 
 
 def offers(streams: Mapping[str, Outgoing]) -> dict[str, StreamOffer]:
-    """Return what an invocation says of its input streams."""
+    """Return the member of an invocation that describes its input streams."""
     return {
         name: StreamOffer(stream=stream.number or 0, content_type=stream.content_type)
         for name, stream in streams.items()

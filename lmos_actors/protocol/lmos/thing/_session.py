@@ -103,7 +103,7 @@ class ThingSession:
         return self._receiver.take_text(text, now)
 
     def receive_binary(self, data: bytes) -> tuple[Demand, ...]:
-        """Take a binary frame. Return what is to be done: a `Close` if it is none of ours."""
+        """Take a binary frame. Return what is to be done: a `Close` if it has another format."""
         return self._receiver.take_binary(data)
 
     # ---- answers
