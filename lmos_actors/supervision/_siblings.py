@@ -156,7 +156,9 @@ class Reference:
         return attrs.evolve(self, place=f"{supervisor}/{self.place}", sibling=self.sibling.from_above())
 
 
-_HOLDERS: Final = (Sibling, tuple, list, dict)  # types of arguments that may be, or have inside, a reference
+_CONTAINERS: Final = (tuple, list, dict, set, frozenset)  # no subclasses: they may be built in another way
+_HOLDERS: Final = (Sibling, *_CONTAINERS)  # types of arguments that may be, or have inside, a reference
+_DEEPEST: Final = 100  # containers around a reference
 
 
 def references_of(factory: Any, holder: str) -> tuple[Reference, ...]:
@@ -169,18 +171,42 @@ def references_of(factory: Any, holder: str) -> tuple[Reference, ...]:
         for argument, value in given.items():
             if type(value) not in _HOLDERS:
                 continue
-            found += [_reference(cls, holder, argument, value, each) for each in _inside(value)]
+            inside = [_reference(cls, holder, argument, value, each) for each in _inside(value)]
+            if inside:
+                _check_depth(value, inside[0].place)
+            found += inside
         made = call.func
     return tuple(found)
 
 
 def _inside(value: Any) -> Iterator[Sibling]:
-    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind is Sibling:
-        yield value
-    elif kind in (tuple, list, dict):
-        for each in value.values() if kind is dict else value:
-            yield from _inside(each)
+    """Iterate over the references in a value, which may be nested to any depth and contain itself."""
+    ahead, seen = [value], set[int]()
+    while ahead:
+        each = ahead.pop()
+        if type(each) is Sibling:
+            yield each
+        elif type(each) in _CONTAINERS and id(each) not in seen:
+            seen.add(id(each))
+            ahead += reversed(_parts(each))
+
+
+def _parts(container: Any) -> list[Any]:
+    if type(container) is dict:
+        return [part for pair in container.items() for part in pair]
+    return list(container)
+
+
+def _check_depth(value: Any, place: str, above: tuple[Any, ...] = ()) -> None:
+    """Raise ConfigError for a value that no copy with refs in place of its references can be made of."""
+    if type(value) not in _CONTAINERS:
+        return
+    if any(each is value for each in above):
+        raise ConfigError("is in an argument that contains itself, where no ref can take its place", place)
+    if len(above) == _DEEPEST:
+        raise ConfigError(f"is in an argument that is nested more than {_DEEPEST} levels deep", place)
+    for each in _parts(value):
+        _check_depth(each, place, (*above, value))
 
 
 def _reference(cls: Any, holder: str, argument: str, value: Any, wanted: Sibling) -> Reference:
@@ -194,9 +220,9 @@ def _reference(cls: Any, holder: str, argument: str, value: Any, wanted: Sibling
         raise ConfigError(f"{cls.__name__} has no argument {argument!r}{hint}", reference.place)
     field = next(field.name for field in attrs.fields(cls) if field.alias == argument)
     hint_of_field = hint_of(cls, field)
-    if hint_of_field is None or hint_of_field is Any:
-        return reference
     pointer = pointer_of(hint_of_field)
+    if pointer is None and _may_hold_refs(hint_of_field):
+        return reference
     if pointer is None or pointer.many is (value is wanted):
         what = "several refs" if pointer is not None and pointer.many else "one ref" if pointer else "no ref"
         raise ConfigError(f"{cls.__name__}.{field} takes {what}", reference.place)
@@ -220,15 +246,17 @@ def filled(factory: Any, ref_of: Callable[[Sibling], Any]) -> Any:
 
 
 def _filled(value: Any, ref_of: Callable[[Sibling], Any]) -> Any:
+    """Return a value with something in the place of each reference; the value itself where it has none."""
+    return _copied(value, ref_of) if any(True for _ in _inside(value)) else value
+
+
+def _copied(value: Any, ref_of: Callable[[Sibling], Any]) -> Any:
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is Sibling:
         return ref_of(value)
     if kind is dict:
-        return {key: _filled(each, ref_of) for key, each in value.items()}
-    if kind in (tuple, list):
-        items = [_filled(each, ref_of) for each in value]
-        return items if kind is list else tuple(items)
-    return value
+        return {_copied(key, ref_of): _copied(each, ref_of) for key, each in value.items()}
+    return kind(_copied(each, ref_of) for each in value) if kind in _CONTAINERS else value
 
 
 # ---- checks of a tree
@@ -308,6 +336,13 @@ def _without_none(hint: Any) -> Any:
         rest = [part for part in get_args(hint) if part is not type(None)]
         return rest[0] if len(rest) == 1 else hint
     return hint
+
+
+def _may_hold_refs(hint: Any) -> bool:
+    """Return whether a value of a type may be, or have inside, a ref; True where nothing is known of it."""
+    if hint in (None, Any, object) or isinstance(hint, TypeVar):
+        return True
+    return _pointed(hint) is not None or any(_may_hold_refs(part) for part in get_args(hint))
 
 
 def _pointed(hint: Any) -> Any:

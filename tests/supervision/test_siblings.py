@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 from lmos_actors import (
@@ -215,6 +217,56 @@ async def test_several_references_in_one_argument_and_a_pool_as_one(autojump_clo
         assert await ref.invoke(Concierge.ask_others) == ["sunny in Bonn", "sunny in Pisa"]
 
 
+class Holder(Agent):
+    by_name: dict[str, Ref[Weather]] = attrs.field(factory=dict[str, Ref[Weather]])
+    some: Sequence[Ref[Weather]] = ()
+    each: frozenset[Ref[Weather]] = frozenset()
+    either: Ref[Weather] | Ref[Concierge] | None = None
+    whatever: object = None
+
+    @action
+    async def towns(self) -> list[str]:
+        refs = [*self.by_name.values(), *self.some, *self.each]
+        if isinstance(self.whatever, dict):
+            refs += self.whatever
+        return [await ref.invoke(Weather.forecast) for ref in refs]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"by_name": {"a": sibling("weather")}},
+        {"some": [sibling("weather", Weather)]},
+        {"each": frozenset({sibling("weather")})},
+        {"whatever": {sibling("weather"): 1}},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+async def test_references_in_a_collection_of_any_kind_become_refs(given: Any, autojump_clock: Any) -> None:
+    children = [ChildSpec("holder", partial(Holder, **given)), ChildSpec("weather", Weather)]
+    async with open_test_node(SupervisorSpec("root", children)) as node:
+        assert await node.find(Holder).invoke(Holder.towns) == ["sunny in Bonn"]
+
+
+def test_a_field_of_one_ref_among_other_types_takes_one() -> None:
+    for given in ({"either": sibling("weather")}, {"whatever": sibling("weather")}):
+        SupervisorSpec("root", [ChildSpec("holder", partial(Holder, **given)), ChildSpec("weather", Weather)])
+
+
+async def test_arguments_may_contain_themselves_and_be_nested_deeply(autojump_clock: Any) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    for value in (endless, deep):
+        tree = SupervisorSpec(
+            "root", [ChildSpec("weather", Weather), concierge(weather=sibling("weather"), anything=value)]
+        )
+        async with open_test_node(tree) as node:
+            assert await node.find(Concierge).invoke(Concierge.ask) == "sunny in Bonn"
+
+
 async def test_an_agent_that_is_gone_for_good_is_not_found_and_the_holder_starts_again(
     autojump_clock: Any,
 ) -> None:
@@ -283,6 +335,19 @@ def test_a_fake_in_the_place_of_a_class_is_given_the_same_refs() -> None:
     assert run_test(main, tree=nested(), replace={Weather: sunny}) == "snow"
 
 
+def endless() -> list[Any]:
+    found: list[Any] = [sibling("weather")]
+    found.append((found,))
+    return found
+
+
+def deep() -> Any:
+    found: Any = sibling("weather")
+    for _ in range(10_000):
+        found = [found]
+    return found
+
+
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "unknown": (
         lambda: [ChildSpec("weather", Weather), concierge(weather=sibling("wether"))],
@@ -316,6 +381,14 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "one": (
         lambda: [ChildSpec("weather", Weather), concierge(weather=(sibling("weather"),))],
         "Concierge.weather takes one ref",
+    ),
+    "in itself": (
+        lambda: [ChildSpec("weather", Weather), concierge(anything=endless())],
+        r"concierge.factory\(anything=sibling\('weather'\)\): is in an argument that contains itself",
+    ),
+    "too deep": (
+        lambda: [ChildSpec("weather", Weather), concierge(anything=deep())],
+        "nested more than 100 levels deep",
     ),
     "a supervisor": (
         lambda: [SupervisorSpec("stores"), concierge(weather=sibling("stores"))],
