@@ -25,13 +25,14 @@ import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from ._start_up import BOTH, code_of, exit_process, take_signals
+from ._start_up import code_of, exit_process, take_signals
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from types import FrameType
 
 INTERRUPTED: Final = 130
+BOTH: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:

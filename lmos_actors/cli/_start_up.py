@@ -7,18 +7,22 @@ module first, and it imports nothing that takes long or that the interpreter has
 from __future__ import annotations
 
 import os
-import signal
+
+TYPE_CHECKING = False  # as type checkers know it: to import `typing` takes a while
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal  # the part inside the interpreter: `signal` itself imports `enum`, which takes a while
 
 # taken now: a simulated world has its own, and agents may replace it
 exit_process = os._exit
-BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 def take_signals() -> None:
     """End the process at the first signal from here on; signals ignored at its start stay ignored."""
-    for number in BOTH:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _end_at_once)
+    for number in (_signal.SIGINT, _signal.SIGTERM):
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, _end_at_once)
 
 
 def code_of(number: int) -> int:

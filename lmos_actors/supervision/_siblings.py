@@ -192,9 +192,8 @@ def _inside(value: Any) -> Iterator[Sibling]:
 
 
 def _parts(container: Any) -> list[Any]:
-    if type(container) is dict:
-        return [part for pair in container.items() for part in pair]
-    return list(container)
+    kind: Any = type(container)  # pyright: ignore[reportUnknownVariableType]
+    return [*container, *container.values()] if kind is dict else [*container]
 
 
 def _check_depth(value: Any, place: str, above: tuple[Any, ...] = ()) -> None:
@@ -256,7 +255,10 @@ def _copied(value: Any, ref_of: Callable[[Sibling], Any]) -> Any:
         return ref_of(value)
     if kind is dict:
         return {_copied(key, ref_of): _copied(each, ref_of) for key, each in value.items()}
-    return kind(_copied(each, ref_of) for each in value) if kind in _CONTAINERS else value
+    if kind not in _CONTAINERS:
+        return value
+    build = cast("Callable[[Iterator[Any]], Any]", kind)
+    return build(_copied(each, ref_of) for each in value)
 
 
 # ---- checks of a tree
