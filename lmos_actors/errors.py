@@ -450,6 +450,79 @@ class ConnectionLost(TransportError):
         super().__init__(f"connection lost: {why}")
 
 
+class StoreFailed(LmosActorsError):
+    """A store of kept state could not be opened, read or written.
+
+    `store` names it, by the path of its file if it has one; `why` says what went wrong, `way_out` what to do.
+    After a failed commit nothing of it can be read; only a crash at that moment may still bring it back.
+    """
+
+    WAY_OUT = "look at the disk and at the log of the system"
+
+    def __init__(self, store: str, why: str, way_out: str = "") -> None:
+        self.store = store
+        self.why = why
+        self.way_out = way_out or self.WAY_OUT
+        super().__init__(f"the store {store} failed: {why}; {self.way_out}")
+
+
+class StoreInUse(StoreFailed):
+    """Another process, or another part of this one, has the store open."""
+
+    WAY_OUT = "close it there, or name another store here"
+
+
+class StoreForeign(StoreFailed):
+    """The file is no store: it belongs to another program, or is no database. It is left as it is."""
+
+    WAY_OUT = "name another file"
+
+
+class StoreNewer(StoreFailed):
+    """The store was written by a newer version of this package. It is left as it is."""
+
+    WAY_OUT = "use that version, or name another file"
+
+
+class StoreDamaged(StoreFailed):
+    """The store has lost content, or has other content than was written."""
+
+    WAY_OUT = "keep a copy of the file, and go on with a backup of it"
+
+
+class StoreFull(StoreFailed):
+    """The disk has no room for a commit. It is tried again, and goes on once there is room."""
+
+    WAY_OUT = "make room on the disk"
+
+
+class StoreInaccessible(StoreFailed):
+    """The file cannot be made, read or written: no such folder, or no permission."""
+
+    WAY_OUT = "name another file, or allow this one"
+
+
+class StoreReplaced(StoreFailed):
+    """The file was removed or replaced while it was open: what is written to it would be lost at the end."""
+
+    WAY_OUT = "put it back, or open the store again"
+
+
+class StoreFenced(StoreFailed):
+    """Another writer has opened the store since: this one may not write to it any more."""
+
+    WAY_OUT = "end one of the two writers"
+
+
+class WriteConflict(LmosActorsError):
+    """A write expected another value than is stored at `space` and `key`; nothing of its batch is kept."""
+
+    def __init__(self, space: str, key: str) -> None:
+        self.space = space
+        self.key = key
+        super().__init__(f"the store has another value at {key!r} in {space!r} than this write expects")
+
+
 class Deadlocked(LmosActorsError):
     """On virtual time nothing can ever happen again and the body has not ended."""
 

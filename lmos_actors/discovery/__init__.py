@@ -32,7 +32,6 @@ from .directory import (
     Notice as Notice,
     OwnDirectory as OwnDirectory,
     Page as Page,
-    StoreFailed as StoreFailed,
     ThingDirectory as ThingDirectory,
     directory_routes as directory_routes,
     directory_spec as directory_spec,

@@ -18,8 +18,9 @@ from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_sp
 from lmos_actors.discovery.directory._changes import Change, EventLog
 from lmos_actors.discovery.directory._entries import InvalidDescription, Moment, instant
 from lmos_actors.discovery.directory._merge_patch import difference, merged, same
+from lmos_actors.discovery.directory._records import EVENTS, THINGS, Records, stored_state
 from lmos_actors.discovery.directory._registrations import Missing, Registrations
-from lmos_actors.discovery.directory._store import Store
+from lmos_actors.persistence import MemoryStore, records_of
 from lmos_actors.protocol.td import check
 from tests.matrix import examples
 
@@ -93,13 +94,17 @@ class ShelfAgainstDict(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.store = Store(self.options)
-        kept = self.store.open("life", self.at)
-        self.shelf = Registrations(self.options, kept.entries, last=kept.last, order=kept.order)
-        self.log = EventLog(kept.life, most=6, most_bytes=10**6)
+        self.store = MemoryStore()
+        self.store.open()
+        self.load()
 
-    def teardown(self) -> None:
-        self.store.close(for_good=True)
+    def load(self) -> None:
+        kept = stored_state(records_of(self.store, THINGS), records_of(self.store, EVENTS), self.at)
+        self.shelf = Registrations(self.options, kept.entries, last=kept.last, order=kept.order)
+        self.log = EventLog("life", most=6, most_bytes=10**6)
+        self.log.last = kept.last - len(kept.events)
+        self.log.add(kept.events)
+        self.records = Records(kept.order)
 
     @property
     def at(self) -> Moment:
@@ -211,7 +216,7 @@ class ShelfAgainstDict(RuleBasedStateMachine):
         count = data.draw(st.integers(1, len(self.waiting)))
         lot, self.waiting = self.waiting[:count], self.waiting[count:]
         changes = [change for change, _ in lot]
-        self.store.commit(changes, self.log.oldest)
+        assert self.store.commit([self.records.writes_of(changes, self.log.oldest)], "process") == [None]
         self.shelf.settle(changes)
         self.log.add(change.event for change in changes if change.event is not None)
         self.settled = lot[-1][1]
@@ -221,6 +226,7 @@ class ShelfAgainstDict(RuleBasedStateMachine):
     @rule()
     def fail(self) -> None:
         self.shelf.forget()
+        self.records.forget(self.shelf.order)
         self.waiting.clear()
         self.decided = {id: dict(each) for id, each in self.settled.items()}
         # what was over meanwhile is found again
@@ -229,12 +235,9 @@ class ShelfAgainstDict(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         self.waiting.clear()
-        kept = self.store.open("other", self.at)
-        assert kept.life == "life"
-        self.shelf = Registrations(self.options, kept.entries, last=kept.last, order=kept.order)
-        self.log = EventLog(kept.life, most=6, most_bytes=10**6)
-        self.log.last = kept.last - len(kept.events)
-        self.log.add(kept.events)
+        order = self.shelf.order
+        self.load()
+        assert self.shelf.order == order
         self.decided = {id: dict(each) for id, each in self.settled.items()}
         for each in self.decided.values():
             if "tick" in each:  # what is left of it is told by the wall clock

@@ -8,4 +8,3 @@ from ._hosting import (
 )
 from ._merge_patch import is_array as is_array, is_object as is_object
 from ._options import DirectoryOptions as DirectoryOptions
-from ._store import StoreFailed as StoreFailed

@@ -7,16 +7,16 @@ What it keeps true:
   there again.
 - **Readers see only written changes.** `Registrations` keeps decided and written apart. If a write fails,
   all decisions since then are forgotten, as later ones were based on the failed one.
-- **The event loop never waits for the disk or a search.** Writes run in one thread, one batch at a time;
-  searches in a few others, bounded in number, work and time (`SearchBudget`). On virtual time both run in
-  the turn itself, as threads have no part in it.
+- **The event loop never waits for the disk or a search.** Writes are submitted to the writer of the store;
+  searches run in a few threads, bounded in number, work and time (`SearchBudget`). On virtual time neither
+  has a thread.
 - **Expired registrations are gone at once**: every operation first removes what has ended (`_now`). One
   timer, set for the next end, does the same without requests.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -28,26 +28,28 @@ from msgspec import Meta
 
 from lmos_actors._core import time_jumps
 from lmos_actors.actors import Agent, Event, MailboxOptions, Property, action, event, prop
-from lmos_actors.errors import ActionFailed
+from lmos_actors.errors import ActionFailed, StoreFailed, WriteConflict
+from lmos_actors.persistence import MemoryStore, SqliteStore, after, open_writer
 
 from ._changes import KINDS, Change, EventLog, EventPage
 from ._entries import Entry, InvalidDescription, Moment, retrieved_at
 from ._options import DirectoryOptions
+from ._records import ABOUT, EVENTS, LIFE, THINGS, Records, StoredState, life_of, stored_state
 from ._registrations import Missing, Registrations
 from ._search import BadQuery, found_in
 from ._search_budget import BudgetExceeded, SearchBudget
-from ._store import Store, StoredState, StoreFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from lmos_actors._core import Timer
+    from lmos_actors.persistence import Store, StoreWriter, Ticket
 
 MAX_WRITES: Final = 1_024
 """Limit of changes that wait to be written."""
 
-BATCH: Final = 256
-"""Limit of changes in one write."""
+READ_AT_ONCE: Final = 256
+"""Records that are read from the store at once."""
 
 PAGE_BYTES: Final = 8 << 20
 """Bytes of a page, the last description not counted."""
@@ -97,15 +99,6 @@ class Page(msgspec.Struct):
     total: int
 
 
-@attrs.define(eq=False)
-class _PendingWrite:
-    """Change that waits to be written."""
-
-    change: Change
-    done: trio.Event = attrs.field(factory=trio.Event)
-    failed: bool = False
-
-
 def problem(status: int, detail: str, **more: Any) -> ActionFailed:
     """Return a failure with problem details (RFC 9457)."""
     title = HTTPStatus(status).phrase
@@ -135,34 +128,31 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Keep the database open."""
+        """Keep the store open."""
         self._inline = time_jumps()
-        self._disk = trio.CapacityLimiter(1)
         self._search = trio.CapacityLimiter(self.options.max_searches)
         self._searching = 0
-        self._waiting: list[_PendingWrite] = []
-        self._writing = False
+        self._failing = False
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._retry_at = 0.0  # earliest time of the next timer after a failed write
-        store = self._store = self.store or Store(self.options)
-        state = await self._in_disk_thread(partial(store.open, self.new_id()[:ID_LENGTH], self._moment()))
-        self._restore(state)
-        try:
+        async with open_writer(self.store or store_for(self.options)) as writer:
+            self._writer = writer
+            things, events = await _records(writer, THINGS), await _records(writer, EVENTS)
+            life = await _life(writer, self.new_id()[:ID_LENGTH])
+            self._restore(stored_state(things, events, self._moment()), life)
             yield
-        finally:
-            with trio.CancelScope(shield=True):
-                await self._in_disk_thread(store.close)
 
     def started(self) -> None:
         """Remove what has expired while the agent was down."""
         self._now()
         self._arm()
 
-    def _restore(self, state: StoredState) -> None:
+    def _restore(self, state: StoredState, life: str) -> None:
         options = self.options
+        self._records = Records(state.order)
         self._registrations = Registrations(options, state.entries, last=state.last, order=state.order)
-        self._events = EventLog(state.life, most=options.max_events, most_bytes=options.max_event_bytes)
+        self._events = EventLog(life, most=options.max_events, most_bytes=options.max_event_bytes)
         self._events.last = state.last - len(state.events)
         self._events.add(state.events)
         self.revision = state.last
@@ -304,63 +294,44 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
             raise _missing(id) from None
         except InvalidDescription as bad:
             raise _invalid(bad) from None
-        waiting = _PendingWrite(change)
-        self._write([waiting])
-        await waiting.done.wait()
-        if waiting.failed:
-            raise problem(503, "the directory could not store the change, and has dropped it")
+        try:
+            await self._write([change]).wait()
+        except StoreFailed:
+            raise problem(503, "the directory could not store the change, and has dropped it") from None
         return change
 
     # ---- writing
 
-    def _write(self, waiting: list[_PendingWrite]) -> None:
-        self._waiting += waiting
-        if self._inline:
-            self._write_inline()
-        elif not self._writing:
-            self._writing = True
-            self.nursery.start_soon(self._write_all)
-
-    def _write_inline(self) -> None:
-        batch, self._waiting = self._waiting, []
+    def _write(self, changes: list[Change]) -> Ticket:
+        """Submit changes to the store, all or none. Raise StoreFailed if it takes none at present."""
+        writes = self._records.writes_of(changes, self._events.oldest)
         try:
-            self._store.commit([each.change for each in batch], self._events.oldest)
+            return self._writer.submit(writes, done=partial(self._settled, changes))
         except StoreFailed as error:
-            self._failed(batch, error)
+            self._failed(error)
+            raise
+
+    def _settled(self, changes: list[Change], error: StoreFailed | WriteConflict | None) -> None:
+        if error is None:
+            self._written(changes)
         else:
-            self._written(batch)
+            self._failed(error)
 
-    async def _write_all(self) -> None:
-        """Write all waiting changes, batch by batch."""
-        while self._waiting:
-            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-            changes = [each.change for each in batch]
-            try:
-                await self._in_disk_thread(partial(self._store.commit, changes, self._events.oldest))
-            except StoreFailed as error:
-                self._failed(batch, error)
-            else:
-                self._written(batch)
-        self._writing = False
-
-    def _failed(self, batch: list[_PendingWrite], error: StoreFailed) -> None:
+    def _failed(self, error: StoreFailed | WriteConflict) -> None:
         """Drop all changes that are not written: later ones were decided on top of the failed ones."""
         self._registrations.forget()
-        batch, self._waiting = [*batch, *self._waiting], []
-        for waiting in batch:
-            waiting.failed = True
-            waiting.done.set()
-        self.log.error("a directory could not write", changes=len(batch), why=str(error))
+        self._records.forget(self._registrations.order)
+        if not self._failing:
+            self.log.error("a directory could not write", why=str(error))
+        self._failing = True
         self._retry_at = trio.current_time() + RETRY_SECONDS
         self._arm()
 
-    def _written(self, batch: list[_PendingWrite]) -> None:
-        changes = [each.change for each in batch]
+    def _written(self, changes: list[Change]) -> None:
+        self._failing = False
         self._registrations.settle(changes)
         events = [change.event for change in changes if change.event is not None]
         self._events.add(events)
-        for waiting in batch:
-            waiting.done.set()
         tells = (self.thing_created, self.thing_updated, self.thing_deleted)
         for each in events:
             tells[KINDS.index(each.kind)].emit(Notice(each.id))
@@ -368,12 +339,6 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
             self.revision = events[-1].number
             self.total = len(self._registrations.ids)
         self._arm()
-
-    async def _in_disk_thread(self, work: Callable[[], Any]) -> Any:
-        """Return the result of work on the disk, in its thread; never abandoned, so the batch is known."""
-        if self._inline:
-            return work()
-        return await trio.to_thread.run_sync(work, limiter=self._disk)
 
     # ---- time
 
@@ -385,7 +350,8 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         at = self._moment()
         ended = self._registrations.purge(at)
         if ended:
-            self._write([_PendingWrite(change) for change in ended])
+            with suppress(StoreFailed):  # they have ended all the same, and are removed later
+                self._write(ended)
         return at
 
     def _arm(self) -> None:
@@ -405,3 +371,25 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         self._timer = None
         self._now()
         self._arm()
+
+
+def store_for(options: DirectoryOptions) -> Store:
+    """Return the store of a directory, not open: in its file, or in memory."""
+    return MemoryStore() if options.path is None else SqliteStore(options.path)
+
+
+async def _records(writer: StoreWriter, space: str) -> list[tuple[str, bytes]]:
+    """Return all records of a space. Raise StoreFailed."""
+    found: list[tuple[str, bytes]] = []
+    while page := await writer.scan(space, start=after(found[-1][0]) if found else "", limit=READ_AT_ONCE):
+        found += page
+    return found
+
+
+async def _life(writer: StoreWriter, new: str) -> str:
+    """Return the id of the directory in a store; a new one gets `new`. Raise StoreFailed."""
+    (life,) = await writer.get(ABOUT, [LIFE])
+    if life is None:
+        await writer.submit([life_of(new)]).wait()
+        return new
+    return life.decode()

@@ -11,9 +11,8 @@ from lmos_actors.errors import ActionFailed, AgentError, ConnectFailed
 from lmos_actors.supervision import ChildSpec
 
 from .._client import DirectoryRefused
-from ._agent import ThingDirectory
+from ._agent import ThingDirectory, store_for
 from ._merge_patch import is_object
-from ._store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -34,7 +33,7 @@ _PAGE: Final = 200
 
 def directory_spec(options: DirectoryOptions, name: str = NAME) -> ChildSpec[ThingDirectory]:
     """Return the spec of a directory; its registrations survive a crash, in memory or on disk."""
-    return ChildSpec(name, partial(ThingDirectory, options=options, store=Store(options)))
+    return ChildSpec(name, partial(ThingDirectory, options=options, store=store_for(options)))
 
 
 def directory_routes(

@@ -1,0 +1,23 @@
+"""What is kept: stores, and the writer through which a trio program uses one."""
+
+from ._memory import MemoryStore as MemoryStore
+from ._sqlite import SqliteStore as SqliteStore
+from ._store import (
+    Batch as Batch,
+    Conflict as Conflict,
+    Delete as Delete,
+    DeleteRange as DeleteRange,
+    Durability as Durability,
+    Expected as Expected,
+    Put as Put,
+    Store as Store,
+    Write as Write,
+    after as after,
+    records_of as records_of,
+)
+from ._writer import (
+    StoreWriter as StoreWriter,
+    Ticket as Ticket,
+    WriterStatistics as WriterStatistics,
+    open_writer as open_writer,
+)

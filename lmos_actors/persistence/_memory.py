@@ -1,0 +1,110 @@
+"""A store in memory: for tests, simulations, and what is kept no longer than the process."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lmos_actors.errors import StoreFailed, StoreInUse
+
+from ._store import Delete, DeleteRange, Expected, Put, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._store import Batch, Conflict, Durability, Write
+
+
+@attrs.define
+class _Space:
+    """The records of a space; the keys also as a sorted list, so that ranges are found."""
+
+    values: dict[str, bytes] = attrs.field(factory=dict[str, bytes])
+    keys: list[str] = attrs.field(factory=list[str])
+
+    def put(self, key: str, value: bytes) -> None:
+        if key not in self.values:
+            insort(self.keys, key)
+        self.values[key] = value
+
+    def delete(self, start: int, stop: int) -> None:
+        for key in self.keys[start:stop]:
+            del self.values[key]
+        del self.keys[start:stop]
+
+    def place(self, key: str | None) -> int:
+        return len(self.keys) if key is None else bisect_left(self.keys, key)
+
+
+class MemoryStore:
+    """Store in memory. Closing it keeps its content, so that it can be opened again."""
+
+    def __init__(self) -> None:
+        self.name = "memory:"
+        self._spaces: dict[str, _Space] = {}
+        self._open = False
+
+    def open(self) -> None:
+        """Open the store. Raise StoreInUse if it is open."""
+        if self._open:
+            raise StoreInUse(self.name, "it is open already")
+        self._open = True
+
+    def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys; see `Store`."""
+        found = self._space(space)
+        return [found.values.get(key) for key in keys]
+
+    def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return a page of records; see `Store`."""
+        found = self._space(space)
+        first = found.place(start)
+        return [(key, found.values[key]) for key in found.keys[first : min(found.place(stop), first + limit)]]
+
+    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        """Write batches; see `Store`."""
+        self._check_open()
+        for batch in batches:  # before the first write, as a commit is all or nothing
+            for write in batch:
+                size_of(write)
+        return [self._apply(batch) for batch in batches]
+
+    def close(self) -> None:
+        """Close the store, and keep its content."""
+        self._open = False
+
+    def _apply(self, batch: Batch) -> Conflict | None:
+        for write in batch:
+            if not isinstance(write, DeleteRange) and not self._holds(write):
+                return write.space, write.key
+        for write in batch:
+            self._write(write)
+        return None
+
+    def _holds(self, write: Put | Delete) -> bool:
+        if write.expect is Expected.ANYTHING:
+            return True
+        value = self._space(write.space).values.get(write.key)
+        return value == (None if write.expect is Expected.NOTHING else write.expect)
+
+    def _write(self, write: Write) -> None:
+        space = self._spaces.setdefault(write.space, _Space())
+        if isinstance(write, Put):
+            space.put(write.key, write.value)
+        elif isinstance(write, DeleteRange):
+            space.delete(space.place(write.start), space.place(write.stop))
+        elif write.key in space.values:
+            first = space.place(write.key)
+            space.delete(first, first + 1)
+
+    def _space(self, name: str) -> _Space:
+        self._check_open()
+        return self._spaces.get(name) or _Space()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreFailed(self.name, "it is closed", "open it first")

@@ -1,0 +1,399 @@
+"""The store that is the default: one SQLite file, with a write-ahead log and one writer.
+
+What it keeps true:
+
+- **One writer.** A lock beside the file (`_lock_file.py`) keeps all others away; where a file system has no
+  locks, the writer's number does: each opening takes the next one, and each commit checks that it is still
+  the newest. SQLite before 3.51.3 can lose commits when two connections write or checkpoint at the same
+  instant; here there is one that may.
+- **Readers of a backup are let in**: SQLite's own locks are held during a transaction only.
+- **A commit is there after a `kill -9`**: it is written to the log when `commit` returns. With "power" the
+  log is also synced, and with it all commits before.
+- **Damage is noticed.** SQLite has checksums in its log but none in the file: each record has its own here.
+- **Nothing of others is overwritten**: what a file is, is looked at before anything in it is changed.
+
+The records are in a table with a row number and an index over space and key. Without the row number
+(`WITHOUT ROWID`) the rows would be in the inner pages of the tree: at 400 bytes of value writing took three
+times as long, at 2,000 bytes five times, and the file was twice the size.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+from zlib import crc32
+
+from lmos_actors.errors import (
+    StoreDamaged,
+    StoreFailed,
+    StoreFenced,
+    StoreForeign,
+    StoreFull,
+    StoreInaccessible,
+    StoreInUse,
+    StoreNewer,
+    StoreReplaced,
+)
+
+from ._lock_file import LockFile
+from ._store import Delete, DeleteRange, Expected, Put, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ._store import Batch, Conflict, Durability, Write
+
+APPLICATION: Final = 0x4C4D4F53
+"""SQLite application id, which marks the files of stores: "LMOS"."""
+
+VERSION: Final = 1
+"""Version of the tables."""
+
+TABLES: Final = (
+    "CREATE TABLE records (space TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL,"
+    " UNIQUE (space, key))",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
+    "INSERT INTO meta VALUES ('writer', 0)",
+)
+
+BUSY_SECONDS: Final = 1.0  # another program's transaction, such as that of a shell, is waited for
+
+_PUT: Final = (
+    "INSERT INTO records VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (space, key) DO UPDATE SET value = excluded.value, sum = excluded.sum"
+)
+_GET: Final = "SELECT value, sum FROM records WHERE space = ? AND key = ?"
+_SCAN: Final = "SELECT key, value, sum FROM records WHERE space = ? AND key >= ? ORDER BY key LIMIT ?"
+_SCAN_TO: Final = (
+    "SELECT key, value, sum FROM records WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
+)
+_DELETE: Final = "DELETE FROM records WHERE space = ? AND key = ?"
+_DELETE_FROM: Final = "DELETE FROM records WHERE space = ? AND key >= ?"
+_DELETE_TO: Final = "DELETE FROM records WHERE space = ? AND key >= ? AND key < ?"
+
+_KINDS: Final[dict[int, type[StoreFailed]]] = {
+    sqlite3.SQLITE_BUSY: StoreInUse,
+    sqlite3.SQLITE_LOCKED: StoreInUse,
+    sqlite3.SQLITE_NOTADB: StoreForeign,
+    sqlite3.SQLITE_CORRUPT: StoreDamaged,
+    sqlite3.SQLITE_IOERR_SHORT_READ: StoreDamaged,
+    sqlite3.SQLITE_FULL: StoreFull,
+    sqlite3.SQLITE_READONLY: StoreInaccessible,
+    sqlite3.SQLITE_CANTOPEN: StoreInaccessible,
+    sqlite3.SQLITE_PERM: StoreInaccessible,
+}
+"""What an error code of SQLite means; an extended one, or else its last byte, the primary one."""
+
+
+class SqliteStore:
+    """Store in one SQLite file, made if it is missing, for its owner alone.
+
+    With `read_only` the file has to exist and nothing in it is changed; it is locked all the same.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self.name = os.fspath(path)
+        self._path = os.path.realpath(self.name)  # whatever link leads to it, the lock is the same
+        self._read_only = read_only
+        self._lock = LockFile(self._path)
+        self._db: sqlite3.Connection | None = None
+        self._file: os.stat_result | None = None
+        self._writer = 0
+        self._synced = False
+
+    # ---- opening and closing
+
+    def open(self) -> None:
+        """Open or make the file; see `Store`."""
+        if self._db is not None:
+            raise StoreInUse(self.name, "it is open already")
+        self._take_lock()
+        try:
+            self._check_file()
+            if not self._read_only:
+                self._make_file()
+            self._db = self._connected()
+            self._file = os.stat(self._path)
+            self._prepare(self._db)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._failure(error) from None
+            if isinstance(error, OSError):
+                raise StoreInaccessible(self.name, error.strerror or str(error)) from None
+            raise
+
+    def close(self) -> None:
+        """Close the file, and move the log into it; does nothing if it is closed."""
+        db, self._db = self._db, None
+        try:
+            if db is not None:
+                with suppress(sqlite3.Error):  # what is committed is in the log
+                    db.close()
+        finally:
+            self._lock.release()
+
+    def _take_lock(self) -> None:
+        try:
+            free = self._lock.acquire()
+        except OSError as error:
+            if self._read_only and not os.path.exists(self._lock.path):
+                return  # in a folder that cannot be written
+            raise StoreInaccessible(self.name, self._why_no_folder(error)) from None
+        if not free:
+            raise StoreInUse(self.name, f"{self._lock.owner()} has it open")
+
+    def _why_no_folder(self, error: OSError) -> str:
+        folder = os.path.dirname(self._path)
+        return f"{folder}: {error.strerror}"
+
+    def _check_file(self) -> None:
+        if os.path.isdir(self._path):
+            raise StoreForeign(self.name, "it is a folder")
+        size = os.path.getsize(self._path) if os.path.exists(self._path) else None
+        if self._read_only and not size:
+            why = "there is no such file" if size is None else "it is empty"
+            raise StoreForeign(self.name, why)
+        log = f"{self._path}-wal"
+        if not size and os.path.exists(log) and os.path.getsize(log):
+            # SQLite would take the log for a left-over of another file, and remove it
+            raise StoreDamaged(
+                self.name, f"it is {'missing' if size is None else 'empty'}, but its log is there"
+            )
+
+    def _make_file(self) -> None:
+        try:
+            made = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            return
+        os.close(made)
+        folder = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)  # a file whose name is not on the disk is lost with all its commits
+        finally:
+            os.close(folder)
+
+    def _connected(self) -> sqlite3.Connection:
+        # calls come one at a time, each from another thread; the module itself begins no transactions
+        if not self._read_only:
+            return sqlite3.connect(
+                self._path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
+            )
+        return connected_to_read(self._path)
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA trusted_schema = OFF")  # views and triggers that somebody has put in run nothing
+        db.execute("PRAGMA cell_size_check = ON")  # damaged pages are noticed earlier
+        if self._read_only:
+            if not check_kind(db, self.name):
+                raise StoreForeign(self.name, "it is an empty database")
+            return
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if not check_kind(db, self.name):
+                for statement in TABLES:
+                    db.execute(statement)
+                db.execute(f"PRAGMA application_id = {APPLICATION}")
+                db.execute(f"PRAGMA user_version = {VERSION}")
+            db.execute("UPDATE meta SET value = value + 1 WHERE name = 'writer'")
+            self._writer = self._newest_writer(db)
+            db.execute("COMMIT")
+        except BaseException:
+            roll_back(db)
+            raise
+        # only now, as this changes the file: commits are appended to a log, and readers are not in the way
+        if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise StoreFailed(self.name, "its file system has no shared memory, which the log needs")
+        db.execute("PRAGMA synchronous = NORMAL")  # no sync at a commit: see `_sync`
+        db.execute("PRAGMA fullfsync = ON")  # on macOS a sync alone does not reach the disk
+        db.execute("PRAGMA journal_size_limit = 67108864")  # after a burst the log is cut to 64 MiB
+        self._synced = False
+
+    # ---- reading
+
+    def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys; see `Store`."""
+        db = self._opened()
+        try:
+            return [self._value(db, space, key) for key in keys]
+        except sqlite3.Error as error:
+            raise self._failure(error) from None
+
+    def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return a page of records; see `Store`."""
+        db = self._opened()
+        try:
+            if stop is None:
+                rows = db.execute(_SCAN, (space, start, limit))
+            else:
+                rows = db.execute(_SCAN_TO, (space, start, stop, limit))
+            return [(key, self._checked(space, key, value, total)) for key, value, total in rows]
+        except sqlite3.Error as error:
+            raise self._failure(error) from None
+
+    def spaces(self) -> Iterator[str]:
+        """Yield the names of all spaces, in their order. Raise StoreFailed."""
+        db, last = self._opened(), None
+        try:
+            while True:
+                where = "" if last is None else " WHERE space > ?"
+                row = db.execute(f"SELECT min(space) FROM records{where}", () if last is None else (last,))
+                last = row.fetchone()[0]
+                if last is None:
+                    return
+                yield last
+        except sqlite3.Error as error:
+            raise self._failure(error) from None
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the file: its pages, its index, its records. Raise StoreFailed."""
+        db = self._opened()
+        try:
+            found = [text for (text,) in db.execute("PRAGMA integrity_check")]
+            if found != ["ok"]:
+                yield from found
+            rows = db.execute("SELECT space, key, value, sum FROM records")
+            for space, key, value, total in rows:
+                if sum_of(space, key, value) != total:
+                    yield f"the record {key!r} in {space!r} has another content than was written"
+        except sqlite3.DatabaseError as error:
+            yield str(error)
+
+    def _value(self, db: sqlite3.Connection, space: str, key: str) -> bytes | None:
+        row = db.execute(_GET, (space, key)).fetchone()
+        return None if row is None else self._checked(space, key, *row)
+
+    def _checked(self, space: str, key: str, value: Any, total: int) -> bytes:
+        if type(value) is not bytes or sum_of(space, key, value) != total:
+            raise StoreDamaged(
+                self.name, f"the record {key!r} in {space!r} has another content than was written"
+            )
+        return value
+
+    # ---- writing
+
+    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        """Write batches; see `Store`."""
+        db = self._opened()
+        for batch in batches:  # before the transaction, as it is all or nothing
+            for write in batch:
+                size_of(write)
+        self._check_place()
+        try:
+            self._sync(db, at_commit=durability == "power")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                if self._newest_writer(db) != self._writer:
+                    raise StoreFenced(self.name, "another writer has opened it since")
+                conflicts = [self._apply(db, batch) for batch in batches]
+                db.execute("COMMIT")
+            except BaseException:
+                roll_back(db)
+                raise
+        except sqlite3.Error as error:
+            raise self._failure(error) from None
+        return conflicts
+
+    def _check_place(self) -> None:
+        """Raise StoreReplaced if the file is gone: what goes into the open one would be lost at the end."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            found = None
+        if found is None or self._file is None or not os.path.samestat(found, self._file):
+            raise StoreReplaced(self.name, f"it was {'removed' if found is None else 'replaced'} while open")
+
+    def _sync(self, db: sqlite3.Connection, *, at_commit: bool) -> None:
+        """Have the log synced at each commit from now on, or only before it is moved into the file."""
+        if at_commit != self._synced:
+            db.execute(f"PRAGMA synchronous = {'FULL' if at_commit else 'NORMAL'}")
+            self._synced = at_commit
+
+    def _newest_writer(self, db: sqlite3.Connection) -> int:
+        row = db.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()
+        if row is None:
+            raise StoreDamaged(self.name, "the number of its writer is missing")
+        return int(row[0])
+
+    def _apply(self, db: sqlite3.Connection, batch: Batch) -> Conflict | None:
+        for write in batch:
+            if not isinstance(write, DeleteRange) and not self._holds(db, write):
+                return write.space, write.key
+        for write in batch:
+            _write(db, write)
+        return None
+
+    def _holds(self, db: sqlite3.Connection, write: Put | Delete) -> bool:
+        if write.expect is Expected.ANYTHING:
+            return True
+        value = self._value(db, write.space, write.key)
+        return value == (None if write.expect is Expected.NOTHING else write.expect)
+
+    # ---- errors
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreFailed(self.name, "it is closed", "open it first")
+        return self._db
+
+    def _failure(self, error: sqlite3.Error) -> StoreFailed:
+        return failure_of(self.name, error)
+
+
+def failure_of(name: str, error: sqlite3.Error) -> StoreFailed:
+    """Return the failure of a store that an error of SQLite means."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    if not code and "decode to UTF-8" in str(error):  # of Python's module: a damaged key
+        return StoreDamaged(name, str(error))
+    kind = _KINDS.get(code) or _KINDS.get(code & 0xFF, StoreFailed)
+    why = "another program is writing to it" if kind is StoreInUse else str(error) or type(error).__name__
+    return kind(name, why)
+
+
+def sum_of(space: str, key: str, value: bytes) -> int:
+    """Return the checksum of a record."""
+    return crc32(value, crc32(f"{space}\0{key}".encode()))
+
+
+def roll_back(db: sqlite3.Connection) -> None:
+    """End a transaction, if there still is one: SQLite ends it itself after some errors."""
+    if db.in_transaction:
+        with suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+
+
+def connected_to_read(path: str) -> sqlite3.Connection:
+    """Return a connection that changes nothing, and moves no log: not even while another one writes."""
+    uri = f"file:{quote(path)}?mode=ro"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
+
+
+def check_kind(db: sqlite3.Connection, name: str) -> bool:
+    """Return whether there are tables. Raise StoreForeign, StoreNewer if they are not those of a store."""
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if not tables:
+        return False
+    if application != APPLICATION:
+        raise StoreForeign(name, "it is the database of another program")
+    if version > VERSION:
+        raise StoreNewer(name, f"its tables are of version {version}, this program knows {VERSION}")
+    return True
+
+
+def _write(db: sqlite3.Connection, write: Write) -> None:
+    space = write.space
+    if isinstance(write, Put):
+        db.execute(_PUT, (space, write.key, write.value, sum_of(space, write.key, write.value)))
+    elif isinstance(write, Delete):
+        db.execute(_DELETE, (space, write.key))
+    elif write.stop is None:
+        db.execute(_DELETE_FROM, (space, write.start))
+    else:
+        db.execute(_DELETE_TO, (space, write.start, write.stop))

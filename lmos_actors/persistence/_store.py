@@ -1,0 +1,138 @@
+"""Stores: the interface of everything that is kept, and the writes that it takes.
+
+A store is an ordered map from a space and a key to bytes, written in batches. That is all that states,
+journals, answers, timers and directories need, and what many databases can do: nothing here is of SQLite.
+
+- A **batch** is written as a whole or not at all. A commit has several batches, of different owners, and is
+  itself one transaction: after a crash all of it is there, or nothing.
+- A write may **expect** what the store has at its key, as it was before its batch. If that does not hold,
+  the batch is left out, and the others of the commit are written all the same.
+- **Keys** are in the order of their UTF-8 bytes, which is that of Python's text. A journal is a space whose
+  keys end in a number of constant width: replaying it is a scan, truncating it a `DeleteRange`.
+- **Values** are bytes; what they mean, and when they expire, is their owner's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Durability: TypeAlias = Literal["process", "power"]
+"""What a commit survives: the end of the process, also by SIGKILL; or a power failure, too."""
+
+MAX_KEY: Final = 16 << 10
+"""Bytes of a key, and of the name of a space."""
+
+MAX_VALUE: Final = 256 << 20
+"""Bytes of a value."""
+
+
+class Expected(Enum):
+    """What a write expects at its key, besides a certain value."""
+
+    ANYTHING = "anything"
+    NOTHING = "nothing"
+
+
+class Put(msgspec.Struct, frozen=True):
+    """Write of a value; it replaces the one at that key."""
+
+    space: str
+    key: str
+    value: bytes
+    expect: bytes | Expected = Expected.ANYTHING
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Removal of a key, if it is there."""
+
+    space: str
+    key: str
+    expect: bytes | Expected = Expected.ANYTHING
+
+
+class DeleteRange(msgspec.Struct, frozen=True):
+    """Removal of all keys from `start` to before `stop`; None is after the last one."""
+
+    space: str
+    start: str = ""
+    stop: str | None = None
+
+
+Write: TypeAlias = Put | Delete | DeleteRange
+Batch: TypeAlias = Sequence[Write]
+Conflict: TypeAlias = tuple[str, str]
+"""Space and key at which a batch expected something else."""
+
+
+class Store(Protocol):
+    """A store. Its calls may come from several threads, one at a time; none of them may be awaited.
+
+    Every method but `close` raises `StoreFailed`, of the class that says what is wrong.
+    """
+
+    name: str
+    """Its name in messages: the path of its file, if it has one."""
+
+    def open(self) -> None:
+        """Open the store for its only writer; make it if it does not exist."""
+        ...
+
+    def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys, in their order; None where there is none."""
+        ...
+
+    def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return the first `limit` records from key `start` to before `stop`, in the order of their keys."""
+        ...
+
+    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        """Write batches in one transaction; return for each its first conflict, None where it is written."""
+        ...
+
+    def close(self) -> None:
+        """Close the store; does nothing if it is closed."""
+        ...
+
+
+def size_of(write: Write) -> int:
+    """Return the bytes of a write. Raise ValueError, TypeError for one that no store can keep."""
+    size = _key_size(write.space)
+    if isinstance(write, DeleteRange):
+        return size + _key_size(write.start) + _key_size(write.stop or "")
+    size += _key_size(write.key)
+    if isinstance(write, Put):
+        if type(write.value) is not bytes:
+            raise TypeError(f"a value must be bytes, not {type(write.value).__name__}")
+        if len(write.value) > MAX_VALUE:
+            raise ValueError(f"a value must have at most {MAX_VALUE} bytes, not {len(write.value)}")
+        size += len(write.value)
+    return size
+
+
+def _key_size(key: str) -> int:
+    size = len(key.encode())  # a UnicodeEncodeError, for one with half a character, is a ValueError
+    if size > MAX_KEY:
+        raise ValueError(f"a key must have at most {MAX_KEY} bytes, not {size}")
+    return size
+
+
+def records_of(store: Store, space: str, *, page: int = 256) -> Iterator[tuple[str, bytes]]:
+    """Yield all records of a space, read page by page. Raise StoreFailed."""
+    start = ""
+    while found := store.scan(space, start=start, limit=page):
+        yield from found
+        start = after(found[-1][0])
+
+
+def after(key: str) -> str:
+    """Return the first key after a key."""
+    return key + "\0"

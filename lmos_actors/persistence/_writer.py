@@ -1,0 +1,393 @@
+"""The writer: what is kept by many owners goes to one store, in few commits.
+
+What it keeps true:
+
+- **Submitting never waits.** `submit` returns a ticket, which is settled when its commit has ended. All
+  that is submitted while a commit is under way goes into the next one, up to `BATCH` tickets and
+  `BATCH_BYTES`: one agent alone has a commit of its own each time, a thousand agents share one.
+- **Tickets are settled in the order in which they were submitted**, each exactly once, in the writer's task.
+- **A failure takes all that is pending with it**: the commit that failed, and what was submitted after it,
+  since later changes of an owner build on the earlier ones. A conflict concerns its own ticket only.
+- **While the store fails nothing is accepted.** `submit` raises, and says when it is tried again: by a write
+  of the writer itself, after growing waits, until one succeeds.
+- **The event loop never waits for the disk.** All calls of the store are made in one thread at a time; on
+  virtual time in the writer's task itself, as threads have no part in it. Waiting for a ticket or a read can
+  be cancelled at any time, also when the disk hangs: the call goes on, and its result is dropped.
+- **The end is bounded.** What was submitted is committed, the store is closed; a store that does not answer
+  is left after `ENDING_SECONDS`, and closed by a thread of its own should it ever return.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import deque
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+import trio
+
+from lmos_actors._core import time_jumps
+from lmos_actors.errors import StoreFailed, WriteConflict
+
+from ._store import Put, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from ._store import Conflict, Durability, Store, Write
+
+BATCH: Final = 1_024
+"""Limit of tickets in one commit."""
+
+BATCH_BYTES: Final = 8 << 20
+"""Bytes after which a commit takes no more tickets."""
+
+ROOM: Final = 8_192
+"""Limit of pending tickets from which on `room` waits."""
+
+ROOM_BYTES: Final = 64 << 20
+"""Bytes of pending tickets from which on `room` waits."""
+
+FIRST_PROBE: Final = 0.1
+"""Seconds until a store that has failed is tried again; they double each time."""
+
+LAST_PROBE: Final = 5.0
+"""Limit of these seconds."""
+
+ENDING_SECONDS: Final = 10.0
+"""Seconds for the last commits and for closing the store."""
+
+PROBE: Final = Put("lmos-actors", "probe", b"")
+"""The write that tries whether a store works again."""
+
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class WriterStatistics:
+    """What a writer has done so far, and what it has before it."""
+
+    commits: int = 0
+    tickets: int = 0
+    """Committed tickets; divided by the commits, how many share one."""
+    writes: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    """Seconds that all commits took."""
+    conflicts: int = 0
+    failures: int = 0
+    waiting: int = 0
+    """Tickets that are pending, those of the present commit included."""
+    waiting_bytes: int = 0
+    waiting_seconds: float = 0.0
+    """Seconds for which the present commit has been under way: a store that hangs shows here."""
+
+
+class Ticket:
+    """Writes that were submitted together, and what became of them."""
+
+    __slots__ = ("_done", "_event", "durability", "error", "settled", "size", "writes")
+
+    def __init__(
+        self,
+        writes: Sequence[Write],
+        durability: Durability,
+        done: Callable[[StoreFailed | WriteConflict | None], None] | None,
+    ) -> None:
+        self.writes = writes
+        self.durability: Durability = durability
+        self.size = sum(map(size_of, writes))
+        self.settled = False
+        self.error: StoreFailed | WriteConflict | None = None
+        """Why nothing of it is kept, once it is settled."""
+        self._done = done
+        self._event: trio.Event | None = None
+
+    async def wait(self) -> None:
+        """Wait until it is committed. Raise StoreFailed, WriteConflict. A cancel does not take it back."""
+        if not self.settled:
+            self._event = self._event or trio.Event()
+            await self._event.wait()
+        else:
+            await trio.lowlevel.checkpoint()
+        if self.error is not None:
+            raise copy.copy(self.error)
+
+    def settle(self, error: StoreFailed | WriteConflict | None) -> None:
+        """Record what became of it, and call its callback; for the writer."""
+        self.settled, self.error = True, error
+        if self._event is not None:
+            self._event.set()
+        if self._done is not None:
+            self._done(error)
+
+
+class StoreWriter:
+    """The one way to an open store, for all its users in a trio run; made by `open_writer`.
+
+    Its methods belong to the task that runs the event loop: no other thread may call them.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.name = store.name
+        self._store = store
+        self._inline = time_jumps()
+        self._limiter = trio.CapacityLimiter(1)
+        self._calls = threading.Lock()  # one call at a time, also after one that nobody waits for any more
+        self._waiting: deque[Ticket] = deque()
+        self._committing: list[Ticket] = []
+        self._bytes = 0  # of all pending tickets
+        self._began = 0.0  # of the present commit
+        self._failure: StoreFailed | None = None
+        self._probe_at = 0.0
+        self._ending = False
+        self._work = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()
+        self._done = WriterStatistics()
+
+    # ---- reading
+
+    async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys as last committed; None where there is none. Raise StoreFailed."""
+        return await self._call(partial(self._store.get, space, keys))
+
+    async def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return the first `limit` records from key `start` to before `stop`, as last committed.
+
+        Raise StoreFailed.
+        """
+        return await self._call(partial(self._store.scan, space, start=start, stop=stop, limit=limit))
+
+    # ---- writing
+
+    def submit(
+        self,
+        writes: Sequence[Write],
+        durability: Durability = "process",
+        done: Callable[[StoreFailed | WriteConflict | None], None] | None = None,
+    ) -> Ticket:
+        """Have a batch of writes committed, all or none; return its ticket at once.
+
+        `done` is called with the error, or None, once it is settled: in the writer's task, before those of
+        later tickets; it must not block or raise. Raise StoreFailed while the store is failing or closing,
+        ValueError and TypeError for writes that no store can keep: then nothing is submitted.
+        """
+        ticket = Ticket(writes, durability, done)
+        if self._ending:
+            raise StoreFailed(self.name, "it is being closed", "submit before that")
+        if self._failure is not None:
+            raise copy.copy(self._failure)
+        self._waiting.append(ticket)
+        self._bytes += ticket.size
+        self._work.set()
+        return ticket
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `room` would wait."""
+        return len(self._waiting) + len(self._committing) >= ROOM or self._bytes >= ROOM_BYTES
+
+    async def room(self) -> None:
+        """Wait until fewer than `ROOM` tickets and `ROOM_BYTES` are pending.
+
+        `submit` has no limit of its own: a turn cannot wait. Its caller waits here before the next one.
+        """
+        await trio.lowlevel.checkpoint()
+        while self.is_full:
+            await self._changed.park()
+
+    @property
+    def retry_in(self) -> float | None:
+        """Seconds until a store that has failed is tried again; None if it works."""
+        return None if self._failure is None else max(0.0, self._probe_at - trio.current_time())
+
+    async def ready(self) -> None:
+        """Wait until the store works. Raise StoreFailed if it is closed before that."""
+        await trio.lowlevel.checkpoint()
+        while self._failure is not None:
+            if self._ending:
+                raise copy.copy(self._failure)
+            await self._changed.park()
+
+    def statistics(self) -> WriterStatistics:
+        """Return what was done so far, and what is pending."""
+        committing = bool(self._committing)
+        return attrs.evolve(
+            self._done,
+            waiting=len(self._waiting) + len(self._committing),
+            waiting_bytes=self._bytes,
+            waiting_seconds=trio.current_time() - self._began if committing else 0.0,
+        )
+
+    # ---- the task
+
+    @trio.lowlevel.enable_ki_protection
+    async def _run(self) -> None:
+        """Commit what is submitted, until the end and until nothing is pending."""
+        while self._waiting or not self._ending:
+            if not self._waiting:
+                self._work = trio.Event()
+                await self._work.wait()
+                continue
+            await self._commit_next()
+            if self._failure is not None:
+                await self._probe()
+
+    async def _commit_next(self) -> None:
+        batch = self._committing = self._next_batch()
+        durability: Durability = "power" if any(each.durability == "power" for each in batch) else "process"
+        self._began = trio.current_time()
+        try:
+            commit = partial(self._store.commit, [each.writes for each in batch], durability)
+            conflicts = await self._call(commit)
+        except StoreFailed as error:
+            self._fail(error)
+        else:
+            self._committed(batch, conflicts)
+        self._changed.unpark_all()
+
+    def _next_batch(self) -> list[Ticket]:
+        batch: list[Ticket] = []
+        size = 0
+        while self._waiting and len(batch) < BATCH and size < BATCH_BYTES:
+            batch.append(self._waiting.popleft())
+            size += batch[-1].size
+        return batch
+
+    def _committed(self, batch: list[Ticket], conflicts: Sequence[Conflict | None]) -> None:
+        kept = [ticket for ticket, conflict in zip(batch, conflicts, strict=True) if conflict is None]
+        done = self._done
+        self._done = attrs.evolve(
+            done,
+            commits=done.commits + 1,
+            tickets=done.tickets + len(kept),
+            writes=done.writes + sum(len(ticket.writes) for ticket in kept),
+            bytes=done.bytes + sum(ticket.size for ticket in kept),
+            seconds=done.seconds + trio.current_time() - self._began,
+            conflicts=done.conflicts + len(batch) - len(kept),
+        )
+        self._committing = []
+        for ticket, conflict in zip(batch, conflicts, strict=True):
+            self._bytes -= ticket.size
+            ticket.settle(None if conflict is None else WriteConflict(*conflict))
+
+    def _fail(self, error: StoreFailed) -> None:
+        """Refuse writes from now on, and settle all that is pending."""
+        self._failure = error
+        self._done = attrs.evolve(self._done, failures=self._done.failures + 1)
+        pending = [*self._committing, *self._waiting]
+        self._committing = []
+        self._waiting.clear()
+        self._bytes = 0
+        for ticket in pending:
+            ticket.settle(error)
+
+    async def _probe(self) -> None:
+        """Write after growing waits, until that succeeds or the end has come."""
+        seconds = FIRST_PROBE
+        while not self._ending:
+            self._probe_at = trio.current_time() + seconds
+            self._work = trio.Event()
+            with trio.move_on_after(seconds):
+                await self._work.wait()  # the end is the only thing that sets it: nothing can be submitted
+                return
+            try:
+                await self._call(partial(self._store.commit, [[PROBE]], "process"))
+            except StoreFailed as error:
+                self._failure = error
+                seconds = min(2 * seconds, LAST_PROBE)
+            else:
+                self._failure = None
+                self._changed.unpark_all()
+                return
+
+    # ---- the calls of the store
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        if self._inline:
+            await trio.lowlevel.checkpoint()
+            return work()
+        return await trio.to_thread.run_sync(self._alone, work, abandon_on_cancel=True, limiter=self._limiter)
+
+    def _alone(self, work: Callable[[], T]) -> T:
+        with self._calls:
+            return work()
+
+    # ---- the two ends
+
+    @asynccontextmanager
+    @trio.lowlevel.enable_ki_protection
+    async def opened(self) -> AsyncGenerator[StoreWriter]:
+        """Keep the store open for a block; see `open_writer`."""
+        await self._open()
+        failure: BaseException | None = None
+        async with trio.open_nursery(strict_exception_groups=True) as nursery:
+            scope, ended = trio.CancelScope(shield=True), trio.Event()
+            nursery.start_soon(self._run_until_end, scope, ended, name=f"writer of {self.name}")
+            try:
+                yield self
+            except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
+                failure = error
+            finally:
+                await self._close(ended)
+                scope.cancel("the store has not answered")
+                while nursery.child_tasks:  # a nursery that waits would put a cancel in place of the failure
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+        if failure is not None:
+            raise failure
+
+    async def _run_until_end(self, scope: trio.CancelScope, ended: trio.Event) -> None:
+        try:
+            with scope:
+                await self._run()
+        finally:
+            self._leave("its writer has ended")
+            ended.set()
+
+    async def _open(self) -> None:
+        try:
+            await self._call(self._store.open)
+        except trio.Cancelled:
+            self._close_behind()
+            raise
+
+    async def _close(self, ended: trio.Event) -> None:
+        """Have the last tickets committed, and close the store; bounded."""
+        self._ending = True
+        self._work.set()
+        closed = False
+        with trio.move_on_after(ENDING_SECONDS, shield=True):
+            await ended.wait()
+            await self._call(self._store.close)
+            closed = True
+        if not closed:
+            self._close_behind()
+            self._leave(f"it has not answered within {ENDING_SECONDS:g} s")
+
+    def _leave(self, why: str) -> None:
+        """Settle all that is pending, and accept no more."""
+        self._ending = True
+        if self._waiting or self._committing:
+            self._fail(StoreFailed(self.name, f"{why}: what became of the last writes is unknown"))
+        self._changed.unpark_all()
+
+    def _close_behind(self) -> None:
+        """Close the store as soon as a call has ended that nobody waits for any more."""
+        if self._inline:
+            self._store.close()
+        else:
+            threading.Thread(target=self._alone, args=(self._store.close,), daemon=True).start()
+
+
+def open_writer(store: Store) -> AbstractAsyncContextManager[StoreWriter]:
+    """Open a store for a block, and close it at its end, when all that was submitted is committed.
+
+    Raise StoreFailed, when the block is entered, if the store cannot be opened.
+    """
+    return StoreWriter(store).opened()

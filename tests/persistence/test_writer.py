@@ -1,0 +1,276 @@
+"""The writer: group commits, order, failures and the end, in real time and on a virtual clock."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from lmos_actors.errors import StoreFailed, StoreFull, StoreInUse, WriteConflict
+from lmos_actors.persistence import Delete, Expected, MemoryStore, Put, open_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lmos_actors.persistence import Batch, Conflict, Durability
+
+
+class Watched(MemoryStore):
+    """Store that records its commits, fails from when it is told to, and can be made to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits: list[tuple[int, Durability]] = []
+        self.failure: StoreFailed | None = None
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.threads: set[int] = set()
+
+    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        self.threads.add(threading.get_ident())
+        assert self.go_on.wait(20)
+        self.commits.append((len(batches), durability))
+        if self.failure is not None:
+            raise self.failure
+        return super().commit(batches, durability)
+
+
+def put(key: str, value: bytes = b"") -> list[Put]:
+    return [Put("s", key, value)]
+
+
+async def leaving_with(error: BaseException) -> None:
+    with trio.CancelScope() as scope:
+        async with open_writer(MemoryStore()) as writer:
+            writer.submit(put("a"))
+            scope.cancel()
+            raise error
+
+
+@pytest.fixture(params=["real", "virtual"])
+def run(request: pytest.FixtureRequest) -> Callable[..., None]:
+    def run(main: Callable[..., Any]) -> None:
+        trio.run(main, clock=MockClock(autojump_threshold=0) if request.param == "virtual" else None)
+
+    return run
+
+
+def test_what_is_submitted_is_committed_together_and_settled_in_order(run: Any) -> None:
+    async def main() -> None:
+        store, settled = Watched(), list[tuple[str, object]]()
+        async with open_writer(store) as writer:
+            for round in range(3):
+                for key in "cab":
+                    name = f"{key}{round}"
+                    writer.submit(put(name), done=lambda error, name=name: settled.append((name, error)))
+                last = writer.submit([Delete("s", f"c{round}")], "power" if round == 1 else "process")
+                assert not last.settled
+                await last.wait()
+                assert last.settled
+                assert [key for key, _ in await writer.scan("s", limit=9, start="c")] == []
+            assert await writer.get("s", ["a0", "x"]) == [b"", None]
+            numbers = writer.statistics()
+        assert settled == [(f"{key}{round}", None) for round in range(3) for key in "cab"]
+        assert store.commits == [(4, "process"), (4, "power"), (4, "process")]
+        assert (numbers.commits, numbers.tickets, numbers.writes, numbers.waiting) == (3, 12, 12, 0)
+        assert (numbers.bytes, numbers.waiting_bytes, numbers.failures) == (9 * 3 + 3 * 3, 0, 0)
+
+    run(main)
+
+
+def test_a_conflict_fails_its_own_ticket(run: Any) -> None:
+    async def main() -> None:
+        async with open_writer(Watched()) as writer:
+            first = writer.submit(put("a"))
+            second = writer.submit([Put("s", "b", b""), Put("s", "a", b"", Expected.NOTHING)])
+            third = writer.submit(put("c"))
+            await third.wait()
+            await first.wait()
+            with pytest.raises(WriteConflict, match="another value at 'a' in 's'") as caught:
+                await second.wait()
+            assert (caught.value.space, caught.value.key) == ("s", "a")
+            assert [key for key, _ in await writer.scan("s", limit=9)] == ["a", "c"]
+            assert writer.statistics().conflicts == 1
+
+    run(main)
+
+
+def test_a_failure_takes_all_that_is_pending_and_is_tried_again(run: Any) -> None:
+    async def main() -> None:
+        store, settled = Watched(), list[str]()
+
+        def note(key: str, error: StoreFailed | WriteConflict | None) -> None:
+            assert str(error) == "the store s.db failed: it is full; make room on the disk"
+            settled.append(key)
+
+        async with open_writer(store) as writer:
+            store.failure = StoreFull("s.db", "it is full")
+            # too much for one commit
+            tickets = [writer.submit(put(key, bytes(5 << 20)), done=partial(note, key)) for key in "abc"]
+            for ticket in tickets:
+                with pytest.raises(StoreFull, match="make room on the disk"):
+                    await ticket.wait()
+            assert settled == ["a", "b", "c"]
+            assert len(store.commits) == 1
+            with pytest.raises(StoreFull):
+                writer.submit(put("d"))
+            assert 0 < (writer.retry_in or 0) <= 0.1
+            await trio.sleep(0.8)
+            assert 3 <= len(store.commits) <= 5, "after 0.1, 0.3, 0.7 seconds"
+            store.failure = None
+            await writer.ready()
+            assert writer.retry_in is None
+            assert await writer.scan("s", limit=9) == []
+            await writer.submit(put("d")).wait()
+            assert writer.statistics().failures == 1
+
+    run(main)
+
+
+def test_waits_between_tries_grow_up_to_five_seconds(autojump_clock: MockClock) -> None:
+    async def main() -> None:
+        store = Watched()
+        async with open_writer(store) as writer:
+            store.failure = StoreFull("s.db", "it is full")
+            writer.submit(put("a"))
+            await trio.sleep(3600)
+            assert 720 < len(store.commits) < 730
+        assert len(store.commits) < 730, "the end waits for nothing"
+
+    del autojump_clock
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+def test_the_end_of_the_block_waits_for_what_was_submitted(run: Any) -> None:
+    async def main() -> None:
+        store = Watched()
+        with trio.CancelScope() as scope:
+            async with open_writer(store) as writer:
+                tickets = [writer.submit(put(str(number))) for number in range(3000)]
+                scope.cancel()
+                await trio.sleep_forever()
+        assert all(ticket.settled and ticket.error is None for ticket in tickets)
+        assert [count for count, _ in store.commits] == [1024, 1024, 952]
+        with pytest.raises(StoreFailed, match="being closed"):
+            writer.submit(put("late"))
+        store.open()
+        assert len(store.scan("s", limit=4000)) == 3000
+
+    run(main)
+
+
+def test_what_leaves_the_block_is_no_group(run: Any) -> None:
+    async def main() -> None:
+        for error in (KeyError("mine"), KeyboardInterrupt()):
+            with pytest.raises(type(error)) as caught:
+                await leaving_with(error)
+            assert caught.value is error
+
+    run(main)
+
+
+def test_a_store_that_cannot_be_opened(run: Any) -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        async with open_writer(store):
+            with pytest.raises(StoreInUse):
+                async with open_writer(store):
+                    raise AssertionError
+
+    run(main)
+
+
+def test_writes_that_no_store_keeps_are_refused_at_once(run: Any) -> None:
+    async def main() -> None:
+        async with open_writer(MemoryStore()) as writer:
+            for wrong, kind in ((put("\ud800"), ValueError), ([Put("s", "a", "x")], TypeError)):  # type: ignore[list-item]
+                with pytest.raises(kind):
+                    writer.submit(wrong)
+            await writer.submit([]).wait()
+            assert await writer.scan("s", limit=9) == []
+
+    run(main)
+
+
+async def test_the_event_loop_goes_on_while_the_disk_does_not() -> None:
+    store = Watched()
+    async with open_writer(store) as writer:
+        store.go_on.clear()
+        first = writer.submit(put("a"))
+        await wait_all_tasks_blocked(0.01)
+        rest = [writer.submit(put(str(number))) for number in range(10)]
+        for wait in (first.wait, rest[0].wait, lambda: writer.get("s", ["a"])):
+            with trio.move_on_after(0.02) as scope:
+                await wait()
+            assert scope.cancelled_caught
+        numbers = writer.statistics()
+        assert numbers.waiting == 11
+        assert numbers.waiting_seconds >= 0.06
+        store.go_on.set()
+        await rest[-1].wait()
+        assert await writer.get("s", ["a", "9"]) == [b"", b""]
+    assert store.commits == [(1, "process"), (10, "process")]
+    assert threading.get_ident() not in store.threads
+
+
+async def test_nobody_submits_more_than_there_is_room_for_who_asks() -> None:
+    store = Watched()
+    async with open_writer(store) as writer:
+        store.go_on.clear()
+        most = 0
+
+        async def submit_many() -> None:
+            nonlocal most
+            for _ in range(1000):
+                await writer.room()
+                writer.submit(put("a", bytes(1 << 20)))
+                most = max(most, writer.statistics().waiting_bytes)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(submit_many)
+            await wait_all_tasks_blocked(0.01)
+            assert writer.is_full
+            assert 60 < writer.statistics().waiting < 70
+            store.go_on.set()
+        assert most < 70 << 20
+    assert sum(count for count, _ in store.commits) == 1000
+
+
+async def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmos_actors.persistence._writer.ENDING_SECONDS", 0.05)
+    store = Watched()
+    async with open_writer(store) as writer:
+        store.go_on.clear()
+        tickets = [writer.submit(put("a"))]
+        await wait_all_tasks_blocked(0.01)
+        tickets.append(writer.submit(put("b")))
+    for ticket in tickets:
+        with pytest.raises(StoreFailed, match="not answered within"):
+            await ticket.wait()
+    with pytest.raises(StoreFailed):
+        await writer.ready()
+    store.go_on.set()
+    with trio.fail_after(5):
+        while True:  # the thread that was left behind closes it
+            try:
+                store.open()
+            except StoreInUse:
+                await trio.sleep(0.01)
+            else:
+                break
+    assert store.scan("s", limit=9) == [("a", b"")], "what was under way may be there"
+
+
+async def test_a_bug_in_a_store_ends_the_block_and_leaves_nobody_waiting() -> None:
+    store = Watched()
+    store.commit = lambda *_: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    with pytest.RaisesGroup(ZeroDivisionError):
+        async with open_writer(store) as writer:
+            ticket = writer.submit(put("a"))
+            with trio.CancelScope(shield=True):
+                await ticket.wait()
+    assert isinstance(ticket.error, StoreFailed)
