@@ -102,8 +102,8 @@ class Population:
         """Called with the path of what has started or is gone for good; must not raise."""
 
     def changed(self, children: Iterable[Any]) -> None:
-        """These have started, for the first time or again, or their slots are empty for good."""
+        """Note that these have started or restarted, or that their slots are empty for good."""
         self.version += 1
-        for tell in self.watchers:
+        for callback in self.watchers:
             for child in children:
-                tell(child.path)
+                callback(child.path)

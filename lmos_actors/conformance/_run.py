@@ -211,7 +211,7 @@ _LISTENING: Final = Case(
 
 
 async def _find_dialect(shared: RunContext) -> Dialect:
-    """Find the first way of speaking in which something is read, else answered; else it is by the letter."""
+    """Find the first dialect in which a read succeeds, else is answered; else that of the specification."""
     if shared.level is Level.KOTLIN_WOT:
         return AS_KOTLIN
     if shared.target.socket is None:

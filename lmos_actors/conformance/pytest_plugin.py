@@ -267,7 +267,7 @@ def _fixtures(item: pytest.Item) -> Sequence[str]:
 
 @attrs.frozen
 class Trial:
-    """A case to be tried on the server at `url`: what the fixture `lmos_case` gives."""
+    """A case to be tried on the server at `url`: the value of the fixture `lmos_case`."""
 
     case: Case
     url: str

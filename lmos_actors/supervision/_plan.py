@@ -173,7 +173,7 @@ class Plan(Generic[C]):
         """Have the restart after the child's next end come `delay` seconds later; the end counts at once."""
         self._postponed[child] = delay
 
-    # What is asked for: answers as OTP gives them
+    # Requests, with the answers of OTP
 
     def check_start(self, taken: C | None) -> Literal["ok", "already_started", "already_present"]:
         """Return whether a child may start whose name `taken` has now (None: no child has it)."""
@@ -233,7 +233,7 @@ class Plan(Generic[C]):
         return Decision(stop, forget, start)
 
     def _later(self, child: C, delay: float) -> Decision[C]:
-        """After a delay comes the attempt; those who go down with the child go at once."""
+        """Decide on an attempt after a delay; siblings that go with the child are stopped at once."""
         scope = [child] if self.spec.strategy == "one_for_one" else self._scope(child)
         stop, forget = self._clear(scope, child)
         self._pending[child] = None
@@ -257,7 +257,7 @@ class Plan(Generic[C]):
         return stop, tuple(one for one in stop if one.spec.restart == "temporary")
 
     def _settle(self, failed: C) -> None:
-        """Where another than the child whose exit began this could not start, that child is just stopped."""
+        """Mark the child whose exit began this as stopped, if another one (`failed`) could not start."""
         if self.spec.strategy == "one_for_one":
             return
         for one in self.children:

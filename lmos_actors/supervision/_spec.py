@@ -52,7 +52,7 @@ def _to_tuple(children: Iterable[Spec]) -> tuple[Spec, ...]:
 
 @attrs.frozen(kw_only=True)
 class Backoff:
-    """How long to wait before each restart attempt, in seconds; OTP has none, so it is off by default.
+    """The delay before each restart attempt, in seconds; OTP has none, so it is off by default.
 
     The first attempt waits `initial`, each further one `factor` times as long, never more than `max`,
     spread by up to `jitter` (a fraction) to either side. A child that has stayed up for `max` seconds
@@ -87,7 +87,7 @@ class ChildSpec(Generic[A_co]):
     with the child). `shutdown` is the seconds the child has to end once it is stopped, `"brutal"` for none,
     `"infinity"` for no limit. `significant` children count for the supervisor's `auto_shutdown` and must
     be transient or temporary. `mailbox` None leaves the mailbox as the agent class has it. `id` is the URI by
-    which it is known to those who reach it over a network, one agent's alone in a node; None: its address.
+    which others reach it over a network, one agent's alone in a node; None: its address.
     Raises ConfigError naming the field.
     """
 
@@ -199,7 +199,7 @@ class BulkSpec:
     significant: bool = attrs.field(default=False, kw_only=True)
     backoff: Backoff | None = attrs.field(default=None, kw_only=True)
     children: ClassVar[tuple[Spec, ...]] = ()
-    """No member has a name that a reference in the tree could be checked against."""
+    """Empty: no member has a name that a reference in the tree could be checked against."""
     outward: ClassVar[tuple[Reference, ...]] = ()
 
     def __attrs_post_init__(self) -> None:

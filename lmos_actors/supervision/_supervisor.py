@@ -485,7 +485,7 @@ def supervisor_of(slot: Slot) -> Supervisor:
 class PoolRef(Ref[A_co]):
     """The address of a pool: each message goes to one member, each statistic is the sum over all.
 
-    `subscribe` and `monitor` hear all members, also those who come later. Properties are those of each
+    `subscribe` and `monitor` include all members, also later ones. Properties are those of each
     member: `read`, `write` and `observe` raise NotAllowed. AgentUnavailable while no member runs, or, by
     key, while the one that the message is for does not.
     """
@@ -498,7 +498,7 @@ class PoolRef(Ref[A_co]):
 
     @property
     def size(self) -> int:
-        """How many members messages are shared among, whether they run at present or not."""
+        """The number of members that share the messages, running or not."""
         return len(self._pool.link.members)
 
     @property

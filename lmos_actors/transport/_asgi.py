@@ -56,7 +56,7 @@ class HttpLimits:
 
 @attrs.frozen(kw_only=True)
 class ExchangeOutcome:
-    """How an exchange ended.
+    """The end of an exchange.
 
     `rest` is what came behind the request, None if the connection is to be closed. `answered` says whether
     anything was sent, or the client is gone. `unread`: a part of the body may still be on its way.

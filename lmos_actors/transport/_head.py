@@ -86,7 +86,7 @@ class Head:
 
     @property
     def length(self) -> int:
-        """How long the body is said to be, in bytes; 0 where nothing is said."""
+        """The length of the body in bytes, as the head declares it; 0 without a declaration."""
         return int((self.values(b"content-length") or ["0"])[0])
 
     @property

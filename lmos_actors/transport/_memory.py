@@ -181,7 +181,7 @@ def memory_pair(buffer: int = _CHUNK) -> tuple[MemoryStream, MemoryStream]:
 
 
 class MemoryListener:
-    """Where the connections to one address of a `MemoryNetwork` come in."""
+    """The listener at one address of a `MemoryNetwork`."""
 
     def __init__(self, network: MemoryNetwork, address: tuple[str, int]) -> None:
         self._network = network

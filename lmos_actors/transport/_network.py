@@ -31,7 +31,7 @@ _NAMES_USER: Final = re.compile(r"[^/?#]*//[^/?#]*@")
 
 @attrs.frozen
 class Endpoint:
-    """Where a URL leads: `host` without brackets, `target` the path with its query, at least "/".
+    """The place that a URL leads to: `host` without brackets, `target` the path with its query, at least "/".
 
     `elsewhere`: to another machine than this one, whatever the name of its host is resolved to.
     """

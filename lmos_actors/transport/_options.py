@@ -62,11 +62,11 @@ class ConnectionStatistics:
 
 @attrs.frozen
 class Ended:
-    """How a connection ended.
+    """The end of a connection.
 
-    `by` says who ended it: "peer" or "us" by a Close frame, whose `code` and `reason` these are (1005: a
-    Close without a code); or "broken", without one: `code` is None, and `reason` says what happened.
-    `clean`: both sides have said Close.
+    `by` is the side that ended it: "peer" or "us" by a Close frame, with its `code` and `reason` (1005: a
+    Close without a code); or "broken", without one: `code` is None, and `reason` describes it.
+    `clean`: both sides have sent Close.
     """
 
     code: int | None
@@ -115,7 +115,7 @@ class FrameListener(Protocol):
 
 
 class Bucket:
-    """So many tokens a second, and at most as many at once."""
+    """A token bucket: so many tokens a second, and at most as many at once."""
 
     __slots__ = ("_at", "_left", "_rate")
 

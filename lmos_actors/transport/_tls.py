@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Whose: TypeAlias = Literal["server", "client"]
 
 ALERT_SECONDS: Final = 1.0
-"""How long a client tries to send its alert."""
+"""Seconds for which a client tries to send its alert."""
 
 _NOT_SPOKEN: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")  # OpenSSL 3
 
@@ -36,7 +36,7 @@ _ALERTS: Final[Mapping[str, str]] = {
     "ACCESS_DENIED": "the server refuses the client certificate",
     "NO_CERTIFICATE": "the server wants a client certificate",
 }
-"""What alerts about a client's certificate mean, by how OpenSSL's names of them end."""
+"""The meanings of alerts about a client's certificate, by the ends of OpenSSL's names for them."""
 
 
 def unsent_alert(stream: trio.SSLStream[Any]) -> bytes:

@@ -203,7 +203,7 @@ class Connection:
 
     @property
     def messages_in(self) -> int:
-        """How many messages have come so far."""
+        """The number of messages that have come so far."""
         return self._messages_in
 
     # ---- events from the reader

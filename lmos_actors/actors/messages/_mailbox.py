@@ -170,7 +170,7 @@ class Envelope:
     """The peer that sent it, None if it came over no connection: see `Peer`."""
 
     was_stashed: bool = False
-    """It was stashed once, so it keeps its place before all that came later, from any sender."""
+    """Whether it was stashed once, so that it keeps its place before all later messages of any sender."""
 
     parks: ClassVar[bool] = True
     """Under `wait` it waits for a seat in a full mailbox; one that does not park is refused."""
@@ -185,7 +185,7 @@ class Envelope:
         self.trace: Mark | None = None
 
     def admitted(self) -> None:
-        """It has left the line of parked senders for a seat in the mailbox."""
+        """Note that it has left the line of parked senders for a seat in the mailbox."""
 
     def on_pending(self) -> None:
         """Its run has to wait for its action's concurrency: it is pending."""
@@ -197,7 +197,7 @@ class Envelope:
         """Its run has put it aside: it has a seat again."""
 
     def on_stashed(self) -> None:
-        """It has been put aside."""
+        """Note that it has been put aside."""
 
     def answer(self, value: Any) -> None:
         """Take the value that the operation returned."""

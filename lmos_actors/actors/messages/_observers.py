@@ -39,7 +39,7 @@ SLOW: Final = "slow consumer"
 
 @attrs.frozen
 class Gap:
-    """Something is missing here: why, and how many values if that is known."""
+    """A mark for missing values: the reason, and their number if it is known."""
 
     reason: str
     missed: int | None = None
@@ -167,7 +167,7 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """There will be no more."""
+        """End it: no more values will come."""
         ...
 
 

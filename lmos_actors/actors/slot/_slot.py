@@ -758,7 +758,7 @@ class Slot:
             self.resume()
 
     def send_undeliverable(self, sender: Any, key: str, args: tuple[Any, ...]) -> None:
-        """There is no such key, or no agent yet: the latter is a dead letter as after a crash."""
+        """Raise for an unknown key; without an agent yet, count a dead letter as after a crash."""
         error = self.unknown(key)
         if not isinstance(error, AgentUnavailable):
             raise error

@@ -32,7 +32,7 @@ class LinkPeer(Protocol):
     """One end of a link."""
 
     def part(self, peer: Any) -> None:
-        """There is no link to `peer` any more; there may have been none."""
+        """Remove the link to `peer`, if there is one."""
         ...
 
     def exit_signal(self, down: Down) -> None:

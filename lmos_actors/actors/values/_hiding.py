@@ -91,7 +91,7 @@ class Secrets:
 
     @property
     def too_many(self) -> bool:
-        """There may be secrets that have not been found."""
+        """Whether there may be secrets that have not been found."""
         return self._left < 0 or len(self._forms) > FORMS
 
     @property

@@ -87,7 +87,7 @@ class Target:
     thing_id: str
     description: Description | None = None
     source_url: str | None = None
-    """Where the description was found, after redirects, if it was fetched."""
+    """The URL of the description, after redirects, if it was fetched."""
 
 
 def socket_target(url: str, thing: str | None) -> Target:

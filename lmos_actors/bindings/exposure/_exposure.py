@@ -64,7 +64,7 @@ class Exposed:
 
 
 class Exposure:
-    """Everything in a node's tree that can be reached from outside: all agents, and pools as a whole.
+    """The part of a node's tree that can be reached from outside: all agents, and pools as a whole.
 
     `bases` are the addresses at which the node is reached, such as `http://127.0.0.1:8080`. What has no id of
     its own is known by its address at the first of them.

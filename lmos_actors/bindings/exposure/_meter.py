@@ -26,7 +26,7 @@ def came(far: Far, way: str, traceparent: str | None, tracestate: str | None) ->
 
 
 def ended(far: Far, error: BaseException | None) -> None:
-    """It is answered: with this error, or with a value. Only the first call counts."""
+    """Note its answer: this error, or a value. Only the first call counts."""
     if far.watch is not None:
         far.watch.ended(error)
 

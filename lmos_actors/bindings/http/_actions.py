@@ -81,7 +81,7 @@ async def _input(request: HttpRequest, op: Operation) -> Any:
 
 
 def _post(ask: AgentRequest, request: HttpRequest, link: AgentOrPool, op: Operation, data: Any) -> None:
-    """Put it into the mailbox: valid input in few steps, other input so that the error says what is wrong."""
+    """Put it into the mailbox: valid input in few steps, other input with an error that names the mistake."""
     remaining = request.remaining()
     if isinstance(link, Slot):
         args = op.taken(data)

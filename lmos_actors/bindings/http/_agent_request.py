@@ -207,7 +207,7 @@ class AgentRequest:
             far.go_on()
 
     def cancel(self, reason: str | None) -> None:
-        """Fail with ActionCancelled if it is not done: the client wants no result."""
+        """Fail with ActionCancelled if it is not done: the result is not needed."""
         far = self._far
         if far is not None and self._withdraw(far):
             self.failed(far, ActionCancelled(reason))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ._requests import HttpRequest
 
 HEARTBEAT: Final = 15.0
-"""Seconds of silence after which a stream of events says that it is still there."""
+"""Seconds of silence after which a stream of events sends a heartbeat."""
 
 AT_ONCE: Final = 64
 AT_ONCE_BYTES: Final = 1 << 16
@@ -146,7 +146,7 @@ async def _send_events(
 async def polled(request: HttpRequest, listening: Listening, current: Any, *, observes: bool) -> Response:
     """Answer a long poll with the next value.
 
-    An observation whose client says by If-None-Match which value it has is answered at once by another.
+    An observation is answered at once if the value differs from that in the client's If-None-Match.
     Without an answer within what it prefers to `wait`, 204.
     """
     feed = listening.feed

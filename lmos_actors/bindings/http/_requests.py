@@ -103,7 +103,7 @@ class HttpRequest(Request):
         await self._send({"type": "http.response.body", "body": last()})
 
     def remaining(self) -> float | None:
-        """Return the seconds until the consumer gives up. Raises InvalidInput for what is no number."""
+        """Return the seconds until the consumer gives up. Raises InvalidInput if it is not a number."""
         text = self.header(b"lmos-remaining")
         if text is None:
             return None
@@ -112,7 +112,7 @@ class HttpRequest(Request):
         return float(text)
 
     def preferences(self) -> dict[str, str]:
-        """Return what `Prefer` says (RFC 7240), names in lower case; what is not understood is left out."""
+        """Return the preferences in `Prefer` (RFC 7240), names in lower case; unknown ones are left out."""
         found: dict[str, str] = {}
         if b"prefer" not in self._header_names:
             return found

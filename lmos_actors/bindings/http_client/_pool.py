@@ -47,7 +47,7 @@ IDLE: Final = 16
 IDLE_SECONDS: Final = 20.0
 CONNECT_SECONDS: Final = 10.0
 BODY_SECONDS: Final = 60.0
-"""How long the body of an answer may take once its head has come."""
+"""Seconds that the body of an answer may take once its head has come."""
 
 LONGEST: Final = 4 << 20
 """Bytes of the body of an answer."""

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ._peer_listening import SharedListening
 
 STREAM: Final = lmos.Credit(items=16, bytes=262_144)
-"""How far an agent may be ahead of the consumer of a stream: in items, and in bytes of them."""
+"""The credit for a stream: how far an agent may be ahead of its consumer, in items and in bytes."""
 
 
 # ---- things and their peers
@@ -210,7 +210,7 @@ class RemotePeer(Protocol):
 
 
 def path_of(thing_id: str) -> str:
-    """Return the path that an agent's errors name: that in its tree if its address tells it, else the id."""
+    """Return the path that an agent's errors name: its path in the tree if the id has it, else the id."""
     name = name_in_url(thing_id)
     return thing_id if name is None else path_named(name)
 
@@ -259,7 +259,7 @@ class PendingRequest(msgspec.Struct, eq=False):
 
     far: RemoteThing
     verb: str
-    """As operations near name it, or `query` or `cancel` of a run."""
+    """The verb, as near operations name it, or `query` or `cancel` of a run."""
     name: str
     payload: Any = UNSET
     """Plain data, UNSET where there is none."""
@@ -353,7 +353,7 @@ class PendingAsk(PendingRequest, eq=False):
 
 
 class SentTell(msgspec.Struct, eq=False):
-    """A one-way message that has been sent: what its dead letter says, should the peer answer by an error."""
+    """A one-way message that has been sent: its dead letter's content, if the peer answers by an error."""
 
     link: Any
     op: Any
@@ -399,7 +399,7 @@ class TurnTell(PendingRequest, eq=False):
     gets no further turn."""
 
     holds: Any = None
-    """The slot that is held back; a slot that ends lets go of its messages by setting None."""
+    """The slot that is held back; a slot that ends releases its messages by setting None."""
 
     def held_sender(self) -> Any:
         return self.holds

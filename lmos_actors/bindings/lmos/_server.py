@@ -42,7 +42,7 @@ PLACES: Final = ("/", "/ws")
 """Paths where LMOS is also spoken to clients that offer no subprotocol; agents' addresses are others."""
 
 RELAY: Final = "/arc"
-"""Where a relay is served, if one is, whatever subprotocol is offered."""
+"""The path of a relay, if one is served, whatever subprotocol is offered."""
 
 EXTENSIONS_HEADER: Final = b"LMOS-Extensions"
 EXITED_OFFER: Final = "exited"

@@ -72,4 +72,5 @@ ANSWERS: Final[Mapping[str, _Answer]] = {
     "write_all": _all_written,
     "invoke": _done,
 }
-"""What answers each request but subscriptions; raises LocalProtocolError for what JSON cannot represent."""
+"""The functions that answer requests, except subscriptions. They raise LocalProtocolError for a value without
+a JSON form."""

@@ -196,7 +196,7 @@ def sum_line(card: Card) -> str:
 
 
 def end_lines(card: Card) -> list[str]:
-    """Return what stands below the cases: their sum, how the other side was spoken to, how to do it again."""
+    """Return the end of the card: the sums, the dialect that was used, the command for a repetition."""
     title = card.title or card.thing
     facts = {
         "judged": f"{'server ' * (card.role == 'server')}{card.subject}{f', {title}' if title else ''}",

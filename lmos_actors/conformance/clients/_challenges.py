@@ -220,7 +220,7 @@ class ChallengeConnection(ScriptedConnection):
         self.end(run, completed(ABSENT))
 
     def put_reversed(self, run: Run, outcome: Done, token: str) -> None:
-        """Hold an answer until the other is asked for, and give that first."""
+        """Hold an answer back until the other one is requested, and send that first."""
         self._held.append((run, token))
         run.timers.append(self.challenges.after(self.challenges.patience, lambda: self._alone(run, token)))
         which = {each.request.payload["which"]: (each, text) for each, text in self._held}
@@ -273,7 +273,7 @@ class ChallengeConnection(ScriptedConnection):
         self.hang_up(1012, "a challenge")
 
     def put(self, out: Out) -> None:
-        """Let something go out; a message in parts, if that is the challenge."""
+        """Send something; a message in parts, if that is the challenge."""
         if not self._in_parts or not isinstance(out, SendText):
             super().put(out)
             return

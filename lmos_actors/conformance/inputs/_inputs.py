@@ -53,7 +53,7 @@ class Sample:
 
 
 def fits(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Hold a value against a data schema: return None, or what is wrong with it and where.
+    """Check a value against a data schema: return None, or what is wrong with it and where.
 
     A schema that is none itself has every value fit: that is for the description's own cases to judge.
     """

@@ -50,7 +50,7 @@ def _short(text: str) -> str:
 
 
 class _Reader:
-    """Reads an expression of ECMA 262, and gives what makes texts for its parts."""
+    """A parser of ECMA 262 expressions, which returns the makers of texts for their parts."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

@@ -148,7 +148,7 @@ class ScriptedConnection:
             self.release_runs()
             self.server.disconnected(self)
 
-    # ---- what goes out
+    # ---- outgoing messages
 
     @property
     def kotlin(self) -> bool:
@@ -192,7 +192,7 @@ class ScriptedConnection:
         return self.server.new_id()
 
     def timestamp(self) -> Any:
-        """Return the time as messages tell it."""
+        """Return the time in the form that messages have it."""
         return self.server.timestamp()
 
     def correlation(self, request: Request) -> str | None:
@@ -409,7 +409,7 @@ class ScriptedConnection:
         self.acknowledge(request)
 
     def acknowledge(self, request: Request) -> None:
-        """Acknowledge a request, if that is wanted: LMOS knows no such answer."""
+        """Acknowledge a request, if that is wanted: LMOS has no such answer."""
         if self.kotlin or request.message.get("ack") is True:
             self.answer(request, "acknowledgement", {"message": request.literal})
 
@@ -531,13 +531,13 @@ class ScriptedConnection:
             self.send_status(run, {"status": "pending"})
 
     def send_status(self, run: Run, members: Json) -> str:
-        """Return how a run stands, here; return the text."""
+        """Send the status of a run over this connection; return the text of the message."""
         request = run.request
         data = {"action": request.name, **members}
         return self.send("actionStatus", request.thing.id, run.received_by.get(self), data)
 
     def on_outcome(self, run: Run, outcome: Outcome) -> None:
-        """Go on with what an action has come to."""
+        """Continue with the outcome of an action."""
         if isinstance(outcome, Done):
             self.end(run, completed(outcome.output))
         elif isinstance(outcome, Failed):

@@ -36,10 +36,10 @@ _TIMERS: Final = 1024  # of which cancelled ones are not looked for
 
 
 class ScriptedServer:
-    """The things, the connections, and what is to happen later.
+    """The things, the connections, and the calls that are scheduled.
 
-    `clock` gives seconds, never fewer than before. Ids come from `random`. The owner calls `tick` when `due`
-    says so; `wake` is called when that may have changed.
+    `clock` returns seconds, never fewer than before. Ids come from `random`. The owner calls `tick` at
+    the time `due`; `wake` is called when that may have changed.
     """
 
     connection_class: type[ScriptedConnection] = ScriptedConnection
@@ -138,7 +138,7 @@ class ScriptedServer:
         return self.clock() - self._began
 
     def after(self, seconds: float, act: Callable[[], object]) -> Timer:
-        """Let something happen after so many seconds."""
+        """Schedule a call after so many seconds."""
         if len(self._timers) > self._most_timers:
             self._timers = [each for each in self._timers if not each[2].cancelled]
             heapq.heapify(self._timers)
@@ -155,7 +155,7 @@ class ScriptedServer:
         return self._timers[0][0] if self._timers else None
 
     def tick(self) -> None:
-        """Let happen what is due."""
+        """Make the calls that are due."""
         while (at := self.due()) is not None and at <= self.clock():
             heapq.heappop(self._timers)[2].act()
 

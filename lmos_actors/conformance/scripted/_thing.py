@@ -1,4 +1,4 @@
-"""A scripted thing: its values, its actions, its problems. It knows no messages."""
+"""A scripted thing: its values, actions and problems, independent of messages."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ Outcome: TypeAlias = Done | Failed | Later | Items
 class ScriptedThing:
     """One thing: its description, its values, and callbacks for their changes.
 
-    `seconds` gives how long it has been there. `changed(name, value)` and `happened(event, data)` are called
+    `seconds` returns its age. `changed(name, value)` and `happened(event, data)` are called
     in the turn in which a property changes or an event happens.
     """
 

@@ -150,7 +150,7 @@ class CaseContext:
         raise Failed(str(seen))
 
     def differs(self, key: str, seen: object) -> None:
-        """Note that something is not by the letter, and go on. What comes of it depends on the level."""
+        """Note a departure from the specification, and go on. The level decides how it is judged."""
         deviation = DEVIATIONS[key]
         departure = Departure(key, deviation.title, str(seen), deviation.section)
         if departure not in self.departures:
@@ -165,7 +165,7 @@ class CaseContext:
         raise NotRun(why)
 
     def offers(self, word: str) -> None:
-        """End the case unless the description offers one of our extensions."""
+        """End the case unless the description offers this extension of lmos_actors."""
         if word not in self.target.offers:
             self.not_offered(f"lmosx:offers does not name {word}")
 
@@ -190,7 +190,7 @@ class CaseContext:
         return received
 
     def judge(self, received: ReceivedMessage, *keys: str, members: tuple[str, ...] | None = None) -> None:
-        """Hold a message against the letter: note faults of these keys, in these members or in all."""
+        """Compare a message with the specification: note faults of these keys, in these members or in all."""
         for fault in faults(received):
             if fault.key in keys and (members is None or fault.member in members):
                 self.differs(fault.key, f"{fault.what} in {received.kind or 'a message'}")
@@ -255,14 +255,14 @@ class CaseContext:
         )
 
     def record(self, traffic: Traffic) -> None:
-        """Keep something that went by."""
+        """Keep something that passed on a connection."""
         self.traffic.append(attrs.evolve(traffic, at=max(0.0, trio.current_time() - self._began)))
         if len(self.traffic) > _TRAFFIC:
             del self.traffic[0]
             self.left_out += 1
 
     async def aclose(self) -> None:
-        """Let all connections go."""
+        """Close all connections, without waiting for the server."""
         with trio.CancelScope(shield=True):  # each takes half a second at the most
             for socket in self._sockets:
                 await socket.aclose()

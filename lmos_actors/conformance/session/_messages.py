@@ -54,7 +54,7 @@ _SPELLINGS: Final = {"name": "names-spelled-property", "value": "value-spelled-d
 
 @attrs.frozen
 class Fault:
-    """Where a message is not by the letter: the key of the deviation, the member by its table name, words."""
+    """A departure of a message: the key of the deviation, the member by its table name, a description."""
 
     key: str
     member: str
@@ -193,7 +193,7 @@ def _refuse(word: str) -> Any:
 
 
 def faults(received: ReceivedMessage) -> tuple[Fault, ...]:
-    """Return everything in which a message of a thing is not by the letter of the tables."""
+    """Return all departures of a thing's message from the tables."""
     if received.trouble:
         return (Fault("member-type", "", received.trouble),)
     return tuple(_faults(received))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._session import Sent, Session
 
 SILENCE: Final = (NoAnswer, ConnectionGone, Refused)
-"""Ways in which a server gives no answer."""
+"""The ways in which a server leaves a request unanswered."""
 
 _MOST: Final = 20
 _SOCKETS: Final = ("ws:", "wss:")

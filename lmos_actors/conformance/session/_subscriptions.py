@@ -63,7 +63,7 @@ async def observing(context: CaseContext, name: str, *, thing: str | None = None
 
 
 async def listen(context: CaseContext, session: Session, kind: str, name: str, **members: Any) -> Sent:
-    """Subscribe or observe, and be sure that it stands. Raises NotOffered where that is refused."""
+    """Subscribe or observe, and make sure that it is in effect. Raises NotOffered if it is refused."""
     judge = "observe.starts" if kind == "observeProperty" else "events.delivered"
     try:
         sent, received = await send_and_flush(context, session, kind, name=name, **members)

@@ -73,7 +73,7 @@ class Hints:
         return cls(**msgspec.structs.asdict(loaded.value), document=loaded.document)
 
     def check(self, *, properties: Iterable[str], actions: Iterable[str], events: Iterable[str]) -> None:
-        """Hold the names against those of a description. Raises FileError with every one that it has not."""
+        """Compare the names with those of a description. Raises FileError with every one that it lacks."""
         known = {"properties": list(properties), "actions": list(actions), "events": list(events)}
         wrong = [
             self._mistake(place, f'no {_ONE[kind]} "{name}"{did_you_mean(name, known[kind])}', key=key)

@@ -39,11 +39,11 @@ class NotRun(Exception):
 
 @attrs.frozen(kw_only=True)
 class Roles:
-    """Picks what cases try things out with; the same for the same description, hints and seed.
+    """The choice of affordances and values for the cases; the same for the same description, hints and seed.
 
-    Methods that give one thing raise NotOffered where the description has none, and NotRun where it has one
-    that may not be used without `allow_unsafe` or a hint. Names and calls come in the order of preference. A
-    hint stands over the description, but lets no action be invoked that is not safe.
+    Methods that return one choice raise NotOffered if the description has none, and NotRun if it has one that
+    may not be used without `allow_unsafe` or a hint. Names and calls come in the order of preference. A
+    hint overrides the description, but does not permit an action that is not safe.
     """
 
     target: Target

@@ -1,6 +1,6 @@
 """The search for the thing that is judged, from a URL or a file to its description and its socket.
 
-A user gives whatever URL is at hand: of a description, of a directory, of an origin, or of the socket itself,
+A user passes any URL at hand: of a description, of a directory, of an origin, or of the socket itself,
 which has no link back to its description. The search therefore tries the likeliest places in turn
 (`_places`), and ends at the first that leaves no doubt (`_is_sure`): a list of things may have a better one
 behind a link, and a socket may be named by only one of them. Documents that are no descriptions are passed

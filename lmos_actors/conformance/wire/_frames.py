@@ -47,7 +47,7 @@ class FrameTooLong(Exception):
 
 
 class FrameReader:
-    """Takes bytes, gives the frames that are whole. Raises FrameTooLong, and judges nothing else."""
+    """An incremental parser of frames. Raises FrameTooLong, and judges nothing else."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         self._buffer = bytearray()

@@ -214,7 +214,7 @@ class UnsubscribeAllEvents(Base, tag="unsubscribeAllEvents", frozen=True):
 
 
 class Event(Base, tag="event", frozen=True):
-    """Something happened; the correlation is that of the subscription."""
+    """An event; the correlation is that of the subscription."""
 
     event: str
     data: Any

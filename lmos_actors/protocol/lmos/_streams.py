@@ -258,7 +258,7 @@ class StreamFinished:
 
 @attrs.frozen
 class CreditArrived:
-    """There is room again in a stream that had none."""
+    """Credit for a stream that had no room left."""
 
     run: Run
     stream: Outgoing

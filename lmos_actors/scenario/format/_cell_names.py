@@ -77,7 +77,7 @@ class CellNames:
         """The tree of the project that the file uses."""
         self.agents: dict[str, Supervised | PoolEntry] = {}
         self.remotes: dict[str, Remote] = {}
-        """Those of others, which are not among `agents`."""
+        """The remote agents, which are not among `agents`."""
         self.populations: dict[str, Population] = {}
         self.pools: dict[str, int] = {}
         """The sizes of pools, those of the tree too."""

@@ -1,7 +1,7 @@
 """Topologies of populations: the neighbours of every agent by number, in order.
 
 Networks left to chance are made by networkx from a number of the run's seed; the others are simple enough
-to be written out. All are undirected: neighbours know each other.
+to be written out. All are undirected: neighbours have refs to each other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..model import Topology
 
 MOST_COMPLETE: Final = 5_000
-"""So many agents may all know each other: the pairs grow with the square."""
+"""The largest complete topology: the number of pairs grows with the square."""
 
 Neighbours: TypeAlias = "list[tuple[int, ...]]"
 

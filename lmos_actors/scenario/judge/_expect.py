@@ -142,7 +142,7 @@ def waits_to_the_end(expect: Expect) -> bool:
 
 
 ROOTS: Final = {"output": "output", "reading": "value", "event": "data", "items": "items"}
-"""Of which answer the value is that an expectation looks at: `match` is rooted there, as `save` is."""
+"""The answer that contains the value of an expectation: `match` is rooted there, as `save` is."""
 
 
 def judge_expect(expect: Expect, seen: object, root: str | None = None) -> list[Verdict]:

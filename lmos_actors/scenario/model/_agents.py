@@ -25,7 +25,7 @@ class Mailbox(Closed, frozen=True, kw_only=True):
 
 
 class Backoff(Closed, frozen=True, kw_only=True):
-    """How long to wait before each restart attempt: `initial`, then `factor` times as long, at most `max`.
+    """The delay before each restart attempt: `initial`, then `factor` times as long, at most `max`.
 
     Each is spread by up to `jitter`, a fraction, to either side. After `max` of running it begins again.
     """
@@ -87,7 +87,7 @@ class PoolEntry(Closed, frozen=True, kw_only=True, tag_field="from", tag="pool")
 
 
 class When(Closed, frozen=True, kw_only=True):
-    """Which requests a rule is for: all that is given must hold; `any: true` alone is for every request."""
+    """The condition of a rule: all keys that are given must match; `any: true` alone is for every request."""
 
     action: Name | None = None
     from_: Name | None = field(name="from", default=None)

@@ -57,13 +57,13 @@ Amount: TypeAlias = Duration | float
 
 
 class Constant(Closed, frozen=True, kw_only=True, tag_field="dist", tag="constant"):
-    """Always the same."""
+    """A constant."""
 
     value: Amount
 
 
 class Uniform(Closed, frozen=True, kw_only=True, tag_field="dist", tag="uniform"):
-    """Anything between two values, all alike."""
+    """A uniform distribution between two values."""
 
     min: Amount
     max: Amount
@@ -83,7 +83,7 @@ class Normal(Closed, frozen=True, kw_only=True, tag_field="dist", tag="normal"):
 
 
 class Lognormal(Closed, frozen=True, kw_only=True, tag_field="dist", tag="lognormal"):
-    """Mostly near `median`, now and then far above it: one in a hundred is over `p99`."""
+    """A distribution with most values near `median`, and a few far above: one in a hundred exceeds `p99`."""
 
     median: Amount
     p99: Amount

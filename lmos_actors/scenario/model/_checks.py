@@ -37,7 +37,7 @@ class Formula(Check, frozen=True, kw_only=True):
 
 
 class Never(Formula, frozen=True, kw_only=True, tag="never"):
-    """Something must never be so. A dead letter counts until the last agent has stopped."""
+    """A check that something never holds. A dead letter counts until the last agent has stopped."""
 
     when: NeverWhen
 
@@ -68,7 +68,7 @@ class Bounded(Check, frozen=True, kw_only=True):
 
 
 class Restarts(Bounded, frozen=True, kw_only=True, tag="restarts"):
-    """How often an agent, a supervisor, or all agents of a population were restarted."""
+    """A check of the number of restarts of an agent, a supervisor, or all agents of a population."""
 
 
 Counter: TypeAlias = Literal[
@@ -98,7 +98,7 @@ class Below(Closed, frozen=True, kw_only=True):
 
 
 class Latency(Check, frozen=True, kw_only=True, tag="latency"):
-    """How long the runs of a step took. A percentile needs 20 of them, else the check fails."""
+    """A check of the durations of a step's runs. A percentile needs 20 of them, else the check fails."""
 
     of: Name
     max: Below | None = None
@@ -155,7 +155,7 @@ class Converges(Check, frozen=True, kw_only=True, tag="converges"):
 
 
 class Compare(Check, frozen=True, kw_only=True, tag="compare"):
-    """How a number of the run changes along a key of the matrix or sweep, all seeds' medians taken.
+    """A check of how a number of the run, the seeds' median, changes along a key of the matrix or sweep.
 
     `metric` is `CHECK.time` of an `eventually` check, `SERIES.last`, `.min`, `.max` or `.mean`, or
     `STEP.max` or `.p99` (p50, p90, p95) of the latencies of a step. Keys other than `across` are held fixed,

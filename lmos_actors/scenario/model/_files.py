@@ -48,7 +48,7 @@ class SweepRange(Closed, frozen=True, kw_only=True):
 
 
 class Trials(Closed, frozen=True, kw_only=True):
-    """How often each cell is run, and which share of the runs must pass."""
+    """The number of runs of each cell, and the share of them that must pass."""
 
     count: Annotated[int, Meta(ge=1, le=10_000)] = 1
     pass_rate: Annotated[float, Meta(gt=0, le=1)] = 1.0
@@ -91,7 +91,7 @@ class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/
 
 
 class StopAt(Closed, frozen=True, kw_only=True):
-    """When a simulation ends: at an instant of virtual time, or as soon as a check by name has been met.
+    """The end of a simulation: at an instant of virtual time, or as soon as a check by name has been met.
 
     It does not end before that while entries of the timeline are to come, a fault is in force, or another
     `eventually` or `converges` check is open.

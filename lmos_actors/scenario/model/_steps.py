@@ -22,14 +22,14 @@ class Pick(Closed, frozen=True, kw_only=True):
 
 
 class Comeback(Closed, frozen=True, kw_only=True):
-    """When a crashed agent is started again, and whether it remembers. Without it its supervisor decides."""
+    """The time of the restart after a crash, and whether state is kept; by default the supervisor decides."""
 
     after: Delay = Duration(0.0)
     state: Literal["lost", "kept"] = "lost"
 
 
 class Faulty(Closed, frozen=True, kw_only=True, tag_field="kind"):
-    """Whom a fault strikes: one of `target` and `pick`."""
+    """The agents that a fault affects: one of `target` and `pick`."""
 
     target: Name | None = None
     pick: Pick | None = None

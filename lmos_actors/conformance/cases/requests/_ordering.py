@@ -165,7 +165,7 @@ async def _gathered(context: CaseContext, session: Session, event: str) -> list[
 
 
 def _marked(context: CaseContext, call: Call, mark: str) -> Call:
-    """Put a mark into an input: in the place of a text, where there is one and the schema lets it."""
+    """Put a mark into an input: in the place of a text, if there is one and the schema allows it."""
     schema = context.target.actions[call.action].input if call.action in context.target.actions else None
     if is_object(call.input):
         for key, value in call.input.items():

@@ -1,6 +1,6 @@
 """Queries and cancels of runs.
 
-The text names a run by its action alone. Where there may be several, the kit says which one it means by the
+The text names a run by its action alone. Where there may be several, the kit selects one by the
 `correlationID` that the messages of one operation share: the `messageID` of the `invokeAction`.
 """
 
@@ -65,7 +65,7 @@ async def _about(context: CaseContext, session: Session, kind: str, run: Sent) -
 
 
 async def _reply(session: Session, sent: Sent) -> ReceivedMessage:
-    """Wait for the reply. No text says how it is correlated: as the request, as the run, or by `inReplyTo`.
+    """Wait for the reply. No text defines its correlation: as the request, as the run, or by `inReplyTo`.
 
     To a cancel, it is the final status of the run, or another if that does not come.
     """

@@ -57,7 +57,7 @@ class Feeds:
 
     @property
     def remembered(self) -> int:
-        """How many that were stopped, or have ended, are known."""
+        """The number of feeds that were stopped or have ended, and are still remembered."""
         return len(self._stopping) + len(self._former)
 
     # -- asking

@@ -96,7 +96,7 @@ class ValuesMissed(Struct, frozen=True):
 
 
 class FeedEnded(Struct, frozen=True):
-    """No more values come: because of an error, or, without one, since the stop was acknowledged."""
+    """The end of a feed: by an error, or, without one, because its stop was acknowledged."""
 
     feed: Feed
     error: LmosActorsError | None = None

@@ -76,7 +76,7 @@ class Requests:
 
     @property
     def remembered(self) -> int:
-        """How many forgotten ones are known, and one-way messages not known to have begun."""
+        """The number of forgotten requests, and of one-way messages not known to have begun."""
         return len(self._forgotten) + len(self.tells)
 
     # -- asking

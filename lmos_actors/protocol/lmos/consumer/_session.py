@@ -121,7 +121,7 @@ class ConsumerSession:
         codec = Codec(Dialect.of_consumer(selected, habits), limits, longest=options.max_bytes)
         self._connection = ConsumerConnection(codec, new_id, options, offers, wake)
         self.outbox = self._connection.outbox
-        """What waits to be sent; `frames` takes from it."""
+        """The frames that wait to be sent; `frames` takes from it."""
         self._requests = Requests(self._connection)
         self._feeds = Feeds(self._connection)
         self._streams = ConsumerStreams(
@@ -381,7 +381,7 @@ class ConsumerSession:
 
     @property
     def habits(self) -> str:
-        """By which habits the peer is treated: `spec` or `kotlin-wot`."""
+        """The habits that the peer is treated by: `spec` or `kotlin-wot`."""
         return self._connection.codec.dialect.habits
 
     def closed(self, *, drained: bool = False) -> UnfinishedWork:

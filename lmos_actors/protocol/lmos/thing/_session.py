@@ -79,7 +79,7 @@ class ThingSession:
         self._connection = ThingConnection(offered, new_id, options, memory, wake, thing, grants)
         self._receiver = Receiver(self._connection)
         self.outbox = self._connection.outbox
-        """What waits to be sent; `frames` takes from it."""
+        """The frames that wait to be sent; `frames` takes from it."""
 
     @property
     def held(self) -> int:
