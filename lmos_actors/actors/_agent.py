@@ -185,7 +185,7 @@ class Agent:
         """Hold resources for the agent's life: entered before it takes messages, left after it has ended."""
         yield
 
-    # ---- who and where
+    # ---- identity and place
 
     def _place(self) -> Slot:
         slot = self._slot
@@ -217,7 +217,7 @@ class Agent:
     ) -> Ref[A]:
         """Return a ref to an agent of that class, by name or the first started. Resolves on first use.
 
-        As `node.find`, which says more.
+        As `node.find`, which has the details.
         """
         wanted = AgentQuery(cls, name, title, type, capability, affordance)
         return Ref(link_to(self._place().rt, wanted, spread, key))
@@ -317,7 +317,7 @@ class Agent:
     def join_group(self, name: str, /) -> None:
         """Be a member of a group, until this incarnation is stopped or ends.
 
-        Who joins twice has to leave twice, and is a member once.
+        An agent that joins twice has to leave twice, and is a member once.
         """
         join(self._place(), name)
 
@@ -465,7 +465,7 @@ class Agent:
         return self._own_supervisor("start").start_class(made)
 
     def start_child(self, spec: Startable[A], /) -> Coroutine[Any, Any, Ref[A]]:
-        """Start a child as a ChildSpec says. Raises NameTaken, ConfigError, and what `start` raises."""
+        """Start a child from a ChildSpec. Raises NameTaken, ConfigError, and what `start` raises."""
         started: Coroutine[Any, Any, Ref[A]] = self._own_supervisor("start_child").supervisor.start_child(
             spec
         )

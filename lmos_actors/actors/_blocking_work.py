@@ -270,7 +270,7 @@ def _work(job: bytes) -> tuple[int, bytes]:
         return _answer(RETURNED, value)
     except Exception as exc:
         name = getattr(fn, "__qualname__", fn)
-        return _answer(UNFIT, f"to_process cannot bring back what {name!r} gave: {exc!r}; return plain data")
+        return _answer(UNFIT, f"to_process cannot return the result of {name!r}: {exc!r}; return plain data")
 
 
 _LOADABLE: Final = "a function has to be in a module that can be imported, not in the cell of a notebook"

@@ -1,6 +1,6 @@
 """The Agent or Tool Description of an agent class, made from its hints and docstrings.
 
-A description made here says what the agent offers and not where: forms are added by the server.
+A description made here has what the agent offers, but no forms: the server adds them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
 
     Raises:
         TypeError: it is no agent class.
-        DescriptionError: what `Meta` says of a type, or the `id`, cannot stand in a description.
+        DescriptionError: the `Meta` of a type, or the `id`, cannot be part of a description.
     """
     contract = _contract_of(cls)
     about, tool = contract.options.about, bool(contract.options.tool)
@@ -127,7 +127,7 @@ def _event(made: Event[Any]) -> dict[str, Any]:
 
 
 def _annotated(hint: Any) -> str | None:
-    """Return the description that the outermost type says of itself, not that of its class."""
+    """Return the description in the `Meta` of the outermost type, not that of its class."""
     metadata = hint.__metadata__ if get_origin(hint) is Annotated else ()
     metas = (word.description for word in metadata if isinstance(word, msgspec.Meta))
     return next((description for description in metas if description), None)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Timer, Timers
 
 SILENT: Final = 1.0
-"""Seconds that a `ready()` waits before the log says what for."""
+"""Seconds that a `ready()` waits before the log names what it waits for."""
 
 LINES: Final = 10
 """Lines of the log that are written at one time at most."""
@@ -100,7 +100,7 @@ class ReadyWaits:
         self._log = log
 
     def add(self, wait: ReadyWait) -> None:
-        """Keep a wait; the log says in a second what it is for, should it last."""
+        """Register a wait; if it lasts a second, the log names what it is for."""
         self.open[wait] = None
         if self._log:
             self._unsaid[wait] = None

@@ -50,7 +50,7 @@ class AgentQuery:
     def is_met(
         self, title: str | None, types: Sequence[str], capabilities: Sequence[str], affordances: Sequence[str]
     ) -> bool:
-        """Return whether an agent is wanted whose description says this; class and name are not looked at."""
+        """Return whether a description matches the query; class and name are not looked at."""
         return (
             (self.title is None or self.title == title)
             and (self.type is None or self.type in types)

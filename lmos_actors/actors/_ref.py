@@ -314,7 +314,7 @@ class Ref(Generic[A_co]):
         return _ready(link, self._seconds)
 
     def _entered(self, verb: str) -> Link:
-        """Return the link, unless a `def` turn calls, which cannot enter what the verb gives."""
+        """Return the link, unless a `def` turn calls, which cannot enter what the verb returns."""
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse(verb, how="entered by async with")
@@ -349,7 +349,7 @@ async def _ready(link: Link, seconds: float | None) -> None:
 def entered_within(
     link: Link, entered: AbstractAsyncContextManager[T], seconds: float | None
 ) -> AbstractAsyncContextManager[T]:
-    """Return what a verb gives to be entered, so that entering it takes so many seconds at most.
+    """Return the context manager of a verb, so that entering it takes so many seconds at most.
 
     What is entered must not hold a cancel scope or a nursery of its own: it is left after the scope here.
     """

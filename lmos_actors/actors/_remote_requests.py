@@ -246,7 +246,7 @@ def _seats_of(slot: Slot) -> _SlotSeats:
 
 
 class Far(Ask):
-    """One request from afar; `asked` is what the connection knows it by.
+    """One request from afar; `asked` is the key that the connection has for it.
 
     It never waits for a seat: in a full mailbox `wait` means `reject`. The seats are shared among peers.
     """

@@ -1,7 +1,7 @@
 """Retries where the outcome is not known, or the agent does not run: `ref.retrying()`.
 
 Only what is safe or idempotent is asked again: properties, and the actions that say so. Every attempt of one
-request carries the same id, by which a far agent knows that it has answered it.
+request carries the same id, by which a far agent recognises a repeat.
 """
 
 from __future__ import annotations

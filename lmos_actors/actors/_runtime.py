@@ -1,7 +1,7 @@
 """The state that all agents of one node share: ready queue, turn in progress, deadlines, dead letters.
 
-`Turns` says whose turn runs now. Turns never nest, so one record is enough: a verb of a ref that is called
-while a turn runs was called by that turn, and a `def` handler cannot await it.
+`Turns` holds the slot whose turn runs now. Turns never nest, so one record is enough: a verb of a ref that is
+called while a turn runs was called by that turn, and a `def` handler cannot await it.
 
 The protocols at the top are what this package needs of packages above it (a supervisor, the children of an
 agent, a test's stand-ins); supervision, node and testing fill them in, so that imports go one way.
@@ -181,7 +181,7 @@ class Turns:
     """The turn that runs now, its message, and how many more may run before a checkpoint.
 
     `current` is an item of a mailbox; where the turn runs in its asker's step, the operation alone, as
-    the present task's context says who asks.
+    the present task's context names the sender.
     """
 
     __slots__ = ("budget", "current", "leave", "slot")
@@ -295,7 +295,7 @@ class Runtime:
     signalling: bool = False
     trace_context: Any = None  # made at its first use, see `_trace_context.py`
     run_worked: Callable[[Any, Any, Any], None] | None = None
-    """Runs the turn of an agent whose work is done, while the dispatcher lets virtual time go on."""
+    """Runs the turn of an agent whose work is done, while the dispatcher advances virtual time."""
 
     def __init__(
         self, *, timers: Timers, entropy: Entropy, instrument: Instrument | None, real: bool

@@ -1,4 +1,4 @@
-"""Stand-ins: agents that take the place of a class without being it, and answer as their maker says.
+"""Stand-ins: agents that take the place of a class without being it, with prepared answers.
 
 Fakes and probes of tests, and the mocks and replays of scenarios, are all made here, in three steps:
 

@@ -92,7 +92,7 @@ def describe_subject(subject: str, options: DescribeOptions) -> int:
 def _refuse_options(options: DescribeOptions) -> None:
     for option in ("base", "name", "id"):
         if getattr(options, option) is not None:
-            raise ConfigError("goes with a class; a description says it itself", f"--{option}")
+            raise ConfigError("goes with a class; a description has it already", f"--{option}")
 
 
 # ---- classes

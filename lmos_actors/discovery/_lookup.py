@@ -207,7 +207,7 @@ class KnownReplicas:
             await done.wait()
             callback()
 
-        self._lookup.start_soon(notify, name=f"told of a look-up of {self.query.shown}")
+        self._lookup.start_soon(notify, name=f"notification of a look-up of {self.query.shown}")
 
     async def look_up(self) -> None:
         """Wait for a look-up; concurrent callers share one."""

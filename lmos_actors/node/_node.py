@@ -315,7 +315,7 @@ class Node:
         return statistics_of(self._rt, self._connections.memory())
 
     def waiting_graph(self) -> WaitingGraph:
-        """Return the graph of who waits for whom now, deadlocks included. As text, circles come first."""
+        """Return the waiting graph of this instant, deadlocks included. As text, circles come first."""
         return graph_of(self._root, self._rt)
 
     def dump(self) -> str:

@@ -3,7 +3,7 @@
 What it keeps true:
 
 - **Default deny once there is a scheme.** An agent or verb without a list gets `default_list`:
-  `AUTHENTICATED` as soon as one scheme can identify somebody, `ANYONE` only on a node without any.
+  `AUTHENTICATED` as soon as one scheme can identify a client, `ANYONE` only on a node without any.
   An empty tuple admits no principal; it never means "not given".
 - **First match wins, in the order written**, as a reader of the file expects. No union of lists: adding a
   narrow pattern in front must be able to take a right away.

@@ -8,7 +8,7 @@ real one did. A supervisor handles one message at a time, as OTP's does, and dri
   supervisor itself may only write `starting` and `stopping` into it while it is about that.
 - To carry out a `Decision`: stop `stop` one after another, calling `stopped` after each; drop `forget` from
   the tables of names; then start `start` one after another, calling `started` after each. The first that
-  fails ends this: `start_failed` gives the next decision. The rest of `start` waits for that attempt.
+  fails ends this: `start_failed` returns the next decision. The rest of `start` waits for that attempt.
 - `again` asks for `try_again(again)` after `delay` seconds, never at once: through the supervisor's own
   inbox, so that a request to stop gets its turn between two attempts. A newer `again` of a child replaces
   an older one.

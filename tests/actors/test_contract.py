@@ -538,7 +538,7 @@ async def test_v2_results_are_checked_as_inputs_are(virtual_clock) -> None:
     async with open_test_node() as node:
         weather = await node.start(Weather)
         with pytest.raises(
-            AgentDied, match=r"Weather\.infinite gave a result that is not its declared float"
+            AgentDied, match=r"Weather\.infinite returned a result that is not its declared float"
         ):
             await weather.invoke(Weather.infinite)
 

@@ -295,7 +295,7 @@ async def test_what_can_go_wrong_in_a_process() -> None:
             (failing, ValueError, "in the process"),
             (odd_failure, RuntimeError, "OddError: one and two"),
             (unspeakable, RuntimeError, "Unspeakable"),
-            (odd_result, TypeError, "cannot bring back what 'odd_result' gave"),
+            (odd_result, TypeError, "cannot return the result of 'odd_result'"),
             (leaving, WorkerDied, "ended before it answered"),
             (lambda: 1, TypeError, "no lambda"),
             (Unloadable, TypeError, "cannot load what the worker process sent"),

@@ -280,7 +280,7 @@ async def test_t3_anything_else_is_a_crash(virtual_clock, busy: bool, handle, ar
 async def test_t3_a_wrong_result_names_the_handler_and_the_types(virtual_clock) -> None:
     async with open_test_node() as node:
         counter = await node.start(Counter)
-        with pytest.raises(AgentDied, match=r"Counter\.lie gave a result that is not its declared int"):
+        with pytest.raises(AgentDied, match=r"Counter\.lie returned a result that is not its declared int"):
             await counter.invoke(Counter.lie)
 
 

@@ -198,7 +198,7 @@ def test_a_second_process_that_dies_has_given_no_log(project: Project) -> None:
     project.write("dying.py", module)
     assert ran.code == 3, ran.text
     assert (
-        "could not be repeated: the second process gave no log: its process ended by signal SIGTERM"
+        "could not be repeated: the second process wrote no log: its process ended by signal SIGTERM"
         in ran.out
     )
 

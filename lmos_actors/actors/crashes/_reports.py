@@ -70,7 +70,7 @@ class CrashReport:
         )
         cls = self._class
         self._guarded: bool = cls.__contract__.guarded if cls is not None else self._makes_secrets()
-        if self._guarded:  # others may come to crash of it, who do not know what is secret
+        if self._guarded:  # others that crash of it do not know what is secret
             error.__dict__.setdefault(_MARK, self)
 
     def _makes_secrets(self) -> bool:

@@ -16,7 +16,7 @@ HOOKS: Final = ("started", "lifespan", "supervises", "on_exit")
 
 
 def check_members(cls: type, own_verbs: frozenset[str]) -> None:
-    """Refuse what a class body says without an annotation and cannot mean.
+    """Refuse members of a class body that must be mistakes, such as defaults without an annotation.
 
     `own_verbs` are the runtime's names that are not there to be overridden. Raises TypeError.
     """

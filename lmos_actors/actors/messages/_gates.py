@@ -23,7 +23,7 @@ STATE_TEXTS: Final = (
     "gone",
 )
 
-# What the agent is doing about its mailbox. Zero alone lets a turn begin in the asker's own step.
+# What the agent is doing about its mailbox. Only at zero may a turn begin in the step of the sender.
 IDLE: Final = 0
 BUSY: Final = 1  # in the ready queue, or its turn runs
 HANDING: Final = 2  # a run was handed over and has not begun

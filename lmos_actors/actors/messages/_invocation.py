@@ -239,7 +239,7 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
 
 
 def _stray(label: str, exc: BaseException) -> RuntimeError:
-    """Make the error of a handler that lets out a cancellation that nothing around it has asked for."""
+    """Make the error for a handler that raises Cancelled though nothing around it was cancelled."""
     error = RuntimeError(
         f"{label} let out a cancellation that belongs to no scope around it; "
         f"a `yield` inside a cancel scope or nursery does that"

@@ -339,7 +339,7 @@ class Tell(Envelope):
         self._wake()
 
     def fail(self, error: Exception) -> None:
-        if self.task is not None:  # its sender waits for a seat; once it has one, it hears no more
+        if self.task is not None:  # its sender waits for a seat; once it has one, it gets no error any more
             self.lost = error
             self._wake()
 

@@ -175,7 +175,7 @@ class Operation:
         if self.untyped and kwargs:
             if args:
                 raise InvalidInput(
-                    f"{self.label} knows no parameters: give all arguments by name, or one object"
+                    f"{self.label} has no known parameters: pass all arguments by name, or one object"
                 )
             args, kwargs = (kwargs,), {}
         positional = sum(not p.keyword_only for p in self.params)
@@ -279,7 +279,7 @@ class Operation:
     def wrong_result(self, exc: InvalidInput) -> TypeError:
         """Make the error of a handler whose result is not of the type it declares."""
         declared = self.result_shape.name if self.result_shape is not None else "nothing"
-        return TypeError(f"{self.label} gave a result that is not its declared {declared}: {exc}")
+        return TypeError(f"{self.label} returned a result that is not its declared {declared}: {exc}")
 
 
 _SORTS: Final = {"?": "property", "=": "property", "!": "event"}

@@ -168,7 +168,7 @@ class LocalStream(LocalCall):
 
     def answer(self, value: Any) -> None:
         if self.op.kind != STREAM and value is not None:
-            self._outputs.add(value)  # of an action that gives one output, which is then the only item
+            self._outputs.add(value)  # of an action with one output, which is then the only item
         super().answer(value)
 
     async def put(self, item: Any) -> None:

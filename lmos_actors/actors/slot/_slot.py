@@ -1095,7 +1095,7 @@ class Slot:
             if extra.parked is not None:
                 extra.parked.pop(envelope, None)
             if self.gate == QUIET and not extra.parked and self.size > 0 and extra.pace is None:
-                self.gate = IDLE  # no inline turn could overtake anybody now
+                self.gate = IDLE  # no inline turn could overtake a message now
             return True
         if phase == QUEUED:
             self.withdraw_queued()

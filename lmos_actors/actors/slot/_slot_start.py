@@ -83,7 +83,7 @@ def _make(slot: Slot) -> Any:
         if contract is None:
             raise TypeError(f"the factory made {agent!r}, which is no agent")
         if agent._slot is not None:
-            raise TypeError(f"the factory gave {agent!r}, which lives already; it must make a new one")
+            raise TypeError(f"the factory returned {agent!r}, which lives already; it must make a new one")
     except BaseException as exc:
         slot.state = DOWN
         reason = crash_reason(slot, exc, FACTORY)

@@ -92,7 +92,7 @@ class TaskLink:
             self.scope.cancel(f"linked to {down.agent}, which has ended: {down.reason}")
 
     def left(self, error: BaseException | None) -> None:
-        """The block was left, with `error` if any: tell the agent. Raises what is to leave it instead."""
+        """Notify the agent that the block was left, by `error` if any. Raises what leaves it instead."""
         slot = self._slot
         slot.part(self)
         own = None if error is None else _without(error, lambda leaf: isinstance(leaf, trio.Cancelled))

@@ -57,7 +57,7 @@ def conceal(value: Any, secrecy: Secrecy) -> Any:
 
 
 def conceal_unchecked(value: Any, secrecy: Secrecy) -> Any:
-    """As `conceal`, but an object in the form it has in JSON does not tell what of it is secret."""
+    """As `conceal`, but for an object in its JSON form, which does not show what is secret in it."""
     is_known = secrecy != PARTS or value is None or members_of(value) is not None
     return conceal(value, secrecy) if is_known else HIDDEN
 

@@ -162,7 +162,7 @@ def _scalar(tree: types.Type) -> Part:
 
 def _within(part: Part, limited: Any) -> Part:
     take = part.take
-    holder = msgspec.defstruct("Holder", [("value", limited)])  # msgspec keeps what it knows of a struct
+    holder = msgspec.defstruct("Holder", [("value", limited)])  # msgspec caches the types of a struct
 
     def take_within(value: object, path: str = "$", /) -> Any:
         taken = take(value, path)
@@ -186,7 +186,7 @@ def _always(value: Any) -> bool:
 
 
 def _placed(value: Any) -> bool:
-    """Whether a time says all it knows in its text; a zone with rules would arrive as an offset."""
+    """Return whether the text of a time loses nothing; a zone with rules would arrive as an offset."""
     return value.fold == 0 and (value.tzinfo is None or value.tzinfo is dt.UTC)
 
 

@@ -212,7 +212,7 @@ def guarded(take: Callable[..., Any], refusal: str = "Not of its declared type, 
 
 
 class Discreet:
-    """A turn whose one argument is secret: that of who follows a secret event."""
+    """A turn whose one argument is secret: that of a follower of a secret event."""
 
     def __init__(self, fn: Callable[[Any], None], secrecy: int) -> None:
         self.fn = fn

@@ -21,7 +21,7 @@ else
   compdef _cyclopts_lmos-actors lmos-actors
 fi
 """
-"""Lets the script for zsh be read by the startup file, wherever in it, as well as found by compinit."""
+"""Lines for the zsh script, so that the startup file can source it anywhere, or compinit can find it."""
 
 
 @app.command(sort_key=60, group=MACHINE)

@@ -103,7 +103,7 @@ interactionMode=text
     input_
         JSON as one word; or NAME=VALUE for each parameter; - reads the standard input, @FILE a file.
     stream
-        Expect many answers although no description says so.
+        Expect many answers even if no description declares them.
     """
     from .._inputs import input_of
     from ..remote._requests import ActionCall
@@ -159,7 +159,7 @@ def write(
     Parameters
     ----------
     value
-        JSON; where the description wants a text, that text; - reads the standard input, @FILE a file.
+        JSON; if the description requires a text, that text; - reads the standard input, @FILE a file.
     """
     from .._inputs import written_in
     from ..remote._requests import PropertyWrite

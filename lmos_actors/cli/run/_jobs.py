@@ -285,7 +285,7 @@ def repeated(first: RunResult, second: RunResult | RunLost) -> Repeated:
     """Compare two runs of one cell."""
     if isinstance(second, RunLost):
         where = f" at {second.where}" if second.where else ""
-        problem = f"the second process gave no log: {second.why}{where}"
+        problem = f"the second process wrote no log: {second.why}{where}"
         return Repeated(first.label, problem=problem)
     if first.digest == second.digest:
         return Repeated(first.label)

@@ -34,7 +34,7 @@ SHOWN: Final = 3
 
 
 def is_stream(entry: Mock, action: str) -> bool:
-    """Return whether an action of a mock without `use` has many outputs: a rule gives chunks and no end."""
+    """Return whether an action of a mock without `use` has many outputs: a rule has chunks and no end."""
     return any(
         rule.when.action == action
         and rule.reply is not UNSET
@@ -59,7 +59,7 @@ def mock_contract(name: str, entry: Mock) -> type[Agent]:
 class MockScript:
     """State of one mock in one run, over all its incarnations: used rules and unmatched requests.
 
-    `place` gives the place of data in the file; `paths` those of agents in the tree.
+    `place` returns the place of data in the file; `paths` those of agents in the tree.
     """
 
     def __init__(

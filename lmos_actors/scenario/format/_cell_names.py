@@ -104,7 +104,7 @@ class CellNames:
         self._late()
 
     def uses(self) -> Iterator[tuple[str, DataPath, str]]:
-        """Return the agents and populations that are of a class: name, place, and what `use` says.
+        """Return the agents and populations that are of a class: name, place, and the text of `use`.
 
         Of broken ones too, so that what others ask of them can be checked.
         """
@@ -130,7 +130,7 @@ class CellNames:
         return self.classes.get(name)
 
     def entry(self, name: str) -> Any:
-        """Return what the file, or its tree, says of an agent, a population, or one of either; or None."""
+        """Return the entry in the file, or its tree, of an agent, a population or one of either, or None."""
         while name and name not in self.agents and name not in self.populations:
             name = name.rpartition("/")[0]
         return self.agents.get(name) or self.populations.get(name)

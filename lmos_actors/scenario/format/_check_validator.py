@@ -145,7 +145,7 @@ class CheckValidator:
     ) -> tuple[str, ...] | None:
         """Read a formula; return its names, None if it is wrong.
 
-        `alone`: it knows no series and no checks.
+        `alone`: it may not use series and checks.
         """
         classes = self._classes(of)
         if classes is None and _STATE in text:

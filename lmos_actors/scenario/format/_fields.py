@@ -67,7 +67,7 @@ class AgentField:
 
 
 def fields_of_agent(cls: type[Agent]) -> Mapping[str, AgentField]:
-    """Return the fields of an agent class by the name its constructor knows."""
+    """Return the fields of an agent class by the parameter name of its constructor."""
     made: Any = cls
     return _fields_of(made)
 

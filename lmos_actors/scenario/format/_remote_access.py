@@ -52,7 +52,7 @@ class RemoteAccess:
     insecure: bool = False
 
     def of(self, entry: Remote, folder: Path) -> RemoteAccess:
-        """Return the access to one agent of a file in `folder`: what its entry says, and the rest as here.
+        """Return the access to one agent of a file in `folder`: the values of its entry, the rest as here.
 
         Raises ConfigError for an entry that `entry_mistakes` finds wrong.
         """

@@ -29,9 +29,9 @@ _CONFUSED: Final = frozenset({bool, int})
 
 
 class Columns:
-    """Computes formulas for many slots. `fields` gives attribute and secrecy of the fields of a class.
+    """Computes formulas for many slots. `fields` returns attribute and secrecy of the fields of a class.
 
-    `delivered` are the counts by path, `extra` gives the names that are of no agent.
+    `delivered` are the counts by path, `extra` returns the names that are of no agent.
     """
 
     def __init__(

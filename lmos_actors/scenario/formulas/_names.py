@@ -157,7 +157,7 @@ def state_of(slot: Any) -> AgentState | None:
 class AgentValues:
     """Looks up the values of names for one agent at a time, which `at` selects.
 
-    `extra` gives the other names, of series and checks; `delivered` the counts by path. With `columns`, all
+    `extra` returns the other names, of series and checks; `delivered` the counts by path. With `columns`, all
     agents of a population may be looked at at once.
     """
 

@@ -137,7 +137,7 @@ def fill_expect(expect: Expect, saved: Mapping[str, Any]) -> Expect:
 
 
 def waits_to_the_end(expect: Expect) -> bool:
-    """Return whether a step can only be judged when its time is over: one that counts, or wants nothing."""
+    """Return whether a step can only be judged when its time is over: one that counts, or expects nothing."""
     return expect.times is not UNSET or expect.sequence == ()
 
 

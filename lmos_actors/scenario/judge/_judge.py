@@ -31,7 +31,7 @@ NAMED: Final = 5
 _LONGEST: Final = 60
 
 Slot: TypeAlias = Any
-"""A place in the tree, as `slot_of(ref)` gives it."""
+"""A place in the tree, as `slot_of(ref)` returns it."""
 
 
 class View(Protocol):

@@ -34,7 +34,7 @@ CHANGED: Final = "the log was changed after it was written: its SHA-256 does not
 
 @attrs.frozen
 class LogLine:
-    """One line of a log file: its number from 1, its text without the end, and what it says."""
+    """One line of a log file: its number from 1, its text without the end, and its content."""
 
     number: int
     text: str
@@ -137,7 +137,7 @@ class LogFile:
 
     @property
     def cut(self) -> str | None:
-        """Why there are fewer runs than were asked for, as the last line of the file says; None: it does not.
+        """The reason in the last line of the file for fewer runs than requested; None if it has none.
 
         Reads the end of the file, wherever the reading of runs has come to.
         """

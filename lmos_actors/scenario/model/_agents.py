@@ -217,7 +217,7 @@ class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
     """A remote agent, which steps send to; at least one of `url` and `description`.
 
     `url` is that of its description (http, https) or its own (ws, wss); `description` is a Thing Description
-    beside the file. `thing` says which, where there are several. `use` is the class it is held to be of.
+    beside the file. `thing` selects one of several. `use` is the class that it is used as.
 
     `bearer` or `basic` is presented at the server of `url`, `ca` are the authorities to trust, `cert` and
     `key` are shown to a server that asks for a certificate; files are beside this one. `insecure` allows

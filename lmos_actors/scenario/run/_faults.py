@@ -170,7 +170,7 @@ class Faults:
             slot.die(ExitReason("error", error=error))
 
     def _schedule_comeback(self, comeback: Comeback, id: str, ref: Ref[Any], slot: Slot) -> None:
-        """Postpone the restart of an agent to the time that the file gives."""
+        """Postpone the restart of an agent to the time in the file."""
         seconds = draw(comeback.after, self._stream(f"fault {id} {slot.path}"))
         supervisor_of(slot).postpone_restart(slot.label, seconds)
         if comeback.state == "kept":
