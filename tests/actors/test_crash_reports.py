@@ -205,7 +205,7 @@ async def test_every_way_to_crash_names_what_was_in_hand(
             assert data["where"] == f"{__file__}:{RAISED} in _look_up"
         else:
             assert data["where"].endswith(" in wrong")
-            assert data["reason"].startswith("TypeError: Weather.wrong gave a result")
+            assert data["reason"].startswith("TypeError: Weather.wrong returned a result")
         counts = node.find(Weather, "weather").statistics()
         assert counts.accepted == counts.handled + counts.cancelled + counts.dropped + counts.dead_lettered
 
