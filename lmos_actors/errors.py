@@ -103,6 +103,19 @@ class InvalidInput(AgentError):
         super().__init__(f"{message} - at {path}")
 
 
+class SourceFailed(InvalidInput):
+    """An input stream broke off: its source raised or gave an item of another type, or its caller is gone.
+
+    Raised in the handler that iterates the stream. `stream` is the name of the parameter, `reason` a text of
+    1,000 characters at most. A handler that lets it through ends its run and not its agent.
+    """
+
+    def __init__(self, stream: str, reason: str) -> None:
+        self.stream = stream
+        self.reason = reason if len(reason) <= REASON else f"{reason[:REASON]}…"
+        super().__init__(f"the input stream {stream!r} broke off: {self.reason}", f"$.{stream}")
+
+
 class NotAllowed(AgentError):
     """The affordance exists but does not allow this, such as writing a read-only property."""
 
@@ -195,9 +208,7 @@ class MailboxFull(AgentError):
     """
 
     def __init__(self, agent: str, size: int, share: int | None = None) -> None:
-        self.agent = agent
-        self.size = size
-        self.share = share
+        self.agent, self.size, self.share = agent, size, share
         held = f"is full ({size})"
         if share is not None:
             held = f"is full ({size}, {share} of them this peer's, and others want some)"
@@ -213,9 +224,7 @@ class AgentUnavailable(AgentError):
     started = False
 
     def __init__(self, agent: str, why: str = "not running", *, retry_in: float | None = None) -> None:
-        self.agent = agent
-        self.why = why
-        self.retry_in = retry_in
+        self.agent, self.why, self.retry_in = agent, why, retry_in
         super().__init__(f"agent {agent!r} is unavailable: {why}")
 
 
@@ -266,8 +275,7 @@ class LinkedAgentDied(AgentError):
     """
 
     def __init__(self, agent: str, incarnation: int, reason: Any) -> None:
-        self.agent = agent
-        self.incarnation = incarnation
+        self.agent, self.incarnation = agent, incarnation
         self.reason = reason
         super().__init__(f"linked agent {agent!r} has ended: {reason}")
 
@@ -279,9 +287,7 @@ class DeadlineExceeded(AgentError, TimeoutError):
     """
 
     def __init__(self, agent: str, seconds: float, *, why: str = "", ready: bool = False) -> None:
-        self.agent = agent
-        self.seconds = seconds
-        self.why = why
+        self.agent, self.seconds, self.why = agent, seconds, why
         what = f"{agent!r} was not ready" if ready else f"no answer from {agent!r}"
         super().__init__(f"{what} within {seconds:g} s{f': {why}' if why else ''}")
 
@@ -398,10 +404,8 @@ class RestartIntensityExceeded(SupervisionError):
     def __init__(
         self, path: str, max_restarts: int, max_seconds: float, causes: tuple[BaseException, ...] = ()
     ) -> None:
-        self.path = path
-        self.max_restarts = max_restarts
-        self.max_seconds = max_seconds
-        self.causes = causes
+        self.path, self.causes = path, causes
+        self.max_restarts, self.max_seconds = max_restarts, max_seconds
         super().__init__(f"{path}: more than {max_restarts} restarts in {max_seconds:g} s")
         if causes:
             self.__cause__ = BaseExceptionGroup(f"what ended the children of {path}", causes)
@@ -428,10 +432,8 @@ class ConnectFailed(TransportError):
         certificate: Literal["server", "client"] | None = None,
         leads_here: bool = False,
     ) -> None:
-        self.url = url
-        self.why = why
-        self.status = status
-        self.leads_here = leads_here
+        self.url, self.why = url, why
+        self.status, self.leads_here = status, leads_here
         self.certificate: Literal["server", "client"] | None = certificate
         super().__init__(f"cannot connect to {url}: {why}")
 
@@ -460,8 +462,7 @@ class StoreFailed(LmosActorsError):
     WAY_OUT = "look at the disk and at the log of the system"
 
     def __init__(self, store: str, why: str, way_out: str = "") -> None:
-        self.store = store
-        self.why = why
+        self.store, self.why = store, why
         self.way_out = way_out or self.WAY_OUT
         super().__init__(f"the store {store} failed: {why}; {self.way_out}")
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .declaration._affordances import ActionOptions, Event, Property
     from .declaration._contract import Contract
     from .messages._operation import Operation, Parameter
+    from .values import Shape
 
 BYTES: Final = "application/octet-stream"
 NO_SECURITY: Final = "nosec_sc"
@@ -89,7 +90,7 @@ def _types(kind: str, more: Iterable[str]) -> str | list[str]:
 def _extensions(contract: Contract) -> dict[str, Any]:
     """Return our own members. They stand at the thing: kotlin-wot refuses actions with unknown members."""
     table = {name: contract.table[name] for name in contract.actions}
-    streams = {name: {"output": _stream(op)} for name, op in table.items() if op.kind == STREAM}
+    streams = {name: flows for name, op in table.items() if (flows := _flows(op))}
     progress = {name: op.progress.schema for name, op in table.items() if op.progress is not None}
     found = {"offers": ["streams"] if streams else [], "progress": progress, "streams": streams}
     return {f"{EXTENSIONS_PREFIX}:{name}": value for name, value in found.items() if value}
@@ -169,12 +170,13 @@ def _input(op: Operation) -> dict[str, Any] | None:
     """Return the schema of the input: one object keyed by the names of the parameters."""
     if op.whole:
         return _parameter(op.params[0])
-    if not op.params:
+    params = [p for p in op.params if not p.is_stream]
+    if not params:
         return None
-    required = [p.wire_name for p in op.params if p.default is MISSING]
+    required = [p.wire_name for p in params if p.default is MISSING]
     return {
         "type": "object",
-        "properties": {p.wire_name: _parameter(p) for p in op.params},
+        "properties": {p.wire_name: _parameter(p) for p in params},
         **_said(required=required or None),
     }
 
@@ -192,10 +194,15 @@ def _output(op: Operation) -> dict[str, Any]:
     return {} if op.kind == STREAM or shape.schema == {"type": "null"} else {"output": shape.schema}
 
 
-def _stream(op: Operation) -> dict[str, Any]:
+def _flows(op: Operation) -> dict[str, Any]:
+    """Describe the streams of an action: its inputs by parameter, and its output."""
+    inputs = {op.params[place].wire_name: _stream(op.params[place].shape) for place in op.streams}
+    output = _stream(op.result_shape) if op.kind == STREAM and op.result_shape is not None else None
+    return _said(input=inputs or None, output=output)
+
+
+def _stream(shape: Shape[Any]) -> dict[str, Any]:
     """Describe what flows: bytes as they are, everything else as JSON of a schema."""
-    shape = op.result_shape
-    assert shape is not None
     if shape.schema.get("contentEncoding") == "base64":
         return {"contentType": shape.schema.get("contentMediaType", BYTES)}
     return {"contentType": JSON, "schema": shape.schema}

@@ -229,6 +229,7 @@ def _give(slot: Slot, op: Operation, args: tuple[Any, ...], sender: Any) -> bool
     if slot.mailbox.when_full == "wait" and slot.full():
         slot.ensure_extra().refused += 1  # it is full, so it is in no sums
         raise MailboxFull(slot.path, slot.mailbox.size)
+    op.check_one_way()
     tell = Tell(slot, op, args, sender)
     slot.post(tell)
     return tell.phase != DONE

@@ -111,7 +111,8 @@ class StandInRequest:
         if self.op.whole or self.op.internal:
             data = args[0]
         else:
-            data = dict(zip((p.wire_name for p in self.op.params), args, strict=True))
+            given = zip(self.op.params, args, strict=True)
+            data = {p.wire_name: value for p, value in given if not p.is_stream}
         return plain({} if data is None else data)
 
     def report(self, value: Any) -> None:

@@ -178,7 +178,7 @@ class ReplicaLink:
         """Return the key of a request; None for an invalid value, which any replica will refuse."""
         op = self.operation(key)
         for place, param in enumerate(op.params):
-            if self._key is None or param.name == self._key:
+            if not param.is_stream and (self._key is None or param.name == self._key):
                 value: Any = kwargs.get(param.name, MISSING)
                 if place < len(args) and not param.keyword_only:
                     value = args[place]

@@ -280,7 +280,8 @@ class Pool(Generic[A_co]):
             raise ConfigError(f"goes with by='key', not with {self.by!r}", path)
         contract = getattr(class_of(self.factory), "__contract__", None)
         operations = contract.table.values() if contract is not None else ()
-        known = [param.name for op in operations if not op.internal for param in op.params]
+        params = [param for op in operations if not op.internal for param in op.params]
+        known = [param.name for param in params if not param.is_stream]
         if known and key not in known:
             near = nearest(key, known)
             hint = f", did you mean {near!r}?" if near else ""

@@ -7,6 +7,7 @@ add up, the node works on, and nothing is left when it has ended.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import count
@@ -100,6 +101,19 @@ class Man(Agent, behaviours=("day", "night")):
             self.stash()
         await trio.sleep(0.01)
         return n
+
+    @action(concurrency=2)
+    async def add(self, numbers: AsyncIterator[int]) -> int:
+        return sum([number async for number in numbers])
+
+    @action(concurrency=2)
+    async def first_of(self, numbers: AsyncIterator[int]) -> int:
+        return await anext(numbers)
+
+    @action(concurrency=2)
+    async def doubled(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]:
+        async for number in numbers:
+            yield 2 * number
 
     @action
     def wake(self) -> None:
@@ -306,6 +320,56 @@ async def postponed(w: World) -> None:
     )  # fmt: skip
 
 
+class Tap:
+    """A source that counts how often one of its kind was begun and ended."""
+
+    open = 0
+
+    def __init__(self, number: int, error: Exception | None = None) -> None:
+        self._number = number
+        self._error = error
+
+    async def __aiter__(self) -> AsyncGenerator[int]:
+        Tap.open += 1
+        try:
+            for number in range(self._number):
+                await trio.sleep(0.001 * (number % 3 == 0))
+                yield number
+            if self._error is not None:
+                raise self._error
+        finally:
+            Tap.open -= 1
+
+
+async def input_streams(w: World) -> None:
+    one, two = w.man("one"), w.man("two")
+
+    async def talk(number: int, *, error: Exception | None = None) -> None:
+        async with one.stream(Man.doubled, Tap(number, error)) as answers:
+            async for _ in answers:
+                pass
+
+    async def hold(number: int) -> None:
+        async with one.begin(Man.first_of, Tap(number)) as call:
+            await call.result()
+
+    async def relay() -> None:
+        async with one.stream(Man.doubled, Tap(20)) as answers:
+            await two.invoke(Man.add, answers)
+
+    async def fail() -> None:
+        with suppress(LookupError):
+            await one.invoke(Man.add, Tap(3, LookupError()))
+        with suppress(LookupError):
+            await talk(3, error=LookupError())
+
+    await w.all(
+        (one.invoke, Man.add, Tap(40)), (one.invoke, Man.first_of, Tap(40)), (talk, 40), (hold, 5), (relay,),
+        (one.within(0.01).invoke, Man.add, Tap(100)), (fail,),
+    )  # fmt: skip
+    assert not Tap.open
+
+
 async def everybody(w: World) -> None:
     async def gather(handle: Any) -> None:
         await invoke_all([w.man(name) for name in ("one", "two", "house")], handle, 1)
@@ -424,6 +488,7 @@ VICTIMS: dict[Any, tuple[str, ...]] = {
     late_binding: ("late", "two"),
     listeners: ("one",),
     postponed: ("one",),
+    input_streams: ("one",),
     everybody: ("two",),
     boss: ("family", "man"),
     failing_starts: ("house",),
@@ -459,6 +524,7 @@ async def play(scenario: Callable[[World], Awaitable[None]], ways: dict[int, str
     except* Bug:  # in a group where the whole node was cancelled as well
         pass
     rt = node._rt
+    assert not Tap.open
     assert w.asked == w.answered
     assert tasks_and_timers() == before
     stage.check_accounts()

@@ -26,7 +26,7 @@ from ._affordances import Action, Event, Property, StreamAction, Turn
 from ._fields import MUTABLE
 from ._history import keep_history
 from ._options import ClassOptions, behaviours_of
-from ._type_hints import Hints, is_progress, output_of
+from ._type_hints import Hints, is_progress, output_of, streamed_item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -255,6 +255,12 @@ class _Compiler:
         params, progress, whole = self._parameters(fn, hints, name)
         if progress is not None and kind == TURN:
             raise TypeError(f"{self.cls.__name__}.{name}: Progress is for an async def, a def is one step")
+        streamed = next((p.name for p in params if p.is_stream), None)
+        if streamed is not None and kind == TURN:
+            raise TypeError(
+                f"{self.cls.__name__}.{name}: the input stream {streamed!r} is for an async def, "
+                f"a def is one step"
+            )
         self.contract.actions[wire] = handle
         disable_ki_protection(fn)
         self.contract.table[wire] = Operation(
@@ -301,12 +307,24 @@ class _Compiler:
             )
         if p.name not in hints:
             raise TypeError(f"{where}: parameter {p.name!r} needs a type, as its consumers need a schema")
+        item = streamed_item(hints[p.name])
+        if item is not None:
+            return self._input_stream(p, item, where, whole=whole)
         default: object = MISSING
         shape = _shape(hints[p.name], where)
         if p.default is not inspect.Parameter.empty:
             default = self._default(shape, p, where)
         keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY
         return Parameter(p.name, self.wire(p.name, None), shape, default, keyword_only=keyword_only)
+
+    def _input_stream(self, p: inspect.Parameter, item: Any, where: str, *, whole: bool) -> Parameter:
+        if whole:
+            raise TypeError(f"{where}: the input stream {p.name!r} needs its name; take the / away")
+        if p.default is not inspect.Parameter.empty:
+            raise TypeError(f"{where}: the input stream {p.name!r} has no default: its caller gives a source")
+        keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY
+        wire, shape = self.wire(p.name, None), _shape(item, where)
+        return Parameter(p.name, wire, shape, MISSING, keyword_only=keyword_only, is_stream=True)
 
     def _default(self, shape: Shape[Any], p: inspect.Parameter, where: str) -> object:
         if isinstance(p.default, MUTABLE):

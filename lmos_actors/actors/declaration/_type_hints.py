@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from ..messages._invocation import Progress
@@ -58,6 +59,15 @@ class Hints:
 def is_progress(hint: Any) -> bool:
     """Return whether a parameter's type asks for a `Progress`."""
     return hint is Progress or get_origin(hint) is Progress
+
+
+def streamed_item(hint: Any) -> Any:
+    """Return the type of an item if a parameter's type asks for an input stream, else None."""
+    kind = get_origin(hint) or hint
+    if kind is not AsyncIterator and kind is not AsyncIterable:
+        return None
+    args = get_args(hint)
+    return args[0] if args else Any
 
 
 def output_of(hint: Any, kind: int) -> Any:

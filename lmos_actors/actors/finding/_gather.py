@@ -147,6 +147,11 @@ class _Gathering:
         return far
 
     def _post(self, part: _Part, seconds: float | None, *, aside: bool = False) -> None:
+        if part.op.streams:
+            raise TypeError(
+                f"{part.op.label} takes an input stream, which several agents cannot share: "
+                f"invoke each with a source of its own"
+            )
         if aside:
             part.slot.stash_inline_ask(part)
         else:

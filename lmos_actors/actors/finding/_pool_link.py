@@ -355,7 +355,7 @@ class PoolLink:
     def _place_of_key(self, key: str) -> tuple[int, Parameter]:
         op = self.operation(key)
         for place, param in enumerate(op.params):
-            if self._key is None or param.name == self._key:
+            if not param.is_stream and (self._key is None or param.name == self._key):
                 self._places[key] = found = place, param
                 return found
         self._refused += 1

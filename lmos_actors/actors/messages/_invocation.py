@@ -30,6 +30,7 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 from lmos_actors.errors import ActionFailed, AgentError, group_of
 
 from ..values import conceal
+from ._input_streams import break_in
 from ._mailbox import DONE, RUNNING, Envelope, Stashed
 from ._operation import RUN, STREAM, Operation
 
@@ -167,7 +168,9 @@ class Run:
         group = group_of(error)
         if group is not None and group.subgroup(Stashed) is not None:
             error = RuntimeError("stash() was called inside a nursery: that waits for its tasks first")
-        failure = declared_failure(error)
+        failure: Exception | None = declared_failure(error)
+        if failure is None and self.op.streams:
+            failure = break_in(error, self.op, self.args)
         if failure is not None:
             self.settle_error(failure, "handled")
             return

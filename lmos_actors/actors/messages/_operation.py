@@ -7,6 +7,7 @@ run needs time, a stream is a run with many outputs.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from operator import call
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -53,18 +54,37 @@ CHECKED: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Parameter:
-    """One parameter of an action, as its caller sees it."""
+    """One parameter of an action, as its caller sees it.
 
-    __slots__ = ("default", "keyword_only", "name", "shape", "wire_name")
+    `take` checks an argument. The `shape` of an input stream is that of one item; its argument is the source
+    of the items, an asynchronous iterable, which is no member of the input.
+    """
+
+    __slots__ = ("default", "is_stream", "keyword_only", "name", "shape", "take", "wire_name")
 
     def __init__(
-        self, name: str, wire_name: str, shape: Shape[Any], default: object, *, keyword_only: bool
+        self,
+        name: str,
+        wire_name: str,
+        shape: Shape[Any],
+        default: object,
+        *,
+        keyword_only: bool,
+        is_stream: bool = False,
     ) -> None:
         self.name = name
         self.wire_name = wire_name
         self.shape = shape
         self.default = default
         self.keyword_only = keyword_only
+        self.is_stream = is_stream
+        self.take: Callable[..., Any] = _take_source if is_stream else shape.take
+
+
+def _take_source(value: Any, path: str = "$", /) -> Any:
+    if not isinstance(value, AsyncIterable):
+        raise InvalidInput(f"Expected an asynchronous iterable, got `{type(value).__name__}`", path)
+    return value  # pyright: ignore[reportUnknownVariableType] # its items are checked one by one
 
 
 class _Anything:
@@ -87,16 +107,16 @@ def _checks_by_place(params: tuple[Parameter, ...], whole: bool) -> tuple[list[A
     """Return the checks of the arguments and their places; None where one has to be given by its name."""
     if any(p.keyword_only for p in params):
         return None
-    return [p.shape.take for p in params], ["$" if whole else f"$.{p.wire_name}" for p in params]
+    return [p.take for p in params], ["$" if whole else f"$.{p.wire_name}" for p in params]
 
 
 class Operation:
     """A function of an agent class that a message can name; made once per class."""
 
     __slots__ = (
-        "checks", "concurrency", "fn", "give", "inputs", "internal", "kind", "label", "name", "names",
-        "on_disconnect", "original", "owner", "params", "postpone", "progress", "repeatable",
-        "result_secrecy", "result_shape", "secrecies", "take", "untyped", "verb", "when", "whole",
+        "checks", "concurrency", "fn", "give", "inputs", "internal", "is_plain", "kind", "label", "name",
+        "names", "on_disconnect", "original", "owner", "params", "postpone", "progress", "repeatable",
+        "result_secrecy", "result_shape", "secrecies", "streams", "take", "untyped", "verb", "when", "whole",
     )  # fmt: skip
 
     original: Operation
@@ -124,25 +144,25 @@ class Operation:
         postpone: bool = False,
         repeatable: bool | None = None,
     ) -> None:
-        self.verb = verb
-        self.name = name
+        self.verb, self.name = verb, name
         self.owner, self.label = owner, f"{owner}.{name}"
         self.kind, self.fn = kind, fn
         self.original, self.untyped = self, False
         self.params, self.names = params, tuple(p.wire_name for p in params)
         # the short cuts of the hot path: the check of a lone argument, and of the result
         lone = len(params) == 1 and not params[0].keyword_only
-        self.take: Callable[[Any], Any] = params[0].shape.take if lone else _no_short_cut
+        self.take: Callable[[Any], Any] = params[0].take if lone else _no_short_cut
         self.checks = _checks_by_place(params, whole)
-        self.inputs = [(p.wire_name, p.name, p.shape.take) for p in params]
+        self.inputs = [(p.wire_name, p.name, p.take) for p in params if not p.is_stream]
+        self.streams = tuple(place for place, p in enumerate(params) if p.is_stream)
         self.give: Callable[[Any], Any] = result.take if result is not None else _pass
         self.result_shape, self.progress = result, progress
         self.concurrency, self.on_disconnect = concurrency, on_disconnect
-        self.whole, self.internal = whole, internal
+        self.whole, self.is_plain, self.internal = whole, not whole and not self.streams, internal
         self.when, self.postpone = when, postpone
-        self.repeatable = verb != "invoke" if repeatable is None else repeatable
+        self.repeatable = verb != "invoke" if repeatable is None else repeatable and not self.streams
         # what must not be shown of the arguments, None if nothing; of the result
-        hidden = tuple(p.shape.secrecy for p in params)
+        hidden = tuple(0 if p.is_stream else p.shape.secrecy for p in params)
         self.secrecies: tuple[Secrecy, ...] | None = hidden if any(hidden) else None
         self.result_secrecy: Secrecy = result.secrecy if result is not None else 0
 
@@ -199,10 +219,19 @@ class Operation:
     def _checked(self, p: Parameter, value: Any) -> Any:
         path = "$" if self.whole else f"$.{p.wire_name}"
         if value is not MISSING:
-            return p.shape.take(value, path)
+            return p.take(value, path)
         if p.default is MISSING:
-            raise InvalidInput(f"{self.label} needs {p.wire_name!r}", path)
+            what = "the input stream " if p.is_stream else ""
+            raise InvalidInput(f"{self.label} needs {what}{p.wire_name!r}", path)
         return p.default
+
+    def check_one_way(self) -> None:
+        """Raise TypeError if a one-way message cannot carry the input: nobody would iterate its sources."""
+        if self.streams:
+            raise TypeError(
+                f"{self.label} takes an input stream, which a one-way message cannot carry: "
+                f"use ref.invoke, ref.begin or ref.stream"
+            )
 
     @property
     def sort(self) -> str:
@@ -254,7 +283,7 @@ class Operation:
 
         A short cut for requests from afar: it takes a third of the time, and leaves refusals to the other.
         """
-        if self.whole or type(data) is not dict:
+        if not self.is_plain or type(data) is not dict:
             return None
         given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
         try:

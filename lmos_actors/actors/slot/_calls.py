@@ -20,6 +20,7 @@ from lmos_actors.errors import ActionCancelled, DeadlineExceeded
 from .._parking import park_among
 from .._ref import STREAM_CREDIT, CallStatus
 from .._runtime import awaited
+from ..messages._input_streams import CallSources, InputStream, streams_among
 from ..messages._invocation import CURRENT
 from ..messages._mailbox import DONE, RUNNING, WORKED_ON, Envelope
 from ..messages._observers import Feed
@@ -39,11 +40,12 @@ class LocalCall(Envelope):
 
     __slots__ = (
         "_done", "_error", "_timer", "_value", "_waiting", "cancelled", "deadline", "feed", "reason",
-        "stood_in_line",
+        "sources", "stood_in_line",
     )  # fmt: skip
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
+        self.sources: CallSources | None = None
         self._done = False
         self.stood_in_line = False
         self._value: Any = None
@@ -60,6 +62,12 @@ class LocalCall(Envelope):
     def on_pending(self) -> None:
         self.stood_in_line = True
 
+    def began(self) -> None:
+        if self.sources is not None:
+            for stream in streams_among(self.op, self.args):
+                stream.begun = True
+            self.sources.go_on()
+
     def answer(self, value: Any) -> None:
         self._value = value
         self._finish()
@@ -71,6 +79,10 @@ class LocalCall(Envelope):
     def _finish(self) -> None:
         self.phase = DONE
         self._done = True
+        if self.sources is not None:
+            self._error = self.sources.ended(self._error)
+            for stream in streams_among(self.op, self.args):
+                stream.close()
         self.feed.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -102,7 +114,8 @@ class LocalCall(Envelope):
         if self._done:
             return ()
         receiver = self.feed.receiver
-        return tuple(self._waiting) if receiver is None else (*self._waiting, receiver)
+        waiting = self._waiting if self.sources is None else [*self._waiting, *self.sources.parked()]
+        return tuple(waiting) if receiver is None else (*waiting, receiver)
 
     @awaited("call.")
     @named("call.result")
@@ -144,6 +157,38 @@ class LocalCall(Envelope):
         if self._done:
             return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
         return CallStatus("in progress" if self.phase in (RUNNING, WORKED_ON) else "pending")
+
+
+def with_sources(call: LocalCall, args: tuple[Any, ...]) -> CallSources:
+    """Give a call the sources among its arguments, and its handler the streams to iterate in their places.
+
+    Raises RuntimeError for a source that another call iterates.
+    """
+    op, timers = call.op, call.slot.rt.timers
+    sources = call.sources = CallSources(timers, op, args)
+    taken = list(args)
+    for place, source in zip(op.streams, sources.sources, strict=True):
+        stream = taken[place] = InputStream(timers, source.name)
+        source.target, stream.on_taken = stream, source.go_on
+    call.args = tuple(taken)
+    return sources
+
+
+@enable_ki_protection
+async def ask_with_sources(
+    slot: Any, op: Operation, args: tuple[Any, ...], sender: Any, seconds: float | None
+) -> Any:
+    """Have a run with input streams carried out, and iterate their sources in this task until it is over."""
+    call = LocalCall(slot, op, args, sender)
+    sources = with_sources(call, args)
+    try:
+        slot.post(call)
+    except BaseException:
+        sources.release()
+        raise
+    if seconds is not None:
+        call.expire_in(seconds)
+    return await sources.answer(call)
 
 
 class LocalStream(LocalCall):

@@ -132,7 +132,7 @@ from ..messages._monitor import NORMAL, SHUTDOWN, Down, ExitReason
 from ..messages._observers import ALL_EVENTS, MONITORS, Feed, Occurrence, Sinks, event_key, property_key
 from ..messages._operation import ASKING, CHECKED, RUNS, named, not_in
 from ..values import conceal
-from ._calls import LocalCall, LocalStream
+from ._calls import LocalCall, LocalStream, ask_with_sources, with_sources
 from ._lifespan_task import LifespanTask, is_cancel
 from ._pacing import Pacing
 from ._task_links import TaskLink, carry_signals
@@ -600,6 +600,8 @@ class Slot:
 
     async def ask_queued(self, ask: Ask, seconds: float | None, *, aside: bool = False) -> Any:
         """Post an ask and wait for its answer; `aside`: the agent has put it aside already."""
+        if ask.op.streams:
+            return await ask_with_sources(self, ask.op, ask.args, ask.sender, seconds)
         if aside:
             self.stash_inline_ask(ask)
         else:
@@ -686,6 +688,7 @@ class Slot:
         if plain and self.accepted - self.begun < self.size:
             self.seat(op, args, sender)
         else:
+            op.check_one_way()
             tell = Tell(self, op, args, sender)
             self.post(tell)
             if tell.phase == PARKED:
@@ -715,6 +718,7 @@ class Slot:
 
     def post_or_block(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         """Post a one-way message, but raise `trio.WouldBlock` instead of parking it."""
+        op.check_one_way()
         if self.mailbox.when_full == "wait" and self.full():
             raise trio.WouldBlock
         self.post(Tell(self, op, args, sender))
@@ -766,6 +770,7 @@ class Slot:
 
     def send_slowly(self, sender: Any, op: Operation, args: tuple[Any, ...]) -> None:
         """As `send_from`, where the message is to the sender itself, needs time, or finds no seat."""
+        op.check_one_way()
         if sender is self and self.state <= DRAINING:
             self._send_own(op, args)
             return
@@ -836,11 +841,21 @@ class Slot:
         args = self.bound(op, invocation.args, invocation.kwargs)
         await checkpoint_if_cancelled()
         call = (LocalStream if invocation.stream else LocalCall)(self, op, args, self.sender())
-        self.post(call)
+        sources = with_sources(call, args) if op.streams else None
+        try:
+            self.post(call)
+        except BaseException:
+            if sources is not None:
+                sources.release()
+            raise
         try:
             if invocation.seconds is not None:
                 call.expire_in(invocation.seconds)
-            yield call
+            if sources is None:
+                yield call
+            else:
+                async with sources.carried(call):
+                    yield call
         finally:
             call.leave()
 

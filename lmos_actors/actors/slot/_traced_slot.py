@@ -161,4 +161,9 @@ def _origin(sender: str | None, op: Operation, args: tuple[Any, ...]) -> dict[st
 def _shown(op: Operation, args: tuple[Any, ...]) -> Any:
     if op.secrecies is not None:
         args = conceal_all(args, op.secrecies)
-    return args[0] if op.whole or op.internal else dict(zip(op.names, args, strict=False))
+    if op.whole or op.internal:
+        return args[0]
+    shown = dict(zip(op.names, args, strict=False))
+    for place in op.streams:
+        del shown[op.names[place]]
+    return shown

@@ -145,7 +145,7 @@ def with_parameters(op: Operation, data: Any, query: bytes) -> Any:
     Those of other names are ignored. Raises InvalidInput for a member that the body has too.
     """
     given = parameters_of(query)
-    shapes = {} if op.whole else {p.wire_name: p.shape.schema for p in op.params}
+    shapes = {} if op.whole else {p.wire_name: p.shape.schema for p in op.params if not p.is_stream}
     found = {name: _valued(text, shapes[name]) for name, text in given.items() if name in shapes}
     if not found:
         return data

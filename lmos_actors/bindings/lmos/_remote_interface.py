@@ -104,7 +104,7 @@ class ClassInterface:
             return UNSET, None
         payload: dict[str, Any] = {}  # in a loop, as a comprehension is a call
         for p, value in zip(op.params, args, strict=True):
-            if value is not p.default:
+            if value is not p.default and not p.is_stream:
                 payload[p.wire_name] = value if type(value) in PLAIN else plain(value)
         return payload, None
 

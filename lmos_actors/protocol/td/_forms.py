@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import attrs
 
-from ._model import ActionAffordance, Description, EventAffordance, Form, PropertyAffordance
+from ._model import ActionAffordance, Description, EventAffordance, Form, PropertyAffordance, Streams
 from ._reading import DescriptionError
 from ._uris import resolve, scheme_of
 
@@ -130,7 +130,8 @@ def with_forms(description: Description, agent: str, bases: Iterable[str]) -> De
     A base is `ws://host:port` or the same with `wss`, `http` or `https`; one port serves both protocols.
     Each affordance gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then
     forms to `<base>/agents/<agent>/...`; the thing gets those for all its properties, actions and events.
-    The form of an action with streams uses server-sent events. Raises DescriptionError for an invalid base.
+    The HTTP form of an action that gives a stream uses server-sent events; one that takes streams has none,
+    as a node takes them over LMOS alone. Raises DescriptionError for an invalid base.
     """
     ports = [_port(base) for base in bases]
     properties, actions, events = description.properties, description.actions, description.events
@@ -157,15 +158,13 @@ def _port(base: str) -> tuple[str, str]:
 def _with(
     affordance: T, ports: Sequence[tuple[str, str]], agent: str, name: str, description: Description
 ) -> T:
-    is_stream = description.streams_of(name) is not None
-    forms = (
-        form for port in ports for form in _of_affordance(affordance, port, agent, name, is_stream=is_stream)
-    )
+    flows = description.streams_of(name) if name in (description.actions or {}) else None
+    forms = (form for port in ports for form in _of_affordance(affordance, port, agent, name, flows))
     return attrs.evolve(affordance, forms=tuple(forms) or None)
 
 
 def _of_affordance(
-    affordance: AnyAffordance, port: tuple[str, str], agent: str, name: str, *, is_stream: bool
+    affordance: AnyAffordance, port: tuple[str, str], agent: str, name: str, flows: Streams | None
 ) -> Iterator[Form]:
     """Yield the forms of an affordance: LMOS first, then HTTP, with requests and subscriptions apart."""
     ws, http = port
@@ -180,7 +179,9 @@ def _of_affordance(
             yield from _listening(f"{href}/observable", PROPERTY_OPS[2:])
     elif isinstance(affordance, EventAffordance):
         yield from _listening(href, EVENT_OPS)
-    elif is_stream:
+    elif flows is not None and flows.input:
+        return
+    elif flows is not None:
         yield Form(href=href, op=("invokeaction",), content_type=JSON, subprotocol="sse")
     else:
         yield Form(href=href, op=("invokeaction",), content_type=JSON)

@@ -223,6 +223,9 @@ class ValueValidator:
         absent = given is UNSET
         if op.untyped:
             return
+        if op.streams:
+            self.report(path, f"{op.label} takes an input stream, which no step of a scenario has")
+            return
         if op.whole:
             if absent:
                 self.report(path, f'{op.label} needs an "{name}"')
@@ -264,7 +267,8 @@ def input_schema(op: Any) -> Schema:
         return ANYTHING
     if op.whole:
         return op.params[0].shape.schema  # type: ignore[no-any-return]
-    return {"type": "object", "properties": {param.wire_name: param.shape.schema for param in op.params}}
+    params = [param for param in op.params if not param.is_stream]
+    return {"type": "object", "properties": {param.wire_name: param.shape.schema for param in params}}
 
 
 def output_schema(op: Any) -> Schema:

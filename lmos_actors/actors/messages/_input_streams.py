@@ -1,0 +1,417 @@
+"""Input streams: items that flow from a caller's source to the handler of an action, under credit.
+
+Two objects, one at each end, as items cross between agents:
+
+- A `Source` belongs to the call. It iterates what the caller gave, in a task of the caller: that of
+  `ref.invoke` itself, or one of a nursery that the block of `ref.begin` and `ref.stream` holds. It takes the
+  next item only when there is room for it, checks it, and hands it to its target. What it iterates is closed
+  in the task that iterated it, before the verb ends; nothing is left to the garbage collector.
+- An `InputStream` is what the handler iterates. Near it is the target itself, from afar
+  a connection fills it.
+
+The room is 16 items and 256 KiB. Near, only items that are bytes or text have a size; their agents share one
+memory, in which other items have none that could be known without writing them out.
+
+What this file keeps true:
+
+1. A source is touched only once its run has begun, so a request that is refused leaves it as it was.
+2. Each call has one outcome. While the source goes on, it is that of the run. Once the source has raised, or
+   given an item of another type, the stream breaks off (`SourceFailed` in the handler), the call waits until
+   the run is over, and the source's exception is its outcome, whatever the run has answered.
+3. The end of the run ends its streams: a source in the middle of `__anext__` is cancelled there, any other
+   is closed where it stands. Nothing is drained.
+4. A source is for one call at a time: two calls would share out its items, and each close it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+import trio
+from trio.lowlevel import (
+    Abort,
+    checkpoint_if_cancelled,
+    current_task,
+    disable_ki_protection,
+    enable_ki_protection,
+    reschedule,
+    wait_task_rescheduled,
+)
+
+from lmos_actors.errors import InvalidInput, SourceFailed, group_of, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+
+    from lmos_actors._core import Timers
+
+    from ._operation import Operation, Parameter
+
+ROOM_ITEMS: Final = 16
+ROOM_BYTES: Final = 262_144
+
+_IN_USE: Final[dict[int, Any]] = {}
+"""The iterators that calls iterate now, by id: a generator takes no attribute, and channels are equal."""
+
+
+class ItemTarget(Protocol):
+    """Where the items of a source go. Nothing here blocks or raises."""
+
+    def has_room(self) -> bool:
+        """Return whether an item may come now; if not, `Source.go_on` is called once it may."""
+        ...
+
+    def put(self, item: Any) -> None:
+        """Take an item, for which there is room."""
+        ...
+
+    def finish(self) -> None:
+        """Take note that all items have come."""
+        ...
+
+    def break_off(self, reason: str) -> None:
+        """Take note that no more will come, though the source has not ended as it should."""
+        ...
+
+
+class StreamedCall(Protocol):
+    """A call whose input streams are carried; it calls `CallSources.ended` when it is over."""
+
+    async def result(self) -> Any: ...
+    def leave(self) -> None: ...
+
+
+# ---- the handler's side
+
+
+class InputStream:
+    """The items of an input stream, as the handler of an action iterates them: by one task, once.
+
+    `on_taken` is called for each item that the handler takes. Raises SourceFailed behind the items that came
+    before the break, and in a handler that still iterates when its call is over.
+    """
+
+    __slots__ = (
+        "_bytes", "_failure", "_finished", "_items", "_receiver", "_timers", "begun", "name", "on_taken",
+    )  # fmt: skip
+
+    def __init__(self, timers: Timers, name: str) -> None:
+        self.name = name
+        self.begun = False  # its run: until then there is no room
+        self.on_taken: Callable[[], object] = bool
+        self._timers = timers
+        self._items: deque[Any] = deque()
+        self._bytes = 0
+        self._finished = False
+        self._failure: SourceFailed | None = None
+        self._receiver: trio.lowlevel.Task | None = None
+
+    def __repr__(self) -> str:
+        return f"<input stream {self.name!r}>"
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @enable_ki_protection
+    async def __anext__(self) -> Any:
+        await checkpoint_if_cancelled()  # no more: it parks once in so many items as there is room for
+        while not self._items:
+            if self._failure is not None:
+                raise self._failure
+            if self._finished:
+                raise StopAsyncIteration
+            if self._receiver is not None:
+                raise trio.BusyResourceError("another task is receiving from this stream")
+            self._receiver = current_task()
+            await wait_task_rescheduled(self._abort)
+        item = self._items.popleft()
+        self._bytes -= _size(item)
+        self.on_taken()
+        return item
+
+    def _abort(self, _: object) -> Abort:
+        self._receiver = None
+        return Abort.SUCCEEDED
+
+    @property
+    def failure(self) -> SourceFailed | None:
+        """The error with which the stream broke off, None if it did not."""
+        return self._failure
+
+    # ---- the target of a source
+
+    def has_room(self) -> bool:
+        """See `ItemTarget`."""
+        return self.begun and len(self._items) < ROOM_ITEMS and self._bytes < ROOM_BYTES
+
+    def put(self, item: Any) -> None:
+        """See `ItemTarget`."""
+        if self._failure is None and not self._finished:
+            self._items.append(item)
+            self._bytes += _size(item)
+            self._wake()
+
+    def finish(self) -> None:
+        """See `ItemTarget`."""
+        self._finished = True
+        self._wake()
+
+    def break_off(self, reason: str) -> None:
+        """See `ItemTarget`."""
+        if not self._finished and self._failure is None:
+            self._failure = SourceFailed(self.name, reason)
+            self._wake()
+
+    def close(self) -> None:
+        """Take note that the call is over: what the handler has not taken is dropped."""
+        self._items.clear()
+        self._bytes = 0
+        self.break_off("its call is over")
+
+    def _wake(self) -> None:
+        task, self._receiver = self._receiver, None
+        if task is not None:
+            self._timers.woke = True
+            reschedule(task)
+
+
+def _size(item: Any) -> int:
+    return len(item) if type(item) is bytes or type(item) is str else 0
+
+
+def streams_among(op: Operation, args: tuple[Any, ...]) -> Iterable[InputStream]:
+    """Return the input streams among the arguments that a handler gets."""
+    return (args[place] for place in op.streams)
+
+
+def break_in(error: BaseException, op: Operation, args: tuple[Any, ...]) -> SourceFailed | None:
+    """Return the break of an input stream that a handler let through, or a group of nothing else; or None."""
+    group = group_of(error)
+    if group is None:
+        return next((stream.failure for stream in streams_among(op, args) if stream.failure is error), None)
+    breaks = [break_in(each, op, args) for each in group.exceptions]
+    return None if None in breaks else breaks[0]
+
+
+# ---- the caller's side
+
+
+class Source:
+    """What a caller gave as an input stream, and the task that iterates it."""
+
+    __slots__ = (
+        "_begun",
+        "_is_over",
+        "_iterator",
+        "_parked",
+        "_scope",
+        "_shape",
+        "_timers",
+        "name",
+        "target",
+    )
+
+    def __init__(self, timers: Timers, parameter: Parameter, source: AsyncIterable[Any], label: str) -> None:
+        self.name = parameter.wire_name
+        self.target: ItemTarget
+        self._timers = timers
+        self._shape = parameter.shape
+        self._iterator = aiter(source)
+        self._scope: trio.CancelScope | None = None
+        self._parked: trio.lowlevel.Task | None = None
+        self._begun = False
+        self._is_over = False
+        if id(self._iterator) in _IN_USE:
+            raise RuntimeError(
+                f"{label}: the source given as {self.name!r} is iterated for another call already, "
+                f"and a source is for one: {source!r}"
+            )
+        _IN_USE[id(self._iterator)] = self._iterator
+
+    def release(self) -> None:
+        """Let other calls have it."""
+        _IN_USE.pop(id(self._iterator), None)
+
+    @property
+    def parked(self) -> trio.lowlevel.Task | None:
+        """The task that waits for room."""
+        return self._parked
+
+    def go_on(self) -> None:
+        """Look again whether there is room."""
+        task = self._parked
+        if task is not None and (self._is_over or self.target.has_room()):
+            self._parked = None
+            self._timers.woke = True
+            reschedule(task)
+
+    def stop(self) -> None:
+        """Take no more items: the call is over, or the receiver wants none."""
+        self._is_over = True
+        if self._scope is not None:
+            self._timers.woke = True
+            self._scope.cancel("the call is over")
+
+    @disable_ki_protection
+    async def carry(self) -> None:
+        """Iterate the source until it ends or the call is over, and close it. Raises what it raises."""
+        try:
+            with trio.CancelScope() as self._scope:
+                await self._room()
+                if not self._is_over:
+                    await self._carry_items()
+        except Exception as exc:
+            self.target.break_off(_reason_of(exc))
+            raise
+        finally:
+            self._scope = None
+            close = getattr(self._iterator, "aclose", None)
+            if close is not None and self._begun:
+                await close()
+
+    async def _carry_items(self) -> None:
+        target, take, count = self.target, self._shape.take, 0
+        self._begun = True
+        async for item in self._iterator:
+            if self._is_over:
+                return
+            try:
+                item = take(item)
+            except InvalidInput:  # once more, with the path that the refusal names
+                item = take(item, f"$.{self.name}[{count}]")
+            target.put(item)
+            count += 1
+            if not target.has_room():
+                await self._room()
+        target.finish()
+
+    @enable_ki_protection
+    async def _room(self) -> None:
+        while not self._is_over and not self.target.has_room():
+            self._parked = current_task()
+
+            def abort(_: object) -> Abort:
+                self._parked = None
+                return Abort.SUCCEEDED
+
+            await wait_task_rescheduled(abort)
+
+
+def _reason_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {text_of(error)}"
+
+
+class CallSources:
+    """The sources of one call, and what they raised.
+
+    Making it raises RuntimeError for a source that another call iterates; it has to be released then. The
+    call it is for calls `go_on` when there may be room, and `ended` when it is over.
+    """
+
+    __slots__ = ("_errors", "_is_left", "_raised", "sources")
+
+    def __init__(self, timers: Timers, op: Operation, args: tuple[Any, ...]) -> None:
+        self.sources: list[Source] = []
+        self._errors: dict[Source, Exception] = {}
+        self._raised: list[Exception] = []  # of those: by the call, as its outcome
+        self._is_left = False  # by its consumer, before it was over
+        try:
+            for place in op.streams:
+                self.sources.append(Source(timers, op.params[place], args[place], op.label))
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let other calls have the sources."""
+        for source in self.sources:
+            source.release()
+
+    def parked(self) -> list[trio.lowlevel.Task]:
+        """Return the tasks that wait for room."""
+        return [source.parked for source in self.sources if source.parked is not None]
+
+    def go_on(self) -> None:
+        """Look again whether there is room."""
+        for source in self.sources:
+            source.go_on()
+
+    def ended(self, error: Exception | None) -> Exception | None:
+        """Take note that the call is over, with this error; return the one that is its outcome."""
+        for source in self.sources:
+            source.stop()
+        if self._is_left or not self._errors:
+            return error
+        self._raised = self._all_errors()
+        return _as_one(self._raised)
+
+    def _all_errors(self) -> list[Exception]:
+        """Return what the sources have raised, in the order of the parameters."""
+        return [self._errors[source] for source in self.sources if source in self._errors]
+
+    async def answer(self, call: StreamedCall) -> Any:
+        """Iterate the sources in this task, and return the answer of the call.
+
+        Raises what a source has raised, once the call is over; else what the call raises.
+        """
+        try:
+            if len(self.sources) == 1:
+                await self._carry(self.sources[0])
+            else:
+                async with trio.open_nursery() as nursery:
+                    for source in self.sources:
+                        nursery.start_soon(self._carry, source, name=f"source of {source.name}")
+            if not self._errors:
+                return await call.result()
+            with suppress(Exception):  # it is that of the source, or follows from it
+                await call.result()
+            raise _as_one(self._all_errors())
+        finally:
+            call.leave()
+            self.release()
+
+    async def _carry(self, source: Source) -> None:
+        try:
+            await source.carry()
+        except Exception as exc:
+            self._errors[source] = exc
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def carried(self, call: StreamedCall) -> AsyncGenerator[None]:
+        """Iterate the sources in tasks of their own until the block is left, which ends the call.
+
+        Raises what the block raises; else what a source has raised and the call has not.
+        """
+        raised: BaseException | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                for source in self.sources:
+                    nursery.start_soon(self._carry, source, name=f"source of {source.name}")
+                try:
+                    yield
+                except BaseException as exc:
+                    raised = exc
+                self._is_left = True
+                call.leave()
+        except BaseException as exc:
+            if not isinstance(raised, Exception) or not _is_cancel(exc):
+                raise
+        finally:
+            self.release()
+        if raised is not None:
+            raise raised
+        late = [error for error in self._all_errors() if error not in self._raised]
+        if late:
+            raise _as_one(late)
+
+
+def _as_one(errors: list[Exception]) -> Exception:
+    return errors[0] if len(errors) == 1 else ExceptionGroup("several sources have raised", errors)
+
+
+def _is_cancel(error: BaseException) -> bool:
+    group = group_of(error)
+    return isinstance(error, trio.Cancelled) if group is None else all(map(_is_cancel, group.exceptions))
