@@ -25,13 +25,19 @@ if TYPE_CHECKING:
 VERBS: Final = (
     "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
     "serve", "call", "read", "write", "observe", "listen", "monitor", "discover", "directory", "describe",
-    "conform", "doctor", "completion",
+    "conform", "doctor", "state", "completion",
 )  # fmt: skip
 LATER: Final = (
     "explore", "record", "up", "down", "ps", "logs", "restart",
     "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach",
     "chat", "relay", "export",
 )  # fmt: skip
+
+_GROUPS: Final = {
+    "directory": ("serve",),
+    "state": ("ls", "show", "export", "import", "check", "backup"),
+}
+"""The commands that have commands of their own."""
 
 _RESULTS: Final = ("run", "sim", "validate")
 """The commands whose JSON output has a list of mistakes."""
@@ -168,5 +174,5 @@ def _help_of(words: Sequence[str]) -> str:
     """Return the line that names the help of the command, or of all commands."""
     if not words or words[0] not in VERBS:
         return "lmos-actors --help lists the commands"
-    command = " ".join(words[:2] if words[:2] == ["directory", "serve"] else words[:1])
+    command = " ".join(words[:2] if words[1:2] and words[1] in _GROUPS.get(words[0], ()) else words[:1])
     return f"lmos-actors {command} --help explains the command"

@@ -47,6 +47,11 @@ class LockFile:
             raise
         return descriptor
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this object has the lock."""
+        return self._descriptor is not None
+
     def owner(self) -> str:
         """Return what is known of the process that has the lock: "process 4711", or "another process"."""
         with suppress(OSError, ValueError):

@@ -133,6 +133,8 @@ class SqliteStore:
             if db is not None:
                 with suppress(sqlite3.Error):  # what is committed is in the log
                     db.close()
+            if self._read_only and self._lock.is_held:
+                tidy(self._path)
         finally:
             self._lock.release()
 
@@ -280,6 +282,8 @@ class SqliteStore:
     def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
         """Write batches; see `Store`."""
         db = self._opened()
+        if self._read_only:
+            raise StoreInaccessible(self.name, "it was opened to be read only", "open it to write")
         for batch in batches:  # before the transaction, as it is all or nothing
             for write in batch:
                 size_of(write)
@@ -371,6 +375,14 @@ def connected_to_read(path: str) -> sqlite3.Connection:
     """Return a connection that changes nothing, and moves no log: not even while another one writes."""
     uri = f"file:{quote(path)}?mode=ro"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
+
+
+def tidy(path: str) -> None:
+    """Remove what a connection that only reads leaves beside a file; for the owner of its lock."""
+    with suppress(OSError):
+        if os.path.getsize(f"{path}-wal") == 0:
+            os.unlink(f"{path}-wal")
+            os.unlink(f"{path}-shm")
 
 
 def check_kind(db: sqlite3.Connection, name: str) -> bool:

@@ -17,3 +17,4 @@ from ._remote import (
 )
 from ._run import run as run, sim as sim, validate as validate
 from ._serve import directory as directory, serve as serve
+from ._state import state as state

@@ -1,0 +1,232 @@
+"""Looking into stores of kept state, and copying them: the execution of `state`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from base64 import b64decode, b64encode
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from lmos_actors.errors import (
+    ConfigError,
+    StoreDamaged,
+    StoreFailed,
+    StoreForeign,
+    StoreInUse,
+    StoreNewer,
+    nearest,
+)
+from lmos_actors.persistence import Expected, Put, SqliteStore, back_up, new_file, records_of
+
+from ._app import json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from lmos_actors.persistence import Conflict
+
+WRONG: Final = 1
+USAGE: Final = 2
+DISK: Final = 3
+
+FORMAT: Final = "state/v1"
+"""The first line of an export names it."""
+
+IMPORTED_AT_ONCE: Final = 1_000
+
+
+def carried_out(work: Callable[[], int]) -> int:
+    """Do what a command is for, and return the exit code; print what is wrong with a store."""
+    try:
+        return work()
+    except StoreFailed as error:
+        hint = ""
+        if isinstance(error, StoreInUse):
+            hint = "\nlmos-actors state backup copies it meanwhile; the other commands can look at the copy"
+        print(f"lmos-actors: {error}{hint}", file=sys.stderr)
+        if isinstance(error, StoreDamaged):
+            return WRONG
+        return USAGE if isinstance(error, StoreForeign | StoreNewer) else DISK
+
+
+@contextmanager
+def opened(path: str, *, read_only: bool = True) -> Generator[SqliteStore]:
+    """Open a store for a block. Raise StoreFailed."""
+    store = SqliteStore(path, read_only=read_only)
+    store.open()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def list_records(path: str, space: str | None, *, as_json: bool) -> int:
+    """Print spaces, keys and sizes."""
+    with opened(path) as store:
+        rows = ((name, key, len(value)) for name, key, value in _records(store, space))
+        if as_json:
+            print(json_text([{"space": name, "key": key, "bytes": size} for name, key, size in rows]))
+            return 0
+        for name, key, size in rows:
+            print(f"{size:>9}  {_plain(name)}  {_plain(key)}")
+    return 0
+
+
+def show_record(path: str, key: str, space: str | None) -> int:
+    """Print the values at a key, in one space or in all."""
+    with opened(path) as store:
+        spaces = list(store.spaces()) if space is None else [space]
+        found = [(name, value) for name in spaces if (value := store.get(name, [key])[0]) is not None]
+        if not found:
+            known = (known for _, known, _ in _records(store, space))
+            near = nearest(key, known)
+            hint = f', did you mean "{_plain(near)}"?' if near else "; lmos-actors state ls lists the keys"
+            print(f'lmos-actors: {path}: no record has the key "{_plain(key)}"{hint}', file=sys.stderr)
+            return WRONG
+        for name, value in found:
+            if len(found) > 1:
+                print(f"{_plain(name)}:")
+            print(_shown(value))
+    return 0
+
+
+def export_records(path: str) -> int:
+    """Print all records as JSON lines, with a line before and one after them."""
+    count = 0
+    with opened(path) as store:
+        print(json.dumps({"lmos": FORMAT}))
+        for space, key, value in _records(store, None):
+            print(json.dumps({"space": space, "key": key, **_as_json(value)}, ensure_ascii=False))
+            count += 1
+    print(json.dumps({"records": count}))
+    return 0
+
+
+def import_records(path: str, lines: Iterable[str], *, into: bool) -> int:
+    """Write the records of an export: to a new store, or into one that is there. All of them, or none."""
+    records = _exported(lines)
+    try:
+        count = _import_into(path, records) if into else _import_new(path, records)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the export is no text: {error.reason}") from None
+    print(f"{path}: {count} records", file=sys.stderr)
+    return 0
+
+
+def _import_into(path: str, records: Iterator[tuple[int, Put]]) -> int:
+    with opened(path):
+        pass  # there is such a store: it would be made below
+    read = list(records)  # before the store is changed
+    with opened(path, read_only=False) as store:
+        return _commit(store, read)
+
+
+def _import_new(path: str, records: Iterator[tuple[int, Put]]) -> int:
+    count = 0
+    with new_file(path) as half, opened(half, read_only=False) as store:
+        while page := list(islice(records, IMPORTED_AT_ONCE)):
+            count += _commit(store, page)
+    return count
+
+
+def check_store(path: str) -> int:
+    """Print what is wrong with a store, and return 1 if anything is."""
+    with opened(path) as store:
+        problems = list(store.problems())
+        if problems:
+            print("\n".join(f"{path}: {problem}" for problem in problems))
+            print(f"lmos-actors: {path} is damaged; {StoreDamaged.WAY_OUT}", file=sys.stderr)
+            return WRONG
+        sizes = [len(value) for _, _, value in _records(store, None)]
+    print(f"{path}: {len(sizes)} records, {sum(sizes)} bytes, ok")
+    return 0
+
+
+def back_up_store(path: str, to: str) -> int:
+    """Copy a store, whether it is in use or not, to a new file."""
+    back_up(path, to)
+    print(f"wrote {to}", file=sys.stderr)
+    return 0
+
+
+def _records(store: SqliteStore, space: str | None) -> Iterator[tuple[str, str, bytes]]:
+    for name in store.spaces() if space is None else [space]:
+        for key, value in records_of(store, name):
+            yield name, key, value
+
+
+def _plain(text: str) -> str:
+    """Return a key for people: what does not print, and the backslash, as an escape."""
+    return "".join(
+        each if each.isprintable() and each != "\\" else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+def _shown(value: bytes) -> str:
+    try:
+        return json_text(json.loads(value))
+    except (ValueError, RecursionError):
+        return value.hex(" ", -2)
+
+
+def _as_json(value: bytes) -> dict[str, str]:
+    try:
+        return {"text": value.decode()}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
+
+
+def _exported(lines: Iterable[str]) -> Iterator[tuple[int, Put]]:
+    """Yield the records of an export with their lines. Raise ConfigError."""
+    count, ended = 0, False
+    for number, line in enumerate(lines, 1):
+        data = _line(number, line)
+        if number == 1:
+            if data != {"lmos": FORMAT}:
+                raise ConfigError(f'the first line must be {{"lmos": "{FORMAT}"}}', "line 1")
+        elif ended:
+            raise ConfigError("there is something after the last line", f"line {number}")
+        elif data.keys() == {"records"}:
+            if data["records"] != count:
+                raise ConfigError(f"there are {count} records, and not {data['records']}", f"line {number}")
+            ended = True
+        else:
+            count += 1
+            yield number, _put(number, data)
+    if not ended:
+        raise ConfigError("the export is cut off: its last line is missing")
+
+
+def _line(number: int, line: str) -> dict[str, Any]:
+    try:
+        data: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"is no JSON: {error}", f"line {number}") from None
+    if not isinstance(data, dict):
+        raise ConfigError("must be an object", f"line {number}")
+    return cast("dict[str, Any]", data)
+
+
+def _put(number: int, data: dict[str, Any]) -> Put:
+    space, key = data.get("space"), data.get("key")
+    with suppress(KeyError, AttributeError, ValueError, TypeError):
+        value = data["text"].encode() if "text" in data else b64decode(data["base64"], validate=True)
+        if isinstance(space, str) and isinstance(key, str) and len(data) == 3:
+            return Put(space, key, value, Expected.NOTHING)
+    raise ConfigError("must have space, key, and text or base64", f"line {number}")
+
+
+def _commit(store: SqliteStore, records: list[tuple[int, Put]]) -> int:
+    """Write records in one batch; return their number. Raise ConfigError for a key that is there already."""
+    try:
+        conflict: Conflict | None = store.commit([[put for _, put in records]], "power")[0]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if conflict is not None:
+        number = next(number for number, put in records if (put.space, put.key) == conflict)
+        space, key = map(_plain, conflict)
+        raise ConfigError(f'"{key}" is in "{space}" already; nothing is imported', f"line {number}")
+    return len(records)

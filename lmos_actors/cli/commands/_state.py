@@ -1,0 +1,156 @@
+"""`state` and its commands. The docstrings are the help."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Annotated, TypeAlias
+
+from cyclopts import App, Parameter
+
+from lmos_actors.errors import ConfigError
+
+from .._app import MACHINE, Json, Switch, app
+
+state = App(
+    name="state",
+    help="""Look into the file in which a node keeps state, and copy it.
+
+lmos-actors state ls node.db
+
+lmos-actors state show node.db life
+
+lmos-actors state export node.db > node.jsonl
+
+lmos-actors state import new.db < node.jsonl
+
+lmos-actors state check node.db
+
+lmos-actors state backup node.db backup.db
+
+The file of a node that runs can be backed up; the other commands say that it is in use.
+
+Exit codes: 0 done; 1 the file is damaged, or has no such key; 2 the usage is wrong, or the file \
+is no store; 3 it is in use, or the disk cannot be read or written.""",
+    group=MACHINE,
+    sort_key=65,
+    help_format="plaintext",
+)
+app.command(state)
+
+Store: TypeAlias = Annotated[str, Parameter(name="FILE", help="The file of the store.")]
+Space: TypeAlias = Annotated[
+    str | None, Parameter(metavar="SPACE", help="Only the records of this space, such as directory.things.")
+]
+
+
+@state.command(name="ls")
+def ls(file: Store, /, *, space: Space = None, json: Json = False) -> int:
+    """List the records: bytes, space and key.
+
+    lmos-actors state ls node.db
+
+    lmos-actors state ls node.db --space directory.things
+
+    What does not print, such as a line break in a key, is shown as an escape: \\\\n, \\\\x00.
+    """
+    from .._state import carried_out, list_records
+
+    return carried_out(partial(list_records, file, space, as_json=json))
+
+
+@state.command(name="show")
+def show(file: Store, key: Annotated[str, Parameter(name="KEY")], /, *, space: Space = None) -> int:
+    """Print the value at a key: JSON if it is JSON, else bytes in hexadecimal digits.
+
+    lmos-actors state show node.db life
+
+    lmos-actors state show node.db urn:dev:lamp-7 --space directory.things
+
+    Parameters
+    ----------
+    key
+        The key. If several spaces have it, all of them are printed.
+    """
+    from .._state import carried_out, show_record
+
+    return carried_out(partial(show_record, file, key, space))
+
+
+@state.command(name="export")
+def export(file: Store, /) -> int:
+    """Print all records as JSON lines, which import reads.
+
+    lmos-actors state export node.db > node.jsonl
+
+    A record is a line with space, key, and text, or base64 where the value is no text. A line before the \
+records names the format, one after them has their number, so that a cut file is noticed.
+    """
+    from .._state import carried_out, export_records
+
+    return carried_out(partial(export_records, file))
+
+
+@state.command(name="import", usage="Usage: lmos-actors state import [OPTIONS] FILE [LINES]")
+def import_(
+    file: Store,
+    lines: Annotated[str, Parameter(name="LINES")] = "-",
+    /,
+    *,
+    into: Switch = False,
+) -> int:
+    """Write what export has printed, to a new file.
+
+    lmos-actors state import new.db node.jsonl
+
+    lmos-actors state export node.db | lmos-actors state import new.db
+
+    All records are written, or none.
+
+    Parameters
+    ----------
+    lines
+        The exported lines; - is the standard input.
+    into
+        Write into a store that is there, which must have none of the keys.
+    """
+    from .._state import carried_out, import_records
+
+    if lines == "-":
+        return carried_out(partial(import_records, file, sys.stdin, into=into))
+    try:
+        with open(lines, encoding="utf-8") as source:
+            return carried_out(partial(import_records, file, source, into=into))
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", lines) from None
+
+
+@state.command(name="check")
+def check(file: Store, /) -> int:
+    """Look for damage: of the pages and the index of the file, and of each record.
+
+    lmos-actors state check node.db
+
+    Exit code 1: it is damaged; the output says where.
+    """
+    from .._state import carried_out, check_store
+
+    return carried_out(partial(check_store, file))
+
+
+@state.command(name="backup")
+def backup(file: Store, to: Annotated[str, Parameter(name="TO")], /) -> int:
+    """Copy a store to a new file, also while a node has it open and writes to it.
+
+    lmos-actors state backup node.db backup.db
+
+    The copy is the store as it was after one of its commits.
+
+    Parameters
+    ----------
+    to
+        The copy; there must be no such file yet.
+    """
+    from .._state import back_up_store, carried_out
+
+    return carried_out(partial(back_up_store, file, to))

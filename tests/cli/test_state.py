@@ -1,0 +1,217 @@
+"""`lmos-actors state`: what a store has, its copies, and what is wrong with it."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lmos_actors.cli import main
+from lmos_actors.persistence import Put, SqliteStore
+from tests.scenario.project import Ran
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Call = Callable[..., Ran]
+
+RECORDS = [
+    Put("state", "bank/1", b'{"cents": 1700, "owner": "Ada"}'),
+    Put("state", "bank/2", b"\xff\x00\x01"),
+    Put("journal", "bank/1\n\x00\\n", "ä".encode()),
+    Put("journal", "bank/2", b""),
+]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    """Call the command in this process, in a folder with the store node.db."""
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore("node.db")
+    store.open()
+    store.commit([RECORDS], "process")
+    store.close()
+
+    def call(*words: str, stdin: str = "") -> Ran:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main(("state", *words))
+        assert isinstance(ended.value.code, int)
+        ran = Ran(ended.value.code, *capfd.readouterr())
+        assert "Traceback" not in ran.text
+        return ran
+
+    return call
+
+
+def test_the_list_of_records(call: Call) -> None:
+    assert call("ls", "node.db").out == (
+        "        2  journal  bank/1\\n\\x00\\\\n\n"
+        "        0  journal  bank/2\n"
+        "       31  state  bank/1\n"
+        "        3  state  bank/2\n"
+    )
+    found = json.loads(call("ls", "node.db", "--space", "journal", "--json").out)
+    assert found == [
+        {"space": "journal", "key": "bank/1\n\x00\\n", "bytes": 2},
+        {"space": "journal", "key": "bank/2", "bytes": 0},
+    ]
+    assert call("ls", "node.db", "--space", "other").out == ""
+
+
+def test_a_record(call: Call) -> None:
+    assert call("show", "node.db", "bank/1").out == '{\n  "cents": 1700,\n  "owner": "Ada"\n}\n'
+    assert call("show", "node.db", "bank/2").out == "journal:\n\nstate:\nff00 01\n"
+    assert call("show", "node.db", "bank/2", "--space", "state").out == "ff00 01\n"
+    ran = call("show", "node.db", "bnk/2")
+    assert (ran.code, ran.out) == (1, "")
+    assert 'node.db: no record has the key "bnk/2", did you mean "bank/2"?' in ran.err
+    assert "state ls lists the keys" in call("show", "node.db", "something else").err
+
+
+def test_an_export_is_read_again(call: Call, tmp_path: Path) -> None:
+    text = call("export", "node.db").out
+    first, *lines, last = map(json.loads, text.splitlines())
+    assert (first, last) == ({"lmos": "state/v1"}, {"records": 4})
+    assert lines[0] == {"space": "journal", "key": "bank/1\n\x00\\n", "text": "ä"}
+    assert lines[3] == {"space": "state", "key": "bank/2", "base64": "/wAB"}
+    ran = call("import", "new.db", stdin=text)
+    assert (ran.code, ran.err) == (0, "new.db: 4 records\n")
+    assert call("export", "new.db").out == text
+    assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "export.jsonl").write_text(text, encoding="utf-8")
+    assert call("import", "other.db", "export.jsonl").code == 0
+    assert call("check", "other.db").out == "other.db: 4 records, 36 bytes, ok\n"
+
+
+def test_an_import_is_whole_or_nothing(call: Call, tmp_path: Path) -> None:
+    text = call("export", "node.db").out
+    extra = '{"lmos": "state/v1"}\n{"space": "a", "key": "b", "text": "c"}\n' + "\n".join(
+        text.splitlines()[1:]
+    )
+    extra = extra.replace('"records": 4', '"records": 5')
+    for words, lines, code, said in (
+        (["new.db"], text[: text.index('{"records')], 2, "the export is cut off: its last line is missing"),
+        (
+            ["new.db"],
+            text.replace('"records": 4', '"records": 5'),
+            2,
+            "line 6: there are 4 records, and not 5",
+        ),
+        (["new.db"], text + text, 2, "line 7: there is something after the last line"),
+        (["new.db"], "", 2, "the export is cut off"),
+        (["new.db"], "[]", 2, "line 1: must be an object"),
+        (["new.db"], "{", 2, "line 1: is no JSON"),
+        (["new.db"], '{"lmos": "state/v2"}', 2, 'line 1: the first line must be {"lmos": "state/v1"}'),
+        (["new.db"], text.replace('"text"', '"txt"'), 2, "line 2: must have space, key, and text or base64"),
+        (["new.db"], text.replace('"/wAB"', '"?"'), 2, "line 5: must have space"),
+        (["new.db"], text.replace('"state"', "3"), 2, "line 4: must have space"),
+        (["new.db"], text.replace('"bank/2"', '"\\ud800"'), 2, "surrogates not allowed"),
+        (["new.db", "missing.jsonl"], "", 2, "missing.jsonl: cannot be read: No such file"),
+        (["missing/new.db"], text, 3, "it cannot be made: No such file or directory"),
+        (["node.db"], text, 2, "node.db: there is such a file already, name a new one"),
+        (["new.db", "--into"], text, 2, "there is no such file"),
+        (
+            ["node.db", "--into"],
+            extra,
+            2,
+            'line 3: "bank/1\\n\\x00\\\\n" is in "journal" already; nothing is',
+        ),
+    ):
+        ran = call("import", *words, stdin=lines)
+        assert ran.code == code, (words, ran)
+        assert said in ran.err
+        assert [each.name for each in tmp_path.iterdir()] == ["node.db"], said
+    assert call("export", "node.db").out == text
+    more = '{"lmos": "state/v1"}\n{"space": "a", "key": "b", "text": "c"}\n{"records": 1}'
+    assert call("import", "node.db", "--into", stdin=more).code == 0
+    assert call("show", "node.db", "b").out == "63\n"
+
+
+def test_a_check_says_what_is_damaged(call: Call, tmp_path: Path) -> None:
+    assert call("check", "node.db").out == "node.db: 4 records, 36 bytes, ok\n"
+    data = (tmp_path / "node.db").read_bytes()
+    (tmp_path / "node.db").write_bytes(data.replace(b"1700", b"9700"))
+    ran = call("check", "node.db")
+    assert (ran.code, ran.out) == (
+        1,
+        "node.db: the record 'bank/1' in 'state' has another content than was written\n",
+    )
+    assert "go on with a backup" in ran.err
+    assert call("show", "node.db", "bank/1").code == 1
+    (tmp_path / "node.db").write_bytes(data[:9000])
+    assert call("check", "node.db").code == 1
+
+
+HOLDER = """
+import sys
+from lmos_actors.persistence import Put, SqliteStore
+store = SqliteStore("node.db")
+store.open()
+store.commit([[Put("state", "bank/3", b"new")]], "process")
+print("open", flush=True)
+sys.stdin.read()
+store.commit([[Put("state", "bank/4", b"newer")]], "process")
+print(store.get("state", ["bank/3", "bank/4"]), flush=True)
+store.close()
+"""
+
+
+def test_the_file_of_a_node_that_runs(call: Call, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "open\n"
+        for words in (
+            ["ls", "node.db"],
+            ["show", "node.db", "bank/1"],
+            ["export", "node.db"],
+            ["check", "node.db"],
+            ["import", "node.db", "--into"],
+        ):
+            ran = call(*words, stdin='{"lmos": "state/v1"}\n{"records": 0}\n')
+            assert (ran.code, ran.out) == (3, "")
+            assert f"process {process.pid} has it open" in ran.err
+            assert "lmos-actors state backup copies it meanwhile" in ran.err
+        ran = call("backup", "node.db", "copy.db")
+        assert (ran.code, ran.err) == (0, "wrote copy.db\n")
+        process.stdin.close()
+        assert process.stdout.readline() == "[b'new', b'newer']\n"
+    assert call("show", "copy.db", "bank/3").out == "6e65 77\n"
+    assert call("show", "copy.db", "bank/4").code == 1
+    assert call("check", "copy.db").code == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["copy.db", "node.db"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ls", "missing.db"], "there is no such file"),
+        (["ls", "."], "it is a folder"),
+        (["ls", "text.db"], "not a database"),
+        (["backup", "missing.db", "copy.db"], "there is no such file"),
+        (["backup", "node.db", "text.db"], "there is such a file already"),
+        (["backup", "node.db"], "TO"),
+        (["list", "node.db"], 'Unknown command "list"'),
+    ],
+)
+def test_wrong_usage(call: Call, tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "text.db").write_text("some text " * 100)
+    ran = call(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.splitlines()[-1].endswith("--help explains the command")
+
+
+def test_help_teaches(call: Call) -> None:
+    assert "lmos-actors state backup node.db backup.db" in call("--help").out
+    assert call().code == 0
+    for verb in ("ls", "show", "export", "import", "check", "backup"):
+        assert f"lmos-actors state {verb}" in call(verb, "--help").out
