@@ -28,6 +28,8 @@ lmos-actors state check node.db
 
 lmos-actors state backup node.db backup.db
 
+Help on a command: lmos-actors state ls --help
+
 The file of a node that runs can be backed up; the other commands say that it is in use.
 
 Exit codes: 0 done; 1 the file is damaged, or has no such key; 2 the usage is wrong, or the file \
