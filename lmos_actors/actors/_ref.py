@@ -366,7 +366,7 @@ async def _entered_within(
         with trio.move_on_after(seconds):
             given.append(await stack.enter_async_context(entered))
         if not given:
-            raise DeadlineExceeded(link.path, seconds)
+            raise DeadlineExceeded(link.path, seconds, why=link.unready())
         yield given[0]
 
 
@@ -378,7 +378,7 @@ async def tell_within(
     with trio.move_on_after(seconds):
         await link.tell(key, args, kwargs)
         return
-    raise DeadlineExceeded(link.path, seconds)
+    raise DeadlineExceeded(link.path, seconds, why=link.unready())
 
 
 _EXAMPLES: Final = {

@@ -98,10 +98,10 @@ class Retrying:
             left = None if deadline is None else deadline - trio.current_time()
             try:
                 if left is not None and left <= 0:
-                    raise DeadlineExceeded(self.path, seconds or 0.0)
+                    raise DeadlineExceeded(self.path, seconds or 0.0, why=self.unready())
                 return await self.inner.ask(key, args, kwargs, left, attempt)
-            except DeadlineExceeded:
-                raise DeadlineExceeded(self.path, seconds or 0.0) from None
+            except DeadlineExceeded as late:
+                raise DeadlineExceeded(self.path, seconds or 0.0, why=late.why) from None
             except (OutcomeUnknown, AgentUnavailable, RateLimited) as error:
                 wait = self._wait(attempt, error)
                 if not self._goes_on(key, attempt, begin, wait):

@@ -378,6 +378,24 @@ async def test_entering_a_monitor_has_a_deadline(autojump_clock: object, tmp_pat
         assert SECONDS - GRAIN <= trio.current_time() - begun <= SECONDS + GRAIN
 
 
+async def tell(ref: Ref[Clerk]) -> None:
+    await ref.tell(Clerk.stamp)
+
+
+async def monitor(ref: Ref[Clerk]) -> None:
+    async with ref.monitor():
+        raise AssertionError("entered")
+
+
+@pytest.mark.parametrize("asked", [*VERBS, "tell", "monitor"])
+async def test_the_error_says_what_was_waited_for(autojump_clock: object, tmp_path: Path, asked: str) -> None:
+    ask = {**VERBS, "tell": tell, "monitor": monitor}[asked]
+    why = "within 5 s: no answer yet from http://directory:81$"
+    async with hanging_directory(tmp_path) as ref:
+        with trio.fail_after(SECONDS * 10), pytest.raises(DeadlineExceeded, match=why):
+            await ask(ref.within(SECONDS))
+
+
 async def test_what_is_heard_after_entering_has_no_deadline(autojump_clock: object) -> None:
     async with open_node() as node:
         ref = await node.start(Clerk)

@@ -402,11 +402,11 @@ class PoolLink:
                 if member.state == RUNNING or self._sticky:
                     raise
             except DeadlineExceeded as error:
-                raise DeadlineExceeded(error.agent, seconds or error.seconds) from None
+                raise DeadlineExceeded(error.agent, seconds or error.seconds, why=error.why) from None
             if seconds is not None:
                 left = ends - trio.current_time()
                 if left <= 0:
-                    raise DeadlineExceeded(self.path, seconds)
+                    raise DeadlineExceeded(self.path, seconds, why=self.unready())
 
     @named("ref.tell")
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -476,7 +476,9 @@ class RemoteLink:
         peer = self.far.peer
         if not peer.is_connected:
             return peer.unavailable(self.far.path).why
-        return "the last that was heard of it is that it does not run" if self.far.unwell else "it is asked"
+        if self.far.unwell:
+            return "the last that was heard of it is that it does not run"
+        return f"no answer yet from {peer.place}"
 
     async def wait_running(self) -> None:
         """Wait for the connection, and until the agent runs again if it was heard not to.
