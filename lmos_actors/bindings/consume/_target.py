@@ -149,7 +149,7 @@ def _check_leads(places: Iterable[str], source_url: str) -> None:
     for href in places:
         if leads_astray(source_url, href):
             raise ConfigError(
-                f"a form leads to {href[:80]!r}, which means another machine there than here "
+                f"a form leads to {href[:80]!r}, which is another host there than here "
                 "(local=True allows it)",
                 source_url,
             )

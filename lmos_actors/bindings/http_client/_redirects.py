@@ -30,7 +30,7 @@ def redirected(head: Head, *, safe: bool = True, local: bool = False) -> tuple[s
     """Return the URL that an answer redirects to, None if it is no redirect.
 
     `safe`: the request only reads. `local`: a redirect may lead from another host to this machine. Raises
-    BadAnswer for one that leaves TLS, that means another machine there than here, or that has no address.
+    BadAnswer for one that leaves TLS, that is another host there than here, or that has no address.
     """
     location = head.header(b"location")
     if not location or not (head.status in AGAIN or (safe and head.status in READ)):
@@ -45,5 +45,5 @@ def redirected(head: Head, *, safe: bool = True, local: bool = False) -> tuple[s
     if place_at(head.url).secure and not there.secure:
         raise BadAnswer(f"it redirects to {url}, which is not secure")
     if not local and leads_astray(head.url, url):
-        raise BadAnswer(f"it redirects to {there.host!r}, which means another machine there than here")
+        raise BadAnswer(f"it redirects to {there.host!r}, which is another host there than here")
     return url, there

@@ -85,7 +85,7 @@ def test_a_description_of_another_host_does_not_lead_here(host: str, scheme: str
         place = f"{scheme}://{host}:80/"
         told = described(f"{place}units") if by == "form" else described("units", place)
         servers.answers["rome", "/thing"] = answer(told)
-        with pytest.raises(ConfigError, match="another host than here") as caught:
+        with pytest.raises(ConfigError, match="another host there than here") as caught:
             await node.consume_thing(ROME)
         assert caught.value.path == ROME
         assert asked(servers) == {"rome"}
@@ -121,7 +121,7 @@ def test_one_bad_form_among_good_ones_is_enough() -> None:
         told = json.loads(described("http://paris/units"))
         told["properties"]["units"]["forms"].append({"href": "http://localhost/units", "op": "writeproperty"})
         servers.answers["rome", "/thing"] = answer(json.dumps(told).encode())
-        with pytest.raises(ConfigError, match="another host than here"):
+        with pytest.raises(ConfigError, match="another host there than here"):
             await node.consume_thing(ROME)
 
     run(work)
