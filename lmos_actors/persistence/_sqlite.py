@@ -39,12 +39,12 @@ from lmos_actors.errors import (
 )
 
 from ._lock_file import LockFile
-from ._store import Delete, DeleteRange, Expected, Put, size_of
+from ._store import Delete, DeleteRange, Expected, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ._store import Batch, Conflict, Durability, Write
+    from ._store import Batch, Conflict, Durability
 
 APPLICATION: Final = 0x4C4D4F53
 """SQLite application id, which marks the files of stores: "LMOS"."""
@@ -61,10 +61,14 @@ TABLES: Final = (
 
 BUSY_SECONDS: Final = 1.0  # another program's transaction, such as that of a shell, is waited for
 
-_PUT: Final = (
-    "INSERT INTO records VALUES (?, ?, ?, ?)"
+_ROWS: Final = (128, 16, 1)
+"""Records of one statement: each statement lets go of the interpreter, and waits to have it again."""
+
+_PUT: Final = {
+    rows: f"INSERT INTO records VALUES {', '.join(['(?, ?, ?, ?)'] * rows)}"
     " ON CONFLICT (space, key) DO UPDATE SET value = excluded.value, sum = excluded.sum"
-)
+    for rows in _ROWS
+}
 _GET: Final = "SELECT value, sum FROM records WHERE space = ? AND key = ?"
 _SCAN: Final = "SELECT key, value, sum FROM records WHERE space = ? AND key >= ? ORDER BY key LIMIT ?"
 _SCAN_TO: Final = (
@@ -284,9 +288,6 @@ class SqliteStore:
         db = self._opened()
         if self._read_only:
             raise StoreInaccessible(self.name, "it was opened to be read only", "open it to write")
-        for batch in batches:  # before the transaction, as it is all or nothing
-            for write in batch:
-                size_of(write)
         self._check_place()
         try:
             self._sync(db, at_commit=durability == "power")
@@ -294,7 +295,9 @@ class SqliteStore:
             try:
                 if self._newest_writer(db) != self._writer:
                     raise StoreFenced(self.name, "another writer has opened it since")
-                conflicts = [self._apply(db, batch) for batch in batches]
+                puts = _Puts(db)
+                conflicts = [self._apply(puts, batch) for batch in batches]
+                puts.write()
                 db.execute("COMMIT")
             except BaseException:
                 roll_back(db)
@@ -324,19 +327,20 @@ class SqliteStore:
             raise StoreDamaged(self.name, "the number of its writer is missing")
         return int(row[0])
 
-    def _apply(self, db: sqlite3.Connection, batch: Batch) -> Conflict | None:
+    def _apply(self, puts: _Puts, batch: Batch) -> Conflict | None:
         for write in batch:
-            if not isinstance(write, DeleteRange) and not self._holds(db, write):
-                return write.space, write.key
+            if not isinstance(write, DeleteRange) and write.expect is not Expected.ANYTHING:
+                puts.write()  # of batches before this
+                value = self._value(puts.db, write.space, write.key)
+                if value != (None if write.expect is Expected.NOTHING else write.expect):
+                    return write.space, write.key
         for write in batch:
-            _write(db, write)
+            if isinstance(write, Put):
+                puts.add(write)
+            else:
+                puts.write()
+                _delete(puts.db, write)
         return None
-
-    def _holds(self, db: sqlite3.Connection, write: Put | Delete) -> bool:
-        if write.expect is Expected.ANYTHING:
-            return True
-        value = self._value(db, write.space, write.key)
-        return value == (None if write.expect is Expected.NOTHING else write.expect)
 
     # ---- errors
 
@@ -399,11 +403,32 @@ def check_kind(db: sqlite3.Connection, name: str) -> bool:
     return True
 
 
-def _write(db: sqlite3.Connection, write: Write) -> None:
+class _Puts:
+    """Values that are to be written, in as few statements as possible."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self._parameters: list[Any] = []
+
+    def add(self, put: Put) -> None:
+        space, key, value = put.space, put.key, put.value
+        self._parameters += (space, key, value, sum_of(space, key, value))
+        if len(self._parameters) == 4 * _ROWS[0]:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was added so far."""
+        parameters, start = self._parameters, 0
+        for rows in _ROWS if parameters else ():
+            while len(parameters) - start >= 4 * rows:
+                self.db.execute(_PUT[rows], parameters[start : start + 4 * rows])
+                start += 4 * rows
+        self._parameters = []
+
+
+def _delete(db: sqlite3.Connection, write: Delete | DeleteRange) -> None:
     space = write.space
-    if isinstance(write, Put):
-        db.execute(_PUT, (space, write.key, write.value, sum_of(space, write.key, write.value)))
-    elif isinstance(write, Delete):
+    if isinstance(write, Delete):
         db.execute(_DELETE, (space, write.key))
     elif write.stop is None:
         db.execute(_DELETE_FROM, (space, write.start))

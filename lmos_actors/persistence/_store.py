@@ -95,7 +95,11 @@ class Store(Protocol):
         ...
 
     def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
-        """Write batches in one transaction; return for each its first conflict, None where it is written."""
+        """Write batches in one transaction; return for each its first conflict, None where it is written.
+
+        Raise ValueError, TypeError for keys that are no text of Unicode and values that are no bytes; then,
+        as after any error, nothing is written. Other limits are the caller's: see `size_of`.
+        """
         ...
 
     def close(self) -> None:
@@ -104,7 +108,7 @@ class Store(Protocol):
 
 
 def size_of(write: Write) -> int:
-    """Return the bytes of a write. Raise ValueError, TypeError for one that no store can keep."""
+    """Return the bytes of a write. Raise ValueError, TypeError for one that is not to be kept."""
     size = _key_size(write.space)
     if isinstance(write, DeleteRange):
         return size + _key_size(write.start) + _key_size(write.stop or "")

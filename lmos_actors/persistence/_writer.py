@@ -10,7 +10,7 @@ What it keeps true:
   since later changes of an owner build on the earlier ones. A conflict concerns its own ticket only.
 - **While the store fails nothing is accepted.** `submit` raises, and says when it is tried again: by a write
   of the writer itself, after growing waits, until one succeeds.
-- **The event loop never waits for the disk.** All calls of the store are made in one thread at a time; on
+- **The event loop never waits for the disk.** All calls of the store are made by one thread, in order; on
   virtual time in the writer's task itself, as threads have no part in it. Waiting for a ticket or a read can
   be cancelled at any time, also when the disk hangs: the call goes on, and its result is dropped.
 - **The end is bounded.** What was submitted is committed, the store is closed; a store that does not answer
@@ -20,7 +20,6 @@ What it keeps true:
 from __future__ import annotations
 
 import copy
-import threading
 from collections import deque
 from contextlib import asynccontextmanager
 from functools import partial
@@ -33,6 +32,7 @@ from lmos_actors._core import time_jumps
 from lmos_actors.errors import StoreFailed, WriteConflict
 
 from ._store import Put, size_of
+from ._thread import StoreThread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -135,9 +135,8 @@ class StoreWriter:
     def __init__(self, store: Store) -> None:
         self.name = store.name
         self._store = store
-        self._inline = time_jumps()
-        self._limiter = trio.CapacityLimiter(1)
-        self._calls = threading.Lock()  # one call at a time, also after one that nobody waits for any more
+        self._is_open = False
+        self._thread: StoreThread | None = None  # stays None on virtual time
         self._waiting: deque[Ticket] = deque()
         self._committing: list[Ticket] = []
         self._bytes = 0  # of all pending tickets
@@ -310,14 +309,10 @@ class StoreWriter:
     # ---- the calls of the store
 
     async def _call(self, work: Callable[[], T]) -> T:
-        if self._inline:
-            await trio.lowlevel.checkpoint()
-            return work()
-        return await trio.to_thread.run_sync(self._alone, work, abandon_on_cancel=True, limiter=self._limiter)
-
-    def _alone(self, work: Callable[[], T]) -> T:
-        with self._calls:
-            return work()
+        if self._thread is not None:
+            return await self._thread.call(work)
+        await trio.lowlevel.checkpoint()
+        return work()
 
     # ---- the two ends
 
@@ -351,11 +346,29 @@ class StoreWriter:
             ended.set()
 
     async def _open(self) -> None:
+        if not time_jumps():
+            self._thread = StoreThread(f"store {self.name}")
         try:
-            await self._call(self._store.open)
-        except trio.Cancelled:
-            self._close_behind()
+            await self._call(self._open_store)
+        except BaseException:
+            self._end_thread()
             raise
+
+    def _open_store(self) -> None:
+        self._store.open()
+        self._is_open = True
+
+    def _close_store(self) -> None:
+        if self._is_open:  # else it may be another writer that has it open
+            self._is_open = False
+            self._store.close()
+
+    def _end_thread(self) -> None:
+        """Close the store, if it is open, after the call that is under way; nobody waits for that."""
+        if self._thread is not None:
+            self._thread.end(self._close_store)
+        else:
+            self._close_store()
 
     async def _close(self, ended: trio.Event) -> None:
         """Have the last tickets committed, and close the store; bounded."""
@@ -364,10 +377,10 @@ class StoreWriter:
         closed = False
         with trio.move_on_after(ENDING_SECONDS, shield=True):
             await ended.wait()
-            await self._call(self._store.close)
+            await self._call(self._close_store)
             closed = True
+        self._end_thread()
         if not closed:
-            self._close_behind()
             self._leave(f"it has not answered within {ENDING_SECONDS:g} s")
 
     def _leave(self, why: str) -> None:
@@ -376,13 +389,6 @@ class StoreWriter:
         if self._waiting or self._committing:
             self._fail(StoreFailed(self.name, f"{why}: what became of the last writes is unknown"))
         self._changed.unpark_all()
-
-    def _close_behind(self) -> None:
-        """Close the store as soon as a call has ended that nobody waits for any more."""
-        if self._inline:
-            self._store.close()
-        else:
-            threading.Thread(target=self._alone, args=(self._store.close,), daemon=True).start()
 
 
 def open_writer(store: Store) -> AbstractAsyncContextManager[StoreWriter]:

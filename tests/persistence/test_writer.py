@@ -187,7 +187,13 @@ def test_a_store_that_cannot_be_opened(run: Any) -> None:
 def test_writes_that_no_store_keeps_are_refused_at_once(run: Any) -> None:
     async def main() -> None:
         async with open_writer(MemoryStore()) as writer:
-            for wrong, kind in ((put("\ud800"), ValueError), ([Put("s", "a", "x")], TypeError)):  # type: ignore[list-item]
+            for wrong, kind in (
+                (put("\ud800"), ValueError),
+                (put("a" * 20_000), ValueError),
+                (put("a", bytearray(b"x")), TypeError),
+                (put("a", "x"), TypeError),  # type: ignore[arg-type]
+                (put("a", bytes((256 << 20) + 1)), ValueError),
+            ):
                 with pytest.raises(kind):
                     writer.submit(wrong)
             await writer.submit([]).wait()
