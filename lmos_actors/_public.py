@@ -25,10 +25,12 @@ from .actors import (
     action as action,
     current_request as current_request,
     describe as describe,
+    ephemeral as ephemeral,
     event as event,
     every as every,
     invoke_all as invoke_all,
     prop as prop,
+    state_converter as state_converter,
 )
 from .errors import (
     ActionFailed as ActionFailed,

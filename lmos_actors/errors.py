@@ -3,7 +3,8 @@
 The class says where the fault is: `AgentError` and its subclasses are answers of an agent, or of the
 runtime in its place, to a request; `SupervisionError` is a tree that could not start or go on;
 `ConfigError` is a file or an argument that a person wrote. Those that most programs catch are also names of
-`lmos_actors`. This module imports no other module of the package.
+`lmos_actors`. This module imports no other module of the package, and is one file, however long: who
+catches an exception looks for its relatives beside it.
 """
 
 from __future__ import annotations
@@ -346,6 +347,17 @@ class RemoteProtocolError(ProtocolError, AgentError):
     def __init__(self, problem: _Problem) -> None:
         self.problem = problem
         super().__init__(f"{problem.title}: {problem.detail}")
+
+
+class StateMismatch(LmosActorsError):
+    """Stored state that the class of a durable agent cannot take; `key` is that of the state.
+
+    Nothing is overwritten: the agent does not start until its class, or the state, has been changed.
+    """
+
+    def __init__(self, key: str, why: str) -> None:
+        self.key = key
+        super().__init__(f"the stored state of {key!r} cannot be given back: {why}")
 
 
 class SupervisionError(LmosActorsError):

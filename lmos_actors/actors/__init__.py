@@ -8,6 +8,12 @@ from ._dispatcher import dispatch as dispatch
 from ._edge import Edge as Edge, Going as Going, TraceMembers as TraceMembers, Watch as Watch
 from ._follow import Following as Following
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
+from ._kept_state import (
+    FIND_REF as FIND_REF,
+    StateForm as StateForm,
+    ephemeral as ephemeral,
+    state_converter as state_converter,
+)
 from ._link import Attempt as Attempt, Invocation as Invocation, Link as Link
 from ._parking import park_among as park_among, wake_all as wake_all
 from ._population import (
@@ -162,6 +168,7 @@ from .messages._operation import (
 from .messages._output_queue import OutputQueue as OutputQueue
 from .slot._calls import LocalCall as LocalCall, LocalStream as LocalStream
 from .slot._links import Monitor as Monitor
+from .slot._output_gate import OutputGate as OutputGate
 from .slot._propagating_slot import PropagatingSlot as PropagatingSlot
 from .slot._slot import Slot as Slot, Status as Status
 from .slot._slot_start import start_agent as start_agent, start_now as start_now

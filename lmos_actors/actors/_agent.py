@@ -19,8 +19,10 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    Literal,
     NoReturn,
     ParamSpec,
+    TypeAlias,
     TypeVar,
     TypeVarTuple,
     dataclass_transform,
@@ -34,6 +36,7 @@ from lmos_actors.errors import AgentUnavailable, NotFound
 from ._blocking_work import outside_of
 from ._follow import Following, follow
 from ._groups import Group, join, leave
+from ._kept_state import ephemeral, state_form
 from ._population import AgentQuery
 from ._ref import Ref
 from ._topics import Topic, topic_of
@@ -44,6 +47,7 @@ from .declaration._options import About, ClassOptions, check_behaviour, check_sa
 from .finding._registry import at_hand, link_to, neighbour_of
 from .messages._mailbox import MailboxOptions, Stashed
 from .messages._monitor import NORMAL, check_reason
+from .slot._departure import Departure
 from .slot._lifespan_task import AgentNursery
 from .slot._links import Monitor, check_on_exit, link_agents, monitor_agent, unlink_agents
 from .slot._slot_start import child_supervisor
@@ -63,6 +67,8 @@ if TYPE_CHECKING:
     from .messages._monitor import Down, ExitReason
     from .messages._observers import Gap
     from .slot._slot import Slot
+
+Durability: TypeAlias = Literal["process", "power"]
 
 A = TypeVar("A")
 S = TypeVar("S", bound="Agent")
@@ -92,9 +98,10 @@ def import_log(cls: type) -> None:
 
 
 _LOG: Final = frozenset({"log"})
+_OPTIONS: Final = frozenset(field.name for field in attrs.fields(ClassOptions))
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(prop, event, attrs.field))
+@dataclass_transform(kw_only_default=True, field_specifiers=(prop, event, attrs.field, ephemeral))
 class Agent:
     """Subclass it, give it state as fields, and mark what consumers may use with `prop`, `event`, `@action`.
 
@@ -105,6 +112,12 @@ class Agent:
     reports show the last 16 messages, and the state before the one that failed. `about=About(...)`: vendor,
     model and the like, for the description. `tool=True`: the description says that it is a tool. A subclass
     inherits the options that it does not set, except `rename`.
+
+    `durable=True`: its fields and properties are kept in the node's store after each turn and given back to
+    the next incarnation; what it puts out leaves once they are kept. Fields declared by `ephemeral` are not
+    kept. `durability="process"` (the default) survives the end of the process, `"power"` a power failure
+    too. `state_version = 2` in the body is the version of its fields, `state_migrations` a dict of functions
+    from the state of one version to the next, `formerly=("shop:Ledger",)` the names the class once had.
     """
 
     __contract__: ClassVar[Contract]
@@ -123,7 +136,12 @@ class Agent:
         history: int | None = None,
         about: About | None = None,
         tool: bool | None = None,
+        durable: bool | None = None,
+        durability: Durability | None = None,
+        formerly: tuple[str, ...] | None = None,
     ) -> None:
+        # the arguments have the names of the fields
+        options = ClassOptions(**{name: value for name, value in locals().items() if name in _OPTIONS})
         super().__init_subclass__()
         check_said(cls.__name__, about, tool, vars(cls))
         check_members(cls, _VERBS)
@@ -132,15 +150,6 @@ class Agent:
         check_defaults(cls)
         namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage] # documented by CPython
         above: Contract | None = getattr(super(cls, cls), "__contract__", None)
-        options = ClassOptions(
-            serial=serial,
-            mailbox=mailbox,
-            behaviours=behaviours,
-            trap_exits=trap_exits,
-            history=history,
-            about=about,
-            tool=tool,
-        )
         cls.__contract__ = compile_contract(
             cls,
             vars(Agent),
@@ -149,6 +158,8 @@ class Agent:
             rename=rename,
             options=options.over(above.options if above is not None else None),
         )
+        if cls.__contract__.options.durable:
+            cls.__contract__.state = state_form(cls, namespace)
         check_on_exit(cls, cls.__contract__.options.trap_exits, vars(Agent)["on_exit"])
         import_log(cls)
         cls._behaviour = next(iter(cls.__contract__.behaviours), "")
@@ -203,6 +214,12 @@ class Agent:
         """Its place in the tree."""
         return self._place().path
 
+    @property
+    def restored(self) -> bool:
+        """Whether this incarnation of a durable agent began with state from the store."""
+        gate = self._place().output_gate
+        return gate is not None and gate.restored
+
     def find(
         self,
         cls: type[A],
@@ -242,7 +259,11 @@ class Agent:
             key = handle.name
         except AttributeError:
             raise TypeError(f"send takes a ref and an action's handle, not {ref!r}, {handle!r}") from None
-        link.send_from(self._slot or self._place(), key, args, kwargs)
+        slot = self._slot or self._place()
+        if slot.output_gate is None:
+            link.send_from(slot, key, args, kwargs)
+        else:
+            slot.output_gate.hold(Departure.planned(slot, at_hand(link), key, args, kwargs))
 
     def send_after(
         self,

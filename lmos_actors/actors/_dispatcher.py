@@ -90,7 +90,10 @@ async def dispatch(rt: Runtime) -> None:
         while ready and turns.budget > 0:
             slot: Slot = ready.popleft()
             if slot.gate == BUSY:
-                run_batch(rt, slot, slot.take_batch())
+                if slot.output_gate is None:
+                    run_batch(rt, slot, slot.take_batch())
+                else:
+                    run_next(rt, slot, slot.take_batch())
             elif slot.gate == WORKED:
                 run_worked(rt, slot, slot.ensure_pacing())
         if ready:
@@ -209,6 +212,22 @@ def run_batch(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
         slot.gate = IDLE
 
 
+def run_next(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
+    """Run a batch, which is one turn of a durable agent: what it puts out leaves once its state is kept."""
+    gate = slot.output_gate
+    if gate is None:
+        run_batch(rt, slot, batch)
+        return
+    try:
+        gate.begin_turn()
+        run_batch(rt, slot, batch)
+        gate.end_turn()
+    except (
+        Exception
+    ) as exc:  # the state has a value that is not of its type: the turn that put it there crashes
+        slot.turn_crashed(exc, crash_reason(slot, exc, batch[0]))
+
+
 def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
     """Run the turn of the message that an agent has worked on.
 
@@ -217,8 +236,8 @@ def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
     """
     item: Any = pace.item
     kind = type(item)  # pyright: ignore[reportUnknownVariableType] # as in `run_batch`
-    if kind is not Tell and not issubclass(kind, InternalTurn):
-        run_batch(rt, slot, pace.take_finished_work())
+    if slot.output_gate is not None or (kind is not Tell and not issubclass(kind, InternalTurn)):
+        run_next(rt, slot, pace.take_finished_work())
         return
     pace.item = None
     slot.gate = BUSY
@@ -294,7 +313,8 @@ def _leave(rt: Runtime, slot: Slot, batch: list[Any], done: int) -> None:
             rt.ready.append(slot)
         else:
             slot.queue = NO_MAIL
-            slot.gate = QUIET if extra is not None and extra.parked else IDLE
+            quiet = slot.output_gate is not None or (extra is not None and extra.parked)
+            slot.gate = QUIET if quiet else IDLE
             if slot.state == DRAINING:
                 slot.on_idle()
     elif left:
@@ -329,10 +349,8 @@ def _take(slot: Slot, item: Any, run: Any) -> None:
     traced = envelope.trace is not None
     if traced:
         _note_delivered(slot, envelope)
-    if traced and slot.rt.edge is not None:
-        value = _carry_out(slot, envelope, run)
-    else:
-        value = run(op.fn, slot.agent, *envelope.args)
+    spans = traced and slot.rt.edge is not None
+    value = _carry_out(slot, envelope, run) if spans else run(op.fn, slot.agent, *envelope.args)
     try:
         value = op.give(value)
     except InvalidInput as exc:
@@ -340,7 +358,10 @@ def _take(slot: Slot, item: Any, run: Any) -> None:
     slot.handled += 1
     if traced:
         _note_answered(slot, envelope, value)
-    envelope.answer(value)
+    if slot.output_gate is None:
+        envelope.answer(value)
+    else:
+        slot.output_gate.answer(envelope, value, None)
 
 
 def _carry_out(slot: Slot, envelope: Envelope, run: Any) -> Any:
@@ -453,5 +474,8 @@ def _failed(rt: Runtime, slot: Slot, exc: BaseException, batch: list[Any], done:
     if envelope is not None:
         output = getattr(failure, "output", None)
         rt.note("answered", envelope, error=f"{type(failure).__name__}: {failure}", output=output)
-        envelope.fail(failure)
+        if slot.output_gate is None:
+            envelope.fail(failure)
+        else:
+            slot.output_gate.answer(envelope, None, failure)
     _leave(rt, slot, batch, done)

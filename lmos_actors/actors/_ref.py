@@ -16,6 +16,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import DeadlineExceeded
 
+from ._after_kept import AfterKept
 from ._link import Invocation
 from ._parking import waiting_for
 from ._retrying import Retrying, bounds_of
@@ -128,12 +129,15 @@ class Ref(Generic[A_co]):
         called in a `def` handler, which cannot await it.
         """
         link = self._link
-        if link.turns.slot is not None:
-            raise link.turns.misuse("invoke")
+        turns = link.turns
+        if turns.slot is not None:
+            raise turns.misuse("invoke")
         try:
             key = handle.name
         except AttributeError:
             raise wrong_handle("invoke", "an action", handle) from None
+        if turns.durables:
+            return AfterKept(link).ask(key, args, kwargs, self._seconds)
         return link.ask(key, args, kwargs, self._seconds)
 
     def begin(
@@ -143,7 +147,7 @@ class Ref(Generic[A_co]):
 
         Leaving the block before the result has come cancels the run.
         """
-        link = self._entered("begin")
+        link = self._opened("begin")
         return link.open(Invocation(_action("begin", handle), args, kwargs, self._seconds))
 
     def stream(
@@ -153,7 +157,7 @@ class Ref(Generic[A_co]):
 
         The agent is at most 16 items ahead of the consumer. Leaving the block early cancels the run.
         """
-        link = self._entered("stream")
+        link = self._opened("stream")
         return link.open(Invocation(_action("stream", handle), args, kwargs, self._seconds, stream=True))
 
     def tell(
@@ -168,10 +172,11 @@ class Ref(Generic[A_co]):
         Raises InvalidInput, MailboxFull (`reject`), AgentUnavailable, NotFound; on a ref made by `within`,
         DeadlineExceeded when there was no seat in time.
         """
-        link = self._link
-        if link.turns.slot is not None:
-            raise link.turns.misuse("tell")
+        turns = self._link.turns
+        if turns.slot is not None:
+            raise turns.misuse("tell")
         key = _action("tell", handle)
+        link = AfterKept(self._link) if turns.durables else self._link
         if self._seconds is None:
             return link.tell(key, args, kwargs)
         return tell_within(link, key, args, kwargs, self._seconds)
@@ -212,6 +217,8 @@ class Ref(Generic[A_co]):
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse(verb)
+        if link.turns.durables:
+            return AfterKept(link).ask(key, args, NO_KEYWORDS, self._seconds)
         return link.ask(key, args, NO_KEYWORDS, self._seconds)
 
     # ---- listening
@@ -320,6 +327,11 @@ class Ref(Generic[A_co]):
             raise link.turns.misuse(verb, how="entered by async with")
         return link
 
+    def _opened(self, verb: str) -> Link | AfterKept:
+        """Return the link for a call or a stream, which a run of a durable agent begins after a wait."""
+        link = self._entered(verb)
+        return AfterKept(link) if link.turns.durables else link
+
     def statistics(self) -> AgentStatistics:
         """Count messages over all incarnations of the agent."""
         return self._link.statistics()
@@ -372,7 +384,7 @@ async def _entered_within(
 
 @named("ref.tell")
 async def tell_within(
-    link: Link, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
+    link: Link | AfterKept, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
 ) -> None:
     """Send one way. Raises DeadlineExceeded when there was no seat in time."""
     with trio.move_on_after(seconds):

@@ -86,6 +86,10 @@ class Owner(Protocol):
         """Start a task in the supervisor's nursery."""
         ...
 
+    async def start_again(self, child: Any) -> None:
+        """Start a child that was suspended; nothing if it is being stopped. Raises WrongState."""
+        ...
+
     @property
     def lineage(self) -> tuple[tuple[str, str], ...]:
         """The supervisors from the root down to this one: the name and the strategy of each."""
@@ -113,6 +117,22 @@ class Staging(Protocol):
 
     def complain(self, text: str) -> None:
         """Note an error with which the test is to fail."""
+        ...
+
+
+class StateKeeping(Protocol):
+    """The states of durable agents in the store of the node; filled in by persistence."""
+
+    @property
+    def retry_in(self) -> float | None:
+        """Seconds until a store that has failed is tried again; None if it works."""
+        ...
+
+    async def restore(self, slot: Any, agent: Any) -> None:
+        """Give an agent that is about to start its kept state, and its slot an output gate.
+
+        Waits for commits of the last incarnation. Raises StoreFailed, StateMismatch, NameTaken.
+        """
         ...
 
 
@@ -184,13 +204,14 @@ class Turns:
     the present task's context names the sender.
     """
 
-    __slots__ = ("budget", "current", "leave", "slot")
+    __slots__ = ("budget", "current", "durables", "leave", "slot")
 
     def __init__(self) -> None:
         self.slot: Any = None  # the `Slot`, a class that stands above this file
         self.current: Any = None
         self.leave = False
         self.budget = BUDGET
+        self.durables = 0  # durable agents that the node has had: none costs the others nothing
 
     def misuse(self, verb: str, *, of: str = "ref.", how: str = "awaited") -> RuntimeError:
         """Make the error of a `def` handler that calls what has to be awaited; it names handler and line."""
@@ -291,6 +312,7 @@ class Runtime:
     edge: Edge | None = None  # measures and traces requests from and to other nodes
     seeker: RemoteLookup | None = None
     spread: Spreading | None = None
+    keeping: StateKeeping | None = None  # of nodes with a store
     messages: int = 0  # numbered where an instrument looks
     signalling: bool = False
     trace_context: Any = None  # made at its first use, see `_trace_context.py`

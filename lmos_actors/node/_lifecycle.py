@@ -8,7 +8,7 @@ the one before it has failed.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import attrs
@@ -126,11 +126,16 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
     """Start the stages of a node, and end them at the end of the block; see `open_node`."""
     _check_tree(tree)
     lifecycle = NodeLifecycle()
-    async with trio.open_nursery(strict_exception_groups=True) as nursery:
+    async with trio.open_nursery(strict_exception_groups=True) as nursery, AsyncExitStack() as last:
         services = ShieldedNursery(nursery)
         collector.node_opened()
         try:
             rt = _runtime(services, options, lifecycle)
+            if options.store is not None:
+                from lmos_actors.persistence import AgentStates, open_writer, store_of
+
+                writer = await last.enter_async_context(open_writer(store_of(options.store)))
+                rt.keeping = AgentStates(rt, writer, services.start_soon)
             connections = lifecycle.connections = Connections(rt, options, nursery)
             discovery = Discovery(rt, connections, options)
             loop = lifecycle.root = _root(

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import ConsumedThing, Habits
     from lmos_actors.discovery import DirectoryOptions, Exploration, Found, Registered, Registration
     from lmos_actors.observe import MetricsOptions
+    from lmos_actors.persistence import Store
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Security
     from lmos_actors.transport import ConnectionOptions, DoorOptions, Network
@@ -407,6 +408,7 @@ async def open_node(
     announce: bool | str = False,
     metrics: bool | MetricsOptions = False,
     tracing: bool | TracerProvider | None = None,
+    store: Store | str | None = None,
 ) -> AsyncGenerator[Node]:
     """Open a node: a root supervisor with the children of `tree`, and the tasks that run their turns.
 
@@ -434,6 +436,9 @@ async def open_node(
     without registering. `directory` hosts one: the path of its database, True for one in memory, or
     `DirectoryOptions`. `announce` announces the node on the local network by DNS-SD, under the name given, if
     any; it needs the extra `mdns`.
+
+    `store` is where durable agents are kept: `"sqlite:PATH"`, a database that is made if there is none,
+    `"memory:"` for the life of the node, or a `Store`.
 
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Instrument
     from lmos_actors.discovery import DirectoryOptions, Registration
     from lmos_actors.observe import MetricsOptions
+    from lmos_actors.persistence import Store
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Security
     from lmos_actors.transport import ConnectionOptions, DoorOptions, Endpoint, Network
@@ -67,6 +68,7 @@ class NodeOptions:
     announce: bool | str = False
     metrics: bool | MetricsOptions = False
     tracing: bool | TracerProvider | None = None
+    store: Store | str | None = None
     endpoints: tuple[Endpoint, ...] = attrs.field(init=False, repr=False, eq=False)
     """The endpoints to listen at, in the order of `listen`."""
 

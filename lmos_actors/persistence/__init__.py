@@ -1,6 +1,7 @@
 """What is kept: stores, and the writer through which a trio program uses one."""
 
 from ._address import store_of as store_of
+from ._agent_states import AgentStates as AgentStates
 from ._backup import back_up as back_up, new_file as new_file
 from ._memory import MemoryStore as MemoryStore
 from ._sqlite import SqliteStore as SqliteStore

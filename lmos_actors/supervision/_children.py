@@ -161,9 +161,15 @@ def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
 
 
 def needs_waiting(spec: ChildSpec[Any]) -> bool:
-    """Return whether starting an agent of this spec may have to wait: for its lifespan or its children."""
+    """Return whether starting an agent of this spec may have to wait: for lifespan, children or store."""
     contract = _contract_of(spec)
-    return contract is None or bool(contract.has_lifespan or contract.has_children)
+    return contract is None or bool(contract.has_lifespan or contract.has_children or contract.state)
+
+
+def is_durable(spec: ChildSpec[Any]) -> bool:
+    """Return whether agents of this spec keep their state in the node's store."""
+    contract = _contract_of(spec)
+    return contract is not None and contract.state is not None
 
 
 def _contract_of(spec: ChildSpec[Any]) -> Any:

@@ -350,6 +350,16 @@ class SupervisorLoop:
         self.plan.started(child)
         self.announce((child,))
 
+    async def start_again(self, child: Child) -> None:
+        """See `Owner`."""
+        await self.request(partial(self._start_suspended, child))
+
+    async def _start_suspended(self, child: Child) -> None:
+        if child.status == "running" and child in self.plan.children:  # else it is being stopped, or gone
+            failed = await self._try_to_start(child)
+            if failed is not None:
+                await self._carry_out(failed)
+
     def announce(self, children: Sequence[Child]) -> None:
         """Wake the tasks that wait for an agent to appear, and begin followings that wait for one."""
         self.rt.population.changed(children)
@@ -411,11 +421,17 @@ class SupervisorLoop:
             self.restarts += 1
             if self.rt.instrument is not None:
                 self.rt.instrument.record("restarting", child.path, {})
-            try:
-                await self.start_one(child)
-            except StartFailed as exc:
-                self.failed_starts += 1
-                return self.plan.start_failed(child, exc.__cause__ or exc, trio.current_time())
+            failed = await self._try_to_start(child)
+            if failed is not None:
+                return failed
+        return None
+
+    async def _try_to_start(self, child: Child) -> Decision[Child] | None:
+        try:
+            await self.start_one(child)
+        except StartFailed as exc:
+            self.failed_starts += 1
+            return self.plan.start_failed(child, exc.__cause__ or exc, trio.current_time())
         return None
 
     def is_delayed(self, child: Child) -> bool:
@@ -528,7 +544,7 @@ class SupervisorLoop:
         return slot
 
     def reserve(self, spec: Spec) -> Child:
-        """Make a new child that has its name from now on; `start_new` is next.
+        """Make a new child that has its name from now on; `start_new` (`_members.py`) is next.
 
         Raises NameTaken; IdTaken; ConfigError for a spec that does not go with this supervisor or its tree.
         """
@@ -557,25 +573,6 @@ class SupervisorLoop:
             placed = found if isinstance(found, Slot) else found.placed
             made_from = placed.spec if isinstance(placed, Slot) else placed.made_from
             reference.check_class(class_of(made_from.factory))
-
-    async def start_new(self, child: Child) -> None:
-        """Take a new child into the plan and start it; a start that fails leaves nothing of it."""
-        self.plan.add(child)
-        try:
-            await self.start_one(child)
-        except BaseException:
-            self.failed_starts += 1
-            self.plan.remove(child)
-            self.forget(child)
-            raise
-
-    async def take_back(self, children: Sequence[Child]) -> None:
-        """Stop and forget children that were just started, as one that belongs to them could not start."""
-        with trio.CancelScope(shield=True):
-            for started in reversed(children):
-                await self.stop_one(started)
-                self.plan.remove(started)
-                self.forget(started)
 
     def forget(self, child: Child) -> None:
         """Remove a child whose spec is gone, and its slot."""

@@ -200,10 +200,10 @@ class PoolMembers:
         try:
             for number in range(first, first + count):
                 child = self._loop.reserve(self._spec.member(number))
-                await self._loop.start_new(child)
+                await start_new(self._loop, child)
                 added.append(child)
         except BaseException:
-            await self._loop.take_back(added)
+            await take_back(self._loop, added)
             raise
         self.link.join(added)
         self._keep_size()
@@ -259,3 +259,27 @@ class PoolMembers:
             if len(errors) > 1:
                 error = BaseExceptionGroup(f"raised while members of {self._loop.path} left", errors)
             raise StopFailed(child.path) from error
+
+
+# ---- children that are added to a running supervisor
+
+
+async def start_new(loop: SupervisorLoop, child: Child) -> None:
+    """Take a new child into the plan and start it; a start that fails leaves nothing of it."""
+    loop.plan.add(child)
+    try:
+        await loop.start_one(child)
+    except BaseException:
+        loop.failed_starts += 1
+        loop.plan.remove(child)
+        loop.forget(child)
+        raise
+
+
+async def take_back(loop: SupervisorLoop, children: Sequence[Child]) -> None:
+    """Stop and forget children that were just started, as one that belongs to them could not start."""
+    with trio.CancelScope(shield=True):
+        for started in reversed(children):
+            await loop.stop_one(started)
+            loop.plan.remove(started)
+            loop.forget(started)

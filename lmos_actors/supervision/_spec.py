@@ -34,6 +34,9 @@ AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
 
 A_co = TypeVar("A_co", covariant=True)
 
+MOST_KEY: Final = 500
+"""Characters of the key of stored state."""
+
 _RESTARTS: tuple[str, ...] = get_args(Restart)
 _STRATEGIES: tuple[str, ...] = get_args(Strategy)
 _AUTO_SHUTDOWNS: tuple[str, ...] = get_args(AutoShutdown)
@@ -88,6 +91,7 @@ class ChildSpec(Generic[A_co]):
     `"infinity"` for no limit. `significant` children count for the supervisor's `auto_shutdown` and must
     be transient or temporary. `mailbox` None leaves the mailbox as the agent class has it. `id` is the URI by
     which others reach it over a network, one agent's alone in a node; None: its address.
+    `key` is that of the stored state of a durable agent, one agent's alone; None: its path in the tree.
     Raises ConfigError naming the field.
     """
 
@@ -99,6 +103,7 @@ class ChildSpec(Generic[A_co]):
     mailbox: MailboxOptions | None = attrs.field(default=None, kw_only=True)
     backoff: Backoff | None = attrs.field(default=None, kw_only=True)
     id: str | None = attrs.field(default=None, kw_only=True)
+    key: str | None = attrs.field(default=None, kw_only=True)
     references: tuple[Reference, ...] = attrs.field(init=False, default=(), eq=False, repr=False)
     """The references to siblings in the factory's arguments; see `sibling`."""
 
@@ -106,6 +111,10 @@ class ChildSpec(Generic[A_co]):
         _check_common(self)
         if not callable(self.factory):
             raise ConfigError(_not_callable(self.factory), f"{self.name}.factory")
+        if self.key is not None and not (type(self.key) is str and 0 < len(self.key) <= MOST_KEY):
+            raise ConfigError(
+                f"must be a text of 1 to {MOST_KEY} characters, not {self.key!r}", f"{self.name}.key"
+            )
         wrong = None if self.id is None else check_id(self.id)
         if wrong is not None:
             raise ConfigError(wrong, f"{self.name}.id")

@@ -18,9 +18,9 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protect
 from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited, start_now
 from lmos_actors.errors import ConfigError, DeadlineExceeded, NotFound, StartFailed, StopFailed, WrongState
 
-from ._children import ChildInfo, mailbox_of, needs_waiting
+from ._children import ChildInfo, is_durable, mailbox_of, needs_waiting
 from ._loop import BUDGET
-from ._members import BulkMembers, PoolMembers
+from ._members import BulkMembers, PoolMembers, start_new, take_back
 from ._siblings import name_of
 from ._spec import BulkSpec, ChildSpec, Pool, SupervisorSpec
 
@@ -366,6 +366,11 @@ class Supervisor:
 def _spec_of_unnamed(loop: SupervisorLoop, factory: Callable[..., A], made: Callable[[], A]) -> ChildSpec[A]:
     """Make the spec of an agent without a name; agents of a class that starts quickly may share one."""
     spec = ChildSpec(name_of(factory), made)
+    if is_durable(spec):
+        raise ConfigError(
+            f"{spec.name} is durable, and a name made up for it would not find its state again: start it by "
+            f"start_child(ChildSpec(NAME, ...))"
+        )
     if isinstance(factory, type) and not needs_waiting(spec):
         shared = spec if made is factory else ChildSpec(spec.name, factory)
         loop.specs_of_unnamed[factory] = shared, mailbox_of(spec)
@@ -404,7 +409,7 @@ async def _undo_start(loop: SupervisorLoop, child: Slot) -> None:
 
 async def _add_waiting(loop: SupervisorLoop, spec: Spec, numbered: bool) -> Child:
     child: Child = _reserved(loop, spec, numbered)
-    await loop.start_new(child)
+    await start_new(loop, child)
     return child
 
 
@@ -446,10 +451,10 @@ async def _many(loop: SupervisorLoop, spec: ChildSpec[A], first: int, count: int
     try:
         for ordinal in range(first, first + count):
             child = loop.new_slot(spec, ordinal, mailbox_of(spec))
-            await loop.start_new(child)
+            await start_new(loop, child)
             children.append(child)
     except BaseException:
-        await loop.take_back(children)
+        await take_back(loop, children)
         raise
     return [Ref(child) for child in children]
 

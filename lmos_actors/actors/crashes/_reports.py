@@ -33,6 +33,7 @@ REASON: Final = 4096  # characters of a reason that is searched for secrets
 FACTORY: Final = "its factory"
 STARTED: Final = "started()"
 ENTERING: Final = "its start, before started()"
+RESTORING: Final = "its start, before its state was given back"
 
 _MARK: Final = "__lmos_report__"  # among the attributes of an exception
 
@@ -56,7 +57,7 @@ class CrashReport:
         self._slot = slot
         self.error = error
         self.incarnation: int = slot.incarnation
-        if type(hand) is str and hand in (FACTORY, ENTERING):
+        if type(hand) is str and hand in (FACTORY, ENTERING, RESTORING):
             self.incarnation += 1  # of a life that had not been counted yet
         self.stamp: float = slot.rt.entropy.stamp()
         self._hand = hand
@@ -134,7 +135,7 @@ class CrashReport:
     @property
     def is_first_start(self) -> bool:
         """Return whether it is about a first start, whose error the caller gets."""
-        return self.incarnation == 1 and self.handler in (FACTORY, STARTED, ENTERING)
+        return self.incarnation == 1 and self.handler in (FACTORY, STARTED, ENTERING, RESTORING)
 
     def unwound(self, errors: tuple[BaseException, ...]) -> None:
         """Note what was raised while the agent unwound; its fields may have changed since the crash."""

@@ -209,7 +209,8 @@ class ActionOptions:
     """The arguments of `@action(...)`."""
 
     __slots__ = (
-        "concurrency", "idempotent", "name", "on_disconnect", "postpone", "safe", "synchronous", "when",
+        "concurrency", "idempotent", "name", "on_disconnect", "postpone", "safe", "snapshot_safe",
+        "synchronous", "when",
     )  # fmt: skip
 
     def __init__(
@@ -223,7 +224,9 @@ class ActionOptions:
         synchronous: bool | None,
         when: tuple[str, ...] | None,
         postpone: bool,
+        snapshot_safe: bool,
     ) -> None:
+        self.snapshot_safe = snapshot_safe
         self.name = name
         self.concurrency = concurrency
         self.on_disconnect = on_disconnect

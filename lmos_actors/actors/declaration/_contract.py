@@ -20,12 +20,12 @@ from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 
 from ..messages._mailbox import MailboxOptions
 from ..messages._observers import ALL_EVENTS, event_key, property_key
-from ..messages._operation import ANYTHING, GATED, MISSING, RUN, STREAM, TURN, Operation, Parameter
+from ..messages._operation import ANYTHING, GATED, MISSING, RUN, RUNS, STREAM, TURN, Operation, Parameter
 from ..values import UNREAD, check_property_type, hidden_fields, shape_of
 from ._affordances import Action, Event, Property, StreamAction, Turn
 from ._fields import MUTABLE
 from ._history import keep_history
-from ._options import ClassOptions, behaviours_of
+from ._options import ClassOptions, behaviours_of, check_durable
 from ._type_hints import Hints, is_progress, output_of, streamed_item
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class Contract:
 
     __slots__ = (
         "actions", "behaviours", "events", "guarded", "has_children", "has_lifespan", "has_started",
-        "hidden", "mailbox", "options", "periodic", "properties", "rename", "serial", "table", "title",
+        "hidden", "mailbox", "options", "periodic", "properties", "rename", "serial", "state", "table",
+        "title",
     )  # fmt: skip
 
     def __init__(self, title: str) -> None:
@@ -71,6 +72,7 @@ class Contract:
         self.options = ClassOptions()
         self.behaviours: tuple[str, ...] = ()
         self.hidden: dict[str, int] = {}  # fields that are not shown as they are
+        self.state: Any = None  # the `StateForm` of a durable class, which stands above this file
         self.guarded = False  # some value of it is secret: texts are searched for such
 
 
@@ -108,6 +110,7 @@ def compile_contract(
     )
     keep_history(cls.__name__, contract.table.values(), options.history)
     contract.behaviours = behaviours_of(cls.__name__, contract.table, options.behaviours)
+    _check_durable(cls.__name__, contract)
     contract.has_started = _overrides(cls, "started", bases)
     contract.has_lifespan = _overrides(cls, "lifespan", bases)
     contract.has_children = _overrides(cls, "supervises", bases)
@@ -117,6 +120,20 @@ def compile_contract(
             f"what has to wait goes into lifespan()"
         )
     return contract
+
+
+def _check_durable(title: str, contract: Contract) -> None:
+    """Raise TypeError for a run of a durable class between whose awaits the state may be half changed."""
+    check_durable(title, contract.options)
+    if not contract.options.durable:
+        return
+    for name, handle in contract.actions.items():
+        op = contract.table[name]
+        if op.kind in RUNS and not contract.serial and not handle.options.snapshot_safe:
+            raise TypeError(
+                f"{title}.{name} is async def, and {title} is durable: say @action(snapshot_safe=True) if "
+                f"the state is whole at each await of it, or class {title}(Agent, durable=True, serial=True)"
+            )
 
 
 def _overrides(cls: type, name: str, bases: Mapping[str, Any]) -> bool:
@@ -214,7 +231,7 @@ class _Compiler:
                 raise NotAllowed(f"property {wire!r} of {self.cls.__name__} cannot be observed")
             agent._slot.sinks().add(property_key(wire), feed)
             value = read(agent)
-            feed.push(value)
+            agent._slot.show_first(feed, value)
             return value  # for the instrument, which records answers
 
         self._add(property_key(wire), "read", wire, refuse_read if made.write_only else read)

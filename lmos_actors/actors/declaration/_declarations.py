@@ -131,6 +131,7 @@ def action(
     synchronous: bool | None = ...,
     when: str | tuple[str, ...] | None = ...,
     postpone: bool = ...,
+    snapshot_safe: bool = ...,
 ) -> _ActionDecorator: ...
 def action(
     fn: Any = None,
@@ -144,6 +145,7 @@ def action(
     synchronous: bool | None = None,
     when: str | tuple[str, ...] | None = None,
     postpone: bool = False,
+    snapshot_safe: bool = False,
 ) -> Any:
     """Declare an action: `def` is a turn, `async def` a run, an async generator a stream of outputs.
 
@@ -160,6 +162,9 @@ def action(
     `when` names the behaviours in which the action is taken; in any other it is refused with `NotAllowed`,
     or, with `postpone=True`, waits in its seat until `self.become(...)` changes the behaviour (as in OTP's
     `gen_statem`). A message sent one way that is refused is a dead letter.
+
+    `snapshot_safe=True` promises of an `async def` of a durable class that the agent's state is whole at each
+    of its awaits, so that it may be kept there.
     """
     if type(concurrency) is not int or concurrency < 1:
         raise TypeError(f"concurrency must be a whole number of at least 1, not {concurrency!r}")
@@ -172,6 +177,7 @@ def action(
         synchronous=synchronous,
         when=_behaviours(when, postpone),
         postpone=postpone,
+        snapshot_safe=snapshot_safe,
     )
     if fn is None:
 

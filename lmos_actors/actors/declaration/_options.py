@@ -119,6 +119,9 @@ class ClassOptions:
     behaviours: tuple[str, ...] | None = None
     trap_exits: bool | None = None
     history: int | None = None
+    durable: Any = None
+    durability: Any = None
+    formerly: Any = None
 
     def over(self, base: ClassOptions | None) -> ClassOptions:
         """Return the options of a subclass: its own, and those of its base that it leaves out."""
@@ -138,6 +141,28 @@ def check_said(title: str, about: Any, tool: Any, body: Mapping[str, Any]) -> No
         raise TypeError(f"{title}: about must be an About, not {about!r}")
     if tool is not None and not isinstance(tool, bool):
         raise TypeError(f"{title}: tool must be True or False, not {tool!r}")
+
+
+_DURABLE: Final = (None, True, False)
+_DURABILITIES: Final = (None, "process", "power")
+
+
+def check_durable(title: str, options: ClassOptions) -> None:
+    """Raise TypeError for options of a durable class that mean nothing."""
+    if options.durable not in _DURABLE:
+        raise TypeError(f"{title}: durable must be True or False, not {options.durable!r}")
+    if options.durability not in _DURABILITIES:
+        near = nearest(str(options.durability), ("process", "power"))
+        hint = f", did you mean {near!r}?" if near else ""
+        raise TypeError(
+            f"{title}: durability must be 'process' (kept when the process is killed) or 'power' (kept when "
+            f"the power fails), not {options.durability!r}{hint}"
+        )
+    if options.durability and not options.durable:
+        raise TypeError(f"{title}: durability goes with durable=True")
+    names = options.formerly
+    if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
+        raise TypeError(f"{title}: formerly must be a tuple of names such as 'package.module:Class'")
 
 
 def behaviours_of(

@@ -103,7 +103,7 @@ class Run:
             hidden = shape.secrecy if shape is not None else 0
             self.slot.rt.note("progress", self.envelope, progress=conceal(value, hidden))
         if self.progress_feed is not None:
-            self.progress_feed.push(value)
+            self.slot.show_progress(self.progress_feed, value)
 
     def cancel(self) -> None:
         """Cancel the coroutine; the caller has settled the run already."""
@@ -119,6 +119,9 @@ class Run:
             self.slot.run_settled("handled")
             if self.envelope.trace is not None:
                 self.slot.rt.note("answered", self.envelope, value=value)
+            if self.slot.output_gate is not None:
+                self.slot.output_gate.answer(self.envelope, value, None)
+                return
             self.envelope.phase = DONE
             self.envelope.answer(value)
 
@@ -130,6 +133,9 @@ class Run:
             if self.envelope.trace is not None:
                 text, output = f"{type(error).__name__}: {error}", getattr(error, "output", None)
                 self.slot.rt.note("answered", self.envelope, error=text, output=output)
+            if self.slot.output_gate is not None and isinstance(error, ActionFailed):
+                self.slot.output_gate.answer(self.envelope, None, error)
+                return
             self.envelope.phase = DONE
             self.envelope.fail(error)
 
@@ -198,6 +204,8 @@ class Run:
             async for item in items:
                 value = self.op.result(item)
                 if put is not None:
+                    if self.slot.output_gate is not None and not self.slot.serial:
+                        await self.slot.output_gate.wait_kept()
                     await put(value)
                     if self.envelope.trace is not None:
                         self.slot.rt.note("item", self.envelope, value=value)

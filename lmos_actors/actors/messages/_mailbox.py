@@ -11,7 +11,8 @@ The phases of an envelope:
 
 PARKED: not accepted yet, its sender waits for a seat. QUEUED and PENDING (in line for its action's
 concurrency) hold a seat, as does STASHED: postponed or stashed until it is QUEUED again. WORKED_ON: its agent
-has a service time and works on it, see `_pacing.py`. Any of them may go straight to DONE.
+has a service time and works on it, see `_pacing.py`. HELD_BACK: a durable agent has answered it, and the
+answer waits until the state is kept, see `slot/_output_gate.py`. Any of them may go straight to DONE.
 
 One bound holds for everything that has not begun: queued, in the batch in hand, in line for a run, stashed.
 An envelope gives up its seat when its turn or its run begins. Two kinds of messages have bounds of their own:
@@ -48,7 +49,7 @@ OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats else
 MAX_SIZE: Final = 1 << 40
 ORDERED: Final = 1024  # messages among which peers take turns: a longer queue costs a batch no more than that
 
-NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, STASHED, WORKED_ON = range(8)
+NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, STASHED, WORKED_ON, HELD_BACK = range(9)
 
 
 @attrs.frozen

@@ -371,17 +371,26 @@ class Sinks:
             if not sinks:
                 del self.by_key[key]
 
-    def push(self, key: str, value: Any, copy: Callable[[Any], Any] | None = None) -> None:
+    def push(
+        self,
+        key: str,
+        value: Any,
+        copy: Callable[[Any], Any] | None = None,
+        among: tuple[Sink, ...] | None = None,
+    ) -> None:
         """Pass a value to every sink under `key`: as it is, or, if `copy` is given, a copy of its own.
 
         Those that only read what they are given, such as to write it to connections, share one copy.
+        With `among`, only sinks of those are meant.
         """
+        present = self.by_key.get(key, ())
+        sinks = tuple(present) if among is None else tuple(sink for sink in among if sink in present)
         if copy is None:
-            for sink in tuple(self.by_key.get(key, ())):
+            for sink in sinks:
                 sink.push(value)
             return
         shared: list[Any] = []
-        for sink in tuple(self.by_key.get(key, ())):
+        for sink in sinks:
             if getattr(sink, "only_reads", False):
                 shared = shared or [copy(value)]
                 sink.push(shared[0])

@@ -106,6 +106,7 @@ from ..messages._gates import (
 from ..messages._invocation import CURRENT, Run, declared_failure
 from ..messages._mailbox import (
     DONE,
+    HELD_BACK,
     OUT_SEATS,
     OWN_SEATS,
     PARKED,
@@ -133,7 +134,9 @@ from ..messages._observers import ALL_EVENTS, MONITORS, Feed, Occurrence, Sinks,
 from ..messages._operation import ASKING, CHECKED, RUNS, named, not_in
 from ..values import conceal
 from ._calls import LocalCall, LocalStream, ask_with_sources, with_sources
+from ._departure import Departure
 from ._lifespan_task import LifespanTask, is_cancel
+from ._output_gate import OutputGate, Push, ToOne
 from ._pacing import Pacing
 from ._task_links import TaskLink, carry_signals
 
@@ -230,6 +233,7 @@ class Extra:
         "silent",
         "sinks",
         "stash",
+        "suspended",
         "timers",
         "waiters",
         "withdrawn",
@@ -255,6 +259,7 @@ class Extra:
         self.lifespan_task: LifespanTask | None = None
         self.child_supervisor: AgentSupervisor | None = None
         self.silent = False  # this end is not reported to the supervisor
+        self.suspended = False  # a durable agent whose store fails: it is started again once that works
         self.removed = False  # the slot is to be removed for good at this end
         self.out: dict[OutgoingTell, None] = (
             NOT_NEEDED_YET  # messages of its turns that wait for seats elsewhere
@@ -291,6 +296,7 @@ class Slot:
         "mailbox",
         "name",
         "number",
+        "output_gate",
         "owner",
         "queue",
         "rt",
@@ -330,6 +336,7 @@ class Slot:
         self.handled: int = 0  # of those: answered by the agent
         self.inline: int = 0  # begun and ended in the asker's own step, in none of the three above
         self.extra: Extra | None = None
+        self.output_gate: OutputGate | None = None  # of a durable agent, see `_output_gate.py`
 
     @property
     def label(self) -> str:
@@ -481,6 +488,8 @@ class Slot:
         """Make the error for a message to a slot that takes none."""
         if self.state == GONE:
             return NotFound("agent", self.path)
+        if self.extra is not None and self.extra.suspended and self.rt.keeping is not None:
+            return AgentUnavailable(self.path, "its store fails", retry_in=self.rt.keeping.retry_in)
         return AgentUnavailable(self.path, STATE_TEXTS[self.state])
 
     def bound(self, op: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -661,6 +670,9 @@ class Slot:
             if run.envelope.trace is not None:  # a tuple has no place for it
                 self.post_or_block(op, args, sender)
                 return
+        if sender is not None and sender.output_gate is not None:
+            sender.output_gate.hold(Departure(sender, self, key, args, CHECKED, op))
+            return
         if self.accepted - self.begun >= self.size or op.kind:
             self.post_or_block(op, args, sender)
             return
@@ -1052,6 +1064,8 @@ class Slot:
     def take_batch(self) -> list[Any]:
         """Take at most a batch of the items that wait longest out of the queue."""
         queue = self.queue
+        if self.output_gate is not None:  # each turn is kept by itself
+            return [self.long_queue().popleft()]
         if type(queue) is list and len(queue) <= BATCH:
             self.queue = []
             return queue
@@ -1105,11 +1119,14 @@ class Slot:
         if phase == RUN_BEGUN:
             return self._withdraw_run(envelope)
         envelope.phase = DONE
+        if phase == HELD_BACK:  # handled, and counted so: only the answer has no taker any more
+            return True
         extra = self.ensure_extra()
         if phase == PARKED:
             if extra.parked is not None:
                 extra.parked.pop(envelope, None)
-            if self.gate == QUIET and not extra.parked and self.size > 0 and extra.pace is None:
+            at_rest = self.gate == QUIET and not extra.parked and self.size > 0
+            if at_rest and extra.pace is None and self.output_gate is None:
                 self.gate = IDLE  # no inline turn could overtake a message now
             return True
         if phase == QUEUED:
@@ -1182,6 +1199,7 @@ class Slot:
             self.rt.schedule(self)
         else:
             quiet = extra is not None and (extra.parked or extra.pace is not None)
+            quiet = quiet or self.output_gate is not None
             self.gate = QUIET if quiet else IDLE
             self.queue = NO_MAIL
             if self.state == DRAINING:
@@ -1232,7 +1250,8 @@ class Slot:
         """End a stopping agent once nothing waits or runs any more."""
         if self.state == DRAINING and self.gate in _AT_REST and self.turns.slot is not self:
             extra = self.ensure_extra()
-            if not self.queue and not extra.runs and not any(extra.pending.values()) and not extra.out:
+            idle = not (self.queue or extra.runs or any(extra.pending.values()) or extra.out)
+            if idle and (self.output_gate is None or self.output_gate.empty):
                 self._end(extra.reason or SHUTDOWN)
             elif self.gate == IDLE:
                 self.gate = QUIET
@@ -1340,6 +1359,8 @@ class Slot:
             extra.handing = None
         op = run.op.original
         extra.active[op] = extra.active.get(op, 1) - 1
+        if self.output_gate is not None:
+            self.output_gate.state.keep_soon()
         if self.state >= ENDING:
             self._maybe_finish()
             return
@@ -1453,7 +1474,14 @@ class Slot:
             key = property_key(name)
             if key in extra.sinks.by_key:
                 self._note_change(key, name, value)
-                extra.sinks.push(key, value)
+                self._push(extra.sinks, key, value)
+
+    def _push(self, sinks: Sinks, key: str, value: Any, copy: Callable[[Any], Any] | None = None) -> None:
+        """Pass a value to the listeners, now or once the state that it comes from is kept."""
+        if self.output_gate is None:
+            sinks.push(key, value, copy)
+        elif key in sinks.by_key:
+            self.output_gate.hold(Push(sinks, key, value if copy is None else copy(value), copy))
 
     def show_properties(self, sinks: Sinks) -> None:
         """Push a new incarnation's values to the observers: an observation outlives a restart."""
@@ -1463,7 +1491,21 @@ class Slot:
                 if op is not None:
                     value = op.fn(self.agent)
                     self._note_change(key, op.name, value)
-                    sinks.push(key, value)
+                    self._push(sinks, key, value)
+
+    def show_first(self, sink: Sink, value: Any) -> None:
+        """Pass the present value of a property to a new observer."""
+        if self.output_gate is None:
+            sink.push(value)
+        else:
+            self.output_gate.hold(ToOne(sink, value))
+
+    def show_progress(self, sink: Sink, value: Any) -> None:
+        """Pass the progress of a run to its caller; that of a `serial` class does not wait for its state."""
+        if self.output_gate is None or self.serial:
+            sink.push(value)
+        else:
+            self.output_gate.hold(ToOne(sink, value))
 
     def _note_change(self, key: str, name: str, value: Any) -> None:
         if self.rt.instrument is not None:
@@ -1492,10 +1534,10 @@ class Slot:
             return
         name = event.handle.name
         copy = None if event.immutable else take
-        extra.sinks.push(event_key(name), value, copy)
+        self._push(extra.sinks, event_key(name), value, copy)
         if ALL_EVENTS in extra.sinks.by_key:
             each_its_own = None if copy is None else partial(_copied, copy)
-            extra.sinks.push(ALL_EVENTS, Occurrence(name, value), each_its_own)
+            self._push(extra.sinks, ALL_EVENTS, Occurrence(name, value), each_its_own)
 
     def install(self, agent: Any) -> None:
         self.agent = agent
@@ -1628,6 +1670,14 @@ class Slot:
         self._end(reason)
         self.rt.crashes.take(self, reason)
 
+    def suspend(self) -> None:
+        """End the incarnation of a durable agent whose store fails; that is no end in the supervisor's plan.
+
+        What waits is refused, with the seconds until the store is tried again.
+        """
+        self.ensure_extra().suspended = True
+        self._end(ExitReason("shutdown", "its store fails"))
+
     def _end(self, reason: ExitReason) -> None:
         if self.state >= ENDING:
             return
@@ -1639,6 +1689,8 @@ class Slot:
         extra = self.extra
         if extra is not None and extra.pace is not None:
             extra.pace.end_work()
+        if self.output_gate is not None:
+            self.output_gate.forget_turn()
         if self.turns.slot is self:
             self.turns.leave = True
         extra = self.extra
@@ -1658,7 +1710,7 @@ class Slot:
         extra = self.ensure_extra()
         crashed = reason.abnormal
         why = str(reason) if crashed else "stopped"
-        error = None if crashed else AgentUnavailable(self.path, why)
+        error = None if crashed else AgentUnavailable(self.path, why, retry_in=self._retry_in())
         self._refuse_parked(why)
         for line in tuple(extra.pending.values()):
             while (envelope := line.first()) is not None:
@@ -1675,6 +1727,11 @@ class Slot:
                 lost = died if run.begun else error or died  # handed over, and not a line of it has run
                 run.settle_error(lost, "dead_lettered" if crashed else "cancelled")
             run.cancel()
+
+    def _retry_in(self) -> float | None:
+        """Return the seconds until the failing store of a durable agent is tried again."""
+        keeping = self.rt.keeping
+        return None if keeping is None or not self.ensure_extra().suspended else keeping.retry_in
 
     def _release_resources(self, reason: ExitReason) -> None:
         extra = self.ensure_extra()
@@ -1800,7 +1857,7 @@ class Slot:
         if self.rt.instrument is not None:
             crash = {"report": reason.report} if reason.report is not None else {}
             self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason), **crash)
-        if report:
+        if report and not (extra is not None and extra.suspended):
             self.owner.exited(self, reason)
         if extra is not None:
             if extra.removed:

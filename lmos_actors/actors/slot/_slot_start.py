@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from lmos_actors.errors import StartFailed, WrongState
+from lmos_actors.errors import ConfigError, StartFailed, StoreFailed, WrongState
 
 from .._runtime import interruptible
 from ..crashes._crashes import crash_reason
-from ..crashes._reports import ENTERING, FACTORY, STARTED
+from ..crashes._reports import ENTERING, FACTORY, RESTORING, STARTED
 from ..declaration._history import kept_turn
 from ..messages._gates import BUSY, CLOSED, DOWN, DRAINING, ENDING, IDLE, RUNNING, STARTING, STATES
 from ..messages._mailbox import PeriodicTurn
@@ -42,6 +42,8 @@ async def start_agent(slot: Slot) -> None:
     """
     agent = _make(slot)
     contract = agent.__contract__
+    if contract.state is not None and not await _restore(slot, agent):
+        return
     if contract.has_lifespan or contract.has_children:
         slot.install(agent)
         try:
@@ -99,6 +101,36 @@ def _restore_kept_state(slot: Slot, agent: Any) -> None:
     if extra is not None and extra.kept is not None:
         kept, extra.kept = extra.kept, None
         agent.__dict__.update(kept)
+
+
+async def _restore(slot: Slot, agent: Any) -> bool:
+    """Give a durable agent its kept state; return False if it is suspended, as its store fails.
+
+    Raises StartFailed.
+    """
+    extra = slot.ensure_extra()
+    extra.suspended = False
+    try:
+        if slot.rt.keeping is None:
+            raise ConfigError(
+                f"{type(agent).__name__} is durable, and the node has no store: open_node(store=...), or "
+                f"lmos-actors serve --store"
+            )
+        await slot.rt.keeping.restore(slot, agent)
+    except StoreFailed as exc:
+        slot.state = DOWN
+        if slot.incarnation:  # it has run before: until the store works it is unavailable
+            extra.suspended = True
+            return False
+        raise _start_failed(slot, exc, crash_reason(slot, exc, RESTORING)) from exc
+    except BaseException as exc:
+        slot.state = DOWN
+        if is_cancel(exc):
+            raise
+        reason = crash_reason(slot, exc, RESTORING)
+        slot.rt.crashes.take(slot, reason)
+        raise _start_failed(slot, exc, reason) from exc
+    return True
 
 
 async def _prepare(slot: Slot, contract: Contract) -> None:

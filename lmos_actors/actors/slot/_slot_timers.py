@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.errors import LmosActorsError
-
 from .._trace_context import current_mark
 from ..declaration._history import kept_turn
 from ..messages._gates import ENDING, QUIET
 from ..messages._mailbox import InternalTurn, PeriodicTurn
-from ..messages._operation import CHECKED
-from ._slot import Slot
+from ._departure import Departure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lmos_actors._core import Timer
 
-    from ..messages._operation import Operation
+    from ._slot import Slot
 
 
 @enable_ki_protection
@@ -50,7 +47,7 @@ def send_after(
     Where the agent runs near, arguments are checked now: InvalidInput, NotFound. What is refused when it
     is sent is a dead letter, as no code is left to see the error.
     """
-    delayed = _Delayed(slot, link, key, args, kwargs)
+    delayed = Departure.planned(slot, link, key, args, kwargs)
     delayed.timer = timer = slot.rt.timers.call_after(seconds, delayed.fire)
     slot.keep_timer(timer)
     return timer
@@ -70,45 +67,6 @@ def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> 
 
     timer = slot.rt.timers.call_at(when, fire)
     timer.join(slot.ensure_extra())
-
-
-class _Delayed:
-    """A message that is sent when its time comes; it stands for the turn that would send it then."""
-
-    __slots__ = ("args", "checked", "key", "kwargs", "link", "op", "sender", "timer", "trace")
-
-    timer: Timer
-    checked: tuple[Any, ...]
-
-    def __init__(
-        self, sender: Slot, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> None:
-        self.sender = sender
-        self.link = link
-        self.key = key
-        self.args = args
-        self.kwargs = kwargs
-        self.op: Operation | None = None
-        if isinstance(link, Slot) and link.table:
-            self.op = op = link.operation(key)
-            self.checked = op.bind(args, kwargs)
-        self.trace = current_mark(sender.rt) if sender.traced else None
-
-    def fire(self) -> None:
-        """Send it."""
-        self.timer.leave()
-        sender, link, key = self.sender, self.link, self.key
-        turns = sender.turns
-        turns.slot, turns.current = sender, self
-        try:
-            if self.op is not None and link.table.get(key) is self.op:  # no other agent has come since
-                link.send_from(sender, key, self.checked, CHECKED)
-            else:
-                link.send_from(sender, key, self.args, self.kwargs)
-        except LmosActorsError as error:
-            sender.rt.dead_letter(str(error), link, sender, key, self.args)
-        finally:
-            turns.slot, turns.leave = None, False
 
 
 class _Due(InternalTurn):

@@ -17,6 +17,7 @@ from ._secrets import (
     Member as Member,
     Secrecy as Secrecy,
     Secret as Secret,
+    annotations_of as annotations_of,
     annotations_of_function as annotations_of_function,
     hidden_fields as hidden_fields,
     record_of as record_of,

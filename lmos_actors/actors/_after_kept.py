@@ -1,0 +1,86 @@
+"""Requests of a run of a durable agent: each is sent once the state that it rests on is kept.
+
+What a turn sends waits in the output gate of its agent (`slot/_output_gate.py`). A run awaits its requests,
+so here the run itself waits before each; its deadline holds for that wait too.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors.errors import DeadlineExceeded
+
+from .messages._invocation import CURRENT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from ._link import Invocation, Link
+    from ._runtime import Turns
+
+
+async def _wait_kept(link: Link, seconds: float | None) -> float | None:
+    """Wait until the state of the running agent is kept; return the seconds that are left of so many.
+
+    Code outside durable agents, and runs of serial ones, whose state is kept at their end, do not wait.
+    Raises DeadlineExceeded.
+    """
+    run = CURRENT.get()
+    gate = None if run is None else run.slot.output_gate
+    if run is None or gate is None or run.slot.serial:
+        return seconds
+    if seconds is None:
+        await gate.wait_kept()
+        return None
+    begin = trio.current_time()
+    with trio.move_on_after(seconds):
+        await gate.wait_kept()
+        return max(0.0, seconds - (trio.current_time() - begin))
+    raise DeadlineExceeded(link.path, seconds)
+
+
+class AfterKept:
+    """The link of a ref, for the verbs that a run awaits."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, link: Link) -> None:
+        self._inner = link
+
+    @property
+    def turns(self) -> Turns:
+        """See `Link`."""
+        return self._inner.turns
+
+    @property
+    def path(self) -> str:
+        """See `Link`."""
+        return self._inner.path
+
+    def unready(self) -> str:
+        """See `Link`."""
+        return self._inner.unready()
+
+    async def ask(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None = None
+    ) -> Any:
+        """See `Link`."""
+        return await self._inner.ask(key, args, kwargs, await _wait_kept(self._inner, seconds))
+
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        await _wait_kept(self._inner, None)
+        await self._inner.tell(key, args, kwargs)
+
+    @asynccontextmanager
+    @enable_ki_protection
+    async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
+        """See `Link`."""
+        seconds = await _wait_kept(self._inner, invocation.seconds)
+        async with self._inner.open(attrs.evolve(invocation, seconds=seconds)) as opened:
+            yield opened

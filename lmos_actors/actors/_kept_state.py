@@ -1,0 +1,399 @@
+"""The form in which the state of a durable agent is kept: plain data, made and read by cattrs.
+
+A durable class (`class Ledger(Agent, durable=True)`) has a `StateForm`, made with the class. It knows which
+fields are kept, turns them into plain data that JSON can hold, and puts such data back into a new object,
+after migrating what an older version of the class has written. What cannot be kept is refused when the class
+is made, by the name of its field: better then than at the first commit.
+
+The converter is one for all classes of a process (`state_converter`), so that a hook for a type is registered
+once. It is stricter than cattrs itself, which would turn the text "5" into the number 5: stored state that
+is not of the declared type is an error, as after a forgotten migration.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import enum
+import inspect
+import types
+import uuid
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Hashable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+    Set as AbstractSet,
+)
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NewType,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    is_typeddict,
+)
+
+import attrs
+
+from lmos_actors.errors import StateMismatch, group_of
+
+from ._ref import Ref
+from .declaration._affordances import Property
+from .values import WHOLE, annotations_of, record_of, secrecy_of
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+EPHEMERAL: Final = "lmos_actors.ephemeral"
+"""The key of a field's metadata that keeps it out of stored state."""
+
+Plain: TypeAlias = dict[str, Any]
+Migration: TypeAlias = Callable[[Plain], Plain]
+"""Returns the state of the next version, made from that of its own; it may change its argument."""
+
+FIND_REF: ContextVar[Callable[[str], Ref[Any]]] = ContextVar("lmos_actors_find_ref")
+"""Returns the ref for an address, in the node whose state is being restored."""
+
+_LIVE_MODULES: Final = frozenset(
+    ("asyncio", "concurrent", "contextvars", "io", "_io", "multiprocessing", "queue", "selectors", "socket",
+     "sqlite3", "ssl", "subprocess", "threading", "_thread", "trio", "trio_websocket", "weakref")
+)  # fmt: skip
+"""Modules whose objects stand for something outside: a lock, a task, a file. They cannot be kept."""
+
+_LIVE: Final = (
+    types.FunctionType, types.ModuleType, types.CoroutineType, Generator, AsyncGenerator, Iterator,
+    AsyncIterator, Awaitable,
+)  # fmt: skip
+
+TAG: Final = "is"
+"""The member of a value of a union that names its class."""
+
+_UNION: Final[Any] = Union
+_MAPPINGS: Final[tuple[Any, ...]] = (dict, Mapping, MutableMapping)
+_CONTAINERS: Final[tuple[Any, ...]] = (list, set, frozenset, tuple, Sequence, AbstractSet)
+_KEYS: Final = (str, int, float, uuid.UUID, datetime.date, datetime.datetime, enum.Enum)
+
+
+def ephemeral(*, default: Any = attrs.NOTHING, factory: Callable[[], Any] | None = None) -> Any:
+    """Declare a field of a durable agent that is not kept: `cache: dict[str, int] = ephemeral(factory=dict)`.
+
+    After a restart it is as the factory of the agent makes it.
+    """
+    return attrs.field(default=default, factory=factory, metadata={EPHEMERAL: True})
+
+
+# ---- the converter
+
+
+@cache
+def state_converter() -> Converter:
+    """Return the cattrs converter of all stored state, to register hooks for types of your own.
+
+    Register them before the class of the agent is made: a type without a hook is refused then.
+    """
+    from cattrs.preconf.msgspec import make_converter  # only durable classes need it
+
+    made = make_converter(forbid_extra_keys=True)
+    for exact in (int, str, bool):
+        made.register_structure_hook(exact, _strictly(exact))
+    made.register_structure_hook(float, _a_float)
+    made.register_structure_hook(bytes, lambda value, _: base64.b64decode(value, validate=True))
+    for text, parse in (
+        (uuid.UUID, uuid.UUID),
+        (decimal.Decimal, decimal.Decimal),
+        (datetime.time, datetime.time.fromisoformat),
+        (Path, Path),
+    ):
+        made.register_unstructure_hook(text, str)
+        made.register_structure_hook(text, lambda value, _, parse=parse: parse(value))
+    made.register_unstructure_hook(datetime.timedelta, datetime.timedelta.total_seconds)
+    made.register_structure_hook(datetime.timedelta, lambda value, _: datetime.timedelta(seconds=value))
+    made.register_unstructure_hook_func(_is_ref, lambda ref: ref.path)
+    made.register_structure_hook_func(_is_ref, lambda value, _: FIND_REF.get()(value))
+
+    def for_dict(hint: Any) -> Callable[[Any, Any], Any]:
+        return _dict_hook(hint, made)
+
+    made.register_structure_hook_factory(_has_number_keys, for_dict)
+    return made
+
+
+def _strictly(exact: type) -> Callable[[Any, Any], Any]:
+    def structure(value: Any, _: Any) -> Any:
+        if type(value) is not exact:
+            raise TypeError(f"expected {exact.__name__}, not {type(value).__name__}")
+        return value
+
+    return structure
+
+
+def _a_float(value: Any, _: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"expected float, not {type(value).__name__}")
+    return float(value)
+
+
+def _is_ref(hint: Any) -> bool:
+    return hint is Ref or get_origin(hint) is Ref
+
+
+def _has_number_keys(hint: Any) -> bool:
+    return get_origin(hint) in (dict, Mapping, MutableMapping) and get_args(hint)[0] in (int, float)
+
+
+def _dict_hook(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    """Return the hook for a dict whose keys are numbers: those of JSON are text."""
+    key, member = get_args(hint)
+    structure = converter.get_structure_hook(member)
+
+    def convert(value: Any, _: Any) -> Any:
+        return {key(name): structure(each, member) for name, each in value.items()}
+
+    return convert
+
+
+# ---- the form of one class
+
+
+@attrs.frozen
+class _Member:
+    """One kept field: its name in stored state, the attribute of the agent that holds it, and its hooks."""
+
+    name: str
+    attribute: str
+    unstructure: Callable[[Any], Any]
+    structure: Callable[[Any], Any]
+
+
+@attrs.frozen
+class StateForm:
+    """The stored form of one durable class.
+
+    `title` names the class in stored records, `formerly` the names that it had before. `version` is
+    `state_version` of the class, `migrations` its functions from one version to the next.
+    """
+
+    title: str
+    formerly: tuple[str, ...]
+    version: int
+    members: tuple[_Member, ...]
+    migrations: Mapping[int, Migration]
+
+    def plain(self, agent: Any) -> Plain:
+        """Return the state of an agent as plain data that shares nothing with it.
+
+        Raises what a hook raises for a value that is not of its declared type.
+        """
+        values: Plain = agent.__dict__
+        return {m.name: m.unstructure(values[m.attribute]) for m in self.members if m.attribute in values}
+
+    def restored(self, plain: Plain, version: int, key: str) -> Plain:
+        """Return the attributes of an agent for stored state of some version, migrated to this one.
+
+        Raises StateMismatch: a newer version, a step without a migration, a migration that raised, a field
+        that is unknown now, or a value of another type.
+        """
+        plain = self._migrated(plain, version, key)
+        members = {m.name: m for m in self.members}
+        values: Plain = {}
+        for name, value in plain.items():
+            member = members.get(name)
+            if member is None:
+                raise StateMismatch(key, f"{self.title} has no field {name!r} that is kept; {_HINT}")
+            try:
+                values[member.attribute] = member.structure(value)
+            except Exception as error:
+                raise StateMismatch(key, f"field {name!r}: {_why(error)}; {_HINT}") from error
+        return values
+
+    def _migrated(self, plain: Plain, version: int, key: str) -> Plain:
+        if version > self.version:
+            raise StateMismatch(
+                key,
+                f"it was written by version {version} of {self.title}, and this is version {self.version}",
+            )
+        for step in range(version, self.version):
+            migration = self.migrations.get(step)
+            if migration is None:
+                raise StateMismatch(key, f"{self.title} has no migration from version {step}")
+            try:
+                plain = migration(plain)
+            except Exception as error:
+                raise StateMismatch(key, f"the migration from version {step} raised {error!r}") from error
+        return plain
+
+
+_HINT: Final = "raise state_version and write a migration"
+
+
+def _why(error: BaseException) -> str:
+    """Return the innermost reason of an error of cattrs, with the path to it."""
+    from cattrs import transform_error
+
+    if isinstance(error, KeyError):  # of the tag of a union
+        return f"there is no class {error} in its union"
+    group: Any = group_of(error)
+    return str(error) if group is None else "; ".join(transform_error(group))
+
+
+# ---- made with the class
+
+
+def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
+    """Return the form of a durable class. Raises TypeError, naming the field, for what cannot be kept.
+
+    `namespace` holds the local names where the class is defined, to read its annotations.
+    """
+    converter = state_converter()
+    hints = annotations_of(cls, {**namespace, cls.__name__: cls})
+    members: list[_Member] = []
+    for field in attrs.fields(cls):
+        hint, attribute = hints.get(field.name), field.name
+        static = inspect.getattr_static(cls, field.name, None)
+        if isinstance(static, Property):
+            hint, attribute = (get_args(hint) or (hint,))[0], static.hidden
+        secrecy = secrecy_of(hint)
+        if field.metadata.get(EPHEMERAL) or field.repr is False or secrecy == WHOLE:
+            continue
+        _check(hint, converter, f"{cls.__name__}.{field.name}", ())
+        members.append(_member(field.name, attribute, hint, converter))
+    version, migrations = _versions(cls)
+    title = f"{cls.__module__}:{cls.__qualname__}"
+    formerly = tuple(cls.__contract__.options.formerly or ())
+    return StateForm(title, formerly, version, tuple(members), migrations)
+
+
+def _member(name: str, attribute: str, hint: Any, converter: Converter) -> _Member:
+    structure = converter.get_structure_hook(hint)
+    return _Member(
+        name, attribute, converter.get_unstructure_hook(hint), lambda value: structure(value, hint)
+    )
+
+
+def _versions(cls: type) -> tuple[int, dict[int, Migration]]:
+    """Return the version of a class's state and its migrations. Raises TypeError for a step without one."""
+    version = getattr(cls, "state_version", 1)
+    if type(version) is not int or version < 1:
+        raise TypeError(f"{cls.__name__}.state_version must be a whole number of at least 1, not {version!r}")
+    given: Any = getattr(cls, "state_migrations", {})
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{cls.__name__}.state_migrations must be a dict of functions by version")
+    migrations = dict(cast("Mapping[int, Migration]", given))
+    for step, migration in migrations.items():
+        if step not in range(1, version) or not callable(migration):
+            raise TypeError(
+                f"{cls.__name__}.state_migrations: {step!r} must be a version before state_version, which is "
+                f"{version}, with a function from the state of that version to the next"
+            )
+    missing = [step for step in range(min(migrations, default=version), version) if step not in migrations]
+    if missing:
+        raise TypeError(f"{cls.__name__}.state_migrations: the step from version {missing[0]} is missing")
+    return version, migrations
+
+
+# ---- the types that can be kept
+
+
+def _check(hint: Any, converter: Converter, where: str, inside: tuple[Any, ...]) -> None:
+    """Raise TypeError for a type of which no value can be kept; `inside` are the types around it."""
+    if isinstance(hint, NewType):
+        return _check(hint.__supertype__, converter, where, inside)
+    if isinstance(hint, Hashable) and hint in inside:
+        return None
+    if isinstance(hint, str):
+        raise _refused(where, f"the type {hint!r} cannot be read when the class is made")
+    if hint is None or hint is Any or hint is object:
+        raise _refused(where, "a value of any type has no form to be kept in; name its type")
+    cls: Any = get_origin(hint) or hint
+    if isinstance(cls, type) and _is_live(cls):
+        raise _refused(where, f"{cls.__qualname__} stands for something that does not outlive the process")
+    if secrecy_of(hint):
+        raise _refused(where, "part of it is secret, and secrets are never kept")
+    if _is_ref(hint) or get_origin(hint) is Literal:
+        return None
+    if get_origin(hint) is Annotated:
+        return _check(get_args(hint)[0], converter, where, inside)
+    return _check_parts(hint, converter, where, (*inside, hint))
+
+
+def _check_parts(hint: Any, converter: Converter, where: str, inside: tuple[Any, ...]) -> None:
+    cls: Any = get_origin(hint) or hint
+    name = getattr(hint, "__qualname__", None) or str(hint)
+    if isinstance(cls, type) and hasattr(cls, "__contract__"):
+        raise _refused(where, f"{name} is an agent; keep a Ref to it, which is kept by its address")
+    args = [arg for arg in get_args(hint) if arg not in (Ellipsis, type(None), ())]
+    if any(cls is mapping for mapping in _MAPPINGS) and not (args and _is_key(args[0])):
+        raise _refused(where, f"the keys of {name} must be text, numbers, dates, UUIDs or enums")
+    if any(cls is container for container in _CONTAINERS) and not args:
+        raise _refused(where, f"{name} has items of any type; name their type, as in {name}[int]")
+    for arg in args:
+        _check(arg, converter, where, inside)
+    records = [arg for arg in args if isinstance(arg, type) and record_of(arg) is not None]
+    if any(cls is union for union in (_UNION, types.UnionType)) and len(records) > 1:
+        _tag(hint, converter, where)
+    try:
+        if isinstance(cls, type) and (is_typeddict(cls) or record_of(cls) is not None):
+            for name, part in annotations_of(cls).items():
+                if get_origin(part) is not ClassVar:
+                    _check(part, converter, f"{where}, {cls.__name__}.{name}", inside)
+        converter.get_structure_hook(hint)
+        converter.get_unstructure_hook(hint)
+    except TypeError:
+        raise
+    except Exception as error:
+        raise _refused(where, f"{name} has no form to be kept in") from error
+
+
+def _tag(union: Any, converter: Converter, where: str) -> None:
+    """Have a union of record classes kept with the name of the class of each value."""
+    from cattrs.strategies import configure_tagged_union
+
+    names = [getattr(arg, "__name__", "None") for arg in get_args(union)]
+    if len(set(names)) < len(names):
+        raise _refused(where, f"two classes of the union have one name: {', '.join(names)}")
+    classes = tuple(arg for arg in get_args(union) if arg is not type(None))
+    tagged: Any = _UNION[classes]
+    configure_tagged_union(tagged, converter, tag_name=TAG)
+    if len(classes) == len(names):
+        return
+    unstructure, structure = converter.get_unstructure_hook(tagged), converter.get_structure_hook(tagged)
+
+    def structure_or_none(value: Any, _: Any) -> Any:
+        return None if value is None else structure(value, tagged)
+
+    converter.register_unstructure_hook(union, lambda value: None if value is None else unstructure(value))
+    converter.register_structure_hook(union, structure_or_none)
+
+
+def _is_live(cls: type) -> bool:
+    return issubclass(cls, _LIVE) or cls.__module__.partition(".")[0] in _LIVE_MODULES
+
+
+def _is_key(hint: Any) -> bool:
+    if isinstance(hint, NewType):
+        return _is_key(hint.__supertype__)
+    if get_origin(hint) is Literal:
+        return all(isinstance(word, str) for word in get_args(hint))
+    return isinstance(hint, type) and issubclass(hint, _KEYS) and hint is not bool
+
+
+def _refused(where: str, why: str) -> TypeError:
+    return TypeError(f"{where}: {why}. What need not survive a restart is declared by `= ephemeral(...)`")

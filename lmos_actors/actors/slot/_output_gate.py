@@ -1,0 +1,336 @@
+"""The output gate of a durable agent: nothing leaves before the state that it rests on is kept.
+
+A turn of a durable agent runs as any other, but what it puts out (its answer, its events, changes of its
+properties, its messages) stays here. When the turn has ended its state is handed to the store, and when the
+store has kept it, the outputs leave, in the order in which they were made. Meanwhile the agent takes its next
+turns; what these put out queues behind. A turn that has changed nothing needs no commit, but its outputs
+still queue behind those that wait, as it may have read what is not kept yet.
+
+A run (`async def`) puts out things between its awaits, while its state may be half changed. Its outputs are
+collected in `_open` and sealed as soon as another task runs: then every run of the agent is at an await,
+where a `snapshot_safe` action promises that the state is whole. An agent of a `serial` class has no such
+promise: its outputs are sealed when the run has ended.
+
+What this file keeps true:
+
+- Outputs leave in order, each at most once: by `release` when they are kept, or by `drop`.
+- An answer that waits here is not lost to its caller: a deadline or a cancel withdraws it (`HELD_BACK` in
+  `_mailbox.py`), and then it is not released.
+- A turn that crashes puts out nothing: its state is not kept, so nobody may hear of it. What earlier turns
+  have put out is untouched by the crash, as their state is on its way to the store.
+- A commit that fails ends the incarnation: all callers here get `AgentDied(started=True)`, messages become
+  dead letters, and events are dropped.
+- `MOST` outputs that wait hold the agent back as a full mailbox elsewhere does: it takes no further turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+
+from lmos_actors.errors import AgentDied, MailboxFull
+
+from ..messages._gates import BUSY, HELD, IDLE, QUIET
+from ..messages._mailbox import DONE, HELD_BACK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import trio
+
+    from lmos_actors._core import Timers
+
+    from ..messages._mailbox import Envelope
+    from ..messages._observers import Sink, Sinks
+
+MOST: Final = 1024
+"""Outputs of one agent that may wait for the store."""
+
+
+class KeptState(Protocol):
+    """The state of one agent in the store, as its gate sees it; filled in by persistence."""
+
+    def keep(self) -> int:
+        """Hand the present state to the store; return the number of the commit, 0 if nothing has changed.
+
+        Numbers grow. The gate's `kept` or `failed` is called for each. Raises what the state's form does.
+        """
+        ...
+
+    def keep_soon(self) -> None:
+        """Have the gate's `seal_open` called once another task runs."""
+        ...
+
+
+class Output(Protocol):
+    """One thing that an agent puts out."""
+
+    def release(self) -> None:
+        """Let it leave. Never blocks or raises."""
+        ...
+
+    def drop(self, why: str) -> None:
+        """It never leaves, as what it rests on was not kept."""
+        ...
+
+
+class GatedSlot(Protocol):
+    """The slot of the gate; see `Slot`, which stands above this file."""
+
+    turns: Any
+    rt: Any
+    gate: int
+    extra: Any
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def serial(self) -> bool: ...
+    def resume(self) -> None: ...
+    def on_idle(self) -> None: ...
+    def leave_tally(self) -> bool: ...
+
+
+class OutputGate:
+    """What one durable agent has put out and may not let go yet; it outlives the agent's incarnations."""
+
+    __slots__ = (
+        "_held",
+        "_kept",
+        "_last",
+        "_open",
+        "_turn",
+        "_waiters",
+        "_waiting",
+        "restored",
+        "slot",
+        "state",
+    )
+
+    def __init__(self, slot: Any, state: KeptState) -> None:
+        self.slot: GatedSlot = slot
+        self.state = state
+        self.restored = False  # the present incarnation began with state from the store
+        self._turn: list[Output] | None = None  # of the turn that runs now
+        self._open: list[Output] = []  # of runs, since the state was last looked at
+        self._held: deque[tuple[int, list[Output]]] = deque()  # with the number of the commit they wait for
+        self._waiting = 0  # outputs in there
+        self._last = 0  # the newest commit
+        self._kept = 0  # the newest one that is done
+        self.slot.turns.durables += 1
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits and no commit is under way."""
+        return not (self._held or self._open or self._turn is not None or self._kept < self._last)
+
+    @property
+    def full(self) -> bool:
+        """Whether the agent must take no further turn, as too much waits."""
+        return self._waiting >= MOST
+
+    # ---- turns
+
+    def begin_turn(self) -> None:
+        """A turn is about to run: every run of the agent is at an await."""
+        self.seal_open()
+        self._turn = []
+
+    def end_turn(self) -> None:
+        """The turn has ended: keep what it changed, or forget what a crashed one has put out.
+
+        Raises what the form of the state does: a field has a value that is not of its type.
+        """
+        outputs, self._turn = self._turn, None
+        if outputs is not None:
+            try:
+                self._seal(outputs)
+            except Exception as error:
+                for output in outputs:
+                    output.drop(f"its state cannot be kept: {error}")
+                raise
+        self._after_change()
+
+    def forget_turn(self) -> None:
+        """The turn that runs now has crashed: nobody hears of what it has put out."""
+        self._turn = None
+
+    # ---- what it puts out
+
+    def hold(self, output: Output) -> None:
+        """Take something that the running code puts out. Raises MailboxFull past `MOST` in one run."""
+        if self._turn is not None and self.slot.turns.slot is self.slot:
+            self._turn.append(output)
+            return
+        if len(self._open) >= MOST:
+            raise MailboxFull(self.slot.path, MOST)
+        self._open.append(output)
+        self.state.keep_soon()
+
+    def answer(self, envelope: Envelope, value: Any, error: Exception | None) -> None:
+        """Take the answer of a turn, or of a run whose coroutine has ended."""
+        envelope.phase = HELD_BACK
+        answer = Answer(envelope, value, error)
+        if self._turn is not None and self.slot.turns.slot is self.slot:
+            self._turn.append(answer)
+        else:
+            self._open.append(answer)
+            self.state.keep_soon()
+
+    # ---- keeping
+
+    def seal_open(self) -> None:
+        """Keep the state as it is now, for what runs have put out; every run must be at an await."""
+        if self._open and not self._in_serial_run():
+            outputs, self._open = self._open, []
+            self._seal(outputs)
+
+    def _in_serial_run(self) -> bool:
+        extra = self.slot.extra
+        return self.slot.serial and extra is not None and bool(extra.runs)
+
+    def _seal(self, outputs: list[Output]) -> None:
+        self._last = self.state.keep() or self._last
+        if not outputs:
+            return
+        if self._kept < self._last or self._held:
+            self._held.append((self._last, outputs))
+            self._waiting += len(outputs)
+        else:
+            for output in outputs:
+                output.release()
+
+    def _after_change(self) -> None:
+        slot = self.slot
+        if self.full:
+            slot.leave_tally()
+            if slot.gate in (IDLE, BUSY, QUIET):
+                slot.gate = HELD
+        elif slot.gate == HELD and not slot.extra.out:
+            slot.resume()
+        slot.on_idle()
+
+    @enable_ki_protection
+    async def wait_kept(self) -> None:
+        """Wait until what the running run has changed so far is kept. Not for runs of serial classes."""
+        awaited = Awaited(self.slot.rt.timers)
+        self.hold(awaited)
+        await awaited.wait()
+
+    @enable_ki_protection
+    def kept(self, number: int) -> None:
+        """The commits up to this number are done."""
+        self._kept = number
+        while self._held and self._held[0][0] <= number:
+            _, outputs = self._held.popleft()
+            self._waiting -= len(outputs)
+            for output in outputs:
+                output.release()
+        self._after_change()
+
+    @enable_ki_protection
+    def failed(self, why: str) -> None:
+        """A commit has failed: nothing that waits here may leave."""
+        self._kept = self._last
+        held, self._held, self._waiting = self._held, deque(), 0
+        opened, self._open = self._open, []
+        for output in (*(output for _, outputs in held for output in outputs), *opened):
+            output.drop(why)
+
+
+class Answer:
+    """The answer of a turn or run."""
+
+    __slots__ = ("_envelope", "_error", "_value")
+
+    def __init__(self, envelope: Envelope, value: Any, error: Exception | None) -> None:
+        self._envelope = envelope
+        self._value = value
+        self._error = error
+
+    def release(self) -> None:
+        """See `Output`."""
+        envelope = self._envelope
+        if envelope.phase == HELD_BACK:
+            envelope.phase = DONE
+            if self._error is None:
+                envelope.answer(self._value)
+            else:
+                envelope.fail(self._error)
+
+    def drop(self, why: str) -> None:
+        """See `Output`."""
+        envelope = self._envelope
+        if envelope.phase == HELD_BACK:
+            envelope.phase = DONE
+            envelope.fail(AgentDied(why, started=True, agent=envelope.slot))
+
+
+class Push:
+    """A value for the listeners that are there now: an event, or a new value of a property."""
+
+    __slots__ = ("_copy", "_key", "_listeners", "_sinks", "_value")
+
+    def __init__(self, sinks: Sinks, key: str, value: Any, copy: Callable[[Any], Any] | None) -> None:
+        self._sinks = sinks
+        self._key = key
+        self._value = value
+        self._copy = copy
+        self._listeners = tuple(sinks.by_key.get(key, ()))
+
+    def release(self) -> None:
+        """See `Output`."""
+        self._sinks.push(self._key, self._value, self._copy, self._listeners)
+
+    def drop(self, why: str) -> None:
+        """See `Output`: listeners are told of a new incarnation, not of what never was."""
+
+
+class ToOne:
+    """A value for one listener: that of a property for a new observer, or the progress of a run."""
+
+    __slots__ = ("_sink", "_value")
+
+    def __init__(self, sink: Sink, value: Any) -> None:
+        self._sink = sink
+        self._value = value
+
+    def release(self) -> None:
+        """See `Output`."""
+        self._sink.push(self._value)
+
+    def drop(self, why: str) -> None:
+        """See `Output`."""
+
+
+class Awaited:
+    """What a run waits for: that all it has changed and put out so far is kept."""
+
+    __slots__ = ("_task", "_timers")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._task: trio.lowlevel.Task | None = None
+
+    async def wait(self) -> None:
+        """Wait for it; a cancel leaves nothing behind."""
+        self._task = current_task()
+
+        def abort(_: object) -> Abort:
+            self._task = None
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+
+    def release(self) -> None:
+        """See `Output`."""
+        task, self._task = self._task, None
+        if task is not None:
+            self._timers.woke = True
+            reschedule(task)
+
+    def drop(self, why: str) -> None:
+        """See `Output`: the run goes on, into its end, as its incarnation ends."""
+        self.release()
