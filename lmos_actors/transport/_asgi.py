@@ -267,7 +267,7 @@ class Exchange:
         elif kind == "http.response.body" and self._response is not None and not self._answered:
             async with self._writing:
                 more = message.get("more_body", False)
-                await self._send(self._encoded(self._response, message.get("body", b""), more=more))
+                await self._send(*self._encoded(self._response, message.get("body", b""), more=more))
             await checkpoint()
         else:
             raise RuntimeError(f"{kind!r} is not what is to be sent now")
@@ -281,8 +281,10 @@ class Exchange:
         self._response = h11.Response(status_code=status, headers=[*own, *more])
         self._empty_answer = self._empty_answer or status in (204, 304)
 
-    def _encoded(self, response: h11.Response, body: bytes, *, more: bool) -> bytes:
-        """Code a part of the answer, its head before the first: they leave together."""
+    def _encoded(self, response: h11.Response, body: bytes, *, more: bool) -> list[bytes]:
+        """Code a part of the answer, its head before the first. A small one leaves as one; a large body is
+        not copied, as it may wait long for its client.
+        """
         parts: list[bytes] = []
         if not self._begun:
             parts.append(self._http.send(response))
@@ -292,15 +294,16 @@ class Exchange:
             parts.append(self._http.send(h11.EndOfMessage()))
         self._begun = True
         self._answered = not more
-        return b"".join(parts)
+        return [part for part in parts if part] if len(body) > SMALL else [b"".join(parts)]
 
-    async def _send(self, data: bytes) -> None:
+    async def _send(self, *parts: bytes) -> None:
         if not self._torn and not self._gone:
             self._torn = True
-            size = len(data) if len(data) > SMALL else 0
+            length = sum(map(len, parts))
+            size = length if length > SMALL else 0
             self._account.charge(size)
             try:
-                if await write_within(self._stream, data, self._limits.write_seconds):
+                if await self._written(parts):
                     self._torn = False
                     return
             finally:
@@ -310,6 +313,13 @@ class Exchange:
         self._scope.cancel()
         await checkpoint()  # as in `receive`
         raise ClientLeft("the client has left")
+
+    async def _written(self, parts: Iterable[bytes]) -> bool:
+        """Write in order; False if one of them was not written in time, or the client is gone."""
+        for part in parts:
+            if not await write_within(self._stream, part, self._limits.write_seconds):
+                return False
+        return True
 
 
 def too_long(limit: int) -> Refused:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
-from trio.lowlevel import checkpoint, notify_closing, wait_readable, wait_writable
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled, notify_closing, wait_readable, wait_writable
 
 from lmos_actors.errors import ConfigError, ConnectFailed, group_of
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 65536
 _BACKLOG: Final = 1024
+_AT_ONCE: Final = 64  # connections accepted before other tasks have their turn
 _BREATHER: Final = 0.1  # seconds until descriptors or memory may be free again
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _IDLE: Final = (BlockingIOError, InterruptedError)
@@ -139,6 +140,7 @@ class TcpListener:
     def __init__(self, sockets: list[socket.socket]) -> None:
         self._sockets = sockets
         self._addresses = tuple(sock.getsockname()[:2] for sock in sockets)
+        self._at_once = 0  # connections accepted since other tasks had their turn
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
@@ -148,9 +150,16 @@ class TcpListener:
     async def accept(self) -> tuple[trio.abc.Stream, str]:
         """Wait for the next connection; where descriptors run out, until some are free.
 
-        Raises trio.ClosedResourceError once the listener is closed.
+        Raises trio.ClosedResourceError once the listener is closed. Several that wait are accepted without a
+        pass of the loop between them: with one a pass, the last of many that come at once would wait for as
+        many turns of those before it as there are of these.
         """
-        await checkpoint()
+        self._at_once += 1
+        if self._at_once < _AT_ONCE:
+            await checkpoint_if_cancelled()
+        else:
+            self._at_once = 0
+            await checkpoint()
         while True:
             for sock in self._sockets:
                 if sock.fileno() < 0:
@@ -163,6 +172,7 @@ class TcpListener:
                     await _pause(error)
                     continue
                 return DirectStream(accepted), _shown(peer)
+            self._at_once = 0
             await self._wait()
 
     async def _wait(self) -> None:

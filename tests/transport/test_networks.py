@@ -521,3 +521,38 @@ async def test_a_tls_peer_that_leaves_without_a_word() -> None:
         await trio.aclose_forcefully(connection._stream)
     assert ended[0].by == "broken"
     await listener.aclose()
+
+
+async def test_many_that_come_at_once_are_accepted_in_few_passes() -> None:
+    """With one a pass, the last would wait for as many turns of those before it as there are of these."""
+    network = TcpNetwork()
+    listener = await network.listen(LOCAL)
+    passes = 0
+
+    async def count() -> None:
+        nonlocal passes
+        while True:
+            await trio.lowlevel.checkpoint()
+            passes += 1
+
+    async with trio.open_nursery() as nursery:
+        clients = [socket.create_connection(listener.addresses[0]) for _ in range(200)]
+        nursery.start_soon(count)
+        streams = [(await listener.accept())[0] for _ in clients]
+        nursery.cancel_scope.cancel()
+    assert 0 < passes < 10
+    for client, stream in zip(clients, streams, strict=True):
+        client.close()
+        await trio.aclose_forcefully(stream)
+    await listener.aclose()
+
+
+async def test_accepting_is_cancelled_where_one_waits() -> None:
+    listener = await TcpNetwork().listen(LOCAL)
+    client = socket.create_connection(listener.addresses[0])
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await listener.accept()
+    assert scope.cancelled_caught
+    client.close()
+    await listener.aclose()

@@ -171,14 +171,17 @@ class AgentRequest:
         return True
 
     async def result(self) -> Any:
-        """Wait for the answer and return it. Cancelled, it takes the request back: see `left`."""
+        """Wait for the answer and return it, once: the request, which lives as long as its client reads, does
+        not keep the value. Cancelled, it takes the request back: see `left`.
+        """
         try:
             while not self.done:
                 await self.something()
         except BaseException:
             self.left()
             raise
-        return self.outcome()
+        value, self.value = self.outcome(), None
+        return value
 
     def outcome(self) -> Any:
         """Return the value, or raise the error, once it is done."""
