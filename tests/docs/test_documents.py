@@ -148,8 +148,9 @@ def with_blocks(kinds: tuple[str, ...]) -> list[Any]:
 
 
 @pytest.fixture
-def documented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def documented(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(trio, "run", on_virtual_time)
+    monkeypatch.chdir(tmp_path)
     yield
     for name in [
         name for name, module in sys.modules.items() if getattr(module, "__name__", "") == "documented"
