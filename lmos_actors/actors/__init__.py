@@ -122,6 +122,12 @@ from .finding._registry import (
 )
 from .finding._thing import Thing as Thing, acting_as as acting_as
 from .messages._gates import RUNNING as RUNNING
+from .messages._input_streams import (
+    CallSources as CallSources,
+    InputStream as InputStream,
+    ItemTarget as ItemTarget,
+    streams_among as streams_among,
+)
 from .messages._invocation import (
     CURRENT as CURRENT,
     OwnTask as OwnTask,

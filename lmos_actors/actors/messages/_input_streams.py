@@ -338,6 +338,12 @@ class CallSources:
         for source in self.sources:
             source.go_on()
 
+    def stop(self, name: str) -> None:
+        """Take no more items of one source: the agent wants none, and its run goes on."""
+        for source in self.sources:
+            if source.name == name:
+                source.stop()
+
     def ended(self, error: Exception | None) -> Exception | None:
         """Take note that the call is over, with this error; return the one that is its outcome."""
         for source in self.sources:

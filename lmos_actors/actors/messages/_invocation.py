@@ -30,7 +30,7 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 from lmos_actors.errors import ActionFailed, AgentError, group_of
 
 from ..values import conceal
-from ._input_streams import break_in
+from ._input_streams import break_in, streams_among
 from ._mailbox import DONE, RUNNING, Envelope, Stashed
 from ._operation import RUN, STREAM, Operation
 
@@ -108,6 +108,7 @@ class Run:
     def cancel(self) -> None:
         """Cancel the coroutine; the caller has settled the run already."""
         self.cancelled = True
+        self._close_streams()
         runner = self.runner
         if runner is not None:
             runner.scope.cancel("the run was cancelled")
@@ -168,7 +169,13 @@ class Run:
         else:
             self.settle_value(value)
         finally:
+            if op.streams and self.envelope.run is self:  # else its message is put aside, with its streams
+                self._close_streams()
             slot.run_ended(self)
+
+    def _close_streams(self) -> None:
+        for stream in streams_among(self.op, self.args):
+            stream.close()
 
     def _failed(self, error: BaseException) -> None:
         group = group_of(error)

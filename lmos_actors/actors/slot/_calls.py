@@ -81,8 +81,6 @@ class LocalCall(Envelope):
         self._done = True
         if self.sources is not None:
             self._error = self.sources.ended(self._error)
-            for stream in streams_among(self.op, self.args):
-                stream.close()
         self.feed.close()
         if self._timer is not None:
             self._timer.cancel()

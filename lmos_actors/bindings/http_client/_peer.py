@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from lmos_actors._core import Budget
-    from lmos_actors.actors import Runtime, TraceMembers
+    from lmos_actors.actors import ItemTarget, Runtime, TraceMembers
 
     from ..lmos._peer import Headers
     from ..lmos._peer_listening import SharedListening
@@ -428,6 +428,13 @@ class WebPeer:
         await self._tells.run()
 
     # ---- listening
+
+    def target(self, request: PendingRequest, name: str) -> ItemTarget:
+        """Refuse: a source is sent over LMOS alone."""
+        raise NotAllowed(
+            f"{request.name!r} of {request.path!r} takes the input stream {name!r}, and HTTP carries none: "
+            f"use it over LMOS"
+        )
 
     def listen(self, listening: SharedListening) -> None:
         """Start a task that listens. Raises NotAllowed."""

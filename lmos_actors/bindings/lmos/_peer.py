@@ -30,12 +30,13 @@ from lmos_actors.transport import endpoint_of
 from ._peer_backoff import Backoff
 from ._peer_connection import PeerConnection
 from ._peer_requests import RemoteThing
+from ._peer_streams import StreamTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lmos_actors._core import Budget
-    from lmos_actors.actors import Runtime, TraceMembers
+    from lmos_actors.actors import ItemTarget, Runtime, TraceMembers
     from lmos_actors.protocol import lmos
     from lmos_actors.transport import Connection, Ended
 
@@ -182,6 +183,10 @@ class Peer:
         """Note that the consumer has taken an item of a run: the agent may send more."""
         if self.connection is not None:
             self.connection.taken(request)
+
+    def target(self, request: PendingRequest, name: str) -> ItemTarget:
+        """Return where the items of an input stream of a request go: to the connection that there is now."""
+        return StreamTarget(self.connection, request, name)
 
     def listen(self, listening: SharedListening) -> None:
         """Ask for something to be listened to, now or on the next connection."""

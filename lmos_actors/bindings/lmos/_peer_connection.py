@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
 import trio
 from msgspec import UNSET
@@ -42,6 +42,7 @@ from lmos_actors.errors import (
     InvalidInput,
     LocalProtocolError,
     MailboxFull,
+    NotAllowed,
     NotFound,
     OutcomeUnknown,
 )
@@ -169,7 +170,8 @@ class PeerConnection:
             if request.verb == "invoke" and request.deadline is None and request.attempt is None:
                 pending: lmos.ConsumerRequest = session.invoke(  # as `_ask`, without the call
                     request.far.thing_id, request.name, request.payload,
-                    credit=request.credit, binary=request.binary, **request.trace_context,
+                    credit=request.credit, streams=request.streams, binary=request.binary,
+                    **request.trace_context,
                 )  # fmt: skip
             else:
                 pending = self._ask(request)
@@ -201,6 +203,7 @@ class PeerConnection:
                 attempt=None if attempt is None else attempt.number,
                 message_id=None if attempt is None else attempt.message_id,
                 credit=request.credit,
+                streams=request.streams,
                 binary=request.binary,
                 **request.trace_context,
             )
@@ -299,7 +302,7 @@ class PeerConnection:
             try:
                 if not self._try_send(request):
                     return
-            except (InvalidInput, MailboxFull) as error:
+            except (InvalidInput, MailboxFull, NotAllowed) as error:
                 del self._queue[request]
                 request.fail(error)
             else:
@@ -325,7 +328,7 @@ class PeerConnection:
                 if self._queue or not put(request):
                     self._stalled = True
                     return
-            except (InvalidInput, MailboxFull) as error:
+            except (InvalidInput, MailboxFull, NotAllowed) as error:
                 request.fail(error)
             del held[request]
             if held:
@@ -524,6 +527,16 @@ class PeerConnection:
         if request is not None:
             request.item(outcome.output)
 
+    def _credited(self, outcome: lmos.CreditArrived) -> None:
+        request = self._open.get(cast("lmos.PendingRun", outcome.run))
+        if request is not None:
+            request.on_room()
+
+    def _stopped(self, outcome: lmos.StreamStopped) -> None:
+        request = self._open.get(cast("lmos.PendingRun", outcome.run))
+        if request is not None and outcome.stream.name is not None:
+            request.on_stopped(outcome.stream.name)
+
     def _established(self, outcome: lmos.FeedEstablished) -> None:
         listening = self._feeds.get(outcome.feed)
         if listening is not None:
@@ -587,6 +600,8 @@ class PeerConnection:
         lmos.RequestFailed: _failed,
         lmos.RunProgressed: _progressed,
         lmos.RunItem: _item,
+        lmos.CreditArrived: _credited,
+        lmos.StreamStopped: _stopped,
         lmos.ForgottenFailed: _forgotten_failed,
         lmos.FeedEstablished: _established,
         lmos.PropertyRead: _read,

@@ -45,13 +45,13 @@ from lmos_actors.protocol import lmos
 from ..exposure._exposure import name_in_url, path_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Literal
 
     import trio
 
     from lmos_actors._core import Budget
-    from lmos_actors.actors import Attempt, Going, Runtime, TraceMembers
+    from lmos_actors.actors import Attempt, Going, ItemTarget, Runtime, TraceMembers
     from lmos_actors.errors import ConnectFailed
     from lmos_actors.protocol.lmos import ConsumerRequest, RunStatus
     from lmos_actors.protocol.td import Description
@@ -200,6 +200,10 @@ class RemotePeer(Protocol):
         """Note that the consumer has taken an item of a run: the agent may send more."""
         ...
 
+    def target(self, request: PendingRequest, name: str) -> ItemTarget:
+        """Return where the items of an input stream of a request go. Raises NotAllowed."""
+        ...
+
     def listen(self, listening: SharedListening) -> None:
         """Ask for something to be listened to, now or when that is possible. Raises NotAllowed."""
         ...
@@ -274,6 +278,8 @@ class PendingRequest(msgspec.Struct, eq=False):
     """The instrument that measures or traces it, None without one."""
     attempt: Attempt | None = None
     credit: lmos.Credit | None = None
+    streams: Mapping[str, str] | None = None
+    """The content types of its input streams, by parameter."""
     binary: bool = False
     sent: SentTell | None = None
     """Set for a one-way message, which has no answer: what is left of it once it has been sent."""
@@ -315,6 +321,12 @@ class PendingRequest(msgspec.Struct, eq=False):
 
     def item(self, output: Any) -> None:
         """Take an item of the run's output."""
+
+    def on_room(self) -> None:
+        """Take note that an input stream of the run has room again."""
+
+    def on_stopped(self, name: str) -> None:
+        """Take note that the agent wants no more items of an input stream."""
 
 
 class PendingAsk(PendingRequest, eq=False):

@@ -19,12 +19,13 @@ import trio
 from msgspec import UNSET
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.actors import CallStatus, Feed, awaited, park_among, wake_all
+from lmos_actors.actors import CallSources, CallStatus, Feed, awaited, park_among, wake_all
 from lmos_actors.errors import (
     ActionCancelled,
     AgentError,
     DeadlineExceeded,
     MailboxFull,
+    NotAllowed,
     RemoteProtocolError,
 )
 from lmos_actors.protocol import lmos
@@ -58,6 +59,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     interface: RemoteInterface
     feed: Feed[Any]
     """The progress that the run reports."""
+    sources: CallSources | None = None
     trace: tuple[int, int] | None = None
     """Number and trace of the request, where an instrument looks."""
     cancelled: bool = False
@@ -72,7 +74,33 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
         receiver = self.feed.receiver
-        return self._tasks if receiver is None else (*self._tasks, receiver)
+        waiting = self._tasks if self.sources is None else [*self._tasks, *self.sources.parked()]
+        return waiting if receiver is None else (*waiting, receiver)
+
+    def carry(self, args: tuple[Any, ...]) -> CallSources:
+        """Have the sources among the arguments carried to the agent.
+
+        Raises RuntimeError for a source that another call iterates, NotAllowed where no streams can be sent.
+        """
+        op = self.op
+        sources = self.sources = CallSources(self.far.rt.timers, op, args)
+        try:
+            for source in sources.sources:
+                source.target = self.far.peer.target(self, source.name)
+        except NotAllowed:
+            sources.release()
+            raise
+        params = (op.params[place] for place in op.streams)
+        self.streams = {p.wire_name: lmos.BYTES if p.shape.exact is bytes else lmos.JSON for p in params}
+        return sources
+
+    def on_room(self) -> None:
+        if self.sources is not None:
+            self.sources.go_on()
+
+    def on_stopped(self, name: str) -> None:
+        if self.sources is not None:
+            self.sources.stop(name)
 
     def fail(self, error: Exception) -> None:
         self._error = error
@@ -90,6 +118,8 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
 
     def _finish(self) -> None:
         self.ended = self._done = True
+        if self.sources is not None:
+            self._error = self.sources.ended(self._error)
         if self.going is not None:
             self.going.ended(self._error)
         self.feed.close()

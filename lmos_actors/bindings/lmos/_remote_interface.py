@@ -160,7 +160,7 @@ class ClassInterface:
         if op.verb != "invoke":
             return True
         options = self._contract.actions[op.name].options
-        return bool(options.safe or options.idempotent)
+        return bool(options.safe or options.idempotent) and not op.streams
 
 
 def _nothing(*_: Any) -> None:

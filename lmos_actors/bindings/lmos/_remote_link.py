@@ -36,6 +36,7 @@ from lmos_actors.actors import (
     MONITORS,
     OUT_SEATS,
     Feed,
+    Invocation,
     OutputQueue,
     going_out,
     outgoing_trace,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
         AgentStatistics,
         Attempt,
         Going,
-        Invocation,
         MailboxStatistics,
         Operation,
         Runtime,
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 
     from ._peer_listening import Sink
     from ._peer_requests import RemotePeer, RemoteThing
+    from ._remote_calls import RemoteRun
     from ._remote_interface import RemoteInterface
 
 
@@ -213,6 +214,9 @@ class RemoteLink:
 
         The deadline is swept here, and sent to the peer.
         """
+        found = self.table.get(key)
+        if found is not None and found.streams:  # which are never repeated: the attempt is not named
+            return await self._ask_with_sources(Invocation(key, args, kwargs, seconds))
         op, ask = self._pending(key, args, kwargs, seconds, attempt)
         going, deadlines = ask.going, cast("Any", self.rt.deadlines)
         # not `with going`: without one it would take a second coroutine, or a context that does nothing
@@ -250,6 +254,7 @@ class RemoteLink:
         """Send one way; waits for room in the outbox, and for credit of the receiver, but for no answer."""
         rt, turns = self.rt, self.turns
         op, args, payload, _ = self._bound(key, args, kwargs)
+        op.check_one_way()
         await checkpoint_if_cancelled()
         run = CURRENT.get()
         sent = SentTell(self, op, args, turns.slot if run is None else run.slot)  # as `_sender`
@@ -289,6 +294,7 @@ class RemoteLink:
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: raises `trio.WouldBlock` where the outbox has no room."""
         op, args, payload, _ = self._bound(key, args, kwargs)
+        op.check_one_way()
         sent = SentTell(self, op, args, self._sender())
         if not self._put(sent, payload, *self._instrumented(op)):
             raise trio.WouldBlock
@@ -308,6 +314,7 @@ class RemoteLink:
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: a message without room holds back the next turn of the sending agent."""
         op, args, payload, _ = self._bound(key, args, kwargs)
+        op.check_one_way()
         going, trace = self._instrumented(op)
         sent = SentTell(self, op, args, sender)
         held: Any = TurnTell(self.far, op.verb, op.name, payload, None, trace, sent=sent)
@@ -332,7 +339,22 @@ class RemoteLink:
     @enable_ki_protection
     async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
         """Invoke and hold on to the call, or receive many outputs, under credit."""
-        op, _, payload, names = self._bound(invocation.key, invocation.args, invocation.kwargs)
+        call = self._call(invocation)
+        sources = call.sources
+        await self._send(call)
+        try:
+            call.begin_deadline()
+            if sources is None:
+                yield call
+            else:
+                async with sources.carried(call):
+                    yield call
+        finally:
+            call.leave()
+
+    def _call(self, invocation: Invocation) -> RemoteRun:
+        """Return a call or a stream, not sent yet. Raises as a near agent."""
+        op, args, payload, names = self._bound(invocation.key, invocation.args, invocation.kwargs)
         seconds, timers = invocation.seconds, self.rt.timers
         kind = partial(RemoteStream, outputs=OutputQueue(timers)) if invocation.stream else RemoteCall
         going, trace = self._instrumented(op)
@@ -347,18 +369,34 @@ class RemoteLink:
         if isinstance(call, RemoteStream) and op.verb == "invoke":
             shape = op.result_shape
             call.credit, call.binary = STREAM, shape is not None and shape.exact is bytes
-        await checkpoint_if_cancelled()
+        if op.streams:
+            try:
+                call.carry(args)
+            except BaseException as error:
+                if going is not None:
+                    going.ended(error)
+                raise
+        return call
+
+    async def _send(self, call: RemoteRun) -> None:
+        """Send a call, unless its caller is cancelled; raises what `RemotePeer.post` does."""
         try:
+            await checkpoint_if_cancelled()
             self.far.peer.post(call)
         except BaseException as error:
-            if going is not None:
-                going.ended(error)
+            if call.sources is not None:
+                call.sources.release()
+            if call.going is not None:
+                call.going.ended(error)
             raise
-        try:
-            call.begin_deadline()
-            yield call
-        finally:
-            call.leave()
+
+    async def _ask_with_sources(self, invocation: Invocation) -> Any:
+        """Have a run with input streams carried out, and iterate their sources in this task."""
+        call = self._call(invocation)
+        await self._send(call)
+        call.begin_deadline()
+        assert call.sources is not None
+        return await call.sources.answer(call)
 
     # ---- listening
 

@@ -199,7 +199,13 @@ class ServerConnection:
                     self._context.credited(run)
                 case lmos.Close(code=code, reason=reason):
                     self.close(code, reason)
-                case _:  # of input streams, which no action takes, and the wish for no more items
+                case lmos.ItemArrived(stream=stream, item=item):
+                    if stream.host is not None:
+                        stream.host.take(item, self.session, stream)
+                case lmos.StreamFinished(stream=stream, reason=reason):
+                    if stream.host is not None:
+                        stream.host.end(reason)
+                case _:  # the wish for no more items of an answer
                     pass
         self.check_end()
 
@@ -420,6 +426,12 @@ class ServerConnection:
         if self._context.answers_later(far):
             self._tell(far, self.session.pending)
         self._tell(far, self.session.began)
+        if far.op.streams:
+            self._tell(far, self._begin_inputs)
+
+    def _begin_inputs(self, asked: lmos.IncomingRequest) -> None:
+        for stream in (asked.streams or {}).values():
+            stream.host.begin(self.session, stream)
 
     def reported(self, far: Far, value: Any) -> None:
         """Report progress."""

@@ -22,6 +22,7 @@ from lmos_actors.supervision import class_at
 from ..exposure._description_security import CRASHED, discreet
 from ..exposure._meter import left
 from ..exposure._shared_values import SharedValues
+from ._server_inputs import break_off
 from ._server_listeners import exited
 from ._server_tells import WaitingTells
 
@@ -111,6 +112,7 @@ class ServerContext:
         if far is None or not isinstance(asked.message, InvokeAction):
             return False
         if far.op.on_disconnect == "finish":
+            break_off(asked.streams or {}, "the connection ended")
             return True
         if asked.message.attempt is None or not asked.remembered:
             return False

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from msgspec import UNSET
 
 from lmos_actors.actors import ALL_EVENTS, PoolLink, Slot, event_key, property_key
-from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
+from lmos_actors.errors import NotAllowed, NotFound
 
 from ..exposure._exposure import EXITED
+from ._server_inputs import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -121,10 +122,10 @@ def _write_many(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOper
 def _invoke(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
     message = asked.message
     op = operation_named(link, "action", message.action, message.action)
-    if asked.streams:
-        raise InvalidInput(f"{op.label} takes no streams", "$.streams")
-    data = None if message.input is UNSET else message.input
-    args, kwargs = representative(link).spread(op, data, tolerant=True)
+    data, one = None if message.input is UNSET else message.input, representative(link)
+    args, kwargs = one.spread(op, data, tolerant=True)
+    if asked.streams or op.streams:
+        kwargs = {**kwargs, **inputs_of(one.rt.timers, op, asked.streams or {})}
     return message.action, args, kwargs
 
 

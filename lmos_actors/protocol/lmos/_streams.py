@@ -197,6 +197,8 @@ class Incoming:
     binary: bool
     open: bool = True
     stopped: bool = False
+    host: Any = None
+    """The object that the host hands its items to; it sets this itself."""
 
     def __repr__(self) -> str:
         return _shown(self)

@@ -30,6 +30,7 @@ from .._messages import (
     WriteMultipleProperties,
     WriteProperty,
 )
+from .._outbox import within
 from .._peer import SessionOptions
 from .._pending import (
     ConsumerRequest,
@@ -300,11 +301,13 @@ class ConsumerSession:
     def send(self, stream: Outgoing, item: Any) -> bool:
         """Send an item of an input stream; False if the stream is over; its run reports why.
 
-        Raises LocalProtocolError: there is no room, or the item of a stream of bytes is none.
+        Raises LocalProtocolError: there is no room, the item of a stream of bytes is none, or it is too long.
+        A stream that was given such an item cannot go on: break it off.
         """
         self._connection.check_open()
         frame = self._streams.send(stream, item)
         if frame is not None:
+            within(frame, self._connection.options.max_bytes)
             self._connection.outbox.put_frame(frame)
         return frame is not None
 
