@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,9 +34,10 @@ from lmos_actors import (
     prop,
 )
 from lmos_actors.actors import slot_of
+from lmos_actors.errors import SourceFailed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterator
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -243,7 +244,81 @@ class Slow(Subject):
         yield
 
 
-KINDS = {each.__name__: each for each in (Subject, Small, Waiting, Oldest, Serial, Slow)}
+class Taker(Subject, mailbox=MailboxOptions(size=1, when_full="reject")):
+    """Takes input streams, and has one seat."""
+
+    @action
+    async def gather(self, rows: AsyncIterator[int], up_to: int = -1, how: str = "") -> list[int]:
+        """Return the items, or so many of them; then fail as declared, or crash, if that is said."""
+        found: list[int] = []
+        with self._noting("gather"):
+            while len(found) != up_to:
+                try:
+                    found.append(await anext(rows))
+                except StopAsyncIteration:
+                    break
+            if how:
+                raise ActionFailed(how) if how == "failure" else KeyError(how)
+        return found
+
+    @action
+    async def rescue(self, rows: AsyncIterator[int]) -> str:
+        """Go on when the source breaks off."""
+        found: list[int] = []
+        try:
+            async for number in rows:
+                found.append(number)
+        except SourceFailed as error:
+            self.stage.note(self.path, f"{found}, then {error}")
+        return "rescued"
+
+    @action
+    async def slowly(self, rows: AsyncIterator[int], gate: str) -> list[int]:
+        """Take one item, and the others behind a gate."""
+        with self._noting("slowly"):
+            found = [await anext(rows)]
+            await self.stage.gate(self.path, gate).wait()
+            return [*found, *[number async for number in rows]]
+
+    @action
+    async def converse(self, said: AsyncIterator[Reading], factor: float) -> AsyncIterator[Reading]:
+        """Answer each item by one."""
+        with self._noting("converse"):
+            async for reading in said:
+                yield msgspec.structs.replace(reading, degrees=reading.degrees * factor)
+
+    @action
+    async def reverse(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Answer bytes by bytes."""
+        async for part in parts:
+            yield part[::-1]
+
+    @action
+    async def zipped(self, left: AsyncIterator[int], *, right: AsyncIterator[str]) -> list[tuple[int, str]]:
+        """Take two streams side by side."""
+        return [(number, await anext(right)) async for number in left]
+
+    @action(on_disconnect="finish")
+    async def outlive(self, rows: AsyncIterator[int]) -> None:
+        """Go on without the consumer."""
+        with self._noting("outlive"):
+            async for _ in rows:
+                self.stage.note(self.path, "item")
+
+    @contextmanager
+    def _noting(self, what: str) -> Iterator[None]:
+        self.stage.note(self.path, f"begun {what}")
+        try:
+            yield
+        except trio.Cancelled:
+            self.stage.note(self.path, f"cancelled {what}")
+            raise
+        except SourceFailed as error:
+            self.stage.note(self.path, f"broken {what}: {error.reason}")
+            raise
+
+
+KINDS = {each.__name__: each for each in (Subject, Small, Waiting, Oldest, Serial, Slow, Taker)}
 
 
 class Sender(Agent):

@@ -135,7 +135,9 @@ class Bench:
     def anonymous(self, text: str) -> str:
         """Leave out what the agent is called here or there."""
         name = re.escape(self.name)
-        text = re.sub(r", (did you mean 'subject-\d+'\?|nearest='subject-\d+')", "", text)  # of another row
+        text = re.sub(
+            r", (did you mean '(subject|taker)-\d+'\?|nearest='(subject|taker)-\d+')", "", text
+        )  # of another row
         return re.sub(rf"\w+://[^\s']*/agents/{name}\b|\b{name}\b", "IT", text)
 
     async def some(self, feed: Feed[Any], number: int) -> list[Any]:

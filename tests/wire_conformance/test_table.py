@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.matrix import some
-from tests.wire_conformance import asking, listening, running as runs
+from tests.wire_conformance import asking, listening, running as runs, sending
 from tests.wire_conformance.bench import RESULTS, TABLE, expected
 from tests.wire_conformance.other_process import running
 from tests.wire_conformance.worlds import WORLDS, over_tcp
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.wire_conformance.bench import Behaviour
 
-PARTS = (asking, runs, listening)
+PARTS = (asking, runs, listening, sending)
 """The modules that fill the table."""
 
 CELLS = [(world, row) for row in TABLE for world in WORLDS]

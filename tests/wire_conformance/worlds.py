@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from lmos_actors import NotAllowed, describe, open_node, simulate
+from lmos_actors.bindings import ContractWarning
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.protocol.td import dump, with_forms
 from lmos_actors.transport import endpoint_of
@@ -100,7 +102,8 @@ class OverHttp(Far):
             return await super().ref(cls, name)
         place = f"/{len(self.papers)}"
         self.papers[place] = json.dumps(over_http(cls, name, self.base)).encode()
-        return await self.node.consume(cls, PAPERS + place)
+        with warnings.catch_warnings(action="ignore", category=ContractWarning):  # of what HTTP has not
+            return await self.node.consume(cls, PAPERS + place)
 
     async def serve(self, network: Network, task_status: trio.TaskStatus[None]) -> None:
         """Serve the descriptions, at `PAPERS`."""
@@ -124,13 +127,20 @@ def over_http(cls: type[Any], name: str, base: str) -> Any:
     return without_sockets(dump(with_forms(described, name, [base])))
 
 
+def is_unreachable(described: Any) -> bool:
+    """Return whether an affordance has no form left."""
+    return isinstance(described, dict) and described.get("forms") == []
+
+
 def without_sockets(described: Any) -> Any:
     """Leave out the forms that lead to a WebSocket."""
     match described:
         case {"href": str(href)} if href.startswith("ws"):
             return None
         case dict():
-            return {key: without_sockets(each) for key, each in described.items()}
+            found = {key: without_sockets(each) for key, each in described.items()}
+            # what goes over sockets alone, as input streams do, is not there
+            return {key: each for key, each in found.items() if not is_unreachable(each)}
         case list():
             return [found for each in described if (found := without_sockets(each)) is not None]
         case _:

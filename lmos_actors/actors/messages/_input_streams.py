@@ -119,6 +119,7 @@ class InputStream:
         await checkpoint_if_cancelled()  # no more: it parks once in so many items as there is room for
         while not self._items:
             if self._failure is not None:
+                await checkpoint_if_cancelled()  # a cancelled run had an item in hand, which is dropped
                 raise self._failure
             if self._finished:
                 raise StopAsyncIteration

@@ -108,10 +108,10 @@ class Run:
     def cancel(self) -> None:
         """Cancel the coroutine; the caller has settled the run already."""
         self.cancelled = True
-        self._close_streams()
         runner = self.runner
         if runner is not None:
             runner.scope.cancel("the run was cancelled")
+        self._close_streams()  # after that, as a handler that waits for an item is to be cancelled there
 
     def settle_value(self, value: Any) -> None:
         """Answer with a value, unless the run is settled."""
