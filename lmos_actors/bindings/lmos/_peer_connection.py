@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import trio
 from msgspec import UNSET
@@ -50,6 +50,7 @@ from lmos_actors.protocol import lmos
 
 from ..exposure._exposure import EXITED
 from ._peer_requests import RunQuestion, as_near_error, means_unwell, refuses_whole
+from ._peer_streams import note_flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -196,17 +197,13 @@ class PeerConnection:
         if request.verb == "invoke":
             deadline, attempt = request.deadline, request.attempt
             return session.invoke(
-                thing,
-                request.name,
-                request.payload,
+                thing, request.name, request.payload,
                 remaining=None if deadline is None else max(0.001, deadline - trio.current_time()),
                 attempt=None if attempt is None else attempt.number,
                 message_id=None if attempt is None else attempt.message_id,
-                credit=request.credit,
-                streams=request.streams,
-                binary=request.binary,
+                credit=request.credit, streams=request.streams, binary=request.binary,
                 **request.trace_context,
-            )
+            )  # fmt: skip
         if request.verb == "read":
             return session.read(thing, request.name, **request.trace_context)
         if request.verb == "write":
@@ -431,11 +428,9 @@ class PeerConnection:
             else:
                 feed = session.subscribe_all(thing, **trace)
         except MailboxFull as error:
-            if session.full:
-                return False
-            # as many are listened to as may be
-            listening.on_refused(MailboxFull(listening.far.path, error.size))
-            return True
+            if not session.full:  # as many are listened to as may be
+                listening.on_refused(MailboxFull(listening.far.path, error.size))
+            return not session.full
         except Exception as error:
             listening.on_refused(error)
             return True
@@ -514,8 +509,7 @@ class PeerConnection:
     def _forgotten_failed(self, outcome: lmos.ForgottenFailed) -> None:
         sent: SentTell | None = outcome.pending.host
         if sent is not None:
-            far = sent.link.far
-            sent.fail(as_near_error(outcome.error, far.thing_id, far.path))
+            sent.fail(as_near_error(outcome.error, sent.far.thing_id, sent.far.path))
 
     def _progressed(self, outcome: lmos.RunProgressed) -> None:
         request = self._open.get(outcome.pending)
@@ -527,15 +521,8 @@ class PeerConnection:
         if request is not None:
             request.item(outcome.output)
 
-    def _credited(self, outcome: lmos.CreditArrived) -> None:
-        request = self._open.get(cast("lmos.PendingRun", outcome.run))
-        if request is not None:
-            request.on_room()
-
-    def _stopped(self, outcome: lmos.StreamStopped) -> None:
-        request = self._open.get(cast("lmos.PendingRun", outcome.run))
-        if request is not None and outcome.stream.name is not None:
-            request.on_stopped(outcome.stream.name)
+    def _flows(self, outcome: lmos.CreditArrived | lmos.StreamStopped) -> None:
+        note_flow(self._open, outcome)
 
     def _established(self, outcome: lmos.FeedEstablished) -> None:
         listening = self._feeds.get(outcome.feed)
@@ -600,8 +587,8 @@ class PeerConnection:
         lmos.RequestFailed: _failed,
         lmos.RunProgressed: _progressed,
         lmos.RunItem: _item,
-        lmos.CreditArrived: _credited,
-        lmos.StreamStopped: _stopped,
+        lmos.CreditArrived: _flows,
+        lmos.StreamStopped: _flows,
         lmos.ForgottenFailed: _forgotten_failed,
         lmos.FeedEstablished: _established,
         lmos.PropertyRead: _read,

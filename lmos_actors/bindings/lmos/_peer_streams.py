@@ -6,7 +6,7 @@ room. The session counts the credit and knows when the stream is over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lmos_actors.errors import InvalidInput, LocalProtocolError
 from lmos_actors.protocol import lmos
@@ -14,8 +14,31 @@ from lmos_actors.protocol import lmos
 from ..exposure._values import plain
 
 if TYPE_CHECKING:
-    from ._peer_connection import PeerConnection
+    from collections.abc import Mapping
+
     from ._peer_requests import PendingRequest
+
+
+class StreamConnection(Protocol):
+    """The connection that carries a request, as its streams use it."""
+
+    @property
+    def session(self) -> lmos.ConsumerSession:
+        """The session whose credit is spent."""
+        ...
+
+
+def note_flow(
+    requests: Mapping[Any, PendingRequest], outcome: lmos.CreditArrived | lmos.StreamStopped
+) -> None:
+    """Pass on to the request of a stream that there is room again, or that no more items are wanted."""
+    request = requests.get(outcome.run)
+    if request is None or outcome.stream.name is None:
+        return
+    if isinstance(outcome, lmos.CreditArrived):
+        request.on_room()
+    else:
+        request.on_stopped(outcome.stream.name)
 
 
 class StreamTarget:
@@ -23,7 +46,7 @@ class StreamTarget:
 
     __slots__ = ("_connection", "_name", "_request")
 
-    def __init__(self, connection: PeerConnection | None, request: PendingRequest, name: str) -> None:
+    def __init__(self, connection: StreamConnection | None, request: PendingRequest, name: str) -> None:
         self._connection = connection
         self._request = request
         self._name = name
