@@ -29,6 +29,7 @@ from lmos_actors.errors import (
     RemoteProtocolError,
 )
 from lmos_actors.protocol import lmos
+from lmos_actors.protocol.td import JSON
 
 from ._peer_requests import PendingRequest
 
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 MOST: Final = 1024
 """Items that are kept of a peer that knows no credit; beyond it the run is cancelled."""
+
+BYTES: Final = "application/octet-stream"
+"""The content type of input streams whose items go in binary frames."""
 
 _STATUSES: Final[dict[str, Literal["pending", "in progress", "completed", "failed"]]] = {
     "pending": "pending",
@@ -91,7 +95,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
             sources.release()
             raise
         params = (op.params[place] for place in op.streams)
-        self.streams = {p.wire_name: lmos.BYTES if p.shape.exact is bytes else lmos.JSON for p in params}
+        self.streams = {p.wire_name: BYTES if p.shape.exact is bytes else JSON for p in params}
         return sources
 
     def on_room(self) -> None:

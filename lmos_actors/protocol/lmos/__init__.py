@@ -71,8 +71,6 @@ from ._problems import (
     problem_of as problem_of,
 )
 from ._streams import (
-    BYTES as BYTES,
-    JSON as JSON,
     CreditArrived as CreditArrived,
     Incoming as Incoming,
     ItemArrived as ItemArrived,
