@@ -69,6 +69,9 @@ _PUT: Final = {
     " ON CONFLICT (space, key) DO UPDATE SET value = excluded.value, sum = excluded.sum"
     for rows in _ROWS
 }
+_COUNT_SYNC: Final = "INSERT INTO meta VALUES ('syncs', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
+"""SQLite syncs only what it writes: with equal values that would be nothing, nor the commits before."""
+
 _GET: Final = "SELECT value, sum FROM records WHERE space = ? AND key = ?"
 _SCAN: Final = "SELECT key, value, sum FROM records WHERE space = ? AND key >= ? ORDER BY key LIMIT ?"
 _SCAN_TO: Final = (
@@ -298,6 +301,8 @@ class SqliteStore:
                 puts = _Puts(db)
                 conflicts = [self._apply(puts, batch) for batch in batches]
                 puts.write()
+                if durability == "power":
+                    db.execute(_COUNT_SYNC)
                 db.execute("COMMIT")
             except BaseException:
                 roll_back(db)

@@ -110,7 +110,8 @@ class Ticket:
     async def wait(self) -> None:
         """Wait until it is committed. Raise StoreFailed, WriteConflict. A cancel does not take it back."""
         if not self.settled:
-            self._event = self._event or trio.Event()
+            if self._event is None:
+                self._event = trio.Event()
             await self._event.wait()
         else:
             await trio.lowlevel.checkpoint()

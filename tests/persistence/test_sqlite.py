@@ -159,6 +159,24 @@ def test_another_process_is_named_and_its_death_frees_the_file(tmp_path: Path) -
         pass
 
 
+def test_a_power_commit_is_synced_also_if_it_changes_nothing(tmp_path: Path) -> None:
+    """SQLite syncs what it writes, and the log before it; of equal values it writes nothing."""
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        sizes: list[int] = []
+        batch = [Put("s", "a", b"same")]
+        for batches, durability in (
+            ([batch], "process"),
+            ([batch], "process"),
+            ([batch], "power"),
+            ([], "power"),
+        ):
+            store.commit(batches, durability)  # type: ignore[arg-type]
+            sizes.append(path.with_name("store.db-wal").stat().st_size)
+        first, equal, power, empty = sizes
+        assert first == equal < power < empty
+
+
 def test_a_shell_that_writes_delays_and_does_not_break(tmp_path: Path) -> None:
     path = made(tmp_path / "store.db")
     with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as shell:

@@ -69,7 +69,9 @@ def test_what_is_submitted_is_committed_together_and_settled_in_order(run: Any) 
                     writer.submit(put(name), done=lambda error, name=name: settled.append((name, error)))
                 last = writer.submit([Delete("s", f"c{round}")], "power" if round == 1 else "process")
                 assert not last.settled
-                await last.wait()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(last.wait)
+                    nursery.start_soon(last.wait)
                 assert last.settled
                 assert [key for key, _ in await writer.scan("s", limit=9, start="c")] == []
             assert await writer.get("s", ["a0", "x"]) == [b"", None]
