@@ -20,11 +20,33 @@ from lmos_actors.discovery.directory._entries import InvalidDescription, Moment,
 from lmos_actors.discovery.directory._merge_patch import difference, merged, same
 from lmos_actors.discovery.directory._records import EVENTS, THINGS, Records, stored_state
 from lmos_actors.discovery.directory._registrations import Missing, Registrations
-from lmos_actors.persistence import MemoryStore, records_of
+from lmos_actors.persistence import DeleteRange, MemoryStore, records_of
 from lmos_actors.protocol.td import check
 from tests.matrix import examples
 
 from .web import td
+
+# ---- records
+
+
+def test_what_a_failed_write_has_left_out_is_not_counted_on() -> None:
+    options, at = DirectoryOptions(), Moment(wall=1_000_000.0, tick=0.0)
+    shelf, records, store = Registrations(options), Records(0), MemoryStore()
+    store.open()
+    first = shelf.put("urn:1", td("urn:1"), at)
+    store.commit([records.writes_of([first], 1)], "process")
+    shelf.settle([first])
+    lost = records.writes_of([shelf.put("urn:2", td("urn:2"), at)], 1_000)
+    assert DeleteRange(EVENTS, stop=f"{1_000:016x}") in lost
+    shelf.forget()
+    records.forget(shelf.order)
+    changed = shelf.put("urn:1", td("urn:1", title="New"), at)
+    writes = records.writes_of([changed], 1_000)
+    assert DeleteRange(EVENTS, stop=f"{1_000:016x}") in writes, "again"
+    store.commit([writes[:-1]], "process")
+    kept = stored_state(records_of(store, THINGS), records_of(store, EVENTS), at)
+    assert (kept.last, kept.order) == (2, 1), "the list has the same ids since the first event"
+
 
 # ---- RFC 7396
 

@@ -159,6 +159,24 @@ def test_another_process_is_named_and_its_death_frees_the_file(tmp_path: Path) -
         pass
 
 
+def test_a_power_commit_is_synced_and_others_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*words: Any, **options: Any) -> sqlite3.Connection:
+        db = connect(*words, **options)
+        db.set_trace_callback(said.append)
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    with opened(tmp_path / "store.db") as store:
+        for durability in ("process", "power", "power", "process"):
+            store.commit([[Put("s", "a", durability.encode())]], durability)  # type: ignore[arg-type]
+    kinds = [each for each in said if each == "COMMIT" or each.startswith("PRAGMA synchronous")]
+    full, normal = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
+    assert kinds == ["COMMIT", normal, "COMMIT", full, "COMMIT", "COMMIT", normal, "COMMIT"]
+
+
 def test_a_power_commit_is_synced_also_if_it_changes_nothing(tmp_path: Path) -> None:
     """SQLite syncs what it writes, and the log before it; of equal values it writes nothing."""
     path = tmp_path / "store.db"
@@ -274,7 +292,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
             with pytest.raises(StoreFull, match="make room on the disk"):
                 store.commit([[Put("s", "b", bytes(100_000)), Put("s", "a", b"new")]], durability)  # type: ignore[arg-type]
         assert store.get("s", ["a", "b"]) == [bytes(100_000), None]
-        with pytest.raises(StoreFailed):
+        with pytest.raises(StoreFull, match=r"copy\.db failed"):
             back_up(str(disk / "store.db"), str(disk / "copy.db"))
         assert sorted(each.name for each in disk.iterdir()) == [
             "rest", "store.db", "store.db-lock", "store.db-shm", "store.db-wal",
@@ -364,6 +382,8 @@ def test_a_backup_of_a_store_that_is_in_use(tmp_path: Path) -> None:
         assert store.get("s", ["last"]) == [b"one"]
         assert list(store.problems()) == []
         assert len(store.scan("s", limit=1000)) == 501
+    back_up(str(path), str(tmp_path / "of one that is closed.db"))
+    (tmp_path / "of one that is closed.db").unlink()
     assert copy.stat().st_mode & 0o777 == 0o600
     assert sorted(each.name for each in tmp_path.iterdir()) == ["copy.db", "store.db"]
     for wrong in (tmp_path, tmp_path / "missing.db"):
