@@ -333,8 +333,6 @@ class StoreWriter:
             finally:
                 await self._close(ended)
                 scope.cancel("the store has not answered")
-                while nursery.child_tasks:  # a nursery that waits would put a cancel in place of the failure
-                    await trio.lowlevel.cancel_shielded_checkpoint()
         if failure is not None:
             raise failure
 
