@@ -450,6 +450,13 @@ def test_mistakes_of_all_sorts_are_told_at_once_in_the_order_of_the_text(project
         assert any(part in message for message in said), said
 
 
+def test_a_rule_for_every_action_names_the_one_that_its_output_does_not_fit(project: Project) -> None:
+    rule = "      - when: {any: true}\n        output: 2\n        unused: allowed\n"
+    text = STORY.replace("      - when: {action: slowly}\n", f"{rule}      - when: {{action: slowly}}\n")
+    said = [message for _, _, message in project.mistakes(text)]
+    assert 'expected a mapping, saw 2: the rule is for every action, "slowly" among them' in said
+
+
 def test_nothing_is_no_ref_where_one_is_needed(project: Project) -> None:
     given = "args: {clerk: $(agents.clerk), clerks: [$(agents.clerk), $(agents.double)]}"
     for wrong in (

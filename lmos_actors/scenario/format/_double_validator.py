@@ -9,7 +9,7 @@ from msgspec import UNSET
 from lmos_actors.files import did_you_mean
 
 from ..model import USER, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
-from ..values import ANYTHING, exception_class, exception_names, problem_at
+from ..values import ANYTHING, exception_class, exception_names, misfits, problem_at
 from ._condition_validator import ConditionValidator
 from ._value_validator import event_schema, input_schema, is_stream, output_schema
 
@@ -120,7 +120,13 @@ class DoubleValidator:
         schema = output_schema(op)
         if rule.output is not UNSET:
             schema = {"type": "array", "items": schema} if stream else schema
-            self.conditions.equal(rule.output, schema, (*path, "output"))
+            every = (
+                ""
+                if rule.when.action is not None
+                else f': the rule is for every action, "{action}" among them'
+            )
+            for here, message, key in misfits(rule.output, schema, (*path, "output")):
+                self.names.report(here, f"{message}{every}", "shape", key=key)
         if rule.reply is UNSET:
             return
         ends = any(isinstance(part, Done) for part in rule.reply)
