@@ -86,12 +86,13 @@ class ReceiveWindow:
     window (None: the peer knows no credit) only the numbers are checked.
     """
 
-    __slots__ = ("_back", "_back_bytes", "_held", "_left", "_left_bytes", "sequence", "window")
+    __slots__ = ("_back", "_back_bytes", "_held", "_left", "_left_bytes", "held_bytes", "sequence", "window")
 
     def __init__(self, window: Credit | None = DEFAULT_CREDIT, *, granted: bool = False) -> None:
         self.window = window
         self.sequence = 0
         self._held: deque[int] = deque()  # sizes of what has arrived and is not consumed
+        self.held_bytes = 0  # their sum
         self._left = self._left_bytes = 0  # credit that the sender has
         self._back = self._back_bytes = 0  # credit to be given
         if window is not None:
@@ -103,11 +104,6 @@ class ReceiveWindow:
     def held(self) -> int:
         """The number of items that have arrived and are not consumed."""
         return len(self._held)
-
-    @property
-    def held_bytes(self) -> int:
-        """The bytes of those items."""
-        return sum(self._held)
 
     def arrive(self, size: int, sequence: int | None = None) -> str | None:
         """Count an item that has come; what is wrong with it, None if nothing.
@@ -124,14 +120,17 @@ class ReceiveWindow:
             self._left -= 1
             self._left_bytes -= size
             self._held.append(size)
+            self.held_bytes += size
         return None
 
     def consume(self) -> Credit | None:
         """Take the oldest item as consumed; the credit to be given now, if any. Ignored when none is held."""
         if self.window is None or not self._held:
             return None
+        size = self._held.popleft()
+        self.held_bytes -= size
         self._back += 1
-        self._back_bytes += self._held.popleft()
+        self._back_bytes += size
         half = 2 * self._back >= self.window.items or 2 * self._back_bytes >= self.window.bytes
         return self.due() if half else None
 
@@ -301,6 +300,7 @@ class StreamTable:
         max_open: int = 1024,
     ) -> None:
         self.ignored: int = 0  # what came late, or for no stream
+        self.held: int = 0  # bytes of items that have arrived and are not consumed
         self._encode = encode
         self._new_id = new_id
         self._window = window
@@ -382,8 +382,12 @@ class StreamTable:
             return self._broken(
                 stream.run, f"an item of {stream.content_type} came in the wrong kind of frame"
             )
+        before = stream.window.held_bytes
         wrong = stream.window.arrive(size, sequence)
-        return self._broken(stream.run, wrong) if wrong else ItemArrived(stream.run, stream, item)
+        if wrong:
+            return self._broken(stream.run, wrong)
+        self.held += stream.window.held_bytes - before
+        return ItemArrived(stream.run, stream, item)
 
     def _unknown(self, number: int, correlation: str | None) -> StreamViolation | None:
         """A stream that never was breaks the rules of the run that the message names; others are gone."""
@@ -474,7 +478,13 @@ class StreamTable:
 
     def consumed(self, stream: Incoming) -> bytes | None:
         """Count the oldest item that the host holds as used up; the frame with new credit, if it is time."""
-        return self._credit(stream, stream.window.consume()) if self._goes_on(stream) else None
+        goes_on = self._goes_on(stream)
+        if stream.run not in self._runs:  # it is over: nothing of it is held any more
+            return None
+        before = stream.window.held_bytes
+        credit = stream.window.consume()
+        self.held += stream.window.held_bytes - before
+        return self._credit(stream, credit) if goes_on else None
 
     def _credit(self, stream: Incoming, credit: Credit | None) -> bytes | None:
         if credit is None:
@@ -510,6 +520,8 @@ class StreamTable:
             del self._named[run.message_id]
         for stream in held.values():
             stream.open = False
+            if isinstance(stream, Incoming):
+                self.held -= stream.window.held_bytes
             self._count -= 1
             if stream.number is not None:
                 del self._numbered[stream.number]

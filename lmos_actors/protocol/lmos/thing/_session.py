@@ -83,10 +83,11 @@ class ThingSession:
 
     @property
     def held(self) -> int:
-        """About how many bytes of memory the peer's requests, listenings and answers take now."""
+        """About how many bytes of memory the peer's requests, items, listenings and answers take now."""
         connection, listenings = self._connection, self._connection.listenings
         listened = listenings.bytes + listenings.count * REQUEST
-        return connection.open_weight + connection.tells_weight + listened + self.outbox.bytes
+        asked = connection.open_weight + connection.tells_weight + connection.streams.held
+        return asked + listened + self.outbox.bytes
 
     @property
     def habits(self) -> str:
