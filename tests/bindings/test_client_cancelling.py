@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import trio
 
+from lmos_actors import action
 from lmos_actors.actors import slot_of
 from lmos_actors.bindings import consume, remote_ref
 from tests.bindings.client_connections import Weather, peers_of, quiet, two_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from lmos_actors import Ref
 
@@ -36,13 +38,46 @@ class Nth(trio.abc.Instrument):
                 self.scope.cancel()
 
 
+class Talker(Weather):
+    """Takes input streams as well."""
+
+    @action
+    async def total(self, numbers: AsyncIterator[int]) -> int:
+        return sum([number async for number in numbers])
+
+    @action
+    async def first(self, numbers: AsyncIterator[int]) -> int:
+        return await anext(numbers)
+
+    @action
+    async def doubled(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]:
+        async for number in numbers:
+            yield 2 * number
+
+
+class Numbers:
+    """A source that counts how many of its kind are open."""
+
+    open = 0
+
+    async def __aiter__(self) -> AsyncGenerator[int]:
+        Numbers.open += 1
+        try:
+            for number in range(20):
+                if number % 6 == 5:
+                    await trio.sleep(0.01)
+                yield number
+        finally:
+            Numbers.open -= 1
+
+
 async def entering(manager: Any, *then: str) -> None:
     async with manager as found:
         for name in then:
             await getattr(found, name)()
 
 
-VERBS: dict[str, Callable[[Ref[Weather]], Awaitable[object]]] = {
+VERBS: dict[str, Callable[[Ref[Talker]], Awaitable[object]]] = {
     "invoke": lambda ref: ref.invoke(Weather.turn, "Bonn"),
     "run": lambda ref: ref.invoke(Weather.forecast, "Bonn"),
     "within": lambda ref: ref.within(0.2).invoke(Weather.sleep),
@@ -60,14 +95,18 @@ VERBS: dict[str, Callable[[Ref[Weather]], Awaitable[object]]] = {
     "subscribe": lambda ref: entering(ref.subscribe(Weather.asked)),
     "subscribe all": lambda ref: entering(ref.subscribe_all()),
     "monitor": lambda ref: entering(ref.monitor()),
+    "input stream": lambda ref: ref.invoke(Talker.total, Numbers()),
+    "input stream not taken": lambda ref: ref.invoke(Talker.first, Numbers()),
+    "input stream of begin": lambda ref: entering(ref.begin(Talker.total, Numbers()), "query", "result"),
+    "streams both ways": lambda ref: entering(ref.stream(Talker.doubled, Numbers()), *["__anext__"] * 5),
 }
 
 
 @pytest.mark.parametrize("verb", list(VERBS))
 async def test_cancelled_anywhere_nothing_is_left(autojump_clock: Any, verb: str) -> None:
-    async with two_nodes() as (server, client):
+    async with two_nodes(Talker) as (server, client):
         peers = peers_of(client)
-        ref = remote_ref(peers, Weather, "ws://server/agents/weather")
+        ref = remote_ref(peers, Talker, "ws://server/agents/weather")
         await ref.ready()
         (near,) = server.agents()
         for number in range(1, MOST):
@@ -83,6 +122,7 @@ async def test_cancelled_anywhere_nothing_is_left(autojump_clock: Any, verb: str
             assert peers.statistics() == {"peers": 1, "connected": 1, "open": 0}
             counts = slot_of(near).statistics()
             assert (counts.waiting, counts.running) == (0, 0)
+            assert not Numbers.open
             assert slot_of(near).sinks().by_key == {}
             if nth.steps < number:
                 break

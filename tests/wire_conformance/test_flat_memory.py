@@ -6,7 +6,9 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
+import attrs
 import pytest
+import trio
 
 from lmos_actors import Agent, action, open_node
 
@@ -58,3 +60,78 @@ async def test_a_stream_of_64_mb_leaves_no_memory_behind(handle: Any) -> None:
             assert peak - began < BOUND
         finally:
             tracemalloc.stop()
+
+
+class Mirror(Agent):
+    """Answers every part with its reverse."""
+
+    taken: int = 0
+    gate: trio.Event = attrs.field(factory=trio.Event)
+
+    @action
+    async def reverse(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for part in parts:
+            self.taken += 1
+            yield part[::-1]
+
+    @action
+    async def held(self, parts: AsyncIterator[bytes]) -> int:
+        await self.gate.wait()
+        return sum([len(part) async for part in parts])
+
+    @action
+    def open(self) -> None:
+        self.gate.set()
+
+    @action
+    def how_many(self) -> int:
+        return self.taken
+
+
+async def test_streams_both_ways_at_once_leave_no_memory_behind() -> None:
+    given = 0
+
+    async def parts() -> AsyncIterator[bytes]:
+        nonlocal given
+        for number in range(ITEMS):
+            given = number + 1
+            yield number.to_bytes(2, "big") * (ITEM // 2)
+
+    async with open_node() as ours, open_node(listen="ws://127.0.0.1:0") as theirs:
+        await theirs.start(Mirror)
+        far = await ours.consume(Mirror, f"{theirs.urls[0]}/agents/mirror")
+        tracemalloc.start()
+        try:
+            began, _ = tracemalloc.get_traced_memory()
+            size = 0
+            async with far.stream(Mirror.reverse, parts()) as items:
+                size += len(await anext(items))
+                for _ in range(50):  # as far ahead as it gets while nobody takes anything
+                    await far.invoke(Mirror.how_many)
+                assert given <= 5 * 16
+                async for item in items:
+                    size += len(item)
+            assert size == ITEM * ITEMS
+            _, peak = tracemalloc.get_traced_memory()
+            assert peak - began < BOUND
+        finally:
+            tracemalloc.stop()
+
+
+async def test_a_slow_handler_holds_its_source_back_and_nobody_else() -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(64):
+            yield bytes(ITEM)
+
+    async with (
+        open_node() as ours,
+        open_node(listen="ws://127.0.0.1:0") as theirs,
+        trio.open_nursery() as nursery,
+    ):
+        await theirs.start(Mirror)
+        far = await ours.consume(Mirror, f"{theirs.urls[0]}/agents/mirror")
+        nursery.start_soon(far.invoke, Mirror.held, parts())
+        async with far.stream(Mirror.reverse, parts()) as items:
+            assert len([item async for item in items]) == 64
+        assert len(nursery.child_tasks) == 1
+        await far.invoke(Mirror.open)
