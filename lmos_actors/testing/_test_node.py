@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Instrument
     from lmos_actors.actors import Ref
+    from lmos_actors.persistence import Store
     from lmos_actors.supervision import SupervisorSpec
 
     from ._staging import Replacement
@@ -85,14 +86,15 @@ async def open_test_node(
     instrument: Instrument | None = None,
     replace: Mapping[type[Agent], Replacement] | None = None,
     faults: FaultPlan | None = None,
+    store: Store | str = "memory:",
 ) -> AsyncGenerator[TestNode]:
     """Open a node whose time is virtual and whose ids, chance and order of tasks follow from `seed`.
 
     Without `seed` it is the number in the environment's LMOS_ACTORS_SEED, else 0. An exception that leaves
     the block carries a note with the seed. Inside `simulate` the node is that world's, seed and all.
     `replace` puts fakes, probes or subclasses in the place of agent classes, wherever in the node one is
-    started. `faults` is a plan made beforehand, for agents that `tree` starts. In all else it is as
-    `open_node`.
+    started. `faults` is a plan made beforehand, for agents that `tree` starts. Durable agents are kept in
+    `store`. In all else it is as `open_node`.
 
     When the block ends without an exception, but a probe was left with messages that nobody expected or
     answered, a fake was asked what it has no answer for, or a planned fault or replacement was never met,
@@ -109,7 +111,7 @@ async def open_test_node(
             if environment is None:
                 enter_world(stack, virtual(trio.lowlevel.current_clock()), chosen or 0)
             with _staged(stage):
-                opened = open_stages(tree, NodeOptions(instrument=instrument))
+                opened = open_stages(tree, NodeOptions(instrument=instrument, store=store))
                 node = TestNode(await stack.enter_async_context(opened), stage, chosen)
             with _describing_messages(stage), _failing_leftovers(stage):
                 yield node

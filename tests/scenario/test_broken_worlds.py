@@ -134,6 +134,17 @@ BREAKS = [
         ("self.send(self.collector, Collector.report)", "pass", "eventually reported"),
     ),
     *breaks(
+        "bank",
+        "bank",
+        ("class AccountAgent(Agent, durable=True)", "class AccountAgent(Agent)", "always none_is_lost"),
+        ("if number not in self.taken:", "if True:", "always none_is_made"),
+        ("self.on_the_way[number] = Transfer(number, to, amount)", "sent = Transfer(number, to, amount)",
+         "check"),
+        ("self.balance -= amount", "pass", "always none_is_made"),
+        ("self.taken.add(number)", "pass", "always none_is_made"),
+        ("self.balance += amount", "pass", "always none_is_lost"),
+    ),
+    *breaks(
         "travel",
         "travel",
         ("self.bookings += 1", "pass", "expect output"),

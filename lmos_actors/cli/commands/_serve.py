@@ -23,6 +23,7 @@ def serve(
     *,
     tree: Annotated[str | None, Parameter(metavar="TREE")] = None,
     arg: Annotated[Texts, Parameter(metavar="NAME=VALUE")] = None,
+    store: Annotated[str | None, Parameter(metavar="STORE")] = None,
     listening: ListenOptions = _USUAL,
     presented: PresentOptions = _NOTHING,
     discovery: DiscoveryOptions = _ALONE,
@@ -41,6 +42,8 @@ def serve(
 --key server.key --security rules.yaml
 
     lmos-actors serve agents/weather.py:WeatherAgent --register http://127.0.0.1:8081
+
+    lmos-actors serve bank=agents/bank.py:AccountAgent --store sqlite:bank.db
 
     lmos-actors serve agents/weather.py:WeatherAgent --arg units=fahrenheit --public-url wss://agents.example.org
 
@@ -63,6 +66,9 @@ Targets are further children of its root.
     arg
         An argument of an agent, as JSON or as text; a ref by the name of another target, or by a URL. \
 With several targets as AGENT.NAME=VALUE. May be given several times.
+    store
+        Where durable agents are kept: sqlite:PATH, a database that is made if there is none, or \
+memory: until the end.
     """
     from ..serve._serve import ServeRequest, serve_targets
 
@@ -74,6 +80,7 @@ With several targets as AGENT.NAME=VALUE. May be given several times.
             listening=listening,
             presented=presented,
             discovery=discovery,
+            store=store,
         )
     )
 

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from lmos_actors.bindings import public_name, url_of
-from lmos_actors.errors import ConfigError, SupervisionError, TransportError, group_of
+from lmos_actors.errors import ConfigError, StoreFailed, SupervisionError, TransportError, group_of
 from lmos_actors.node import Node, open_node
 from lmos_actors.supervision import SupervisorSpec, Tree
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
@@ -64,6 +64,7 @@ OPTIONS: Final = {
     "public_url": "--public-url",
     "register": "--register",
     "security": "--security",
+    "store": "--store",
     "tls": "--cert",
     "tracing": "--tracing",
 }
@@ -86,6 +87,7 @@ class ServeRequest:
     presented: PresentOptions = attrs.Factory(PresentOptions)
     discovery: DiscoveryOptions | None = None
     directory: DirectoryOptions | None = None
+    store: str | None = None
 
 
 def serve_targets(request: ServeRequest) -> int:
@@ -108,6 +110,7 @@ def serve_targets(request: ServeRequest) -> int:
         door=door,
         metrics=listening.metrics,
         directory=request.directory,
+        store=request.store,
         **options,
     )
     serving = Serving(
@@ -120,7 +123,7 @@ def serve_targets(request: ServeRequest) -> int:
         if error.__cause__ is None:
             raise ConfigError(in_shell(error.message), as_option(error.path)) from None
         return complain(error)
-    except (SupervisionError, TransportError) as error:
+    except (SupervisionError, TransportError, StoreFailed) as error:
         print(f"lmos-actors: {_why(error)}", file=sys.stderr)
         return COULD_NOT_RUN
     except Exception:
@@ -165,7 +168,7 @@ def door_options(descriptors: int, doors: int) -> DoorOptions:
     return DoorOptions(max_connections=most, max_half_open=max(1, min(usual.max_half_open, most // 4)))
 
 
-def _why(error: SupervisionError | TransportError) -> str:
+def _why(error: SupervisionError | TransportError | StoreFailed) -> str:
     """Return the error that ended the node, with its causes."""
     cause = error.__cause__
     group = None if cause is None else group_of(cause)

@@ -86,6 +86,13 @@ class Cell:
         return getattr(self.agent_class(name), "__contract__", None)
 
     @property
+    def has_durable_agents(self) -> bool:
+        """Whether an agent of the file, or of its tree, keeps its state in a store."""
+        used = () if self.used is None else map(self.used.class_of, self.used.agents)
+        contracts = (getattr(cls, "__contract__", None) for cls in (*self.classes.values(), *used))
+        return any(contract is not None and contract.state is not None for contract in contracts)
+
+    @property
     def root(self) -> Root:
         """The root supervisor: the file's, or the one that a file without a tree has; without populations.
 

@@ -61,6 +61,8 @@ class RunEnvironment:
             from ._node_client import node_options  # what speaks over wires, which most files have no use for
 
             options = node_options(world)
+        if cell.has_durable_agents:
+            options["store"] = "memory:"
         async with open_node(_root_spec(cell), instrument=run.watch, **options) as node:
             self._node = node
             self._connect_observers(node)
