@@ -1,0 +1,46 @@
+"""A process of durable agents is killed (SIGKILL) again and again: no answer is taken back, none counts twice."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tests.matrix import few_or_all
+from tests.persistence.killed_agents import AGENTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KILLS = len(few_or_all(range(5), range(100)))
+
+
+def life(path: Path, chance: random.Random) -> dict[str, dict[int, int]]:
+    """Run the process until so many answers have come, kill it, and return what it has written."""
+    command = [sys.executable, "-m", "tests.persistence.killed_agents", str(path)]
+    seen: dict[str, dict[int, int]] = {"found": {}, "answer": {}}
+    lines, until = 0, AGENTS + chance.randrange(1, 400)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:  # to the end of the pipe: what was written before the kill counts
+            if not line.endswith("\n"):
+                break
+            kind, agent, n = line.split()
+            seen[kind][int(agent)] = int(n)
+            lines += 1
+            if lines == until:
+                process.kill()
+    assert len(seen["found"]) == AGENTS
+    return seen
+
+
+def test_no_answer_is_taken_back_by_a_kill_and_no_request_counts_twice(tmp_path: Path) -> None:
+    chance, answered = random.Random(19), dict.fromkeys(range(AGENTS), 0)
+    for _ in range(KILLS):
+        seen = life(tmp_path / "counters.db", chance)
+        for agent, n in seen["found"].items():
+            # one request of each agent was open: it was kept, or it was not
+            assert answered[agent] <= n <= answered[agent] + 1
+        answered = seen["found"] | seen["answer"]
+    assert min(answered.values()) > 0
