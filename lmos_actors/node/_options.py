@@ -76,6 +76,8 @@ class NodeOptions:
         self._check_credentials()
         object.__setattr__(self, "endpoints", self._checked_endpoints())
         self._check_discovery()
+        if isinstance(self.store, str):
+            self._check_store(self.store)
 
     # ---- connections
 
@@ -189,6 +191,14 @@ class NodeOptions:
         """The URLs of the directories that are searched without registering there."""
         lookup = self.lookup or ()
         return (lookup,) if isinstance(lookup, str) else tuple(lookup)
+
+    def _check_store(self, text: str) -> None:
+        from lmos_actors.persistence import store_of
+
+        try:
+            store_of(text)
+        except ConfigError as error:
+            raise ConfigError(error.message, argument("store")) from None
 
     def _check_discovery(self) -> None:
         if self.register is True and not self.directory:
