@@ -1,4 +1,4 @@
-"""A process of durable agents is killed (SIGKILL) again and again: no answer is lost, no request counts twice."""
+"""A process of durable agents is killed (SIGKILL) again and again: no answer is lost, none counts twice."""
 
 from __future__ import annotations
 
