@@ -33,8 +33,8 @@ class AccountAgent(Agent, durable=True):
 
     balance: Property[int] = prop(default=100_00, read_only=True, doc="What the account holds, in cents.")
     received: Event[int] = event(doc="The account has received an amount.")
-    on_the_way: dict[str, Transfer] = attrs.field(factory=dict)
-    taken: set[str] = attrs.field(factory=set)
+    on_the_way: dict[str, Transfer] = attrs.field(factory=dict[str, Transfer])
+    taken: set[str] = attrs.field(factory=set[str])
     transfers: int = 0
     moving: int = 0
 
