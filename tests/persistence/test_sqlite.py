@@ -406,6 +406,29 @@ def test_files_of_every_version_can_be_opened(tmp_path: Path) -> None:
             store.commit([[Put("state", "bank/2", b"")]], "power")
 
 
+def test_what_a_killed_process_has_left_is_read_and_copied(tmp_path: Path) -> None:
+    path = made(tmp_path / "store.db")
+    code = (
+        "import os, sys\n"
+        "from lmos_actors.persistence import Put, SqliteStore\n"
+        "store = SqliteStore(sys.argv[1])\n"
+        "store.open()\n"
+        "store.commit([[Put('s', 'last', b'word')]], 'process')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == -9
+    log = path.with_name("store.db-wal").read_bytes()
+    assert b"word" in log
+    back_up(str(path), str(tmp_path / "copy.db"))
+    for each, read_only in ((path, True), (tmp_path / "copy.db", True), (path, False)):
+        with opened(each, read_only=read_only) as store:
+            assert store.get("s", ["last"]) == [b"word"]
+            assert list(store.problems()) == []
+        if read_only:
+            assert path.with_name("store.db-wal").read_bytes() == log, "it is left for the next writer"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["copy.db", "store.db"]
+
+
 def test_names_of_stores(tmp_path: Path) -> None:
     assert isinstance(store_of(f"sqlite:{tmp_path}/a:b.db"), SqliteStore)
     assert store_of(f"sqlite:{tmp_path}/a:b.db").name == f"{tmp_path}/a:b.db"
