@@ -128,6 +128,19 @@ class Sink(Agent, mailbox=MailboxOptions(size=1, when_full="reject")):
                 return str(exc)
         return "an item"
 
+    @action
+    async def stubborn(self, rows: AsyncIterator[int]) -> None:
+        """Iterate on, although the run is cancelled."""
+        try:
+            await anext(rows)
+        except trio.Cancelled:
+            with trio.CancelScope(shield=True):
+                try:
+                    await anext(rows)
+                except SourceFailed as exc:
+                    self.heard += (exc.reason,)
+            raise
+
     @action(idempotent=True)
     async def again(self, rows: AsyncIterator[int]) -> None:
         self.heard += ("again",)
@@ -559,6 +572,16 @@ async def test_a_cancelled_caller_cancels_the_handler_and_closes_the_source(virt
         assert (tap.ended, tap.in_one_task) == ("cancelled" if pause else "closed", True)
         await settle()
         assert sink.statistics().running == 0
+
+
+async def test_a_handler_that_iterates_although_it_is_cancelled_gets_no_more(virtual_clock) -> None:
+    async with opened() as n:
+        sink = n.find(Sink, "sink")
+        with trio.move_on_after(2):
+            await sink.invoke(Sink.stubborn, Tap(pause=1000))
+        await settle()
+        assert await sink.invoke(Sink.look) == ("its call is over",)
+        assert sink.statistics().incarnation == 1
 
 
 async def test_a_deadline_ends_the_run_and_closes_the_source(virtual_clock) -> None:

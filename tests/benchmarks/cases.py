@@ -159,9 +159,24 @@ def _wire_cases() -> Iterator[Case]:
     yield Case("wire-stream", "a stream of bytes", wire.stream, 1_024, 1, None, unit=" MB/s")
     what = "growth by a stream of 1 GB"
     yield Case("wire-stream-memory", what, wire.stream_memory, 1_024, 1, 64, unit=" MB", less_is_better=True)
+    yield from _stream_cases()
     what = "bytes per idle connection, 1,000 of them"
     yield Case("wire-memory", what, wire.idle_memory, 1_000, 5, 20_000, unit=" bytes", less_is_better=True)
     yield Case("wire-connections", "connections opened, each asks", wire.connections, 1_000, 5, None)
+
+
+def _stream_cases() -> Iterator[Case]:
+    """Streams into an agent, against the streams out of one."""
+    what = "a stream of bytes into an agent, against one out of it"
+    yield Case("wire-stream-in", what, wire.stream_in, 512, 1, None, wire.stream, unit=" MB/s")
+    yield Case("wire-items-in", "items of a stream into an agent", wire.items_in, 50_000, 70, None)
+    yield Case("items-in", "items of a stream into a near agent", wire.items_in_near, 200_000, 70, None)
+    what, both = "growth by a stream of 1 GB there and back", wire.memory_both_ways
+    yield Case("wire-both-memory", what, both, 1_024, 1, 64, unit=" MB", less_is_better=True)
+    what = "a frame of 20 ms of speech there and back, median"
+    yield Case("wire-voice", what, wire.voice_median, 2_000, 20, 20, unit=" ms", less_is_better=True)
+    what = "the same, 99 of 100 frames"
+    yield Case("wire-voice-99", what, wire.voice_slowest, 2_000, 20, 20, unit=" ms", less_is_better=True)
 
 
 def _web_cases() -> Iterator[Case]:

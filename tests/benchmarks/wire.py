@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter as clock
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,25 @@ class Far(Agent):
         piece = bytes(size)
         for _ in range(pieces):
             yield piece
+
+    @action
+    async def swallow(self, pieces: AsyncIterator[bytes]) -> int:
+        """Count the bytes of all pieces."""
+        return sum([len(piece) async for piece in pieces])
+
+    @action
+    async def tally(self, numbers: AsyncIterator[int]) -> int:
+        """Count the numbers."""
+        count = 0
+        async for _ in numbers:
+            count += 1
+        return count
+
+    @action
+    async def mirror(self, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Answer each frame by itself."""
+        async for frame in frames:
+            yield frame
 
     @action
     def resident(self) -> int:
@@ -148,6 +168,94 @@ async def _stream_memory(far: Ref[Far], n: int) -> float:
     await _stream(far, n)
     after = resident(), await far.invoke(Far.resident)
     return max(late - early for early, late in zip(before, after, strict=True)) / MEGABYTE
+
+
+async def _pieces(number: int, size: int) -> AsyncIterator[bytes]:
+    piece = bytes(size)
+    for _ in range(number):
+        yield piece
+
+
+async def _numbers(number: int) -> AsyncIterator[int]:
+    for each in range(number):
+        yield each
+
+
+async def _stream_in(far: Ref[Far], n: int) -> float:
+    size, began = 1 << 16, clock()
+    assert await far.invoke(Far.swallow, _pieces(n * MEGABYTE // size, size)) == n * MEGABYTE
+    return n / (clock() - began)
+
+
+async def _items_in(far: Ref[Far], n: int) -> float:
+    began = clock()
+    assert await far.invoke(Far.tally, _numbers(n)) == n
+    return n / (clock() - began)
+
+
+async def _both_ways(far: Ref[Far], n: int) -> None:
+    size, came = 1 << 16, 0
+    async with far.stream(Far.mirror, _pieces(n * MEGABYTE // size, size)) as pieces:
+        async for piece in pieces:
+            came += len(piece)
+    assert came == n * MEGABYTE
+
+
+async def _memory_both_ways(far: Ref[Far], n: int) -> float:
+    await _both_ways(far, 4)
+    before = resident(), await far.invoke(Far.resident)
+    await _both_ways(far, n)
+    after = resident(), await far.invoke(Far.resident)
+    return max(late - early for early, late in zip(before, after, strict=True)) / MEGABYTE
+
+
+async def _voice(part: float, far: Ref[Far], n: int) -> float:
+    """Send n frames of 20 ms of speech, 16 bits at 16 kHz, each once the one before has come back."""
+    send, receive = trio.open_memory_channel[bytes](0)
+    took: list[float] = []
+    async with far.stream(Far.mirror, receive) as frames:
+        for number in range(n):
+            began = clock()
+            await send.send(number.to_bytes(2, "big") * 320)
+            assert len(await anext(frames)) == 640
+            took.append(clock() - began)
+        await send.aclose()
+    return sorted(took)[int(part * (n - 1))] * 1e3
+
+
+def stream_in(n: int) -> float:
+    """Measure a stream of bytes into the agent, in MB a second."""
+    return measured(_stream_in, n)
+
+
+def items_in(n: int) -> float:
+    """Measure a stream of numbers into the agent, in items a second."""
+    return measured(_items_in, n)
+
+
+def memory_both_ways(n: int) -> float:
+    """Measure by how many MB a stream of so many MB there and back makes either process grow."""
+    return measured(_memory_both_ways, n)
+
+
+def voice_median(n: int) -> float:
+    """Measure the milliseconds that a frame of speech takes there and back, in the median."""
+    return measured(partial(_voice, 0.5), n)
+
+
+def voice_slowest(n: int) -> float:
+    """Measure the milliseconds that 99 of 100 frames of speech take there and back at most."""
+    return measured(partial(_voice, 0.99), n)
+
+
+def items_in_near(n: int) -> float:
+    """Measure a stream of numbers into an agent of the same node, in items a second."""
+
+    async def main() -> float:
+        async with open_node() as node:
+            return await _items_in(await node.start(Far), n)
+
+    return trio.run(main)
 
 
 def ask(n: int) -> float:

@@ -241,7 +241,7 @@ async def test_the_final_answer_ends_the_stream_and_what_comes_later_is_ignored(
     [
         ({"action": "add"}, "$.rows"),
         ({"action": "add", "streams": {"lines": {"stream": 1}}}, "$.streams.lines"),
-        ({"action": "plain", "input": {"text": "a"}, "streams": {"text": {"stream": 1}}}, "$.streams.text"),
+        ({"action": "plain", "input": {"text": "a"}, "streams": {"text": {"stream": 1}}}, "$.streams"),
         (
             {"action": "add", "streams": {"rows": {"stream": 1, "contentType": "audio/pcm"}}},
             "$.streams.rows.contentType",

@@ -59,6 +59,8 @@ def inputs_of(timers: Timers, op: Operation, streams: Mapping[str, lmos.Incoming
 
     Raises InvalidInput: the action has no such stream, or its items are no bytes and come as such.
     """
+    if streams and not op.streams:
+        raise InvalidInput(f"{op.label} takes no streams", "$.streams")
     params = {op.params[place].wire_name: op.params[place] for place in op.streams}
     found: dict[str, InputStream] = {}
     for name, stream in streams.items():
