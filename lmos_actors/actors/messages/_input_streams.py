@@ -167,8 +167,10 @@ class InputStream:
 
     def close(self) -> None:
         """Take note that the call is over: what the handler has not taken is dropped."""
-        self._items.clear()
-        self._bytes = 0
+        if self._items:
+            self._items.clear()
+            self._bytes = 0
+            self._finished = False  # one who iterates on is not to take what came for all there was
         self.break_off("its call is over")
 
     def _wake(self) -> None:
