@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import AgentUnavailable, DeadlineExceeded, InvalidInput, NotAllowed, OutcomeUnknown, action
+from lmos_actors import (
+    Agent,
+    AgentUnavailable,
+    ChildSpec,
+    DeadlineExceeded,
+    InvalidInput,
+    NotAllowed,
+    OutcomeUnknown,
+    action,
+    open_node,
+)
 from lmos_actors.bindings import remote_ref
 from lmos_actors.errors import RemoteProtocolError
 from lmos_actors.protocol.lmos import SessionOptions
+from lmos_actors.transport import MemoryNetwork
 from tests.bindings.client_connections import THING, URL, Weather, quiet, scripted
 
 if TYPE_CHECKING:
@@ -30,6 +41,12 @@ class Talker(Weather):
     async def texts(self, lines: AsyncIterator[str]) -> AsyncIterator[str]:
         async for line in lines:
             yield line
+
+
+class Adder(Agent):
+    @action
+    async def add(self, numbers: AsyncIterator[int]) -> int:
+        return sum([number async for number in numbers])
 
 
 class Tap:
@@ -275,6 +292,35 @@ async def test_without_a_connection_the_source_is_untouched(autojump_clock: Any)
         with pytest.raises(AgentUnavailable):
             await remote_ref(peers, Talker, URL, THING).invoke(Talker.total, tap)
         assert tap.fate == "untouched"
+
+
+@pytest.mark.parametrize(("items", "outcome"), [(3, "6"), (1000, "AgentDied")])
+async def test_a_node_that_drains_lets_a_source_come_to_its_end(
+    items: int, outcome: str, autojump_clock: Any
+) -> None:
+    network = MemoryNetwork()
+    leave = trio.Event()
+
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(1, items + 1):
+            yield number
+            await trio.sleep(0.5)
+
+    async def serve(*, task_status: trio.TaskStatus[str]) -> None:
+        async with open_node(listen="ws://server", network=network) as server:
+            await server.start_child(ChildSpec("talker", Adder, shutdown=3.0))
+            task_status.started(server.urls[0])
+            await leave.wait()
+
+    async with open_node(network=network) as client, trio.open_nursery() as nursery:
+        url = await nursery.start(serve)
+        ref = await client.consume(Adder, f"{url}/agents/talker")
+        asked = Later(nursery, ref.invoke(Adder.add, numbers()))
+        await quiet()
+        leave.set()
+        await asked.done.wait()
+        assert outcome == (str(asked.value) if asked.error is None else type(asked.error).__name__)
+    assert trio.current_time() < 10
 
 
 async def test_one_way_a_stream_is_refused(autojump_clock: Any) -> None:
