@@ -10,6 +10,7 @@ from ._follow import Following as Following
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
 from ._kept_state import (
     FIND_REF as FIND_REF,
+    FactForm as FactForm,
     StateForm as StateForm,
     ephemeral as ephemeral,
     state_converter as state_converter,

@@ -32,7 +32,7 @@ async def _wait_kept(link: Link, seconds: float | None) -> float | None:
     """
     run = CURRENT.get()
     gate = None if run is None else run.slot.output_gate
-    if run is None or gate is None or run.slot.serial:
+    if gate is None or not gate.waits_in_runs:
         return seconds
     if seconds is None:
         await gate.wait_kept()

@@ -118,6 +118,8 @@ class Agent:
     kept. `durability="process"` (the default) survives the end of the process, `"power"` a power failure
     too. `state_version = 2` in the body is the version of its fields, `state_migrations` a dict of functions
     from the state of one version to the next, `formerly=("shop:Ledger",)` the names the class once had.
+    `durable="journal"`: facts are kept instead, those of `self.record(...)`, with a snapshot of the fields
+    after every `snapshot_every` of them (100).
     """
 
     __contract__: ClassVar[Contract]
@@ -136,9 +138,10 @@ class Agent:
         history: int | None = None,
         about: About | None = None,
         tool: bool | None = None,
-        durable: bool | None = None,
+        durable: bool | Literal["journal"] | None = None,
         durability: Durability | None = None,
         formerly: tuple[str, ...] | None = None,
+        snapshot_every: int | None = None,
     ) -> None:
         # the arguments have the names of the fields
         options = ClassOptions(**{name: value for name, value in locals().items() if name in _OPTIONS})
@@ -213,6 +216,23 @@ class Agent:
     def path(self) -> str:
         """Its place in the tree."""
         return self._place().path
+
+    def record(self, fact: object, /) -> None:
+        """Apply a fact, and keep it: what is put out from now on leaves once it is kept.
+
+        For classes with `durable="journal"`, whose method `apply(self, fact)` names the types of facts and
+        changes the fields as one says. It is called again for each kept fact when an incarnation starts,
+        before `started()`, so it must do nothing else. Raises TypeError for a fact that it does not take.
+        """
+        form = type(self).__contract__.state
+        if form is None or form.facts is None:
+            raise TypeError(f"{type(self).__name__} keeps no journal: class X(Agent, durable='journal')")
+        form.facts.check(fact)
+        gate = self._place().output_gate
+        apply: Callable[[object], None] = getattr(self, "apply")  # noqa: B009 -- only these classes have it
+        apply(fact)
+        if gate is not None:
+            gate.note(fact)
 
     @property
     def restored(self) -> bool:

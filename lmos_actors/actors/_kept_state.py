@@ -48,6 +48,7 @@ from typing import (
     cast,
     get_args,
     get_origin,
+    get_type_hints,
     is_typeddict,
 )
 
@@ -82,6 +83,9 @@ _LIVE: Final = (
     types.FunctionType, types.ModuleType, types.CoroutineType, Generator, AsyncGenerator, Iterator,
     AsyncIterator, Awaitable,
 )  # fmt: skip
+
+SNAPSHOT_EVERY: Final = 100
+"""Facts of a journal after which a snapshot is kept, unless the class says otherwise."""
 
 TAG: Final = "is"
 """The member of a value of a union that names its class."""
@@ -184,6 +188,39 @@ class _Member:
 
 
 @attrs.frozen
+class FactForm:
+    """The stored form of the facts that `apply` of a class takes: each with the name of its class."""
+
+    title: str
+    classes: Mapping[str, type]
+    converter: Converter
+    every: int
+    """Facts after which a snapshot is kept."""
+
+    def check(self, fact: object) -> None:
+        """Raise TypeError for a fact of another class."""
+        if self.classes.get(type(fact).__name__) is not type(fact):
+            known = ", ".join(self.classes)
+            raise TypeError(f"{self.title}.apply takes {known}, and {fact!r} is none of them")
+
+    def plain(self, fact: Any) -> Plain:
+        """Return a fact as plain data."""
+        return {TAG: type(fact).__name__, **self.converter.unstructure(fact)}
+
+    def restored(self, plain: Plain, key: str) -> Any:
+        """Return a fact. Raises StateMismatch for one of an unknown class or of other types."""
+        members = dict(plain)
+        name = members.pop(TAG, None)
+        cls = self.classes.get(str(name))
+        if cls is None:
+            raise StateMismatch(key, f"its journal has a fact {name!r}, and {self.title}.apply takes none")
+        try:
+            return self.converter.structure(members, cls)
+        except Exception as error:
+            raise StateMismatch(key, f"a fact {name!r} of its journal: {_why(error)}") from error
+
+
+@attrs.frozen
 class StateForm:
     """The stored form of one durable class.
 
@@ -196,6 +233,8 @@ class StateForm:
     version: int
     members: tuple[_Member, ...]
     migrations: Mapping[int, Migration]
+    facts: FactForm | None = None
+    """The form of the facts of a journal, None where snapshots alone are kept."""
 
     def plain(self, agent: Any) -> Plain:
         """Return the state of an agent as plain data that shares nothing with it.
@@ -278,7 +317,33 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
     version, migrations = _versions(cls)
     title = f"{cls.__module__}:{cls.__qualname__}"
     formerly = tuple(cls.__contract__.options.formerly or ())
-    return StateForm(title, formerly, version, tuple(members), migrations)
+    facts = _fact_form(cls, namespace, converter)
+    return StateForm(title, formerly, version, tuple(members), migrations, facts)
+
+
+def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> FactForm | None:
+    options = cls.__contract__.options
+    if options.durable != "journal":
+        return None
+    where = f"{cls.__name__}.apply"
+    apply = inspect.getattr_static(cls, "apply", None)
+    names = [*inspect.signature(apply).parameters][1:] if inspect.isfunction(apply) else []
+    hint: Any = None
+    if len(names) == 1:
+        hint = get_type_hints(apply, localns=dict(namespace)).get(names[0])
+    is_union = any(get_origin(hint) is union for union in (_UNION, types.UnionType))
+    kinds: tuple[Any, ...] = get_args(hint) if is_union else (hint,)
+    if not all(isinstance(kind, type) and record_of(kind) is not None for kind in kinds):
+        raise TypeError(
+            f"{where} needs one parameter with the type of its facts, an attrs class, a dataclass, a struct "
+            f"or a union of these: def apply(self, fact: Charged | Refunded) -> None"
+        )
+    for kind in kinds:
+        _check(kind, converter, where, ())
+    classes = {kind.__name__: kind for kind in kinds}
+    if len(classes) < len(kinds):
+        raise TypeError(f"{where}: two classes of its facts have one name: {', '.join(classes)}")
+    return FactForm(cls.__name__, classes, converter, options.snapshot_every or SNAPSHOT_EVERY)
 
 
 def _member(name: str, attribute: str, hint: Any, converter: Converter) -> _Member:

@@ -9,6 +9,10 @@ class is not started: two classes at one key are a mistake in a tree, and neithe
 
 What is written is compared with what was written last, as bytes: a turn that has changed nothing costs the
 making of those bytes, and no commit. Fields cannot be watched instead, as a list may change in place.
+
+Of a class with `durable="journal"` the facts of each turn are written instead, each under a number of its
+own, and a snapshot once in a while, in one batch with the removal of the facts that are in it. A start reads
+the snapshot and applies the facts after it.
 """
 
 from __future__ import annotations
@@ -18,25 +22,34 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import msgspec
 import trio
 
 from lmos_actors.actors import FIND_REF, AgentQuery, LookupLink, OutputGate, Ref, park_among, wake_all
 from lmos_actors.errors import NameTaken, StateMismatch, StoreFailed, WrongState
 
-from ._store import Put
+from ._store import DeleteRange, Put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from lmos_actors.actors import Runtime, Slot, StateForm
+    from lmos_actors.actors import FactForm, Runtime, Slot, StateForm
     from lmos_actors.errors import WriteConflict
 
-    from ._store import Durability
+    from ._store import Durability, Write
     from ._writer import StoreWriter
 
 SPACE: Final = "state"
 """The space of the store that holds the states of agents."""
+
+JOURNAL: Final = "journal"
+"""The space that holds their facts: the key of the agent, a separator, and the number of the fact."""
+
+SEPARATOR: Final = "\x00"
+LAST_FACT: Final = (1 << 64) - 1
+PAGE: Final = 1_000
+"""Facts that are read at once."""
 
 
 class StateRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,6 +59,27 @@ class StateRecord(msgspec.Struct, forbid_unknown_fields=True):
     version: int
     at: float
     fields: dict[str, Any]
+    facts: int = 0
+    """Number of the last fact of the journal that is in it."""
+
+
+class FactRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """One fact of a journal."""
+
+    version: int
+    fact: dict[str, Any]
+
+
+@attrs.define
+class _Found:
+    """What the store had for an agent."""
+
+    exists: bool = False
+    fields: bytes = b""
+    """The fields as they were written, b"" where there are none in the form of this version."""
+    last_fact: int = 0
+    facts: int = 0
+    """Facts after the snapshot."""
 
 
 class AgentStates:
@@ -105,23 +139,48 @@ class AgentStates:
         state = gate.state
         assert isinstance(state, _AgentState)
         await state.wait_kept()
-        (found,) = await self._writer.get(SPACE, [key])
-        fields = b""
-        if found is not None:
-            record = _record(key, found, form)
-            fields = msgspec.json.encode(record.fields)
-            with_refs = FIND_REF.set(partial(_ref_to, self._rt))
-            try:
+        found = await self._found(key, form, agent)
+        gate.restored = found.exists
+        slot.ensure_extra()  # so that no turn runs in an asker's step, nor several in one batch
+        state.begin(agent, form, found)
+        slot.output_gate = gate
+
+    async def _found(self, key: str, form: StateForm, agent: Any) -> _Found:
+        """Give an agent its snapshot, and the facts since then; return what there was."""
+        found = _Found()
+        (kept,) = await self._writer.get(SPACE, [key])
+        with_refs = FIND_REF.set(partial(_ref_to, self._rt))
+        try:
+            if kept is not None:
+                record = _record(key, kept, form)
                 attributes: dict[str, Any] = agent.__dict__
                 attributes.update(form.restored(record.fields, record.version, key))
-            finally:
-                FIND_REF.reset(with_refs)
-            if record.version != form.version:
-                fields = b""
-        gate.restored = found is not None
-        slot.ensure_extra()  # so that no turn runs in an asker's step, nor several in one batch
-        state.begin(agent, form, fields, agent.__contract__.options.durability or "process")
-        slot.output_gate = gate
+                same = record.version == form.version
+                found = _Found(True, msgspec.json.encode(record.fields) if same else b"", record.facts)
+            if form.facts is not None:
+                await self._apply(key, form.facts, agent, found)
+        finally:
+            FIND_REF.reset(with_refs)
+        return found
+
+    async def _apply(self, key: str, facts: FactForm, agent: Any, found: _Found) -> None:
+        """Apply the facts since the snapshot, page by page."""
+        stop = _fact_key(key, LAST_FACT)
+        while True:
+            start = _fact_key(key, found.last_fact + 1)
+            page = await self._writer.scan(JOURNAL, start=start, stop=stop, limit=PAGE)
+            for name, value in page:
+                number = int(name.rpartition(SEPARATOR)[2], 16)
+                if number != found.last_fact + 1:
+                    raise StateMismatch(key, f"fact {found.last_fact + 1} of its journal is missing")
+                found.last_fact, found.facts, found.exists = number, found.facts + 1, True
+                fact = facts.restored(msgspec.json.decode(value, type=FactRecord).fact, key)
+                try:
+                    agent.apply(fact)
+                except Exception as error:
+                    raise StateMismatch(key, f"apply raised {error!r} for fact {number}") from error
+            if len(page) < PAGE:
+                return
 
     def _claimed(self, slot: Slot) -> str:
         """Return the key of an agent's state, which is its alone from now on. Raises NameTaken."""
@@ -135,13 +194,12 @@ class AgentStates:
 
     def submit(
         self,
-        key: str,
-        value: bytes,
+        writes: Sequence[Write],
         durability: Durability,
         done: Callable[[StoreFailed | WriteConflict | None], None],
     ) -> None:
-        """Hand a state to the store; see `StoreWriter.submit`."""
-        self._writer.submit([Put(SPACE, key, value)], durability, done)
+        """Hand what has changed to the store; see `StoreWriter.submit`."""
+        self._writer.submit(writes, durability, done)
 
     def seal_soon(self, gate: OutputGate) -> None:
         """Have a gate look at the state once another task runs."""
@@ -169,6 +227,10 @@ def _record(key: str, found: bytes, form: StateForm) -> StateRecord:
     return record
 
 
+def _fact_key(key: str, number: int) -> str:
+    return f"{key}{SEPARATOR}{number:016x}"
+
+
 def _ref_to(rt: Runtime, path: str) -> Ref[Any]:
     return Ref(LookupLink(rt, AgentQuery(None, path, is_place=True)))
 
@@ -177,16 +239,8 @@ class _AgentState:
     """The state of one agent; see `KeptState`."""
 
     __slots__ = (
-        "_agent",
-        "_durability",
-        "_fields",
-        "_form",
-        "_kept",
-        "_key",
-        "_number",
-        "_slot",
-        "_states",
-        "_waiting",
+        "_agent", "_durability", "_facts", "_fields", "_form", "_kept", "_key", "_last_fact", "_noted",
+        "_number", "_slot", "_states", "_waiting",
     )  # fmt: skip
 
     def __init__(self, states: AgentStates, slot: Slot, key: str) -> None:
@@ -195,31 +249,81 @@ class _AgentState:
         self._key = key
         self._agent: Any = None
         self._form: StateForm | None = None
-        self._fields = b""  # as they were written last
         self._durability: Durability = "process"
+        self._fields = b""  # as they were written last
+        self._noted: list[object] = []  # facts that are not handed over yet
+        self._last_fact = 0  # the number of the last one that was
+        self._facts = 0  # those since the last snapshot
         self._number = 0
         self._kept = 0
         self._waiting: list[trio.lowlevel.Task] = []
 
-    def begin(self, agent: Any, form: StateForm, fields: bytes, durability: Durability) -> None:
-        """Begin an incarnation with these fields; b"" where the store has none in this form."""
-        self._agent, self._form, self._fields, self._durability = agent, form, fields, durability
+    def begin(self, agent: Any, form: StateForm, found: _Found) -> None:
+        """Begin an incarnation with what was found in the store."""
+        self._agent, self._form, self._fields = agent, form, found.fields
+        self._last_fact, self._facts = found.last_fact, found.facts
+        self._durability = agent.__contract__.options.durability or "process"
+        self._noted = []
+
+    @property
+    def has_facts(self) -> bool:
+        """See `KeptState`."""
+        return bool(self._noted)
+
+    @property
+    def is_whole_in_runs(self) -> bool:
+        """See `KeptState`."""
+        return not self._slot.serial or (self._form is not None and self._form.facts is not None)
+
+    def note(self, fact: object) -> None:
+        """See `KeptState`."""
+        self._noted.append(fact)
+
+    def forget(self) -> None:
+        """See `KeptState`."""
+        self._noted = []
 
     def keep(self) -> int:
         """See `KeptState`."""
         form = self._form
         if form is None or self._slot.agent is not self._agent:  # between two incarnations
             return 0
+        writes = self._changed(form) if form.facts is None else self._recorded(form, form.facts)
+        if not writes:
+            return 0
+        self._number = number = self._number + 1
+        self._states.submit(writes, self._durability, partial(self._done, number))
+        return number
+
+    def _changed(self, form: StateForm) -> list[Write]:
+        """Return the write of a snapshot, none if it is as it was."""
         plain = form.plain(self._agent)
         fields = msgspec.json.encode(plain)
         if fields == self._fields:
-            return 0
+            return []
         self._fields = fields
-        self._number = number = self._number + 1
-        record = StateRecord(form.title, form.version, time.time(), plain)
-        value = msgspec.json.encode(record)
-        self._states.submit(self._key, value, self._durability, partial(self._done, number))
-        return number
+        return [self._snapshot(form, plain)]
+
+    def _recorded(self, form: StateForm, facts: FactForm) -> list[Write]:
+        """Return the writes of the facts since the last time, and of a snapshot where one is due."""
+        noted, self._noted = self._noted, []
+        writes: list[Write] = []
+        for fact in noted:
+            self._last_fact += 1
+            record = FactRecord(form.version, facts.plain(fact))
+            writes.append(Put(JOURNAL, _fact_key(self._key, self._last_fact), msgspec.json.encode(record)))
+        self._facts += len(noted)
+        extra = self._slot.extra
+        if self._facts >= facts.every and not (extra is not None and extra.runs):
+            self._facts = 0
+            writes.append(self._snapshot(form, form.plain(self._agent)))
+            end = _fact_key(self._key, self._last_fact + 1)
+            writes.append(DeleteRange(JOURNAL, _fact_key(self._key, 0), end))
+        return writes
+
+    def _snapshot(self, form: StateForm, plain: dict[str, Any]) -> Put:
+        record = StateRecord(form.title, form.version, time.time(), plain, self._last_fact)
+        return Put(SPACE, self._key, msgspec.json.encode(record))
 
     def keep_soon(self) -> None:
         """See `KeptState`."""

@@ -27,12 +27,13 @@ from lmos_actors import (
     Ref,
     StartFailed,
     action,
+    ephemeral,
     event,
     open_node,
     prop,
 )
 from lmos_actors.errors import StoreFailed
-from lmos_actors.persistence import MemoryStore
+from lmos_actors.persistence import Delete, MemoryStore, SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -493,3 +494,150 @@ def test_runs_of_a_durable_class_are_safe_or_serial() -> None:
     class Serial(Agent, durable=True, serial=True):
         @action
         async def go(self) -> None: ...
+
+
+# ---- journals
+
+
+@attrs.frozen
+class Charged:
+    amount: int
+    on: datetime.date = datetime.date(2026, 1, 1)
+
+
+@attrs.frozen
+class Refunded:
+    amount: int
+
+
+class Journal(Agent, durable="journal", snapshot_every=4):
+    balance: int = 0
+    facts: int = 0
+    seen: int = ephemeral(default=0)
+    changed: Event[int] = event()
+
+    def apply(self, fact: Charged | Refunded) -> None:
+        self.balance += fact.amount if isinstance(fact, Charged) else -fact.amount
+        self.facts += 1
+
+    @action
+    def charge(self, amount: int) -> int:
+        self.record(Charged(amount))
+        self.changed.emit(self.balance)
+        return self.balance
+
+    @action
+    def refund_and_crash(self, amount: int) -> None:
+        self.record(Refunded(amount))
+        self.changed.emit(self.balance)
+        raise KeyError(amount)
+
+    @action
+    def look(self) -> tuple[int, int, bool]:
+        return self.balance, self.facts, self.restored
+
+    @action
+    async def charge_twice(self, amount: int, crash: bool = False) -> int:
+        self.record(Charged(amount))
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        self.record(Charged(amount))
+        if crash:
+            raise KeyError(amount)
+        return self.balance
+
+    @action
+    def charge_wrongly(self) -> None:
+        self.record("charged")
+
+
+async def test_a_journal_is_applied_again(tmp_path: Path) -> None:
+    path = f"sqlite:{tmp_path / 'bank.db'}"
+    for life in range(3):
+        async with open_node(store=path) as node:
+            ref = await node.start_child(ChildSpec("bank", Journal))
+            assert await ref.invoke(Journal.look) == (life * 7, life * 7, life > 0)
+            for _ in range(7):
+                await ref.invoke(Journal.charge, 1)
+
+
+async def test_a_snapshot_takes_the_place_of_its_facts(autojump_clock: object) -> None:
+    store = StoreOfTest()
+    async with open_node(store=store) as node:
+        ref = await node.start_child(ChildSpec("bank", Journal))
+        for n in range(1, 10):
+            await ref.invoke(Journal.charge, 1)
+            assert len(store.scan("journal", limit=100)) == n % 4
+        with pytest.raises(AgentDied):
+            await ref.invoke(Journal.refund_and_crash, 5)
+        await ref.ready()
+        assert await ref.invoke(Journal.look) == (9, 9, True)
+
+
+async def test_facts_of_a_crashing_turn_are_never_seen(autojump_clock: object) -> None:
+    things = list[int]()
+
+    async def listen(ref: Ref[Journal], *, task_status: trio.TaskStatus[None]) -> None:
+        async with ref.subscribe(Journal.changed) as feed:
+            task_status.started()
+            async for balance in feed:
+                things.append(balance)
+
+    async with open_node(store="memory:") as node, trio.open_nursery() as nursery:
+        ref = await node.start_child(ChildSpec("bank", Journal))
+        await nursery.start(listen, ref)
+        await ref.invoke(Journal.charge, 3)
+        with pytest.raises(AgentDied):
+            await ref.invoke(Journal.refund_and_crash, 2)
+        await ref.ready()
+        await ref.invoke(Journal.charge, 1)
+        await wait_all_tasks_blocked()
+        assert things == [3, 4]
+        nursery.cancel_scope.cancel()
+
+
+async def test_facts_are_kept_inside_runs(autojump_clock: object) -> None:
+    async with open_node(store="memory:") as node:
+        ref = await node.start_child(ChildSpec("bank", Journal))
+        assert await ref.invoke(Journal.charge_twice, 1) == 2
+        with pytest.raises(AgentDied):
+            await ref.invoke(Journal.charge_twice, 1, crash=True)
+        await ref.ready()
+        assert (await ref.invoke(Journal.look))[0] == 3  # the last fact went with the step that crashed
+
+
+async def test_a_fact_of_another_class_is_a_bug_of_the_agent(autojump_clock: object) -> None:
+    async with open_node(store="memory:") as node:
+        ref = await node.start_child(ChildSpec("bank", Journal))
+        with pytest.raises(AgentDied, match="takes Charged, Refunded"):
+            await ref.invoke(Journal.charge_wrongly)
+
+
+async def test_a_hole_in_a_journal_is_refused(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "bank.db"))
+    async with open_node(store=store) as node:
+        ref = await node.start_child(ChildSpec("bank", Journal))
+        for _ in range(3):
+            await ref.invoke(Journal.charge, 1)
+    store.open()
+    store.commit([[Delete("journal", f"bank\x00{2:016x}")]], "process")
+    store.close()
+    async with open_node(store=store) as node:
+        with pytest.raises(StartFailed, match="fact 2 of its journal is missing"):
+            await node.start_child(ChildSpec("bank", Journal))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"durable": "journal"}, "Bad.apply needs one parameter"),
+        ({"durable": "jornal"}, "durable must be"),
+        ({"durable": True, "snapshot_every": 5}, "snapshot_every"),
+        ({"durable": True, "durability": "powr"}, "did you mean 'power'"),
+        ({"durability": "power"}, "goes with durable"),
+        ({"durable": True, "formerly": "a:B"}, "tuple of names"),
+    ],
+)
+def test_options_that_mean_nothing(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(TypeError, match=why):
+        type("Bad", (Agent,), {}, **options)

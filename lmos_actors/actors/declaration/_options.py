@@ -122,6 +122,7 @@ class ClassOptions:
     durable: Any = None
     durability: Any = None
     formerly: Any = None
+    snapshot_every: Any = None
 
     def over(self, base: ClassOptions | None) -> ClassOptions:
         """Return the options of a subclass: its own, and those of its base that it leaves out."""
@@ -143,14 +144,14 @@ def check_said(title: str, about: Any, tool: Any, body: Mapping[str, Any]) -> No
         raise TypeError(f"{title}: tool must be True or False, not {tool!r}")
 
 
-_DURABLE: Final = (None, True, False)
+_DURABLE: Final = (None, True, False, "journal")
 _DURABILITIES: Final = (None, "process", "power")
 
 
 def check_durable(title: str, options: ClassOptions) -> None:
     """Raise TypeError for options of a durable class that mean nothing."""
     if options.durable not in _DURABLE:
-        raise TypeError(f"{title}: durable must be True or False, not {options.durable!r}")
+        raise TypeError(f"{title}: durable must be True, False or 'journal', not {options.durable!r}")
     if options.durability not in _DURABILITIES:
         near = nearest(str(options.durability), ("process", "power"))
         hint = f", did you mean {near!r}?" if near else ""
@@ -160,6 +161,11 @@ def check_durable(title: str, options: ClassOptions) -> None:
         )
     if options.durability and not options.durable:
         raise TypeError(f"{title}: durability goes with durable=True")
+    every = options.snapshot_every
+    if every is not None and (type(every) is not int or every < 1 or options.durable != "journal"):
+        raise TypeError(
+            f"{title}: snapshot_every is a whole number of at least 1, and goes with durable='journal'"
+        )
     names = options.formerly
     if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
         raise TypeError(f"{title}: formerly must be a tuple of names such as 'package.module:Class'")

@@ -211,7 +211,7 @@ class Run:
             async for item in items:
                 value = self.op.result(item)
                 if put is not None:
-                    if self.slot.output_gate is not None and not self.slot.serial:
+                    if self.slot.output_gate is not None and self.slot.output_gate.waits_in_runs:
                         await self.slot.output_gate.wait_kept()
                     await put(value)
                     if self.envelope.trace is not None:

@@ -59,6 +59,24 @@ class KeptState(Protocol):
         """
         ...
 
+    @property
+    def has_facts(self) -> bool:
+        """Whether facts of a journal have been noted that `keep` has not handed over."""
+        ...
+
+    @property
+    def is_whole_in_runs(self) -> bool:
+        """Whether what is kept is whole at the awaits of runs; else it is kept at the end of a run."""
+        ...
+
+    def note(self, fact: object) -> None:
+        """Take a fact of a journal, which the next `keep` hands to the store."""
+        ...
+
+    def forget(self) -> None:
+        """Drop the facts that `keep` has not handed over: the turn that recorded them has crashed."""
+        ...
+
     def keep_soon(self) -> None:
         """Have the gate's `seal_open` called once another task runs."""
         ...
@@ -156,8 +174,20 @@ class OutputGate:
     def forget_turn(self) -> None:
         """The turn that runs now has crashed: nobody hears of what it has put out."""
         self._turn = None
+        self.state.forget()
 
     # ---- what it puts out
+
+    @property
+    def waits_in_runs(self) -> bool:
+        """Whether requests, items and progress of runs wait for what was changed before them."""
+        return self.state.is_whole_in_runs
+
+    def note(self, fact: object) -> None:
+        """Take a fact that the running code records."""
+        self.state.note(fact)
+        if self._turn is None:
+            self.state.keep_soon()
 
     def hold(self, output: Output) -> None:
         """Take something that the running code puts out. Raises MailboxFull past `MOST` in one run."""
@@ -183,13 +213,13 @@ class OutputGate:
 
     def seal_open(self) -> None:
         """Keep the state as it is now, for what runs have put out; every run must be at an await."""
-        if self._open and not self._in_serial_run():
+        if (self._open or self.state.has_facts) and not self._must_wait_for_run():
             outputs, self._open = self._open, []
             self._seal(outputs)
 
-    def _in_serial_run(self) -> bool:
+    def _must_wait_for_run(self) -> bool:
         extra = self.slot.extra
-        return self.slot.serial and extra is not None and bool(extra.runs)
+        return not self.state.is_whole_in_runs and extra is not None and bool(extra.runs)
 
     def _seal(self, outputs: list[Output]) -> None:
         self._last = self.state.keep() or self._last

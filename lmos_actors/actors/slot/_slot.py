@@ -1502,7 +1502,7 @@ class Slot:
 
     def show_progress(self, sink: Sink, value: Any) -> None:
         """Pass the progress of a run to its caller; that of a `serial` class does not wait for its state."""
-        if self.output_gate is None or self.serial:
+        if self.output_gate is None or not self.output_gate.waits_in_runs:
             sink.push(value)
         else:
             self.output_gate.hold(ToOne(sink, value))
