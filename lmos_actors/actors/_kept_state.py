@@ -211,7 +211,7 @@ class FactForm:
         """Return a fact. Raises StateMismatch for one of an unknown class or of other types."""
         members = dict(plain)
         name = members.pop(TAG, None)
-        cls = self.classes.get(str(name))
+        cls: Any = self.classes.get(str(name))
         if cls is None:
             raise StateMismatch(key, f"its journal has a fact {name!r}, and {self.title}.apply takes none")
         try:
