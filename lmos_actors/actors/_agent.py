@@ -162,6 +162,7 @@ class Agent:
             options=options.over(above.options if above is not None else None),
         )
         if cls.__contract__.options.durable:
+            check_members(cls, _OF_JOURNALS)
             cls.__contract__.state = state_form(cls, namespace)
         check_on_exit(cls, cls.__contract__.options.trap_exits, vars(Agent)["on_exit"])
         import_log(cls)
@@ -567,5 +568,6 @@ class Agent:
 
 
 _OVERRIDDEN: Final = frozenset({"started", "on_exit", "supervises", "lifespan"})
-_RESERVED: Final = frozenset(name for name in vars(Agent) if not name.startswith("__"))
+_OF_JOURNALS: Final = frozenset({"record"})  # other classes may use the name
+_RESERVED: Final = frozenset(name for name in vars(Agent) if not name.startswith("__")) - _OF_JOURNALS
 _VERBS: Final = _RESERVED - _OVERRIDDEN
