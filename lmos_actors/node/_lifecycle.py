@@ -8,7 +8,7 @@ the one before it has failed.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import attrs
@@ -126,40 +126,49 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
     """Start the stages of a node, and end them at the end of the block; see `open_node`."""
     _check_tree(tree)
     lifecycle = NodeLifecycle()
-    async with trio.open_nursery(strict_exception_groups=True) as nursery, AsyncExitStack() as last:
+    async with trio.open_nursery(strict_exception_groups=True) as nursery:
         services = ShieldedNursery(nursery)
         collector.node_opened()
         try:
             rt = _runtime(services, options, lifecycle)
-            if options.store is not None:
-                from lmos_actors.persistence import AgentStates, open_writer, store_of
-
-                writer = await last.enter_async_context(open_writer(store_of(options.store)))
-                rt.keeping = AgentStates(rt, writer, services.start_soon)
-            connections = lifecycle.connections = Connections(rt, options, nursery)
-            discovery = Discovery(rt, connections, options)
-            loop = lifecycle.root = _root(
-                rt, discovery.with_hosted_directory(tree or SupervisorSpec("root")), lifecycle
-            )
-            root = Supervisor(loop)
-            connections.watch(root)
-            with diagnostics_for(root, rt):
-                try:
-                    await connections.listen(root)
-                    discovery.enable_lookup()
-                    await loop.begin(services.start_soon)
-                    connections.start()
-                    discovery.start()
-                    with lifecycle.body:
-                        yield NodeStages(rt, root, services, connections, discovery)
-                finally:
-                    await lifecycle.end(loop, connections)
+            async with _store(rt, options, services):
+                connections = lifecycle.connections = Connections(rt, options, nursery)
+                discovery = Discovery(rt, connections, options)
+                loop = lifecycle.root = _root(
+                    rt, discovery.with_hosted_directory(tree or SupervisorSpec("root")), lifecycle
+                )
+                root = Supervisor(loop)
+                connections.watch(root)
+                with diagnostics_for(root, rt):
+                    try:
+                        await connections.listen(root)
+                        discovery.enable_lookup()
+                        await loop.begin(services.start_soon)
+                        connections.start()
+                        discovery.start()
+                        with lifecycle.body:
+                            yield NodeStages(rt, root, services, connections, discovery)
+                    finally:
+                        await lifecycle.end(loop, connections)
         except BaseException as exc:  # noqa: ASYNC103 -- raised below, with what else ended the node
             lifecycle.errors.append(exc)
         finally:
             collector.node_ended()
             services.end()
     raise_together(lifecycle.errors, "errors of one node")
+
+
+@asynccontextmanager
+async def _store(rt: Runtime, options: NodeOptions, services: ShieldedNursery) -> AsyncGenerator[None]:
+    """Open the store of a node's durable agents for a block. Raises StoreFailed."""
+    if options.store is None:
+        yield
+        return
+    from lmos_actors.persistence import AgentStates, open_writer, store_of
+
+    async with open_writer(store_of(options.store)) as writer:
+        rt.keeping = AgentStates(rt, writer, services.start_soon)
+        yield
 
 
 def _check_tree(tree: SupervisorSpec | None) -> None:

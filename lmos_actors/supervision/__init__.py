@@ -6,6 +6,7 @@ from ._children import (
     ChildInfo as ChildInfo,
     agent_class as agent_class,
     check_top as check_top,
+    has_durable_agents as has_durable_agents,
 )
 from ._loop import SupervisorLoop as SupervisorLoop
 from ._members import members_of as members_of

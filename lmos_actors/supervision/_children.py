@@ -15,7 +15,7 @@ from lmos_actors.actors import DEFAULT_MAILBOX
 from lmos_actors.errors import ConfigError, IdTaken
 
 from ._siblings import class_of
-from ._spec import ChildSpec, Pool
+from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -170,6 +170,15 @@ def is_durable(spec: ChildSpec[Any]) -> bool:
     """Return whether agents of this spec keep their state in the node's store."""
     contract = _contract_of(spec)
     return contract is not None and contract.state is not None
+
+
+def has_durable_agents(spec: Spec) -> bool:
+    """Return whether agents of a tree, as far as its specs tell, keep their state in the node's store."""
+    if isinstance(spec, SupervisorSpec):
+        return any(map(has_durable_agents, spec.children))
+    if isinstance(spec, Pool):
+        return is_durable(spec.member(1))
+    return is_durable(spec if isinstance(spec, ChildSpec) else spec.member)
 
 
 def _contract_of(spec: ChildSpec[Any]) -> Any:

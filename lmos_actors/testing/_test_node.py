@@ -11,7 +11,7 @@ import trio
 from lmos_actors._core import current_environment, set_environment
 from lmos_actors.actors import Agent, ExitReason, slot_of
 from lmos_actors.node import Node, NodeOptions, NodeStages, open_stages
-from lmos_actors.supervision import ChildSpec
+from lmos_actors.supervision import ChildSpec, has_durable_agents
 
 from ._faults import FaultPlan
 from ._probe import LIMIT, Probe
@@ -86,7 +86,7 @@ async def open_test_node(
     instrument: Instrument | None = None,
     replace: Mapping[type[Agent], Replacement] | None = None,
     faults: FaultPlan | None = None,
-    store: Store | str = "memory:",
+    store: Store | str | None = None,
 ) -> AsyncGenerator[TestNode]:
     """Open a node whose time is virtual and whose ids, chance and order of tasks follow from `seed`.
 
@@ -94,7 +94,7 @@ async def open_test_node(
     the block carries a note with the seed. Inside `simulate` the node is that world's, seed and all.
     `replace` puts fakes, probes or subclasses in the place of agent classes, wherever in the node one is
     started. `faults` is a plan made beforehand, for agents that `tree` starts. Durable agents are kept in
-    `store`. In all else it is as `open_node`.
+    `store`, which is `"memory:"` where `tree` has any. In all else it is as `open_node`.
 
     When the block ends without an exception, but a probe was left with messages that nobody expected or
     answered, a fake was asked what it has no answer for, or a planned fault or replacement was never met,
@@ -104,6 +104,8 @@ async def open_test_node(
     """
     environment = current_environment()
     chosen = environment.entropy.seed if environment is not None else seed_of_run() if seed is None else seed
+    if store is None and tree is not None and has_durable_agents(tree):
+        store = "memory:"
     stage = NodeStaging(replace, FaultPlan() if faults is None else faults)
     ended = False
     with noting_seed(chosen):
