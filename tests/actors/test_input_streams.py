@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from lmos_actors import (
     invoke_all,
 )
 from lmos_actors.errors import ActionCancelled, SourceFailed
+from lmos_actors.simulation import TraceLog
 from lmos_actors.testing import open_test_node, settle
 
 if TYPE_CHECKING:
@@ -688,6 +690,21 @@ async def test_a_one_way_message_carries_no_stream(virtual_clock) -> None:
         teller = await n.start(Teller)
         assert "one-way" in str(await refused(teller.invoke(Teller.tell, "sink")))
         assert sink.statistics().accepted == 0
+
+
+async def test_a_log_has_the_request_and_not_its_streams(virtual_clock) -> None:
+    log = TraceLog()
+    async with open_test_node(instrument=log) as n:
+        sink = await n.start_child(ChildSpec("sink", Sink))
+        assert await sink.invoke(Sink.first, Tap(1, 2), number=2) == [1, 2]
+        async with sink.stream(Sink.converse, Tap("a")) as answers:
+            assert [answer async for answer in answers] == ["aa"]
+    records = [json.loads(line) for line in log.lines()]
+    sent = [record for record in records if record.get("kind") == "sent"]
+    assert [(each["affordance"], each["input"]) for each in sent] == [
+        ("first", {"number": 2}),
+        ("converse", {"times": 2}),
+    ]
 
 
 async def test_several_agents_cannot_share_a_source(virtual_clock) -> None:

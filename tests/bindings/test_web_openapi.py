@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,20 @@ class Odd(Agent):
     """Has names that a path must quote."""
 
     @action(name="a {b}/c?")
+    def act(self) -> int:
+        """Give a number."""
+        return 1
+
+
+class Taker(Agent):
+    """Takes a stream, which HTTP does not carry."""
+
+    @action
+    async def take(self, rows: AsyncIterator[int]) -> int:
+        """Count."""
+        return len([row async for row in rows])
+
+    @action
     def act(self) -> int:
         """Give a number."""
         return 1
@@ -133,5 +148,22 @@ def test_it_changes_with_what_is_served() -> None:
         await there.node.root.terminate_child("other")
         await there.node.root.delete_child("other")
         assert "/agents/other/actions" not in (await document_of(there))["paths"]
+
+    served(main)
+
+
+def test_an_action_that_takes_a_stream_is_not_in_it_and_refused() -> None:
+    async def main(there: World) -> None:
+        await there.node.start_child(ChildSpec("taker", Taker))
+        paths = (await document_of(there))["paths"]
+        assert "/agents/taker/actions/act" in paths
+        assert "/agents/taker/actions/take" not in paths
+        refused = await there.ask("POST", "/agents/taker/actions/take", {"rows": [1]})
+        assert (refused.status, refused.data["detail"]) == (
+            405,
+            "Taker.take takes an input stream, which HTTP does not carry: use it over LMOS",
+        )
+        described = (await there.ask("GET", "/agents/taker")).data
+        assert [form["href"].partition(":")[0] for form in described["actions"]["take"]["forms"]] == ["ws"]
 
     served(main)

@@ -52,6 +52,8 @@ async def invoke(tracker: HttpRequestTracker, request: HttpRequest, link: AgentO
     """Invoke an action."""
     name = request.parts[2]
     op = operation_named(link, "action", name, name)
+    if op.streams:
+        raise NotAllowed(f"{op.label} takes an input stream, which HTTP does not carry: use it over LMOS")
     if op.kind == STREAM:
         negotiate(request.headers, (EVENTS,))
         ask = tracker.ask(request)

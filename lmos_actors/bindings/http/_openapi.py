@@ -286,6 +286,8 @@ def _property(
 def _actions(
     writer: _OperationWriter, place: str, actions: JsonObject, streams: JsonObject
 ) -> Iterator[tuple[str, JsonObject]]:
+    # HTTP carries no streams into an action
+    actions = {name: each for name, each in actions.items() if "input" not in streams.get(name, {})}
     if not actions:
         return
     runs = {"type": "object", "additionalProperties": {"type": "array", "items": _STATUS_REF}}
