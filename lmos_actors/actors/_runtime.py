@@ -129,7 +129,7 @@ class StateKeeping(Protocol):
         ...
 
     async def restore(self, slot: Any, agent: Any) -> None:
-        """Give an agent that is about to start its kept state, and its slot an output gate.
+        """Restore the kept state of an agent that is about to start, and make its slot an output gate.
 
         Waits for commits of the last incarnation. Raises StoreFailed, StateMismatch, NameTaken.
         """

@@ -146,7 +146,7 @@ class AgentStates:
         slot.output_gate = gate
 
     async def _found(self, key: str, form: StateForm, agent: Any) -> _Found:
-        """Give an agent its snapshot, and the facts since then; return what there was."""
+        """Restore the snapshot of an agent, and the facts since then; return what there was."""
         found = _Found()
         (kept,) = await self._writer.get(SPACE, [key])
         with_refs = FIND_REF.set(partial(_ref_to, self._rt))

@@ -158,7 +158,7 @@ class LocalCall(Envelope):
 
 
 def with_sources(call: LocalCall, args: tuple[Any, ...]) -> CallSources:
-    """Give a call the sources among its arguments, and its handler the streams to iterate in their places.
+    """Take the sources out of the arguments of a call, and put the streams of its handler in their places.
 
     Raises RuntimeError for a source that another call iterates.
     """

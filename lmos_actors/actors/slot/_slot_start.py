@@ -104,7 +104,7 @@ def _restore_kept_state(slot: Slot, agent: Any) -> None:
 
 
 async def _restore(slot: Slot, agent: Any) -> bool:
-    """Give a durable agent its kept state; return False if it is suspended, as its store fails.
+    """Restore the kept state of a durable agent; return False if it is suspended, as its store fails.
 
     Raises StartFailed.
     """

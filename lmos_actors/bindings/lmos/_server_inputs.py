@@ -32,7 +32,7 @@ class ServerInput:
         self._count = 0
 
     def begin(self, session: lmos.ThingSession, stream: lmos.Incoming) -> None:
-        """Give the first credit: the run has begun."""
+        """Send the first credit: the run has begun."""
         self.items.on_taken = partial(session.consumed, stream)
         session.ready(stream)
 
