@@ -128,6 +128,10 @@ class StateKeeping(Protocol):
         """Seconds until a store that has failed is tried again; None if it works."""
         ...
 
+    def statistics(self) -> Any:
+        """Return what has been written to the store, as `WriterStatistics`."""
+        ...
+
     async def restore(self, slot: Any, agent: Any) -> None:
         """Restore the kept state of an agent that is about to start, and make its slot an output gate.
 

@@ -289,6 +289,9 @@ class Connections:
         """Return why no requests are taken now, None if they are."""
         if self._server is not None and self._server.context.draining:
             return "draining"
+        keeping = self._rt.keeping
+        if keeping is not None and keeping.retry_in is not None:
+            return "store fails"
         return None if self._open else "starting"
 
     def start(self) -> None:

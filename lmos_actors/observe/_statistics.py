@@ -11,13 +11,15 @@ from lmos_actors.actors import Totals
 if TYPE_CHECKING:
     from lmos_actors._core import BudgetStatistics
     from lmos_actors.actors import Runtime, Slot
+    from lmos_actors.persistence import WriterStatistics
 
 
 @attrs.frozen
 class NodeStatistics:
     """Counts over all agents of a node that are in its tree now.
 
-    `memory` is what its peers hold of the node's memory, over all connections.
+    `memory` is what its peers hold of the node's memory, over all connections; `store` what has been written
+    to its store, None without one.
     """
 
     agents: int
@@ -33,6 +35,7 @@ class NodeStatistics:
     restarts: int
     dead_letters: int
     memory: BudgetStatistics
+    store: WriterStatistics | None = None
 
 
 def statistics_of(rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
@@ -64,4 +67,5 @@ def statistics_of(rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
         restarts=sum(sums.restarts for sums in each),
         dead_letters=rt.dead_letter_count,
         memory=memory,
+        store=None if rt.keeping is None else rt.keeping.statistics(),
     )

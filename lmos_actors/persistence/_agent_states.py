@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lmos_actors.errors import WriteConflict
 
     from ._store import Durability, Write
-    from ._writer import StoreWriter
+    from ._writer import StoreWriter, WriterStatistics
 
 SPACE: Final = "state"
 """The space of the store that holds the states of agents."""
@@ -97,6 +97,10 @@ class AgentStates:
     def retry_in(self) -> float | None:
         """See `StateKeeping`."""
         return self._writer.retry_in
+
+    def statistics(self) -> WriterStatistics:
+        """See `StateKeeping`."""
+        return self._writer.statistics()
 
     def suspend(self, slot: Slot) -> None:
         """End an agent of which a commit has failed, and start it again once the store works."""

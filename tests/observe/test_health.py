@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import Agent, ChildSpec, ConfigError, action, open_node
-from lmos_actors.errors import ConnectFailed
+from lmos_actors import Agent, AgentDied, ChildSpec, ConfigError, action, open_node
+from lmos_actors.errors import ConnectFailed, StoreFailed
+from lmos_actors.persistence import MemoryStore
 from lmos_actors.security import Access, Basic, Security
 from lmos_actors.supervision import RESERVED
 from lmos_actors.transport import endpoint_of
@@ -69,6 +70,40 @@ async def test_their_names_are_no_agents_names(autojump_clock: Any) -> None:
         async with open_node(listen="ws://here") as node:
             with pytest.raises(ConfigError):
                 await node.root.start_child(ChildSpec(path.removeprefix("/"), Slow))
+
+
+class Keeps(Agent, durable=True):
+    n: int = 0
+
+    @action
+    def add(self) -> int:
+        self.n += 1
+        return self.n
+
+
+class Failing(MemoryStore):
+    fails = False
+
+    def commit(self, batches: Any, durability: Any) -> Any:
+        if self.fails:
+            raise StoreFailed(self.name, "the disk is full")
+        return super().commit(batches, durability)
+
+
+async def test_a_node_whose_store_fails_is_not_ready(autojump_clock: Any) -> None:
+    store = Failing()
+    async with open_node(listen="ws://here", store=store) as node:
+        ref = await node.start_child(ChildSpec("keeps", Keeps))
+        assert (await ask(node, "/readyz")).status == 200
+        store.fails = True
+        with pytest.raises(AgentDied):
+            await ref.invoke(Keeps.add)
+        answer = await ask(node, "/readyz")
+        assert (answer.status, answer.text) == (503, "store fails\n")
+        assert (await ask(node, "/healthz")).status == 200
+        store.fails = False
+        await ref.ready()
+        assert (await ask(node, "/readyz")).status == 200
 
 
 async def test_metrics_ask_for_credentials_and_health_does_not(

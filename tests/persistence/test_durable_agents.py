@@ -306,6 +306,9 @@ async def test_a_failed_commit_ends_the_incarnation_until_the_store_works(autoju
         with pytest.raises(AgentUnavailable, match="store fails") as refused:
             await ref.invoke(Ledger.add, 3)
         assert refused.value.retry_in is not None
+        statistics = node.statistics().store
+        assert statistics is not None
+        assert (statistics.commits, statistics.failures) == (1, 1)
         await trio.sleep(60)
         store.fails = False
         await ref.ready()

@@ -166,7 +166,8 @@ def _open(slot: Slot, agent: Any) -> None:
         return
     slot.state = DRAINING if slot.state == DRAINING else RUNNING
     if slot.rt.instrument is not None:
-        slot.rt.record("started", slot, incarnation=slot.incarnation)
+        restored = {} if slot.output_gate is None else {"restored": slot.output_gate.restored}
+        slot.rt.record("started", slot, incarnation=slot.incarnation, **restored)
     if slot.gate == BUSY:
         if slot.queue or slot.state == DRAINING or slot.extra is not None:
             slot.resume()
