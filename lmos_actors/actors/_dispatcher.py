@@ -93,7 +93,7 @@ async def dispatch(rt: Runtime) -> None:
                 if slot.output_gate is None:
                     run_batch(rt, slot, slot.take_batch())
                 else:
-                    run_next(rt, slot, slot.take_batch())
+                    run_next(rt, slot, slot.take_batch)
             elif slot.gate == WORKED:
                 run_worked(rt, slot, slot.ensure_pacing())
         if ready:
@@ -212,20 +212,18 @@ def run_batch(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
         slot.gate = IDLE
 
 
-def run_next(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
-    """Run a batch, which is one turn of a durable agent: what it puts out leaves once its state is kept."""
+def run_next(rt: Runtime, slot: Slot, take: Callable[[], list[Any]]) -> None:
+    """Run what `take` returns: of a durable agent one turn, whose outputs leave once its state is kept."""
     gate = slot.output_gate
     if gate is None:
+        run_batch(rt, slot, take())
+    elif gate.begin_turn():
+        batch = take()
         run_batch(rt, slot, batch)
-        return
-    try:
-        gate.begin_turn()
-        run_batch(rt, slot, batch)
-        gate.end_turn()
-    except (
-        Exception
-    ) as exc:  # the state has a value that is not of its type: the turn that put it there crashes
-        slot.turn_crashed(exc, crash_reason(slot, exc, batch[0]))
+        try:
+            gate.end_turn()
+        except Exception as exc:  # a value of the state is not of its type: the turn that set it crashes
+            slot.turn_crashed(exc, crash_reason(slot, exc, batch[0]))
 
 
 def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
@@ -237,7 +235,7 @@ def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
     item: Any = pace.item
     kind = type(item)  # pyright: ignore[reportUnknownVariableType] # as in `run_batch`
     if slot.output_gate is not None or (kind is not Tell and not issubclass(kind, InternalTurn)):
-        run_next(rt, slot, pace.take_finished_work())
+        run_next(rt, slot, pace.take_finished_work)
         return
     pace.item = None
     slot.gate = BUSY

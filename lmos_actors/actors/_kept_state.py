@@ -348,9 +348,22 @@ def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> 
 
 def _member(name: str, attribute: str, hint: Any, converter: Converter) -> _Member:
     structure = converter.get_structure_hook(hint)
-    return _Member(
-        name, attribute, converter.get_unstructure_hook(hint), lambda value: structure(value, hint)
-    )
+    unstructure = _checked(name, hint, converter.get_unstructure_hook(hint))
+    return _Member(name, attribute, unstructure, lambda value: structure(value, hint))
+
+
+def _checked(name: str, hint: Any, unstructure: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a hook that refuses a value that is not of a plain class: it could not be given back."""
+    classes: Any = (int, float) if hint is float else hint
+    if not isinstance(hint, type) or is_typeddict(hint):
+        return unstructure
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, classes):
+            raise TypeError(f"field {name!r} must be {hint.__name__}, not {value!r}")
+        return unstructure(value)
+
+    return check
 
 
 def _versions(cls: type) -> tuple[int, dict[int, Migration]]:

@@ -48,6 +48,7 @@ JOURNAL: Final = "journal"
 
 SEPARATOR: Final = "\x00"
 LAST_FACT: Final = (1 << 64) - 1
+FEW_OWNERS: Final = 64
 PAGE: Final = 1_000
 """Facts that are read at once."""
 
@@ -91,6 +92,7 @@ class AgentStates:
         self._start_soon = start_soon
         self._suspended: dict[Slot, None] = {}
         self._owners: dict[str, Slot] = {}
+        self._most_owners = FEW_OWNERS
         self._unsealed: dict[OutputGate, None] = {}
 
     @property
@@ -105,7 +107,8 @@ class AgentStates:
     def suspend(self, slot: Slot) -> None:
         """End an agent of which a commit has failed, and start it again once the store works."""
         slot.suspend()
-        self.resume_later(slot)
+        if slot.suspended:
+            self.resume_later(slot)
 
     def resume_later(self, slot: Slot) -> None:
         """Have an agent started once the store works."""
@@ -189,6 +192,9 @@ class AgentStates:
     def _claimed(self, slot: Slot) -> str:
         """Return the key of an agent's state, which is its alone from now on. Raises NameTaken."""
         key: str = slot.spec.key or slot.path
+        if len(self._owners) >= self._most_owners:  # those of agents that are gone are of no use
+            self._owners = {key: owner for key, owner in self._owners.items() if not owner.gone}
+            self._most_owners = max(FEW_OWNERS, 2 * len(self._owners))
         owner = self._owners.setdefault(key, slot)
         if owner is not slot:
             if not owner.gone:

@@ -355,7 +355,9 @@ class SupervisorLoop:
         await self.request(partial(self._start_suspended, child))
 
     async def _start_suspended(self, child: Child) -> None:
-        if child.status == "running" and child in self.plan.children:  # else it is being stopped, or gone
+        if (
+            isinstance(child, Slot) and child.suspended and child.status == "running"
+        ):  # else it is stopped, or gone
             failed = await self._try_to_start(child)
             if failed is not None:
                 await self._carry_out(failed)

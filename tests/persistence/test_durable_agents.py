@@ -416,6 +416,54 @@ async def test_the_strongest_durability_of_a_batch(autojump_clock: object) -> No
         assert store.commits == ["power", "process"]
 
 
+class Spoilt(Agent, durable=True):
+    when: datetime.date = datetime.date(2026, 1, 1)
+    heard: Event[str] = event()
+
+    @action
+    def spoil(self) -> str:
+        self.when = "today"  # type: ignore[assignment]
+        return "spoilt"
+
+    @action(snapshot_safe=True)
+    async def spoil_slowly(self) -> str:
+        await trio.lowlevel.checkpoint()
+        self.when = "today"  # type: ignore[assignment]
+        self.heard.emit("spoilt")
+        await trio.sleep(1)
+        return "spoilt"
+
+    @action
+    def look(self) -> datetime.date:
+        return self.when
+
+
+async def test_a_value_of_another_type_crashes_the_turn_that_set_it(autojump_clock: object) -> None:
+    async with open_node(store="memory:") as node:
+        ref = await node.start_child(ChildSpec("spoilt", Spoilt))
+        with pytest.raises(AgentDied):
+            await ref.invoke(Spoilt.spoil)
+        await ref.ready()
+        assert await ref.invoke(Spoilt.look) == datetime.date(2026, 1, 1)
+        with pytest.raises(AgentDied):
+            await ref.invoke(Spoilt.spoil_slowly)
+        await ref.ready()
+        assert await ref.invoke(Spoilt.look) == datetime.date(2026, 1, 1)
+
+
+async def test_a_request_that_comes_as_a_run_has_spoilt_the_state_is_answered(autojump_clock: object) -> None:
+    heard = Heard()
+    async with open_node(store="memory:") as node, trio.open_nursery() as nursery:
+        ref = await node.start_child(ChildSpec("spoilt", Spoilt))
+        nursery.start_soon(heard.ask, ref, Spoilt.spoil_slowly)
+        for _ in range(10):
+            nursery.start_soon(heard.ask, ref, Spoilt.look)
+            await trio.lowlevel.checkpoint()
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.deadline = trio.current_time() + 10
+    assert len(heard.things) == 11
+
+
 # ---- the stored form
 
 

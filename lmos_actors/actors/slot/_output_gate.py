@@ -34,6 +34,7 @@ from lmos_actors.errors import AgentDied, MailboxFull
 
 from ..messages._gates import BUSY, HELD, IDLE, QUIET
 from ..messages._mailbox import DONE, HELD_BACK
+from ..messages._monitor import ExitReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +109,7 @@ class GatedSlot(Protocol):
     def serial(self) -> bool: ...
     def resume(self) -> None: ...
     def on_idle(self) -> None: ...
+    def die(self, reason: ExitReason) -> None: ...
     def leave_tally(self) -> bool: ...
 
 
@@ -151,10 +153,12 @@ class OutputGate:
 
     # ---- turns
 
-    def begin_turn(self) -> None:
-        """A turn is about to run: every run of the agent is at an await."""
-        self.seal_open()
+    def begin_turn(self) -> bool:
+        """A turn is about to run: every run of the agent is at an await. False if the agent has died."""
+        if not self.seal_open():
+            return False
         self._turn = []
+        return True
 
     def end_turn(self) -> None:
         """The turn has ended: keep what it changed, or forget what a crashed one has put out.
@@ -163,12 +167,7 @@ class OutputGate:
         """
         outputs, self._turn = self._turn, None
         if outputs is not None:
-            try:
-                self._seal(outputs)
-            except Exception as error:
-                for output in outputs:
-                    output.drop(f"its state cannot be kept: {error}")
-                raise
+            self._seal(outputs)
         self._after_change()
 
     def forget_turn(self) -> None:
@@ -211,18 +210,31 @@ class OutputGate:
 
     # ---- keeping
 
-    def seal_open(self) -> None:
-        """Keep the state as it is now, for what runs have put out; every run must be at an await."""
+    def seal_open(self) -> bool:
+        """Keep the state as it is now, for what runs have put out; every run must be at an await.
+
+        False if that ends the agent: a field has a value that is not of its type.
+        """
         if (self._open or self.state.has_facts) and not self._must_wait_for_run():
             outputs, self._open = self._open, []
-            self._seal(outputs)
+            try:
+                self._seal(outputs)
+            except Exception as error:
+                self.slot.die(ExitReason("error", error=error))
+                return False
+        return True
 
     def _must_wait_for_run(self) -> bool:
         extra = self.slot.extra
         return not self.state.is_whole_in_runs and extra is not None and bool(extra.runs)
 
     def _seal(self, outputs: list[Output]) -> None:
-        self._last = self.state.keep() or self._last
+        try:
+            self._last = self.state.keep() or self._last
+        except Exception as error:
+            for output in outputs:
+                output.drop(f"its state cannot be kept: {error}")
+            raise
         if not outputs:
             return
         if self._kept < self._last or self._held:

@@ -488,7 +488,7 @@ class Slot:
         """Make the error for a message to a slot that takes none."""
         if self.state == GONE:
             return NotFound("agent", self.path)
-        if self.extra is not None and self.extra.suspended and self.rt.keeping is not None:
+        if self.suspended and self.rt.keeping is not None:
             return AgentUnavailable(self.path, "its store fails", retry_in=self.rt.keeping.retry_in)
         return AgentUnavailable(self.path, STATE_TEXTS[self.state])
 
@@ -1673,10 +1673,17 @@ class Slot:
     def suspend(self) -> None:
         """End the incarnation of a durable agent whose store fails; that is no end in the supervisor's plan.
 
-        What waits is refused, with the seconds until the store is tried again.
+        What waits is refused, with the seconds until the store is tried again. Nothing if it ends already.
         """
+        if self.state >= ENDING:
+            return
         self.ensure_extra().suspended = True
         self._end(ExitReason("shutdown", "its store fails"))
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it has ended because its store fails."""
+        return self.extra is not None and self.extra.suspended
 
     def _end(self, reason: ExitReason) -> None:
         if self.state >= ENDING:
@@ -1857,7 +1864,7 @@ class Slot:
         if self.rt.instrument is not None:
             crash = {"report": reason.report} if reason.report is not None else {}
             self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason), **crash)
-        if report and not (extra is not None and extra.suspended):
+        if report and not self.suspended:
             self.owner.exited(self, reason)
         if extra is not None:
             if extra.removed:
