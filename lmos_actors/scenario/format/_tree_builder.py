@@ -32,7 +32,7 @@ class _AgentFactory(partial[Agent]):
     The names of these are `fresh`: they are checked against their fields, and copied, for each incarnation.
     """
 
-    fresh: frozenset[str] = frozenset()
+    fresh: tuple[str, ...] = ()
 
     def __call__(self) -> Agent:
         cls: Any = self.func
@@ -67,7 +67,7 @@ def _maker(
     given = dict(fill_late(entry.args, "agents", refs))
     given |= {states[key].name: value for key, value in entry.state.items()}
     factory = _AgentFactory(cls, **{**(known or {}), **given})
-    factory.fresh = frozenset(given)
+    factory.fresh = tuple(given)
     return factory
 
 
