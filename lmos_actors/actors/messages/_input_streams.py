@@ -401,11 +401,11 @@ class CallSources:
                     nursery.start_soon(self._carry, source, name=f"source of {source.name}")
                 try:
                     yield
-                except BaseException as exc:
+                except BaseException as exc:  # noqa: ASYNC103 -- raised below, in no group of this nursery
                     raised = exc
                 self._is_left = True
                 call.leave()
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: ASYNC103 -- a cancel gives way to the exception of the block, below
             if not isinstance(raised, Exception) or not _is_cancel(exc):
                 raise
         finally:
