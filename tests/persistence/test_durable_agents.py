@@ -110,6 +110,13 @@ class Ledger(Agent, durable=True):
         return self.balance
 
     @action(snapshot_safe=True)
+    async def emit_and_crash(self, n: int) -> None:
+        await trio.lowlevel.checkpoint()
+        self.balance += n
+        self.charged.emit(n)
+        raise KeyError(n)
+
+    @action(snapshot_safe=True)
     async def count(self, n: int) -> AsyncIterator[int]:
         for _ in range(n):
             self.balance += 1
@@ -256,6 +263,19 @@ async def test_what_a_crashing_turn_puts_out_is_never_seen(autojump_clock: objec
         await wait_all_tasks_blocked()
         assert heard.things in ([AgentDied, 1, "event 1"], [AgentDied, "event 1", 1])
         assert await other.invoke(Ledger.get) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_a_run_puts_out_in_the_step_that_crashes_is_never_seen(autojump_clock: object) -> None:
+    heard = Heard()
+    async with open_node(store="memory:") as node, trio.open_nursery() as nursery:
+        ref = await node.start_child(ChildSpec("bank", Ledger))
+        await nursery.start(heard.listen, ref)
+        await heard.ask(ref, Ledger.emit_and_crash, 5)
+        await ref.ready()
+        assert await ref.invoke(Ledger.get) == 0
+        await wait_all_tasks_blocked()
+        assert heard.things == [AgentDied]
         nursery.cancel_scope.cancel()
 
 

@@ -122,7 +122,6 @@ class OutputGate:
         "_last",
         "_open",
         "_turn",
-        "_waiters",
         "_waiting",
         "restored",
         "slot",
@@ -170,10 +169,16 @@ class OutputGate:
             self._seal(outputs)
         self._after_change()
 
-    def forget_turn(self) -> None:
-        """The turn that runs now has crashed: nobody hears of what it has put out."""
+    def forget_unkept(self) -> None:
+        """The incarnation ends: what has been put out since its state was looked at is never seen.
+
+        That is all of a turn that has crashed, and what runs have put out since their last await.
+        """
         self._turn = None
         self.state.forget()
+        opened, self._open = self._open, []
+        for output in opened:
+            output.drop("its incarnation has ended before its state was kept")
 
     # ---- what it puts out
 

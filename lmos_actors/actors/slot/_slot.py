@@ -1697,7 +1697,7 @@ class Slot:
         if extra is not None and extra.pace is not None:
             extra.pace.end_work()
         if self.output_gate is not None:
-            self.output_gate.forget_turn()
+            self.output_gate.forget_unkept()
         if self.turns.slot is self:
             self.turns.leave = True
         extra = self.extra
