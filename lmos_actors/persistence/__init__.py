@@ -1,4 +1,4 @@
-"""What is kept: stores, and the writer through which a trio program uses one."""
+"""Stores of kept state, the writer through which a trio program uses one, and the states of agents."""
 
 from ._address import store_of as store_of
 from ._agent_states import AgentStates as AgentStates

@@ -59,7 +59,7 @@ class StateRecord(msgspec.Struct, forbid_unknown_fields=True):
     title: str = msgspec.field(name="class")
     version: int
     at: float
-    fields: dict[str, Any]
+    fields: msgspec.Raw
     facts: int = 0
     """Number of the last fact of the journal that is in it."""
 
@@ -73,7 +73,7 @@ class FactRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 @attrs.define
 class _Found:
-    """What the store had for an agent."""
+    """The part of an agent's state that the store had."""
 
     exists: bool = False
     fields: bytes = b""
@@ -161,9 +161,10 @@ class AgentStates:
             if kept is not None:
                 record = _record(key, kept, form)
                 attributes: dict[str, Any] = agent.__dict__
-                attributes.update(form.restored(record.fields, record.version, key))
+                fields: dict[str, Any] = msgspec.json.decode(record.fields)
+                attributes.update(form.restored(fields, record.version, key))
                 same = record.version == form.version
-                found = _Found(True, msgspec.json.encode(record.fields) if same else b"", record.facts)
+                found = _Found(True, bytes(record.fields) if same else b"", record.facts)
             if form.facts is not None:
                 await self._apply(key, form.facts, agent, found)
         finally:
@@ -302,17 +303,20 @@ class _AgentState:
         if not writes:
             return 0
         self._number = number = self._number + 1
-        self._states.submit(writes, self._durability, partial(self._done, number))
+        done = partial(self._done, number)
+        try:
+            self._states.submit(writes, self._durability, done)
+        except StoreFailed as error:  # of another agent's commit: it fails as one of its own, and as soon
+            self._slot.rt.timers.call_at(trio.current_time(), partial(done, error))
         return number
 
     def _changed(self, form: StateForm) -> list[Write]:
         """Return the write of a snapshot, none if it is as it was."""
-        plain = form.plain(self._agent)
-        fields = msgspec.json.encode(plain)
+        fields = msgspec.json.encode(form.plain(self._agent))
         if fields == self._fields:
             return []
         self._fields = fields
-        return [self._snapshot(form, plain)]
+        return [self._snapshot(form, fields)]
 
     def _recorded(self, form: StateForm, facts: FactForm) -> list[Write]:
         """Return the writes of the facts since the last time, and of a snapshot where one is due."""
@@ -326,13 +330,14 @@ class _AgentState:
         extra = self._slot.extra
         if self._facts >= facts.every and not (extra is not None and extra.runs):
             self._facts = 0
-            writes.append(self._snapshot(form, form.plain(self._agent)))
+            writes.append(self._snapshot(form, msgspec.json.encode(form.plain(self._agent))))
             end = _fact_key(self._key, self._last_fact + 1)
             writes.append(DeleteRange(JOURNAL, _fact_key(self._key, 0), end))
         return writes
 
-    def _snapshot(self, form: StateForm, plain: dict[str, Any]) -> Put:
-        record = StateRecord(form.title, form.version, time.time(), plain, self._last_fact)
+    def _snapshot(self, form: StateForm, fields: bytes) -> Put:
+        raw = msgspec.Raw(fields)
+        record = StateRecord(form.title, form.version, time.time(), raw, self._last_fact)
         return Put(SPACE, self._key, msgspec.json.encode(record))
 
     def keep_soon(self) -> None:

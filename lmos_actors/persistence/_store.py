@@ -34,7 +34,7 @@ MAX_VALUE: Final = 256 << 20
 
 
 class Expected(Enum):
-    """What a write expects at its key, besides a certain value."""
+    """The expectation of a write at its key, if it is not a certain value."""
 
     ANYTHING = "anything"
     NOTHING = "nothing"

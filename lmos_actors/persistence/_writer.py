@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 @attrs.frozen(kw_only=True)
 class WriterStatistics:
-    """What a writer has done so far, and what it has before it."""
+    """Counts of one writer: commits so far, and what is pending."""
 
     commits: int = 0
     tickets: int = 0

@@ -355,9 +355,8 @@ class SupervisorLoop:
         await self.request(partial(self._start_suspended, child))
 
     async def _start_suspended(self, child: Child) -> None:
-        if (
-            isinstance(child, Slot) and child.suspended and child.status == "running"
-        ):  # else it is stopped, or gone
+        # else it is being stopped, or has been started meanwhile
+        if isinstance(child, Slot) and child.suspended and child.status == "running":
             failed = await self._try_to_start(child)
             if failed is not None:
                 await self._carry_out(failed)

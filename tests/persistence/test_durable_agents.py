@@ -354,6 +354,29 @@ async def test_a_crash_while_the_store_fails_is_no_second_one(autojump_clock: ob
         assert await ref.invoke(Ledger.get) == 1
 
 
+async def test_agents_that_first_meet_a_failing_store_are_suspended_too(autojump_clock: object) -> None:
+    store = StoreOfTest()
+    async with open_node(store=store) as node:
+        first, second = [await node.start_child(ChildSpec(name, Ledger)) for name in ("first", "second")]
+        journal = await node.start_child(ChildSpec("journal", Journal))
+        await second.invoke(Ledger.add, 1)
+        store.fails = True
+        with pytest.raises(AgentDied):
+            await first.invoke(Ledger.add, 1)
+        for ref, action_ in ((second, Ledger.add), (journal, Journal.charge)):
+            with pytest.raises(AgentDied, match="was not kept"):
+                await ref.invoke(action_, 5)
+            with pytest.raises(AgentUnavailable, match="store fails"):
+                await ref.invoke(action_, 5)
+        store.fails = False
+        with trio.fail_after(60):
+            await second.ready()
+            await journal.ready()
+        assert await second.invoke(Ledger.get) == 1
+        assert await journal.invoke(Journal.charge, 2) == 2
+        assert node.root.statistics().restarts == 0
+
+
 async def test_a_stop_waits_for_what_is_on_its_way_to_the_store() -> None:
     store, heard = StoreOfTest(), Heard()
     async with trio.open_nursery() as nursery:

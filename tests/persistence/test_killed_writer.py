@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,17 +21,16 @@ if TYPE_CHECKING:
 KILLS = few_or_all(5, 200)
 
 
-def acknowledged_until_killed(path: Path, start: int, seconds: float) -> dict[str, int]:
-    """Have a process write from a number on, kill it, and return the last acknowledged one of each owner."""
+def acknowledged_until_killed(path: Path, start: int, lines: int) -> dict[str, int]:
+    """Kill a process that writes from a number on, after some lines; return the last number of each owner."""
     words = [sys.executable, "-m", "tests.persistence.killed_writer", f"sqlite:{path}", str(start)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        time.sleep(seconds)
+        said = b"".join(process.stdout.readline() for _ in range(lines))
         process.send_signal(signal.SIGKILL)
         said += process.stdout.read()
-    lines = said.decode().splitlines(keepends=True)
-    return {owner: int(number) for owner, number in (line.split() for line in lines if line.endswith("\n"))}
+    whole = [line for line in said.decode().splitlines(keepends=True) if line.endswith("\n")]
+    return {owner: int(number) for owner, number in map(str.split, whole)}
 
 
 @pytest.mark.timeout(600)
@@ -40,7 +38,7 @@ def test_what_is_acknowledged_survives(tmp_path: Path) -> None:
     chance, path = random.Random(7), tmp_path / "store.db"
     last, start = dict[str, int](), 1
     for _ in range(KILLS):
-        last |= acknowledged_until_killed(path, start, chance.uniform(0, 0.2))
+        last |= acknowledged_until_killed(path, start, chance.randrange(1, 600))
         store = SqliteStore(path)
         store.open()
         state = {key: value.decode() for key, value in records_of(store, "state")}

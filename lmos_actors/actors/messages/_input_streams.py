@@ -202,7 +202,7 @@ def break_in(error: BaseException, op: Operation, args: tuple[Any, ...]) -> Sour
 
 
 class Source:
-    """What a caller gave as an input stream, and the task that iterates it."""
+    """The source of an input stream, as its caller passed it, and the task that iterates it."""
 
     __slots__ = (
         "_begun",

@@ -105,8 +105,6 @@ class GatedSlot(Protocol):
 
     @property
     def path(self) -> str: ...
-    @property
-    def serial(self) -> bool: ...
     def resume(self) -> None: ...
     def on_idle(self) -> None: ...
     def die(self, reason: ExitReason) -> None: ...
@@ -114,7 +112,7 @@ class GatedSlot(Protocol):
 
 
 class OutputGate:
-    """What one durable agent has put out and may not let go yet; it outlives the agent's incarnations."""
+    """The outputs of one durable agent that wait for its state to be kept; it outlives the incarnations."""
 
     __slots__ = (
         "_held",
@@ -353,7 +351,7 @@ class ToOne:
 
 
 class Awaited:
-    """What a run waits for: that all it has changed and put out so far is kept."""
+    """The wait of a run until all that it has changed and put out so far is kept."""
 
     __slots__ = ("_task", "_timers")
 
