@@ -188,6 +188,8 @@ def _class_name(slot: Slot) -> str:
 def _agent(slot: Slot) -> str:
     mailbox = slot.mailbox_statistics()
     words = [f"{slot.label} ({_class_name(slot)}), {slot.status} #{slot.incarnation}"]
+    if slot.restored:
+        words.append("restored")
     words.append(f"mailbox {mailbox.depth}/{mailbox.size}")
     extra = slot.extra
     if extra is not None:

@@ -251,7 +251,7 @@ class _AgentState:
 
     __slots__ = (
         "_agent", "_durability", "_facts", "_fields", "_form", "_kept", "_key", "_last_fact", "_noted",
-        "_number", "_slot", "_states", "_waiting",
+        "_number", "_slot", "_states", "_waiting", "has_state",
     )  # fmt: skip
 
     def __init__(self, states: AgentStates, slot: Slot, key: str) -> None:
@@ -267,12 +267,13 @@ class _AgentState:
         self._facts = 0  # those since the last snapshot
         self._number = 0
         self._kept = 0
+        self.has_state = False
         self._waiting: list[trio.lowlevel.Task] = []
 
     def begin(self, agent: Any, form: StateForm, found: _Found) -> None:
         """Begin an incarnation with what was found in the store."""
         self._agent, self._form, self._fields = agent, form, found.fields
-        self._last_fact, self._facts = found.last_fact, found.facts
+        self._last_fact, self._facts, self.has_state = found.last_fact, found.facts, found.exists
         self._durability = agent.__contract__.options.durability or "process"
         self._noted = []
 
@@ -303,6 +304,7 @@ class _AgentState:
         if not writes:
             return 0
         self._number = number = self._number + 1
+        self.has_state = True
         done = partial(self._done, number)
         try:
             self._states.submit(writes, self._durability, done)

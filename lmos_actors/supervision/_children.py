@@ -42,13 +42,17 @@ DIGITS: Final = 16
 
 @attrs.frozen
 class ChildInfo:
-    """One child, as `which_children` shows it; `kind` is `agent` or `supervisor`."""
+    """One child, as `which_children` shows it; `kind` is `agent` or `supervisor`.
+
+    `restored`: whether its incarnation began with state from the store; None unless it is a durable agent.
+    """
 
     name: str
     path: str
     kind: str
     status: Status
     incarnation: int
+    restored: bool | None = None
 
 
 class Names(Generic[C]):

@@ -286,6 +286,7 @@ class Supervisor:
                 kind="agent" if isinstance(child, Slot) else "supervisor",
                 status=status,
                 incarnation=child.incarnation,
+                restored=child.restored if isinstance(child, Slot) else None,
             )
             for child, status in self.loop.plan.which()
         ]

@@ -68,7 +68,7 @@ def draw(supervisor: Supervisor) -> list[str]:
     for level, child in _below(supervisor.loop):
         words = ["  " * level + child.label]
         if isinstance(child, Slot):
-            words.append(f"{child.status} #{child.incarnation}")
+            words.append(f"{child.status} #{child.incarnation}" + (" restored" if child.restored else ""))
         loop = _loop_of(child)
         if loop is not None:
             words.append(_limits(loop))

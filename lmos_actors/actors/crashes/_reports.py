@@ -49,6 +49,12 @@ class CrashReport:
     later: tuple[BaseException, ...] = ()
     """Other exceptions, raised while the agent unwound."""
 
+    restored: bool | None = None
+    """Whether the incarnation had begun with state from the store; None for agents that are not durable."""
+
+    kept: bool | None = None
+    """Whether the next one begins with kept state; False where nothing was kept yet, None as above."""
+
     _last: dict[str, Any] | None = None
     """The fields as they were when it had unwound, if it has raised something then."""
 
@@ -59,6 +65,8 @@ class CrashReport:
         self.incarnation: int = slot.incarnation
         if type(hand) is str and hand in (FACTORY, ENTERING, RESTORING):
             self.incarnation += 1  # of a life that had not been counted yet
+        if slot.output_gate is not None and hand not in (FACTORY, RESTORING):
+            self.restored, self.kept = slot.output_gate.restored, slot.output_gate.state.has_state
         self.stamp: float = slot.rt.entropy.stamp()
         self._hand = hand
         self._earlier = earlier
@@ -122,7 +130,7 @@ class CrashReport:
         """Return the report as plain data: texts, numbers, lists and dicts.
 
         Members: agent, class, incarnation, time, supervisors, reason, where, calls, notes, causes, message,
-        before, state, state_as_of, later.
+        before, state, state_as_of, restored, kept, later.
         """
         return _Rendering(self).data()
 
@@ -281,6 +289,8 @@ class _Rendering:
             ],
             "state": self._values(report.state),
             "state_as_of": report.state_as_of,
+            "restored": report.restored,
+            "kept": report.kept,
             "before": [self._message(message) for message in reversed(report.before)][::-1],
             "later": [report.short(error) for error in report.later[:CAUSES]],
         }
@@ -321,6 +331,10 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
     yield f"  class {data['class']}, at {data['time']}"
     above = "".join(f"{each['name']} ({each['strategy']}) > " for each in data["supervisors"])
     yield f"  in the tree: {above}{data['agent'].rpartition('/')[2]}"
+    if data["restored"] is not None:
+        began = "with state from the store" if data["restored"] else "without stored state"
+        begins = "with the last kept state" if data["kept"] else "anew, as nothing was kept yet"
+        yield f"  durable: it had begun {began}; the next incarnation begins {begins}"
     yield from (f"  {note}" for note in data["notes"])
     yield f"message in hand: {_message_text(data['message'])}"
     yield from _section("calls, the last one last:", data["calls"])

@@ -72,8 +72,13 @@ SHUTDOWN = ExitReason("shutdown")
 
 @attrs.frozen
 class Down:
-    """An incarnation of a monitored agent has ended; `agent` is its path in the tree."""
+    """An incarnation of a monitored agent has ended; `agent` is its path in the tree.
+
+    `restored`: whether that incarnation had begun with state from the store; None for agents that are not
+    durable.
+    """
 
     agent: str
     incarnation: int
     reason: ExitReason
+    restored: bool | None = None

@@ -59,7 +59,7 @@ def monitor_agent(slot: Slot, other: Any, turn: Callable[[Down], None]) -> Monit
     if other.state != GONE:
         monitor.begin(other.sinks())
     if other.state not in (RUNNING, DRAINING, ENDING):
-        monitor.push(Down(other.path, other.incarnation, NOT_RUNNING))
+        monitor.push(Down(other.path, other.incarnation, NOT_RUNNING, other.restored))
     return monitor
 
 

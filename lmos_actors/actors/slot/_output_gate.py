@@ -61,6 +61,11 @@ class KeptState(Protocol):
         ...
 
     @property
+    def has_state(self) -> bool:
+        """Whether the store has state for the next incarnation, or has it once it is written."""
+        ...
+
+    @property
     def has_facts(self) -> bool:
         """Whether facts of a journal have been noted that `keep` has not handed over."""
         ...

@@ -351,6 +351,11 @@ class Slot:
         return self.owner.child_path(name if isinstance(name, str) else self.label)
 
     @property
+    def restored(self) -> bool | None:
+        """Whether its incarnation began with state from the store; None for agents that are not durable."""
+        return None if self.output_gate is None else self.output_gate.restored
+
+    @property
     def identity(self) -> tuple[object, int]:
         """The identity by which two refs are equal."""
         return self.rt, self.number
@@ -1860,10 +1865,12 @@ class Slot:
             self._forget_incarnation()
             if extra.sinks is not None and report:
                 extra.sinks.gap(str(reason))
-                extra.sinks.push(MONITORS, Down(self.path, self.incarnation, reason))
+                extra.sinks.push(MONITORS, Down(self.path, self.incarnation, reason, self.restored))
         if self.rt.instrument is not None:
-            crash = {"report": reason.report} if reason.report is not None else {}
-            self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason), **crash)
+            more = {} if self.output_gate is None else {"restored": self.output_gate.restored}
+            if reason.report is not None:
+                more["report"] = reason.report
+            self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason), **more)
         if report and not self.suspended:
             self.owner.exited(self, reason)
         if extra is not None:
@@ -1953,7 +1960,7 @@ class Slot:
         if extra is None or not extra.links:
             return
         links, extra.links = extra.links, None
-        down = Down(self.path, self.incarnation, reason)
+        down = Down(self.path, self.incarnation, reason, self.restored)
         for peer in links:
             peer.part(self)
             self.rt.signals.append((peer, down))

@@ -50,6 +50,8 @@ class LinkedSlot(Protocol):
 
     @property
     def path(self) -> str: ...
+    @property
+    def restored(self) -> bool | None: ...
     def join(self, peer: LinkPeer) -> None: ...
     def part(self, peer: LinkPeer) -> None: ...
 
@@ -109,7 +111,7 @@ class TaskLink:
         slot, extra = self._slot, self._slot.extra
         if not self._tied or slot.state != ENDING or extra is None or extra.reason is None:
             return None
-        down = Down(slot.path, slot.incarnation, extra.reason)
+        down = Down(slot.path, slot.incarnation, extra.reason, slot.restored)
         return None if down.reason.kind == "normal" else down
 
 

@@ -328,8 +328,13 @@ def down_of(path: str) -> Callable[[Any], Down]:
         if data is LOST:
             return Down(path, 0, ExitReason("shutdown", "connection lost"))
         fields = _members(data)
-        number = fields.get("incarnation")
-        return Down(path, number if type(number) is int else 0, _reason(fields.get("reason")))
+        number, restored = fields.get("incarnation"), fields.get("restored")
+        return Down(
+            path,
+            number if type(number) is int else 0,
+            _reason(fields.get("reason")),
+            restored if type(restored) is bool else None,
+        )
 
     return convert
 

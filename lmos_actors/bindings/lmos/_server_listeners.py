@@ -268,12 +268,15 @@ def exited(down: Down, generation: str) -> dict[str, Any]:
         data["text"] = str(reason)
     elif reason.detail is not None:
         data["text"] = str(reason.detail)
-    return {
+    exited: dict[str, Any] = {
         "agent": down.agent,
         "incarnation": down.incarnation,
         "generation": generation,
         "reason": data,
     }
+    if down.restored is not None:
+        exited["restored"] = down.restored
+    return exited
 
 
 # --- all listeners of one connection

@@ -136,6 +136,8 @@ def lifecycle_monitor(count: int | None) -> Subscription:
         text = str(error) if isinstance(error, RemoteCrash) else str(down.reason)
         reason = {"kind": down.reason.kind, "text": text}
         members = {"agent": down.agent, "incarnation": down.incarnation, "reason": reason, "at": now()}
+        if down.restored is not None:
+            members["restored"] = down.restored
         which = f"incarnation {down.incarnation} has ended: " if down.incarnation else ""
         return OutputLine(members, f"{which}{text}", (_clock(), down.agent))
 
