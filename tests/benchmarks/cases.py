@@ -10,9 +10,11 @@ from tests.benchmarks import (
     codec,
     descriptions,
     directory,
+    durable,
     http,
     limits_clock,
     limits_dispatch,
+    limits_sqlite,
     limits_story,
     limits_tasks,
     limits_wire,
@@ -140,6 +142,28 @@ def _directory_cases() -> Iterator[Case]:
         less = unit == " ms"
         program = partial(directory.sized, work, many, few)
         yield Case(f"directory-{name}", what, program, n, 3, None, unit=unit, less_is_better=less)
+
+
+def _durable_cases() -> Iterator[Case]:
+    """Agents whose state is kept in a SQLite file, against the same rows in as many transactions."""
+    rows, on_store = limits_sqlite.rows_written, durable.on_store
+    for kind, power, n in ((durable.Account, "", 5_000), (durable.SyncedAccount, "-power", 1_000)):
+        what = f"turns of a kept agent alone{', synced' * bool(power)}"
+        bare = partial(rows, 1, synced=bool(power))
+        yield Case(f"durable{power}", what, on_store(durable.alone, kind), n, 3, None, bare)
+        what = f"turns of 1,000 kept agents at once{', synced' * bool(power)}"
+        bare = partial(rows, 1_000, synced=bool(power))
+        many = on_store(durable.together, kind, 1_000)
+        yield Case(f"durable-1k{power}", what, many, 100_000, 20, 0.67, bare)
+    what, bare = "the same, each asked by a task", partial(rows, 1_000)
+    many = on_store(durable.apart, durable.Account, 1_000)
+    yield Case("durable-1k-tasks", what, many, 100_000, 20, None, bare)
+    what, bare = "starts of 10,000 kept agents, against reading", limits_sqlite.rows_read
+    yield Case("durable-start", what, on_store(durable.start_stored), 10_000, 20, None, bare)
+    what, bare = "facts of a journal applied, against reading", limits_sqlite.rows_scanned
+    yield Case("durable-replay", what, on_store(durable.replay), 100_000, 20, None, bare)
+    what, memory = "bytes per idle kept agent", on_store(durable.memory)
+    yield Case("durable-memory", what, memory, 20_000, 20, None, unit=" bytes", less_is_better=True)
 
 
 def _wire_cases() -> Iterator[Case]:
@@ -406,6 +430,7 @@ CASES = {
         *_session_cases(),
         *_wire_cases(),
         *_directory_cases(),
+        *_durable_cases(),
         *_web_cases(),
         Case(
             "codec-decode-unknown",
