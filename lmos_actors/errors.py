@@ -365,11 +365,22 @@ class SupervisionError(LmosActorsError):
 
 
 class NameTaken(SupervisionError):
-    """The supervisor already has a child of that name."""
+    """The supervisor already has a child of that name, or a running agent keeps its state at that key.
 
-    def __init__(self, name: str, supervisor: str) -> None:
+    `name` is the name or the key, `holder` the path of the supervisor or of the agent that has the key.
+    """
+
+    def __init__(self, name: str, holder: str, *, wanted_by: str = "") -> None:
         self.name = name
-        super().__init__(f"{supervisor!r} already has a child named {name!r}")
+        self.holder = holder
+        if wanted_by:
+            text = (
+                f"{wanted_by!r} cannot keep its state at the key {name!r}: {holder!r} runs and keeps its own "
+                "there; give one of them another key, ChildSpec(key=...)"
+            )
+        else:
+            text = f"{holder!r} already has a child named {name!r}"
+        super().__init__(text)
 
 
 class IdTaken(SupervisionError):

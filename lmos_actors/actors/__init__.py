@@ -13,6 +13,7 @@ from ._kept_state import (
     FactForm as FactForm,
     StateForm as StateForm,
     ephemeral as ephemeral,
+    needs_name as needs_name,
     state_converter as state_converter,
 )
 from ._link import Attempt as Attempt, Invocation as Invocation, Link as Link

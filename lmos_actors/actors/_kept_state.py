@@ -54,7 +54,7 @@ from typing import (
 
 import attrs
 
-from lmos_actors.errors import StateMismatch, group_of
+from lmos_actors.errors import ConfigError, StateMismatch, group_of
 
 from ._ref import Ref
 from .declaration._affordances import Property
@@ -102,6 +102,14 @@ def ephemeral(*, default: Any = attrs.NOTHING, factory: Callable[[], Any] | None
     After a restart it is as the factory of the agent makes it.
     """
     return attrs.field(default=default, factory=factory, metadata={EPHEMERAL: True})
+
+
+def needs_name(title: str) -> ConfigError:
+    """Make the error for a durable agent of that class that was started without a name of its own."""
+    return ConfigError(
+        f"{title} is durable, and a name made up for it would not find its state again: start it by "
+        f"start_child(ChildSpec(NAME, ...))"
+    )
 
 
 # ---- the converter

@@ -20,13 +20,22 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 import msgspec
 import trio
 
-from lmos_actors.actors import FIND_REF, AgentQuery, LookupLink, OutputGate, Ref, park_among, wake_all
+from lmos_actors.actors import (
+    FIND_REF,
+    AgentQuery,
+    LookupLink,
+    OutputGate,
+    Ref,
+    needs_name,
+    park_among,
+    wake_all,
+)
 from lmos_actors.errors import NameTaken, StateMismatch, StoreFailed, WrongState
 
 from ._store import DeleteRange, Put
@@ -91,7 +100,7 @@ class AgentStates:
         self._writer = writer
         self._start_soon = start_soon
         self._suspended: dict[Slot, None] = {}
-        self._owners: dict[str, Slot] = {}
+        self._owners: dict[str, _AgentState] = {}  # by key
         self._most_owners = FEW_OWNERS
         self._unsealed: dict[OutputGate, None] = {}
 
@@ -139,14 +148,12 @@ class AgentStates:
 
     async def _restore(self, slot: Slot, agent: Any) -> None:
         form: StateForm = agent.__contract__.state
-        key = self._claimed(slot)
-        gate = slot.output_gate
-        if gate is None:
-            gate = OutputGate(slot, _AgentState(self, slot, key))
-        state = gate.state
-        assert isinstance(state, _AgentState)
+        if slot.spec.is_unnamed:
+            raise needs_name(type(agent).__name__)
+        state = await self._claim(slot)
+        gate = slot.output_gate or OutputGate(slot, state)
         await state.wait_kept()
-        found = await self._found(key, form, agent)
+        found = await self._found(state.key, form, agent)
         gate.restored = found.exists
         slot.ensure_extra()  # so that no turn runs in an asker's step, nor several in one batch
         state.begin(agent, form, found)
@@ -190,18 +197,27 @@ class AgentStates:
             if len(page) < PAGE:
                 return
 
-    def _claimed(self, slot: Slot) -> str:
-        """Return the key of an agent's state, which is its alone from now on. Raises NameTaken."""
+    async def _claim(self, slot: Slot) -> _AgentState:
+        """Return the state of an agent, which is its alone from now on. Raises NameTaken.
+
+        An agent that is stopped leaves its key to others, once what it has handed to the store is kept.
+        """
         key: str = slot.spec.key or slot.path
-        if len(self._owners) >= self._most_owners:  # those of agents that are gone are of no use
-            self._owners = {key: owner for key, owner in self._owners.items() if not owner.gone}
+        if len(self._owners) >= self._most_owners:
+            self._owners = {key: state for key, state in self._owners.items() if not state.has_ended}
             self._most_owners = max(FEW_OWNERS, 2 * len(self._owners))
-        owner = self._owners.setdefault(key, slot)
-        if owner is not slot:
-            if not owner.gone:
-                raise NameTaken(key, owner.path)
-            self._owners[key] = slot
-        return key
+        while (held := self._owners.get(key)) is not None and not held.has_ended:
+            if held.slot is slot:
+                return held
+            if held.is_live:
+                raise NameTaken(key, held.slot.path, wanted_by=slot.path)
+            await held.wait_kept()
+        if slot.output_gate is None:
+            state = _AgentState(self, slot, key)
+        else:
+            state = cast("_AgentState", slot.output_gate.state)
+        self._owners[key] = state
+        return state
 
     def submit(
         self,
@@ -250,14 +266,14 @@ class _AgentState:
     """The state of one agent; see `KeptState`."""
 
     __slots__ = (
-        "_agent", "_durability", "_facts", "_fields", "_form", "_kept", "_key", "_last_fact", "_noted",
-        "_number", "_slot", "_states", "_waiting", "has_state",
+        "_agent", "_durability", "_facts", "_fields", "_form", "_kept", "_last_fact", "_noted", "_number",
+        "_states", "_waiting", "has_state", "key", "slot",
     )  # fmt: skip
 
     def __init__(self, states: AgentStates, slot: Slot, key: str) -> None:
         self._states = states
-        self._slot = slot
-        self._key = key
+        self.slot = slot
+        self.key = key
         self._agent: Any = None
         self._form: StateForm | None = None
         self._durability: Durability = "process"
@@ -278,6 +294,16 @@ class _AgentState:
         self._noted = []
 
     @property
+    def is_live(self) -> bool:
+        """Whether the agent runs, or is to run again without being asked to."""
+        return not self.slot.gone and self.slot.status != "stopped"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the agent is stopped, and nothing of it is on its way to the store."""
+        return self._kept == self._number and not self.is_live
+
+    @property
     def has_facts(self) -> bool:
         """See `KeptState`."""
         return bool(self._noted)
@@ -285,7 +311,7 @@ class _AgentState:
     @property
     def is_whole_in_runs(self) -> bool:
         """See `KeptState`."""
-        return not self._slot.serial or (self._form is not None and self._form.facts is not None)
+        return not self.slot.serial or (self._form is not None and self._form.facts is not None)
 
     def note(self, fact: object) -> None:
         """See `KeptState`."""
@@ -298,7 +324,7 @@ class _AgentState:
     def keep(self) -> int:
         """See `KeptState`."""
         form = self._form
-        if form is None or self._slot.agent is not self._agent:  # between two incarnations
+        if form is None or self.slot.agent is not self._agent:  # between two incarnations
             return 0
         writes = self._changed(form) if form.facts is None else self._recorded(form, form.facts)
         if not writes:
@@ -309,7 +335,7 @@ class _AgentState:
         try:
             self._states.submit(writes, self._durability, done)
         except StoreFailed as error:  # of another agent's commit: it fails as one of its own, and as soon
-            self._slot.rt.timers.call_at(trio.current_time(), partial(done, error))
+            self.slot.rt.timers.call_at(trio.current_time(), partial(done, error))
         return number
 
     def _changed(self, form: StateForm) -> list[Write]:
@@ -327,38 +353,38 @@ class _AgentState:
         for fact in noted:
             self._last_fact += 1
             record = FactRecord(form.version, facts.plain(fact))
-            writes.append(Put(JOURNAL, _fact_key(self._key, self._last_fact), msgspec.json.encode(record)))
+            writes.append(Put(JOURNAL, _fact_key(self.key, self._last_fact), msgspec.json.encode(record)))
         self._facts += len(noted)
-        extra = self._slot.extra
+        extra = self.slot.extra
         if self._facts >= facts.every and not (extra is not None and extra.runs):
             self._facts = 0
             writes.append(self._snapshot(form, msgspec.json.encode(form.plain(self._agent))))
-            end = _fact_key(self._key, self._last_fact + 1)
-            writes.append(DeleteRange(JOURNAL, _fact_key(self._key, 0), end))
+            end = _fact_key(self.key, self._last_fact + 1)
+            writes.append(DeleteRange(JOURNAL, _fact_key(self.key, 0), end))
         return writes
 
     def _snapshot(self, form: StateForm, fields: bytes) -> Put:
         raw = msgspec.Raw(fields)
         record = StateRecord(form.title, form.version, time.time(), raw, self._last_fact)
-        return Put(SPACE, self._key, msgspec.json.encode(record))
+        return Put(SPACE, self.key, msgspec.json.encode(record))
 
     def keep_soon(self) -> None:
         """See `KeptState`."""
-        gate = self._slot.output_gate
+        gate = self.slot.output_gate
         if gate is not None:
             self._states.seal_soon(gate)
 
     def _done(self, number: int, error: StoreFailed | WriteConflict | None) -> None:
         """The commit of that number has ended."""
         self._kept = number
-        gate = self._slot.output_gate
+        gate = self.slot.output_gate
         if gate is not None:
             if error is None:
                 gate.kept(number)
             else:
                 gate.failed(f"its state was not kept: {error}")
-                self._states.suspend(self._slot)
-        wake_all(self._slot.rt.timers, self._waiting)
+                self._states.suspend(self.slot)
+        wake_all(self.slot.rt.timers, self._waiting)
 
     async def wait_kept(self) -> None:
         """Wait until no commit of the agent is under way."""

@@ -325,7 +325,7 @@ class SupervisorLoop:
         for child in tuple(self.plan.children):
             try:
                 await self.start_one(child)
-            except StartFailed as exc:
+            except (StartFailed, NameTaken) as exc:
                 self.failed_starts += 1
                 self.failure = StartFailed(self.path, str(exc))
                 self.failure.__cause__ = exc.__cause__ or exc
@@ -334,7 +334,7 @@ class SupervisorLoop:
         self.begun()
 
     async def start_one(self, child: Child) -> None:
-        """Start a child and wait until it runs. Raises StartFailed: then all of it has ended."""
+        """Start a child and wait until it runs. Raises StartFailed, NameTaken: then all of it has ended."""
         child.status = "starting"
         try:
             if isinstance(child, Slot):
@@ -430,7 +430,7 @@ class SupervisorLoop:
     async def _try_to_start(self, child: Child) -> Decision[Child] | None:
         try:
             await self.start_one(child)
-        except StartFailed as exc:
+        except (StartFailed, NameTaken) as exc:
             self.failed_starts += 1
             return self.plan.start_failed(child, exc.__cause__ or exc, trio.current_time())
         return None

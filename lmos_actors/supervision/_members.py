@@ -14,7 +14,7 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.actors import SHUTDOWN, PoolLink, start_now
-from lmos_actors.errors import StartFailed, StopFailed, WrongState
+from lmos_actors.errors import NameTaken, StartFailed, StopFailed, WrongState
 
 from ._children import mailbox_of, needs_waiting
 from ._spec import BulkSpec, Pool
@@ -117,7 +117,7 @@ class BulkMembers:
                 loop.announce((slot,))
             else:
                 await loop.request(partial(loop.start_one, slot))
-        except StartFailed as error:
+        except (StartFailed, NameTaken) as error:
             loop.failed_starts += 1
             if loop.rt.fatal is not None:
                 loop.rt.fatal(error)

@@ -104,6 +104,7 @@ class ChildSpec(Generic[A_co]):
     backoff: Backoff | None = attrs.field(default=None, kw_only=True)
     id: str | None = attrs.field(default=None, kw_only=True)
     key: str | None = attrs.field(default=None, kw_only=True)
+    is_unnamed: ClassVar[bool] = False
     references: tuple[Reference, ...] = attrs.field(init=False, default=(), eq=False, repr=False)
     """The references to siblings in the factory's arguments; see `sibling`."""
 
@@ -111,10 +112,8 @@ class ChildSpec(Generic[A_co]):
         _check_common(self)
         if not callable(self.factory):
             raise ConfigError(_not_callable(self.factory), f"{self.name}.factory")
-        if self.key is not None and not (type(self.key) is str and 0 < len(self.key) <= MOST_KEY):
-            raise ConfigError(
-                f"must be a text of 1 to {MOST_KEY} characters, not {self.key!r}", f"{self.name}.key"
-            )
+        if self.key is not None:
+            self._check_key(self.key)
         wrong = None if self.id is None else check_id(self.id)
         if wrong is not None:
             raise ConfigError(wrong, f"{self.name}.id")
@@ -122,10 +121,24 @@ class ChildSpec(Generic[A_co]):
         if isinstance(factory, partial):
             object.__setattr__(self, "references", references_of(factory, self.name))
 
+    def _check_key(self, key: object) -> None:
+        if not (type(key) is str and 0 < len(key) <= MOST_KEY and key.isprintable()):
+            raise ConfigError(
+                f"must be a text of 1 to {MOST_KEY} printable characters, not {key!r}", f"{self.name}.key"
+            )
+
     def filled(self, ref_to: Callable[[Sibling], Any]) -> Callable[[], A_co]:
         """Return the factory with a ref in the place of each reference to a sibling."""
         made: Callable[[], A_co] = filled(self.factory, ref_to)
         return made
+
+
+class UnnamedSpec(ChildSpec[A_co]):
+    """The spec of an agent whose name is made up, and whose class only a call of its factory would show."""
+
+    __slots__ = ()
+
+    is_unnamed: ClassVar[bool] = True
 
 
 @attrs.frozen(weakref_slot=False)
@@ -218,6 +231,8 @@ class BulkSpec:
         tree.check_child(self.member)
         if self.member.id is not None:
             raise ConfigError("an id belongs to one agent, not to several", f"{self.member.name}.id")
+        if self.member.key is not None:
+            raise ConfigError("a key belongs to one agent, not to several", f"{self.member.name}.key")
         if type(self.count) is not int or self.count < 0:
             raise ConfigError(f"must be an int of at least 0, not {self.count!r}", f"{self.name}.count")
         if not 0 <= self.over < math.inf:

@@ -15,14 +15,14 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited, start_now
+from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited, needs_name, start_now
 from lmos_actors.errors import ConfigError, DeadlineExceeded, NotFound, StartFailed, StopFailed, WrongState
 
-from ._children import ChildInfo, is_durable, mailbox_of, needs_waiting
+from ._children import ChildInfo, agent_class, is_durable, mailbox_of, needs_waiting
 from ._loop import BUDGET
 from ._members import BulkMembers, PoolMembers, start_new, take_back
 from ._siblings import name_of
-from ._spec import BulkSpec, ChildSpec, Pool, SupervisorSpec
+from ._spec import BulkSpec, ChildSpec, Pool, SupervisorSpec, UnnamedSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -84,6 +84,12 @@ class Supervisor:
     async def start_pool(self, spec: Pool[A]) -> PoolRef[A]:
         """Start a pool and its members as a child. Raises NameTaken (if it was named), StartFailed."""
         _check_type(spec, Pool)
+        if spec.unnamed and is_durable(spec.member(1)):
+            raise ConfigError(
+                f"its agents are durable, and a name made up for it would not find their state again: "
+                f"Pool(..., name={spec.name!r})",
+                spec.name,
+            )
         loop: SupervisorLoop = await self._add(spec, numbered=spec.unnamed)
         assert isinstance(loop.members, PoolMembers)
         return PoolRef(loop.members)
@@ -130,6 +136,8 @@ class Supervisor:
         loop.spec.check_child(spec)
         if spec.id is not None:
             raise ConfigError("is one agent's alone, and start_many() starts several", f"{spec.name}.id")
+        if spec.key is not None:
+            raise ConfigError("is one agent's alone, and start_many() starts several", f"{spec.name}.key")
         loop.check_references(spec)
         loop.members.check_addition()
         first = loop.names.reserve(spec.name, count)
@@ -368,10 +376,10 @@ def _spec_of_unnamed(loop: SupervisorLoop, factory: Callable[..., A], made: Call
     """Make the spec of an agent without a name; agents of a class that starts quickly may share one."""
     spec = ChildSpec(name_of(factory), made)
     if is_durable(spec):
-        raise ConfigError(
-            f"{spec.name} is durable, and a name made up for it would not find its state again: start it by "
-            f"start_child(ChildSpec(NAME, ...))"
-        )
+        cls = agent_class(spec)
+        raise needs_name(spec.name if cls is None else cls.__name__)
+    if agent_class(spec) is None:
+        return UnnamedSpec(spec.name, made)
     if isinstance(factory, type) and not needs_waiting(spec):
         shared = spec if made is factory else ChildSpec(spec.name, factory)
         loop.specs_of_unnamed[factory] = shared, mailbox_of(spec)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lmos_actors.errors import StoreFailed
 from lmos_actors.persistence import MemoryStore, SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from lmos_actors.persistence import Store
+    from lmos_actors.persistence import Conflict, Durability, Store, Write
 
     Make = Callable[[Path], Store]
 
@@ -23,3 +25,24 @@ STORES: dict[str, Make] = {
 """How to make each kind of store in an empty folder; closed and opened again, it has kept its content."""
 
 every_store = pytest.mark.parametrize("make", STORES.values(), ids=STORES)
+
+
+class StoreOfTest(MemoryStore):
+    """A store in memory that can be made to wait, and to fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "the test's"
+        self.may_commit = threading.Event()
+        self.may_commit.set()
+        self.fails = False
+        self.commits: list[Durability] = []
+
+    def commit(
+        self, batches: Sequence[Sequence[Write]], durability: Durability = "process"
+    ) -> list[Conflict | None]:
+        self.may_commit.wait(30)
+        if self.fails:
+            raise StoreFailed(self.name, "the disk is full")
+        self.commits.append(durability)
+        return super().commit(batches, durability)

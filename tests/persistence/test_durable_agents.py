@@ -32,35 +32,14 @@ from lmos_actors import (
     open_node,
     prop,
 )
-from lmos_actors.errors import StoreFailed
-from lmos_actors.persistence import Delete, MemoryStore, SqliteStore
+from lmos_actors.persistence import Delete, SqliteStore
+from tests.persistence.stores import StoreOfTest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
-    from lmos_actors.persistence import Conflict, Durability, Store, Write
-
-
-class StoreOfTest(MemoryStore):
-    """A store in memory that can be made to wait, and to fail."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.name = "the test's"
-        self.may_commit = threading.Event()
-        self.may_commit.set()
-        self.fails = False
-        self.commits: list[Durability] = []
-
-    def commit(
-        self, batches: Sequence[Sequence[Write]], durability: Durability = "process"
-    ) -> list[Conflict | None]:
-        self.may_commit.wait(30)
-        if self.fails:
-            raise StoreFailed(self.name, "the disk is full")
-        self.commits.append(durability)
-        return super().commit(batches, durability)
+    from lmos_actors.persistence import Store
 
 
 class Ledger(Agent, durable=True):
@@ -387,13 +366,6 @@ async def test_a_stop_waits_for_what_is_on_its_way_to_the_store() -> None:
             await wait_all_tasks_blocked()
             nursery.start_soon(trio.to_thread.run_sync, store.may_commit.set)
         assert heard.things == [2]
-
-
-async def test_two_agents_of_one_key(autojump_clock: object) -> None:
-    async with open_node(store="memory:") as node:
-        await node.start_child(ChildSpec("a", Ledger, key="42"))
-        with pytest.raises(StartFailed, match="42"):
-            await node.start_child(ChildSpec("b", Ledger, key="42"))
 
 
 async def test_a_key_finds_the_state_under_another_name(tmp_path: Path) -> None:

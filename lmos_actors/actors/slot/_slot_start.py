@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from lmos_actors.errors import ConfigError, StartFailed, StoreFailed, WrongState
+from lmos_actors.errors import ConfigError, NameTaken, StartFailed, StoreFailed, WrongState
 
 from .._runtime import interruptible
 from ..crashes._crashes import crash_reason
@@ -38,7 +38,8 @@ def start_now(slot: Slot) -> None:
 async def start_agent(slot: Slot) -> None:
     """Start an agent: enter its lifespan, start its children, as it has any. Raises StartFailed.
 
-    It waits only where the agent has one of them.
+    It waits only where the agent has one of them. Raises NameTaken for a durable agent at whose key another
+    one runs.
     """
     agent = _make(slot)
     contract = agent.__contract__
@@ -106,7 +107,7 @@ def _restore_kept_state(slot: Slot, agent: Any) -> None:
 async def _restore(slot: Slot, agent: Any) -> bool:
     """Restore the kept state of a durable agent; return False if it is suspended, as its store fails.
 
-    Raises StartFailed.
+    Raises StartFailed, NameTaken.
     """
     extra = slot.ensure_extra()
     extra.suspended = False
@@ -125,7 +126,7 @@ async def _restore(slot: Slot, agent: Any) -> bool:
         raise _start_failed(slot, exc, crash_reason(slot, exc, RESTORING)) from exc
     except BaseException as exc:
         slot.state = DOWN
-        if is_cancel(exc):
+        if is_cancel(exc) or isinstance(exc, NameTaken):
             raise
         reason = crash_reason(slot, exc, RESTORING)
         slot.rt.crashes.take(slot, reason)
