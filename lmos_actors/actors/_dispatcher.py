@@ -93,7 +93,7 @@ async def dispatch(rt: Runtime) -> None:
                 if slot.output_gate is None:
                     run_batch(rt, slot, slot.take_batch())
                 else:
-                    run_next(rt, slot, slot.take_batch)
+                    run_next(rt, slot, slot.take_one)
             elif slot.gate == WORKED:
                 run_worked(rt, slot, slot.ensure_pacing())
         if ready:

@@ -41,7 +41,7 @@ from lmos_actors.errors import NameTaken, StateMismatch, StoreFailed, WrongState
 from ._store import DeleteRange, Put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from lmos_actors.actors import FactForm, Runtime, Slot, StateForm
     from lmos_actors.errors import WriteConflict
@@ -97,7 +97,7 @@ class AgentStates:
 
     def __init__(self, rt: Runtime, writer: StoreWriter, start_soon: Callable[..., None]) -> None:
         self._rt = rt
-        self._writer = writer
+        self.writer = writer
         self._start_soon = start_soon
         self._suspended: dict[Slot, None] = {}
         self._owners: dict[str, _AgentState] = {}  # by key
@@ -107,11 +107,11 @@ class AgentStates:
     @property
     def retry_in(self) -> float | None:
         """See `StateKeeping`."""
-        return self._writer.retry_in
+        return self.writer.retry_in
 
     def statistics(self) -> WriterStatistics:
         """See `StateKeeping`."""
-        return self._writer.statistics()
+        return self.writer.statistics()
 
     def suspend(self, slot: Slot) -> None:
         """End an agent of which a commit has failed, and start it again once the store works."""
@@ -128,7 +128,7 @@ class AgentStates:
     async def _resume(self) -> None:
         """Wait until the store works, and start the agents that wait for it."""
         try:
-            await self._writer.ready()
+            await self.writer.ready()
         except StoreFailed:  # the node ends
             return
         slots, self._suspended = self._suspended, {}
@@ -162,7 +162,7 @@ class AgentStates:
     async def _found(self, key: str, form: StateForm, agent: Any) -> _Found:
         """Restore the snapshot of an agent, and the facts since then; return what there was."""
         found = _Found()
-        (kept,) = await self._writer.get(SPACE, [key])
+        (kept,) = await self.writer.get(SPACE, [key])
         with_refs = FIND_REF.set(partial(_ref_to, self._rt))
         try:
             if kept is not None:
@@ -183,7 +183,7 @@ class AgentStates:
         stop = _fact_key(key, LAST_FACT)
         while True:
             start = _fact_key(key, found.last_fact + 1)
-            page = await self._writer.scan(JOURNAL, start=start, stop=stop, limit=PAGE)
+            page = await self.writer.scan(JOURNAL, start=start, stop=stop, limit=PAGE)
             for name, value in page:
                 number = int(name.rpartition(SEPARATOR)[2], 16)
                 if number != found.last_fact + 1:
@@ -218,15 +218,6 @@ class AgentStates:
             state = cast("_AgentState", slot.output_gate.state)
         self._owners[key] = state
         return state
-
-    def submit(
-        self,
-        writes: Sequence[Write],
-        durability: Durability,
-        done: Callable[[StoreFailed | WriteConflict | None], None],
-    ) -> None:
-        """Hand what has changed to the store; see `StoreWriter.submit`."""
-        self._writer.submit(writes, durability, done)
 
     def seal_soon(self, gate: OutputGate) -> None:
         """Have a gate look at the state once another task runs."""
@@ -333,7 +324,7 @@ class _AgentState:
         self.has_state = True
         done = partial(self._done, number)
         try:
-            self._states.submit(writes, self._durability, done)
+            self._states.writer.submit(writes, self._durability, done)
         except StoreFailed as error:  # of another agent's commit: it fails as one of its own, and as soon
             self.slot.rt.timers.call_at(trio.current_time(), partial(done, error))
         return number
@@ -384,7 +375,8 @@ class _AgentState:
             else:
                 gate.failed(f"its state was not kept: {error}")
                 self._states.suspend(self.slot)
-        wake_all(self.slot.rt.timers, self._waiting)
+        if self._waiting:
+            wake_all(self.slot.rt.timers, self._waiting)
 
     async def wait_kept(self) -> None:
         """Wait until no commit of the agent is under way."""

@@ -334,11 +334,12 @@ class SqliteStore:
 
     def _apply(self, puts: _Puts, batch: Batch) -> Conflict | None:
         for write in batch:
-            if not isinstance(write, DeleteRange) and write.expect is not Expected.ANYTHING:
-                puts.write()  # of batches before this
-                value = self._value(puts.db, write.space, write.key)
-                if value != (None if write.expect is Expected.NOTHING else write.expect):
-                    return write.space, write.key
+            if isinstance(write, DeleteRange) or write.expect is Expected.ANYTHING:
+                continue
+            puts.write()  # of batches before this
+            value = self._value(puts.db, write.space, write.key)
+            if value != (None if write.expect is Expected.NOTHING else write.expect):
+                return write.space, write.key
         for write in batch:
             if isinstance(write, Put):
                 puts.add(write)

@@ -123,7 +123,8 @@ def size_of(write: Write) -> int:
 
 
 def _key_size(key: str) -> int:
-    size = len(key.encode())  # a UnicodeEncodeError, for one with half a character, is a ValueError
+    # a UnicodeEncodeError, for one with half a character, is a ValueError
+    size = len(key) if key.isascii() else len(key.encode())
     if size > MAX_KEY:
         raise ValueError(f"a key must have at most {MAX_KEY} bytes, not {size}")
     return size

@@ -87,6 +87,19 @@ class WriterStatistics:
     """Seconds for which the present commit has been under way: a store that hangs shows here."""
 
 
+@attrs.define
+class _Totals:
+    """The counts of `WriterStatistics` over all commits so far."""
+
+    commits: int = 0
+    tickets: int = 0
+    writes: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    conflicts: int = 0
+    failures: int = 0
+
+
 class Ticket:
     """Writes that were submitted together, and what became of them."""
 
@@ -100,7 +113,9 @@ class Ticket:
     ) -> None:
         self.writes = writes
         self.durability: Durability = durability
-        self.size = sum(map(size_of, writes))
+        self.size = 0
+        for write in writes:
+            self.size += size_of(write)
         self.settled = False
         self.error: StoreFailed | WriteConflict | None = None
         """Why nothing of it is kept, once it is settled."""
@@ -146,8 +161,9 @@ class StoreWriter:
         self._probe_at = 0.0
         self._ending = False
         self._work = trio.Event()
+        self._called = False  # the event is set: asked at each ticket, so without a call
         self._changed = trio.lowlevel.ParkingLot()
-        self._done = WriterStatistics()
+        self._totals = _Totals()
 
     # ---- reading
 
@@ -185,7 +201,9 @@ class StoreWriter:
             raise copy.copy(self._failure)
         self._waiting.append(ticket)
         self._bytes += ticket.size
-        self._work.set()
+        if not self._called:
+            self._called = True
+            self._work.set()
         return ticket
 
     @property
@@ -218,8 +236,8 @@ class StoreWriter:
     def statistics(self) -> WriterStatistics:
         """Return what was done so far, and what is pending."""
         committing = bool(self._committing)
-        return attrs.evolve(
-            self._done,
+        return WriterStatistics(
+            **attrs.asdict(self._totals),
             waiting=len(self._waiting) + len(self._committing),
             waiting_bytes=self._bytes,
             waiting_seconds=trio.current_time() - self._began if committing else 0.0,
@@ -232,7 +250,7 @@ class StoreWriter:
         """Commit what is submitted, until the end and until nothing is pending."""
         while self._waiting or not self._ending:
             if not self._waiting:
-                self._work = trio.Event()
+                self._work, self._called = trio.Event(), False
                 await self._work.wait()
                 continue
             await self._commit_next()
@@ -241,7 +259,7 @@ class StoreWriter:
 
     async def _commit_next(self) -> None:
         batch = self._committing = self._next_batch()
-        durability: Durability = "power" if any(each.durability == "power" for each in batch) else "process"
+        durability: Durability = "power" if "power" in [each.durability for each in batch] else "process"
         self._began = trio.current_time()
         try:
             commit = partial(self._store.commit, [each.writes for each in batch], durability)
@@ -261,26 +279,25 @@ class StoreWriter:
         return batch
 
     def _committed(self, batch: list[Ticket], conflicts: Sequence[Conflict | None]) -> None:
-        kept = [ticket for ticket, conflict in zip(batch, conflicts, strict=True) if conflict is None]
-        done = self._done
-        self._done = attrs.evolve(
-            done,
-            commits=done.commits + 1,
-            tickets=done.tickets + len(kept),
-            writes=done.writes + sum(len(ticket.writes) for ticket in kept),
-            bytes=done.bytes + sum(ticket.size for ticket in kept),
-            seconds=done.seconds + trio.current_time() - self._began,
-            conflicts=done.conflicts + len(batch) - len(kept),
-        )
+        totals = self._totals
+        totals.commits += 1
+        totals.seconds += trio.current_time() - self._began
         self._committing = []
         for ticket, conflict in zip(batch, conflicts, strict=True):
             self._bytes -= ticket.size
-            ticket.settle(None if conflict is None else WriteConflict(*conflict))
+            if conflict is None:
+                totals.tickets += 1
+                totals.writes += len(ticket.writes)
+                totals.bytes += ticket.size
+                ticket.settle(None)
+            else:
+                totals.conflicts += 1
+                ticket.settle(WriteConflict(*conflict))
 
     def _fail(self, error: StoreFailed) -> None:
         """Refuse writes from now on, and settle all that is pending."""
         self._failure = error
-        self._done = attrs.evolve(self._done, failures=self._done.failures + 1)
+        self._totals.failures += 1
         pending = [*self._committing, *self._waiting]
         self._committing = []
         self._waiting.clear()

@@ -60,7 +60,7 @@ class _Part(Ask):
     def __init__(
         self, slot: Slot, op: Operation, args: tuple[Any, ...], gathering: _Gathering, place: int
     ) -> None:
-        super().__init__(slot, op, args, slot.sender(), current_task())
+        super().__init__(slot, op, args, slot.sender(), gathering.asker)
         self._gathering = gathering
         self._place = place
 
@@ -75,9 +75,10 @@ class _Part(Ask):
 class _Gathering:
     """The answers so far, the open asks, and the task that waits for them."""
 
-    __slots__ = ("_error", "_handle", "_left", "_parts", "_refs", "_task", "_values")
+    __slots__ = ("_error", "_handle", "_left", "_parts", "_refs", "_task", "_values", "asker")
 
     def __init__(self, refs: list[Ref[Any]], handle: Any) -> None:
+        self.asker: trio.lowlevel.Task | None = None  # while there is one
         self._refs = refs
         self._handle = handle
         self._values: list[Any] = [None] * len(refs)
@@ -91,6 +92,7 @@ class _Gathering:
     async def outputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Ask all agents and wait for all answers."""
         await checkpoint_if_cancelled()
+        self.asker = current_task()
         try:
             far = await self._ask_near(args, kwargs)
             if far:

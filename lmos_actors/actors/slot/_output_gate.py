@@ -32,7 +32,7 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 
 from lmos_actors.errors import AgentDied, MailboxFull
 
-from ..messages._gates import BUSY, HELD, IDLE, QUIET
+from ..messages._gates import BUSY, DRAINING, HELD, IDLE, QUIET
 from ..messages._mailbox import DONE, HELD_BACK
 from ..messages._monitor import ExitReason
 
@@ -106,6 +106,7 @@ class GatedSlot(Protocol):
     turns: Any
     rt: Any
     gate: int
+    state: int
     extra: Any
 
     @property
@@ -157,7 +158,7 @@ class OutputGate:
 
     def begin_turn(self) -> bool:
         """A turn is about to run: every run of the agent is at an await. False if the agent has died."""
-        if not self.seal_open():
+        if (self._open or self.state.has_facts) and not self.seal_open():
             return False
         self._turn = []
         return True
@@ -170,7 +171,9 @@ class OutputGate:
         outputs, self._turn = self._turn, None
         if outputs is not None:
             self._seal(outputs)
-        self._after_change()
+        slot = self.slot
+        if slot.gate == HELD or slot.state == DRAINING or self._waiting >= MOST:
+            self._after_change()
 
     def forget_unkept(self) -> None:
         """The incarnation ends: what has been put out since its state was looked at is never seen.
@@ -278,7 +281,9 @@ class OutputGate:
             self._waiting -= len(outputs)
             for output in outputs:
                 output.release()
-        self._after_change()
+        slot = self.slot
+        if slot.gate == HELD or slot.state == DRAINING:
+            self._after_change()
 
     @enable_ki_protection
     def failed(self, why: str) -> None:

@@ -1069,8 +1069,6 @@ class Slot:
     def take_batch(self) -> list[Any]:
         """Take at most a batch of the items that wait longest out of the queue."""
         queue = self.queue
-        if self.output_gate is not None:  # each turn is kept by itself
-            return [self.long_queue().popleft()]
         if type(queue) is list and len(queue) <= BATCH:
             self.queue = []
             return queue
@@ -1079,6 +1077,14 @@ class Slot:
             queue.reorder_fairly()
         first = queue.popleft
         return [first() for _ in range(min(BATCH, len(queue)))]
+
+    def take_one(self) -> list[Any]:
+        """Take a batch of one item: each turn of a durable agent is kept by itself."""
+        queue = self.queue
+        if len(queue) == 1 and type(queue) is list:
+            self.queue = []
+            return queue
+        return [self.long_queue().popleft()]
 
     def put_back(self, items: list[Any]) -> None:
         """Put items back that were not taken after all, before all others."""
