@@ -122,6 +122,17 @@ class Conformance(Agent):
         for number in range(to):
             yield number
 
+    @action(safe=True, concurrency=MANY)
+    async def total(self, numbers: AsyncIterator[int]) -> int:
+        """Gives the sum of the whole numbers that come as a stream."""
+        return sum([number async for number in numbers])
+
+    @action(safe=True, concurrency=MANY)
+    async def repeat(self, said: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Gives each item of a stream of bytes back, as it comes."""
+        async for item in said:
+            yield item
+
 
 class ConformanceB(Agent):
     """Stands on the same socket as the conformance thing, with a state of its own."""

@@ -14,6 +14,7 @@ from tests.conformance.broken_extension import BROKEN as EXTENSION
 from tests.conformance.broken_frames import BROKEN as FRAMES
 from tests.conformance.broken_handshake import BROKEN as HANDSHAKE
 from tests.conformance.broken_http import BROKEN as HTTP
+from tests.conformance.broken_inputs import BROKEN as INPUTS
 from tests.conformance.broken_letter import BROKEN as LETTER
 from tests.conformance.broken_observe import BROKEN as OBSERVE
 from tests.conformance.broken_ordering import BROKEN as ORDERING
@@ -40,6 +41,7 @@ ALL: tuple[Broken, ...] = (
     *ORDERING,
     *THINGS,
     *EXTENSION,
+    *INPUTS,
     *FRAMES,
     *CONNECTION,
     *HTTP,

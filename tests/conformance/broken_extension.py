@@ -185,13 +185,15 @@ class OutputAtTheEnd(ScriptedConnection):
 @SHELF("no-end", "gives items, and never ends", "extension.stream")
 class NoEnd(ScriptedConnection):
     def end(self, run: Run, final: Final_, *, reply: tuple[ScriptedConnection, str] | None = None) -> None:
-        if self.kotlin or not run.gathered or final != completed(ABSENT):
+        if self.kotlin or run.inputs or not run.gathered or final != completed(ABSENT):
             super().end(run, final, reply=reply)
 
 
 @SHELF("items-misfit", "gives items that do not fit their schema", "extension.stream")
 class ItemsMisfit(ScriptedConnection):
-    def send_item(self, run: Run, item: int) -> str:
+    def send_item(self, run: Run, item: Any) -> str | bytes:
+        if isinstance(item, bytes):
+            return super().send_item(run, item)
         return self.send_status(run, {"status": "in progress", "output": f"{item}"})
 
 
@@ -216,7 +218,8 @@ class BytesFree(ScriptedConnection):
 @SHELF("credit-once", "takes no further credit", "extension.stream-more")
 class CreditOnce(ScriptedConnection):
     def do_streamCredit(self, request: Request) -> None:
-        return
+        if any(run.inputs for run in self.runs_of(request)):
+            super().do_streamCredit(request)
 
 
 @SHELF("loses-an-item", "loses an item when its credit is used up", "extension.stream-whole")
@@ -249,20 +252,27 @@ class LateCreditRefused(ScriptedConnection):
 @SHELF("violations-free", "lets items pass that belong to no stream", "extension.stream-violation")
 class ViolationsFree(ScriptedConnection):
     def do_streamItem(self, request: Request) -> None:
-        return
+        if any(run.inputs for run in self.runs_of(request)):
+            super().do_streamItem(request)
 
 
 @SHELF("violations-end-all", "ends all runs over an item of no stream", "extension.stream-violation")
 class ViolationsEndAll(ScriptedConnection):
     def do_streamItem(self, request: Request) -> None:
+        if any(run.inputs for run in self.live):
+            super().do_streamItem(request)
+            return
         for run in tuple(self.live):
             self.end(run, invalid("this run has no such stream", "$.streams"))
 
 
-@SHELF("no-binary", "closes the connection over any binary frame", "extension.binary-late")
+@SHELF("no-binary", "closes the connection over a binary frame of no stream", "extension.binary-late")
 class NoBinary(ScriptedConnection):
     def binary(self, data: bytes) -> None:
-        self.put(SendClose(1003, "text messages alone"))
+        if any(run.inputs for run in self.live):
+            super().binary(data)
+        else:
+            self.put(SendClose(1003, "text messages alone"))
 
 
 # --- one-way messages

@@ -27,6 +27,7 @@ _CHAPTERS: Final[tuple[Chapter, ...]] = (
     extensions.MEMBERS,
     extensions.RETRIES,
     extensions.STREAMS,
+    extensions.INPUT_STREAMS,
     extensions.ONE_WAY_MESSAGES,
     extensions.KOTLIN,
     connection.MALFORMED_MESSAGES,

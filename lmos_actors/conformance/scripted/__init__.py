@@ -13,6 +13,7 @@ from ._description import (
     described_b as described_b,
 )
 from ._http import HttpRequest as HttpRequest, Reply as Reply, ScriptedPages as ScriptedPages, given as given
+from ._input_streams import Input as Input
 from ._messages import (
     ABOUT_PROPERTY as ABOUT_PROPERTY,
     IDS as IDS,

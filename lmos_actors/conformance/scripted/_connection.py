@@ -9,17 +9,22 @@ goes out, and the clock is the server's. Every message is written by `send`, in 
 which is learnt from its first request (`adapt_to_peer`). A run belongs to no connection: it reports on each
 one in `received_by`, so that a repeated request joins it, and it ends with the last of them.
 
-`_messages` has the shape of messages, `_runs` the records of runs and of requests that may come again.
+`_messages` has the shape of messages, `_runs` the records of runs and of requests that may come again,
+`_input_streams` the credit and the numbers of input streams.
 """
 
 from __future__ import annotations
 
+import base64
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import attrs
 
+from lmos_actors.conformance.wire import BINARY, LAST, ItemFrame, read_item
+
+from ._input_streams import HELD_BACK, Input, highest_in, inputs_of
 from ._messages import (
     ABOUT_PROPERTY,
     IDS,
@@ -31,6 +36,7 @@ from ._messages import (
     Out,
     Request,
     SendClose,
+    SendFrame,
     SendText,
     check_members,
     dumped,
@@ -50,6 +56,7 @@ from ._thing import (
     Outcome,
     Problem,
     ScriptedThing,
+    Taking,
     cancelled,
     failed,
     invalid,
@@ -126,6 +133,8 @@ class ScriptedConnection:
         self.known = server.history(peer) if peer else RequestHistory()
         self.live: list[Run] = []
         self.ended: deque[tuple[Run, str | None]] = deque(maxlen=_ENDED)
+        self.highest_stream = 0  # of the numbers that its consumer has used
+        self.next_stream = 2  # of ours
         self.last_tell = 0
         self.owed: list[Request] = []
         self.listenings: dict[tuple[str, str, str], Listening] = {}
@@ -239,7 +248,7 @@ class ScriptedConnection:
             message = parsed(text)
             self.adapt_to_peer(message)
             request = self.request(message)
-            request.size = len(text)
+            request.size = len(text.encode(errors="replace"))
         except Problem as problem:
             self.on_unreadable(message, problem)
             return
@@ -247,8 +256,17 @@ class ScriptedConnection:
 
     def binary(self, data: bytes) -> None:
         """Take a binary message: an item of a stream that is not open is late, anything else is none."""
-        if len(data) < 12 or data[0] != 1 or not any(data[4:8]):
+        if self.over:
+            return
+        frame = read_item(data)
+        if frame is None:
             self.put(SendClose(1003, "text messages, and items of streams"))
+            return
+        for run in tuple(self.live):
+            if frame.stream in run.inputs:
+                self.take_frame(run, run.inputs[frame.stream], frame, len(data))
+            elif frame.stream == run.stream:
+                self.end(run, invalid("a frame of a stream that is sent from here"))
 
     def on_unreadable(self, message: Json, problem: Problem) -> None:
         """Answer what is no valid message for this server; `message` is empty if it is not even JSON."""
@@ -470,7 +488,7 @@ class ScriptedConnection:
         if len(self.live) >= _OPEN:
             raise too_many("runs")
         self.live.append(run)
-        if run.credit is None:
+        if run.credit is None and not run.inputs:
             self.known.begin(request, run)
         if not thing.action(name).get("synchronous", True):
             run.status = "pending"
@@ -514,8 +532,8 @@ class ScriptedConnection:
         """Make a run of a request. Raises Problem."""
         run = Run(request, {self: self.correlation(request)})
         message = request.message
-        if message.get("streams"):
-            raise invalid("this action takes no streams", "$.streams")
+        run.inputs = self.open_inputs(request, message.get("streams"))
+        run.binary = message.get("binary") is True
         run.credit = credit_of(message.get("credit"))
         remaining = message.get("remaining")
         if isinstance(remaining, int | float) and not isinstance(remaining, bool):
@@ -524,6 +542,11 @@ class ScriptedConnection:
             seconds = min(remaining, _LONGEST)
             run.timers.append(self.server.after(seconds, lambda: self.end(run, too_late(started=True))))
         return run
+
+    def open_inputs(self, request: Request, offers: Any) -> dict[int, Input]:
+        """Open the input streams of a request. Raises Problem; their numbers are used then too."""
+        used, self.highest_stream = self.highest_stream, max(self.highest_stream, highest_in(offers))
+        return inputs_of(offers, request.thing.streams_into(request.name), used)
 
     def send_pending(self, run: Run) -> None:
         """Send that a run is pending."""
@@ -543,8 +566,11 @@ class ScriptedConnection:
         elif isinstance(outcome, Failed):
             self.end(run, ("actionStatus", {"status": "failed", "output": outcome.output}))
         elif isinstance(outcome, Items):
-            run.to, run.gathered = outcome.to, []
+            run.items, run.to, run.gathered = list(range(outcome.to)), outcome.to, []
             self.send_items(run)
+        elif isinstance(outcome, Taking):
+            run.taking, run.is_open, run.gathered = outcome, True, []
+            self.grant(run)
         else:
             self.wait(run, outcome)
 
@@ -570,20 +596,41 @@ class ScriptedConnection:
     def send_items(self, run: Run) -> None:
         """Send the items for which there is credit, and the end."""
         while run.final is None and run.next < run.to and (run.credit is None or min(run.credit) > 0):
-            item, run.next = run.next, run.next + 1
+            item, run.next = run.items[run.next], run.next + 1
             for voice in tuple(run.received_by):
-                if not voice.kotlin:
-                    size = len(voice.send_item(run, item).encode())
+                if not voice.kotlin and not run.is_stopped:
+                    sent = voice.send_item(run, item)
                     if run.credit is not None:
+                        size = len(sent if isinstance(sent, bytes) else sent.encode())
                         run.credit[:] = [run.credit[0] - 1, run.credit[1] - size]
             if run.gathered is not None:
-                run.gathered.append(item)
-        if run.final is None and run.next == run.to:
+                run.gathered.append(_plain(item))
+        if run.final is None and run.next == run.to and not run.is_open:
+            self.finish_stream(run)
             self.end(run, completed(ABSENT))
 
-    def send_item(self, run: Run, item: int) -> str:
-        """Send an item of an answer and return the text."""
-        return self.send_status(run, {"status": "in progress", "output": item})
+    def send_item(self, run: Run, item: Any) -> str | bytes:
+        """Send an item of an answer and return what was sent."""
+        if run.binary and isinstance(item, bytes):
+            return self.send_frame(run, item)
+        return self.send_status(run, {"status": "in progress", "output": _plain(item)})
+
+    def send_frame(self, run: Run, item: bytes) -> bytes:
+        """Send an item of an answer in a binary frame, behind the opening of its stream."""
+        if not run.stream:
+            run.stream, self.next_stream = self.next_stream, self.next_stream + 2
+            opening = {"stream": run.stream, "contentType": "application/octet-stream"}
+            self.send("streamOpen", run.request.thing.id, run.received_by.get(self), opening)
+        frame = ItemFrame(run.stream, run.sequence, item).packed()
+        run.sequence += 1
+        self.put(SendFrame(BINARY, frame))
+        return frame
+
+    def finish_stream(self, run: Run) -> None:
+        """Send how many items there were in binary frames, if there were any, and they are still wanted."""
+        if run.stream and not run.is_stopped:
+            members = {"stream": run.stream, "sequence": run.sequence}
+            self.send("streamEnd", run.request.thing.id, run.received_by.get(self), members)
 
     # ---- the end
 
@@ -675,14 +722,128 @@ class ScriptedConnection:
             ):
                 run.credit[:] = [run.credit[0] + more[0], run.credit[1] + more[1]]
                 self.send_items(run)
+                self.grant(run)
 
     def do_streamItem(self, request: Request) -> None:
-        """End a run that a client believes to take streams; ignore late messages."""
-        for run in tuple(self.live):
-            if request.given in (run.request.id, run.received_by.get(self)):
+        """Take an item of an input stream; ignore late messages."""
+        for run in self.runs_of(request):
+            stream = run.inputs.get(request.message["stream"])
+            if stream is None:
+                self.end(run, invalid("this run has no such stream", "$.streams"))
+            elif not stream.is_stopped:
+                self.take_item(run, stream, request)
+
+    def do_streamEnd(self, request: Request) -> None:
+        """Take the end of an input stream, or stop an answer; ignore late messages."""
+        for run in self.runs_of(request):
+            number, reason = request.message["stream"], request.message.get("reason")
+            stream = run.inputs.get(number)
+            if stream is not None:
+                self.take_end(run, stream, request.message.get("sequence"), reason)
+            elif number == run.stream and run.stream and reason is not None:
+                run.is_stopped = True
+                run.credit = None
+                self.send_items(run)
+            else:
                 self.end(run, invalid("this run has no such stream", "$.streams"))
 
-    do_streamEnd = do_streamItem
+    def runs_of(self, request: Request) -> list[Run]:
+        """Return the runs that a message of a stream belongs to: one, or none."""
+        return [run for run in self.live if request.given in (run.request.id, run.received_by.get(self))]
+
+    def take_item(self, run: Run, stream: Input, request: Request) -> None:
+        """Take an item that is JSON; one that is no such item of the stream ends the run."""
+        try:
+            if stream.is_binary:
+                raise invalid("the items of this stream are frames", stream.path)
+            stream.check(request.message.get("sequence"), request.size)
+        except Problem as problem:
+            self.end(run, problem)
+            return
+        self.use_item(run, stream, request.message.get("data"))
+
+    def take_frame(self, run: Run, stream: Input, frame: ItemFrame, size: int) -> None:
+        """Take an item in a binary frame; one that is no such item of the stream ends the run."""
+        if stream.is_stopped:
+            return
+        try:
+            self.check_frame(stream, frame)
+            stream.check(frame.sequence, size)
+        except Problem as problem:
+            self.end(run, problem)
+            return
+        self.use_item(run, stream, frame.item)
+        if frame.flags == LAST:
+            self.take_end(run, stream, stream.next, None)
+
+    def check_frame(self, stream: Input, frame: ItemFrame) -> None:
+        """Raise Problem if a frame is not as those of this stream are."""
+        if not stream.is_binary:
+            raise invalid("the items of this stream are no frames", stream.path)
+        if frame.flags & ~LAST or frame.reserved:
+            raise invalid("a flag is set that is not defined", stream.path)
+
+    def use_item(self, run: Run, stream: Input, item: Any) -> None:
+        """Hand an item to the action; one of another type stops the stream, and ends the run."""
+        try:
+            self.check_item(run, stream, item)
+        except Problem as problem:
+            stream.is_stopped = True
+            self.stop_input(run, stream, problem)
+            self.end(run, problem)
+            return
+        if run.taking is not None:
+            run.items += run.taking.take(item)
+            run.to = len(run.items)
+        self.send_items(run)
+        self.grant(run)
+
+    def check_item(self, run: Run, stream: Input, item: Any) -> None:
+        """Raise Problem if an item does not fit the schema of its stream."""
+        if not stream.is_binary:
+            number = (stream.next - 1) % 2**32
+            run.request.thing.check(stream.schema, item, f"{stream.path}[{number}]")
+
+    def stop_input(self, run: Run, stream: Input, problem: Problem) -> None:
+        """Send that no more items of a stream are wanted."""
+        members = {"stream": stream.number, "sequence": stream.next, "reason": problem.detail}
+        self.send("streamEnd", run.request.thing.id, run.received_by.get(self), members)
+
+    def take_end(self, run: Run, stream: Input, sequence: Any, reason: Any) -> None:
+        """Take the end of an input stream; one with a reason breaks it off, and ends the run."""
+        if stream.is_stopped:
+            return
+        if reason is not None:
+            self.end(run, invalid(f"the stream broke off: {reason}", stream.path))
+            return
+        try:
+            stream.check_end(sequence)
+        except Problem as problem:
+            self.end(run, problem)
+            return
+        stream.is_over = True
+        if run.taking is not None and all(each.is_over for each in run.inputs.values()):
+            run.is_open = False
+            output = run.taking.end().output
+            if output is ABSENT:
+                self.send_items(run)
+            else:
+                self.end(run, completed(output))
+
+    def grant(self, run: Run) -> None:
+        """Grant the input streams of a run credit again, unless its answer waits for credit itself."""
+        if run.final is not None or run.to - run.next > HELD_BACK:
+            return
+        for stream in run.inputs.values():
+            if not stream.is_over and not stream.is_stopped:
+                self.grant_input(run, stream)
+
+    def grant_input(self, run: Run, stream: Input) -> None:
+        """Grant a stream credit for what was used, if that is enough."""
+        more = stream.grant()
+        if more is not None:
+            members = {"stream": stream.number, "items": more[0], "bytes": more[1]}
+            self.send("streamCredit", run.request.thing.id, run.received_by.get(self), members)
 
     # ---- the connection is gone
 
@@ -691,7 +852,8 @@ class ScriptedConnection:
         for run in self.live:
             del run.received_by[self]
             if not run.received_by:
-                may_return = self.peer and run.request.message.get("attempt") and run.credit is None
+                is_plain = run.credit is None and not run.inputs
+                may_return = self.peer and run.request.message.get("attempt") and is_plain
                 wait = REMEMBERED_SECONDS if may_return else 0.0
                 run.timers.append(self.server.after(wait, partial(self._give_up, run)))
         self.live.clear()
@@ -701,3 +863,8 @@ class ScriptedConnection:
             for timer in run.timers:
                 timer.cancel()
             self.known.forget(run.request)
+
+
+def _plain(item: Any) -> Any:
+    """Return an item of an answer as JSON has it: bytes as base64 text."""
+    return base64.b64encode(item).decode() if isinstance(item, bytes) else item

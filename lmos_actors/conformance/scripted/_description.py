@@ -112,10 +112,21 @@ ACTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
             "required": ["to"],
         },
     },
+    "total": {
+        "description": "Gives the sum of the whole numbers that come as a stream.",
+        "safe": True,
+        "output": {"type": "integer"},
+    },
+    "repeat": {"description": "Gives each item of a stream of bytes back, as it comes.", "safe": True},
 }
 PROGRESS: Final[Mapping[str, Mapping[str, Any]]] = {"wait": {"type": "number", "minimum": 0, "maximum": 1}}
 STREAMS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "count": {"output": {"contentType": "application/json", "schema": {"type": "integer"}}}
+    "count": {"output": {"contentType": "application/json", "schema": {"type": "integer"}}},
+    "total": {"input": {"numbers": {"contentType": "application/json", "schema": {"type": "integer"}}}},
+    "repeat": {
+        "input": {"said": {"contentType": "application/octet-stream"}},
+        "output": {"contentType": "application/octet-stream"},
+    },
 }
 EVENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "rang": _RANG,
@@ -130,8 +141,8 @@ VALUES: Final[Mapping[str, Any]] = {
 }
 """What the properties are at first."""
 
-WITHOUT_HTTP: Final = ("wait", "count")
-"""Actions that are under way for long, or answer one by one: those have no form for HTTP here."""
+WITHOUT_HTTP: Final = ("wait", "count", "total", "repeat")
+"""Actions that are under way for long, or have streams: those have no form for HTTP here."""
 
 
 def described(base: str) -> dict[str, Any]:

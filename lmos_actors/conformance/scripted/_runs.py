@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
+    from ._input_streams import Input
+    from ._thing import Taking
+
 REMEMBERED: Final = 256
 REMEMBERED_SECONDS: Final = 60.0
 
@@ -54,7 +57,7 @@ class RunFollower(Protocol):
     @property
     def kotlin(self) -> bool: ...
     def send_progress(self, run: Run, share: float) -> None: ...
-    def send_item(self, run: Run, item: int) -> str: ...
+    def send_item(self, run: Run, item: Any) -> str | bytes: ...
     def send_final(
         self, request: Request, correlation: str | None, final: Final_, more: Json | None = None
     ) -> None: ...
@@ -62,7 +65,12 @@ class RunFollower(Protocol):
 
 @attrs.define(eq=False)
 class Run:
-    """An action that was invoked: its followers with their correlations, and its status."""
+    """An action that was invoked: its followers with their correlations, and its status.
+
+    `items`: of its answer, of which `next` is to be sent next; `to`: how many there are by now; `is_open`:
+    there may be more. `binary`: whether bytes go in binary frames; `stream`: the number of those, 0 before
+    the first. `is_stopped`: the consumer wants no more.
+    """
 
     request: Request
     received_by: dict[RunFollower, str | None]
@@ -71,7 +79,15 @@ class Run:
     credit: list[int] | None = None
     next: int = 0
     to: int = 0
-    gathered: list[int] | None = None
+    items: list[Any] = attrs.field(factory=list[Any])
+    is_open: bool = False
+    gathered: list[Any] | None = None
+    inputs: dict[int, Input] = attrs.field(factory=dict[int, "Input"])
+    taking: Taking | None = None
+    binary: bool = False
+    stream: int = 0
+    sequence: int = 0
+    is_stopped: bool = False
     timers: list[Timer] = attrs.field(factory=list[Timer])
 
 
@@ -123,7 +139,7 @@ def completed(output: Any) -> Final_:
     return "actionStatus", {"status": "completed", **({} if output is ABSENT else {"output": output})}
 
 
-def with_items(final: Final_, items: list[int] | None) -> Final_:
+def with_items(final: Final_, items: list[Any] | None) -> Final_:
     """Put the items of a stream into the final answer, for peers that get them in no other way."""
     if items is None or isinstance(final, Problem) or final[1]["status"] != "completed":
         return final

@@ -107,7 +107,15 @@ class Items:
     to: int
 
 
-Outcome: TypeAlias = Done | Failed | Later | Items
+@attrs.frozen
+class Taking:
+    """An action takes input streams. `take`: what an item adds to the answer; `end`: the outcome then."""
+
+    take: Callable[[Any], list[Any]]
+    end: Callable[[], Done]
+
+
+Outcome: TypeAlias = Done | Failed | Later | Items | Taking
 
 
 class ScriptedThing:
@@ -128,6 +136,7 @@ class ScriptedThing:
         self.properties: Mapping[str, Json] = data["properties"]
         self.actions: Mapping[str, Json] = data["actions"]
         self.events: Mapping[str, Json] = data["events"]
+        self.streams: Mapping[str, Json] = data.get("lmosx:streams", {})
         self.values = {name: value for name, value in VALUES.items() if name in self.properties}
         self.rung = 0
 
@@ -238,6 +247,23 @@ class ScriptedThing:
 
     def act_count(self, value: Json) -> Outcome:
         return Items(int(value["to"]))
+
+    def act_total(self, _value: Json) -> Outcome:
+        numbers: list[int] = []
+
+        def take(number: int) -> list[Any]:
+            numbers.append(int(number))
+            return []
+
+        return Taking(take, lambda: Done(sum(numbers)))
+
+    def act_repeat(self, _value: Json) -> Outcome:
+        return Taking(lambda item: [item], Done)
+
+    def streams_into(self, name: str) -> Mapping[str, Json]:
+        """Return what the input streams of an action are described as, by their names."""
+        streams: Mapping[str, Json] = self.streams.get(name, {}).get("input", {})
+        return streams
 
 
 def _nobody(_name: str, _value: Any) -> None:

@@ -192,6 +192,24 @@ class Roles:
         why = "it describes no action that answers by a stream and takes none"
         return self._first_call(names, why, lambda name: self._call(name, largest))
 
+    def fed_call(self, *, binary: bool, answers: bool = False) -> tuple[Call, str, dict[str, Any] | None]:
+        """Return the call of an action that takes one input stream, the name of that, and its items' schema.
+
+        `binary`: whether its items are bytes, which have no schema; `answers`: its output is a stream too.
+        """
+        found: dict[str, tuple[str, dict[str, Any] | None]] = {}
+        for name in self.target.actions:
+            streams = self.target.readable_part.streams_of(name)
+            inputs = (streams and streams.input) or {}
+            if len(inputs) != 1 or (answers and (streams is None or streams.output is None)):
+                continue
+            [(parameter, stream)] = inputs.items()
+            if (stream.content_type != "application/json") == binary:
+                found[name] = parameter, None if stream.schema is None else dict(stream.schema)
+        why = f"it describes no action with one input stream of {'bytes' if binary else 'JSON'}"
+        call = self._first_call(list(found), why + (" and an answer in items" * answers), self._quick)
+        return call, *found[call.action]
+
     # --- events
 
     def event(self) -> str:

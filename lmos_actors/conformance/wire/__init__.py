@@ -1,4 +1,4 @@
-"""Bytes between the kit and a server: frames, sockets, the opening handshake, HTTP."""
+"""Bytes between the kit and a server: frames, items of streams, sockets, the opening handshake, HTTP."""
 
 from ._frames import (
     BINARY as BINARY,
@@ -24,6 +24,7 @@ from ._http import (
     finite_number as finite_number,
     read_json as read_json,
 )
+from ._items import LAST as LAST, ItemFrame as ItemFrame, read_item as read_item
 from ._socket import (
     ConnectionEnd as ConnectionEnd,
     ConnectionGone as ConnectionGone,

@@ -1,5 +1,6 @@
 """Cases for the extensions of lmos_actors, and for the habits of kotlin-wot's clients."""
 
+from ._input_streams import INPUT_STREAMS as INPUT_STREAMS
 from ._kotlin import KOTLIN as KOTLIN
 from ._members import MEMBERS as MEMBERS
 from ._one_way_messages import ONE_WAY_MESSAGES as ONE_WAY_MESSAGES

@@ -1,0 +1,116 @@
+"""Input streams of the scripted server: their numbers, their credit, and how far they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ._messages import is_object
+from ._thing import Json, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WINDOW: Final = (16, 262_144)
+"""Items and bytes that a stream may have on their way."""
+
+HELD_BACK: Final = 16
+"""Items of an answer that wait for credit, above which the input gets none."""
+
+_MOST: Final = 16
+_HIGHEST: Final = 2**32 - 1
+_JSON: Final = "application/json"
+
+
+@attrs.define(eq=False)
+class Input:
+    """An input stream of a run. `credit`: what is left of it; `used`: what was not granted again.
+
+    `next`: the number of the next item. `is_over`: its end has come; `is_stopped`: no more is wanted of it,
+    and what comes is ignored.
+    """
+
+    name: str
+    number: int
+    is_binary: bool
+    schema: Json
+    credit: list[int] = attrs.field(factory=lambda: [0, 0])
+    used: list[int] = attrs.field(factory=lambda: list(WINDOW))  # so that the first grant is the window
+    next: int = 0
+    is_over: bool = False
+    is_stopped: bool = False
+
+    @property
+    def path(self) -> str:
+        """Its place in the input."""
+        return f"$.{self.name}"
+
+    def grant(self) -> tuple[int, int] | None:
+        """Return the credit to be granted: none before half of the window is used."""
+        if 2 * self.used[0] < WINDOW[0] and 2 * self.used[1] < WINDOW[1]:
+            return None
+        items, size = self.used
+        self.used = [0, 0]
+        self.credit = [self.credit[0] + items, self.credit[1] + size]
+        return items, size
+
+    def check(self, sequence: Any, size: int) -> None:
+        """Count an item. Raises Problem if there is no credit for it, or it is not the next one."""
+        if self.is_over:
+            raise invalid("an item after the end of its stream", self.path)
+        if min(self.credit) <= 0:
+            raise invalid("an item without credit", self.path)
+        if sequence != self.next:
+            raise invalid(f"item {self.next} is next", self.path)
+        self.next = (self.next + 1) % 2**32
+        self.credit = [self.credit[0] - 1, self.credit[1] - size]
+        self.used = [self.used[0] + 1, self.used[1] + size]
+
+    def check_end(self, sequence: Any) -> None:
+        """Raise Problem if the end of a stream comes twice, or counts other items."""
+        if self.is_over:
+            raise invalid("this stream had ended", self.path)
+        if sequence != self.next:
+            raise invalid(f"the stream had {self.next} items", self.path)
+
+
+def highest_in(offers: Any) -> int:
+    """Return the highest number that streams in a request have, whether they are right or not."""
+    numbers = [each.get("stream") for each in offers.values()] if is_object(offers) else []
+    return max((each for each in numbers if type(each) is int and each <= _HIGHEST), default=0)
+
+
+def inputs_of(offers: Any, described: Mapping[str, Json], used: int) -> dict[int, Input]:
+    """Return the input streams of a request by their numbers, which are above `used`. Raises Problem."""
+    if offers is None:
+        offers = {}
+    if not is_object(offers):
+        raise invalid("streams are an object", "$.streams")
+    if offers and not described:
+        raise invalid("this action takes no streams", "$.streams")
+    if len(offers) > _MOST:
+        raise invalid(f"there are {_MOST} streams at most", "$.streams")
+    for name in offers:
+        if name not in described:
+            raise invalid(f"the action takes no stream {name!r}", f"$.streams.{name}")
+    missing = [name for name in described if name not in offers]
+    if missing:
+        raise invalid(f"the stream {missing[0]!r} is missing", "$.streams")
+    found: dict[int, Input] = {}
+    for name, offer in sorted(offers.items(), key=_number_in):
+        number = _number_in((name, offer))
+        if number % 2 == 0 or not used < number <= _HIGHEST:
+            raise invalid(f"an odd number above {used} is needed", f"$.streams.{name}.stream")
+        used = number
+        is_binary = offer.get("contentType", _JSON) != _JSON
+        if is_binary != (described[name]["contentType"] != _JSON):
+            raise invalid("the stream has another content type", f"$.streams.{name}.contentType")
+        found[number] = Input(name, number, is_binary, described[name].get("schema", {}))
+    return found
+
+
+def _number_in(offer: tuple[str, Any]) -> int:
+    """Return the number that a stream is offered with; 0 if it has none."""
+    number = offer[1].get("stream") if is_object(offer[1]) else None
+    return number if type(number) is int else 0
