@@ -28,6 +28,7 @@ _CHAPTERS: Final[tuple[Chapter, ...]] = (
     extensions.RETRIES,
     extensions.STREAMS,
     extensions.INPUT_STREAMS,
+    extensions.BINARY_ANSWERS,
     extensions.ONE_WAY_MESSAGES,
     extensions.KOTLIN,
     connection.MALFORMED_MESSAGES,

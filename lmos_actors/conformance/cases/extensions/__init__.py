@@ -1,5 +1,6 @@
 """Cases for the extensions of lmos_actors, and for the habits of kotlin-wot's clients."""
 
+from ._binary_answers import BINARY_ANSWERS as BINARY_ANSWERS
 from ._input_streams import INPUT_STREAMS as INPUT_STREAMS
 from ._kotlin import KOTLIN as KOTLIN
 from ._members import MEMBERS as MEMBERS
