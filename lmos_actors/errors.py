@@ -302,6 +302,21 @@ class OutcomeUnknown(AgentError):
         super().__init__(f"what became of the request to {agent!r} is unknown: {why}")
 
 
+class KeyReused(AgentError):
+    """The key of a request names another one: its action or input differs, or its answer could not be kept.
+
+    This request has not begun to run. `key` is that of `ref.retrying(key=...)`.
+    """
+
+    started = False
+
+    def __init__(self, agent: str, key: str, why: str) -> None:
+        self.agent = agent
+        self.key = key
+        self.why = why
+        super().__init__(f"{agent!r} has the key {key!r} already: {why}")
+
+
 class Unauthorized(AgentError):
     """The request had no valid credentials; it has not begun to run."""
 

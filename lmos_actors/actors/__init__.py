@@ -16,6 +16,7 @@ from ._kept_state import (
     needs_name as needs_name,
     state_converter as state_converter,
 )
+from ._keyed_requests import AnswerStore as AnswerStore, KeyedRequests as KeyedRequests
 from ._link import Attempt as Attempt, Invocation as Invocation, Link as Link
 from ._parking import park_among as park_among, wake_all as wake_all
 from ._population import (
@@ -174,6 +175,15 @@ from .messages._operation import (
     not_in as not_in,
 )
 from .messages._output_queue import OutputQueue as OutputQueue
+from .messages._request_keys import (
+    KEPT_ANSWERS as KEPT_ANSWERS,
+    KEPT_BYTES as KEPT_BYTES,
+    KEPT_SECONDS as KEPT_SECONDS,
+    KeptAnswer as KeptAnswer,
+    RequestKey as RequestKey,
+    scope_of as scope_of,
+    wrong_key as wrong_key,
+)
 from .slot._calls import LocalCall as LocalCall, LocalStream as LocalStream
 from .slot._links import Monitor as Monitor
 from .slot._output_gate import OutputGate as OutputGate

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 @attrs.define
 class Attempt:
-    """One of several attempts of a request: its number, and the message id of the first, once it has one."""
+    """One of several attempts of a request: its number, and the message id of the first, once it has one.
+
+    With a `key` the answer is one that the agent keeps.
+    """
 
     number: int = 1
     message_id: str | None = None
+    key: str | None = None
 
 
 @attrs.frozen

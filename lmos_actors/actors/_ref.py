@@ -298,16 +298,29 @@ class Ref(Generic[A_co]):
             raise ValueError(f"within() needs a finite number of seconds above 0, not {seconds!r}")
         return Ref(self._link, float(seconds))
 
-    def retrying(self, *, attempts: int | None = 10, seconds: float | None = 45.0) -> Ref[A_co]:
+    def retrying(
+        self, *, attempts: int | None = 10, seconds: float | None = 45.0, key: str | None = None
+    ) -> Ref[A_co]:
         """Return a view of the ref that asks again after OutcomeUnknown and AgentUnavailable.
 
-        Only properties, and actions that are safe or idempotent, are asked again, with `invoke`, `read`,
-        `write`, `write_many` and `read_all`; all else is asked once. At most `attempts` times, the last at
-        most `seconds` after the first; None is no bound, a cancel scope or `within` is one. Between them it
-        waits: exponentially longer, at most 5 s, a random part of it. Far, all attempts have one id, by which
-        an agent that has answered gives that answer again. Raises what the last attempt did.
+        Only properties, actions that are safe or idempotent, and all actions of a durable agent are asked
+        again, with `invoke`, `read`, `write`, `write_many` and `read_all`; all else is asked once. At most
+        `attempts` times, the last at most `seconds` after the first; None is no bound, a cancel scope or
+        `within` is one. Between them it waits: exponentially longer, at most 5 s, a random part of it. Far,
+        all attempts have one id, by which an agent that has answered gives that answer again. Raises what the
+        last attempt did.
+
+        `key` names the request that `invoke` makes: 1 to 256 visible ASCII characters. A durable agent keeps
+        its answer for 24 hours (the last 10,000 of an agent, of 16 MiB at most), in the commit of what the
+        request has changed, and gives it to each further request of that key: by another ref, after a restart
+        of its node, or of the caller. Keys are those of the caller's principal, or of its node. The same key
+        with another action or input raises KeyReused; NotAllowed: the agent is not durable, or the action has
+        streams or secrets. `begin`, `stream` and `tell` take no key: NotAllowed.
+
+        Raises:
+            ValueError: a bound or a key that cannot be one.
         """
-        return Ref(Retrying(self._link, bounds_of(attempts, seconds)), self._seconds)
+        return Ref(Retrying(self._link, bounds_of(attempts, seconds, key)), self._seconds)
 
     def ready(self) -> Coroutine[Any, Any, None]:
         """Wait until the agent takes messages. Raises NotFound when it is gone for good.

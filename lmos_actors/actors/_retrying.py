@@ -1,7 +1,11 @@
 """Retries where the outcome is not known, or the agent does not run: `ref.retrying()`.
 
-Only what is safe or idempotent is asked again: properties, and the actions that say so. Every attempt of one
+What is safe or idempotent is asked again: properties, and the actions that say so. Every attempt of one
 request carries the same id, by which a far agent recognises a repeat.
+
+A durable agent keeps answers, and then all its actions may be asked again: all attempts have a key, which the
+caller may name (`ref.retrying(key="order-17")`), and the agent carries out one request of each key. A near
+agent needs no key where the caller names none: what it is asked again has not begun.
 """
 
 from __future__ import annotations
@@ -12,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, OutcomeUnknown, RateLimited
+from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, NotAllowed, OutcomeUnknown, RateLimited
 
 from ._link import Attempt
 from .messages._operation import ASKING, named
+from .messages._request_keys import wrong_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from lmos_actors._core import RandomStream
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
     from .messages._mailbox import AgentStatistics, MailboxStatistics
     from .messages._monitor import Down
     from .messages._observers import Feed
+
+NO_ACTIONS: Final = ("?", "=", "+", "")
+"""The first characters of the keys of operations that are no actions."""
 
 FIRST: Final = 0.1
 """Seconds: the first wait is a random part of so many, each further one of twice as many."""
@@ -41,15 +49,19 @@ class Bounds:
 
     attempts: int | None
     seconds: float | None
+    key: str | None = None
+    """The key of the requests, as the caller names it."""
 
 
-def bounds_of(attempts: int | None, seconds: float | None) -> Bounds:
+def bounds_of(attempts: int | None, seconds: float | None, key: str | None = None) -> Bounds:
     """Check the bounds of a retrying ref. Raises ValueError."""
     if attempts is not None and (type(attempts) is not int or attempts < 1):
         raise ValueError(f"retrying() needs a whole number of attempts of at least 1, not {attempts!r}")
     if seconds is not None and not 0 < seconds < math.inf:
         raise ValueError(f"retrying() needs a finite number of seconds above 0, not {seconds!r}")
-    return Bounds(attempts, seconds)
+    if key is not None and (wrong := wrong_key(key)) is not None:
+        raise ValueError(f"retrying(key=...): {wrong}")
+    return Bounds(attempts, seconds, key)
 
 
 class Retrying:
@@ -93,12 +105,15 @@ class Retrying:
     ) -> Any:
         """See `Link`: the deadline is one for all attempts and the waits between them."""
         deadline = None if seconds is None else trio.current_time() + seconds
-        attempt, begin = Attempt(), trio.current_time()  # views do not nest: no other is given
+        begin = trio.current_time()
+        attempt = Attempt(key=self._key(key))  # views do not nest: no other is given
         while True:
             left = None if deadline is None else deadline - trio.current_time()
             try:
                 if left is not None and left <= 0:
                     raise DeadlineExceeded(self.path, seconds or 0.0, why=self.unready())
+                if attempt.key is not None:
+                    return await self._ask_by_key(key, args, kwargs, left, attempt)
                 return await self.inner.ask(key, args, kwargs, left, attempt)
             except DeadlineExceeded as late:
                 raise DeadlineExceeded(self.path, seconds or 0.0, why=late.why) from None
@@ -111,6 +126,34 @@ class Retrying:
             )
             attempt.number += 1
 
+    def _key(self, key: str) -> str | None:
+        """Return the key of a request: the caller's, else a new one for a far agent that keeps answers."""
+        if key[:1] in NO_ACTIONS:
+            return None
+        found, text = found_link(self.inner), self._bounds.key
+        if text is None and _keeps_answers(found, key) and not found.repeatable(key):
+            text = str(found.rt.entropy.new_id())
+        return text
+
+    def _ask_by_key(
+        self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], left: float | None, attempt: Attempt
+    ) -> Coroutine[Any, Any, Any]:
+        """Ask the one agent that is meant, which carries out one request of a key. Raises NotAllowed."""
+        found = found_link(self.inner)
+        found = found.resolve() if hasattr(found, "resolve") else found  # raises NotFound
+        if _is_near(found) and found.output_gate is None and found.size < 0:
+            raise found.closed_error()
+        if _is_near(found) and found.output_gate is not None:
+            asked = found.output_gate.state.requests.ask(key, args, kwargs, left, attempt.key)
+        elif _keeps_answers(found, key):
+            asked = found.ask(key, args, kwargs, left, attempt)
+        else:
+            raise NotAllowed(
+                f"{self.path!r} keeps no answers, so a key does not make its actions safe to repeat: "
+                f"durable agents keep them, as the member lmosx:answers of their descriptions says"
+            )
+        return asked  # type: ignore[no-any-return]
+
     def _wait(self, attempt: Attempt, error: OutcomeUnknown | AgentUnavailable | RateLimited) -> float:
         most = min(LONGEST, FIRST * 2.0 ** min(attempt.number - 1, 32))
         hint = getattr(error, "retry_in", None) or 0.0
@@ -118,7 +161,9 @@ class Retrying:
 
     def _goes_on(self, key: str, attempt: Attempt, begin: float, wait: float) -> bool:
         attempts, seconds = self._bounds.attempts, self._bounds.seconds
-        if not _repeatable(self.inner, key) or (attempts is not None and attempt.number >= attempts):
+        if attempts is not None and attempt.number >= attempts:
+            return False
+        if attempt.key is None and not _repeatable(self.inner, key):
             return False
         return seconds is None or trio.current_time() + wait - begin <= seconds
 
@@ -131,20 +176,30 @@ class Retrying:
 
     # ---- what is not asked again
 
+    def _check_no_key(self, verb: str) -> None:
+        """Raise NotAllowed if the caller has named a key: only `invoke` can have one."""
+        if self._bounds.key is not None:
+            raise NotAllowed(f"{verb} has no key: of a ref made by retrying(key=...) use invoke")
+
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
+        self._check_no_key("tell")
         await self.inner.tell(key, args, kwargs)
 
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
+        self._check_no_key("tell_nowait")
         self.inner.tell_nowait(key, args, kwargs)
 
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
+        self._check_no_key("send")
         self.inner.send_from(sender, key, args, kwargs)
 
     def open(self, invocation: Invocation) -> AbstractAsyncContextManager[Any]:
         """See `Link`."""
+        if invocation.key[:1] not in NO_ACTIONS:
+            self._check_no_key("stream" if invocation.stream else "begin")
         return self.inner.open(invocation)
 
     def listen(
@@ -194,5 +249,20 @@ def _repeatable(link: Any, key: str) -> bool:
     for slot in (found, *getattr(found, "members", ())):
         op = getattr(slot, "table", {}).get(key)
         if op is not None:
-            return bool(op.repeatable)
+            return bool(op.repeatable) or (_is_near(found) and _is_durable(found) and not op.streams)
     return False
+
+
+def _is_near(found: Any) -> bool:
+    """Return whether it is the slot of one agent of this node."""
+    return hasattr(found, "output_gate")
+
+
+def _is_durable(slot: Any) -> bool:
+    return slot.output_gate is not None
+
+
+def _keeps_answers(found: Any, key: str) -> bool:
+    """Return whether a far agent keeps the answers to requests for an action."""
+    keeps = getattr(found, "keeps_answers", None)
+    return keeps is not None and bool(keeps(key))

@@ -13,6 +13,9 @@ making of those bytes, and no commit. Fields cannot be watched instead, as a lis
 Of a class with `durable="journal"` the facts of each turn are written instead, each under a number of its
 own, and a snapshot once in a while, in one batch with the removal of the facts that are in it. A start reads
 the snapshot and applies the facts after it.
+
+The answers to requests with keys are written in the batch of the state that these have changed, also where
+they have changed nothing (`_answers.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import trio
 from lmos_actors.actors import (
     FIND_REF,
     AgentQuery,
+    KeyedRequests,
     LookupLink,
     OutputGate,
     Ref,
@@ -38,12 +42,13 @@ from lmos_actors.actors import (
 )
 from lmos_actors.errors import NameTaken, StateMismatch, StoreFailed, WrongState
 
+from ._answers import AgentAnswers, AnswerLookups
 from ._store import DeleteRange, Put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.actors import FactForm, Runtime, Slot, StateForm
+    from lmos_actors.actors import FactForm, KeptAnswer, Runtime, Slot, StateForm
     from lmos_actors.errors import WriteConflict
 
     from ._store import Durability, Write
@@ -103,6 +108,8 @@ class AgentStates:
         self._owners: dict[str, _AgentState] = {}  # by key
         self._most_owners = FEW_OWNERS
         self._unsealed: dict[OutputGate, None] = {}
+        self.lookups = AnswerLookups(writer, start_soon)
+        """The looks into the store for kept answers."""
 
     @property
     def retry_in(self) -> float | None:
@@ -257,8 +264,8 @@ class _AgentState:
     """The state of one agent; see `KeptState`."""
 
     __slots__ = (
-        "_agent", "_durability", "_facts", "_fields", "_form", "_kept", "_last_fact", "_noted", "_number",
-        "_states", "_waiting", "has_state", "key", "slot",
+        "_agent", "_answered", "_answers", "_durability", "_facts", "_fields", "_form", "_kept", "_last_fact",
+        "_noted", "_number", "_requests", "_states", "_waiting", "has_state", "key", "slot",
     )  # fmt: skip
 
     def __init__(self, states: AgentStates, slot: Slot, key: str) -> None:
@@ -270,6 +277,9 @@ class _AgentState:
         self._durability: Durability = "process"
         self._fields = b""  # as they were written last
         self._noted: list[object] = []  # facts that are not handed over yet
+        self._answered: list[tuple[str, KeptAnswer]] | None = None  # answers that are not
+        self._answers: AgentAnswers | None = None
+        self._requests: KeyedRequests | None = None
         self._last_fact = 0  # the number of the last one that was
         self._facts = 0  # those since the last snapshot
         self._number = 0
@@ -283,6 +293,9 @@ class _AgentState:
         self._last_fact, self._facts, self.has_state = found.last_fact, found.facts, found.exists
         self._durability = agent.__contract__.options.durability or "process"
         self._noted = []
+        self._answered = None
+        if self._answers is not None:
+            self._answers.reread()
 
     @property
     def is_live(self) -> bool:
@@ -311,6 +324,21 @@ class _AgentState:
     def forget(self) -> None:
         """See `KeptState`."""
         self._noted = []
+        self._answered = None
+
+    @property
+    def requests(self) -> KeyedRequests:
+        """See `KeptState`."""
+        requests = self._requests
+        if requests is None:
+            answers = AgentAnswers(self.key, self._states.lookups, self.slot.rt.entropy)
+            self._answers, requests = answers, KeyedRequests(self.slot, answers)
+            self._requests = requests
+        return requests
+
+    def keep_answer(self, name: str, answer: KeptAnswer) -> None:
+        """See `KeptState`."""
+        self._answered = [*(self._answered or ()), (name, answer)]
 
     def keep(self) -> int:
         """See `KeptState`."""
@@ -318,10 +346,13 @@ class _AgentState:
         if form is None or self.slot.agent is not self._agent:  # between two incarnations
             return 0
         writes = self._changed(form) if form.facts is None else self._recorded(form, form.facts)
+        if writes:
+            self.has_state = True
+        if self._answered is not None:
+            writes += self._answers_given(self._answered)
         if not writes:
             return 0
         self._number = number = self._number + 1
-        self.has_state = True
         done = partial(self._done, number)
         try:
             self._states.writer.submit(writes, self._durability, done)
@@ -336,6 +367,12 @@ class _AgentState:
             return []
         self._fields = fields
         return [self._snapshot(form, fields)]
+
+    def _answers_given(self, answered: list[tuple[str, KeptAnswer]]) -> list[Write]:
+        """Return the writes of the answers since the last time."""
+        self._answered, answers = None, self._answers
+        assert answers is not None
+        return [write for name, answer in answered for write in answers.writes(name, answer)]
 
     def _recorded(self, form: StateForm, facts: FactForm) -> list[Write]:
         """Return the writes of the facts since the last time, and of a snapshot where one is due."""

@@ -12,7 +12,8 @@ The phases of an envelope:
 PARKED: not accepted yet, its sender waits for a seat. QUEUED and PENDING (in line for its action's
 concurrency) hold a seat, as does STASHED: postponed or stashed until it is QUEUED again. WORKED_ON: its agent
 has a service time and works on it, see `_pacing.py`. HELD_BACK: a durable agent has answered it, and the
-answer waits until the state is kept, see `slot/_output_gate.py`. Any of them may go straight to DONE.
+answer waits until the state is kept, see `slot/_output_gate.py`. ATTACHED: it is in no mailbox, and waits for
+the answer to a request of its key, see `_keyed_requests.py`. Any of them may go straight to DONE.
 
 One bound holds for everything that has not begun: queued, in the batch in hand, in line for a run, stashed.
 An envelope gives up its seat when its turn or its run begins. Two kinds of messages have bounds of their own:
@@ -49,7 +50,7 @@ OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats else
 MAX_SIZE: Final = 1 << 40
 ORDERED: Final = 1024  # messages among which peers take turns: a longer queue costs a batch no more than that
 
-NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, STASHED, WORKED_ON, HELD_BACK = range(9)
+NEW, PARKED, QUEUED, PENDING, RUNNING, DONE, STASHED, WORKED_ON, HELD_BACK, ATTACHED = range(10)
 
 
 @attrs.frozen
@@ -175,6 +176,9 @@ class Envelope:
 
     parks: ClassVar[bool] = True
     """Under `wait` it waits for a seat in a full mailbox; one that does not park is refused."""
+
+    is_keyed: ClassVar[bool] = False
+    """Whether it has a key, under which its answer is kept: see `KeyedRequest`."""
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         self.slot = slot

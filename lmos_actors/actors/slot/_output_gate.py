@@ -14,6 +14,7 @@ promise: its outputs are sealed when the run has ended.
 What this file keeps true:
 
 - Outputs leave in order, each at most once: by `release` when they are kept, or by `drop`.
+- The answer to a request with a key goes to the store in the batch of the state that it rests on.
 - An answer that waits here is not lost to its caller: a deadline or a cancel withdraws it (`HELD_BACK` in
   `_mailbox.py`), and then it is not released.
 - A turn that crashes puts out nothing: its state is not kept, so nobody may hear of it. What earlier turns
@@ -80,11 +81,20 @@ class KeptState(Protocol):
         ...
 
     def forget(self) -> None:
-        """Drop the facts that `keep` has not handed over: the turn that recorded them has crashed."""
+        """Drop the facts and answers that `keep` has not handed over: the turn they are of has crashed."""
         ...
 
     def keep_soon(self) -> None:
         """Have the gate's `seal_open` called once another task runs."""
+        ...
+
+    def keep_answer(self, name: str, answer: Any) -> None:
+        """Take a `KeptAnswer` by the name of its key, which the next `keep` hands to the store."""
+        ...
+
+    @property
+    def requests(self) -> Any:
+        """The requests with keys that are under way: `KeyedRequests`, made at the first of them."""
         ...
 
 
@@ -212,6 +222,9 @@ class OutputGate:
     def answer(self, envelope: Envelope, value: Any, error: Exception | None) -> None:
         """Take the answer of a turn, or of a run whose coroutine has ended."""
         envelope.phase = HELD_BACK
+        if envelope.is_keyed:
+            keyed: Any = envelope
+            self.state.keep_answer(keyed.key.name, keyed.outcome(value, error))
         answer = Answer(envelope, value, error)
         if self._turn is not None and self.slot.turns.slot is self.slot:
             self._turn.append(answer)

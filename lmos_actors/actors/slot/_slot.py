@@ -105,6 +105,7 @@ from ..messages._gates import (
 )
 from ..messages._invocation import CURRENT, Run, declared_failure
 from ..messages._mailbox import (
+    ATTACHED,
     DONE,
     HELD_BACK,
     OUT_SEATS,
@@ -570,7 +571,9 @@ class Slot:
             return self.run_inline(op, args)
         except Stashed:
             pass  # left before the waiting: what comes of it has nothing to do with this exception
-        return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds, aside=True)
+        # the agent has put it aside already
+        ask = Ask(self, op, args, self.sender(), None)
+        return await self.ask_queued(ask, seconds, post=self.stash_inline_ask)
 
     def run_inline(self, op: Operation, args: tuple[Any, ...]) -> Any:
         """Run a turn of the idle agent now, in the caller's step."""
@@ -612,14 +615,16 @@ class Slot:
         if wake is not None:
             wake()
 
-    async def ask_queued(self, ask: Ask, seconds: float | None, *, aside: bool = False) -> Any:
-        """Post an ask and wait for its answer; `aside`: the agent has put it aside already."""
+    async def ask_queued(
+        self, ask: Ask, seconds: float | None, *, post: Callable[[Ask], None] | None = None
+    ) -> Any:
+        """Post an ask, by `post` if there is one, and wait for its answer."""
         if ask.op.streams:
             return await ask_with_sources(self, ask.op, ask.args, ask.sender, seconds)
-        if aside:
-            self.stash_inline_ask(ask)
-        else:
+        if post is None:
             self.post(ask)
+        else:
+            post(ask)
         if ask.phase == DONE:  # the new message was dropped
             return self._outcome(ask)
         ask.task = current_task()
@@ -1131,6 +1136,9 @@ class Slot:
             return self._withdraw_run(envelope)
         envelope.phase = DONE
         if phase == HELD_BACK:  # handled, and counted so: only the answer has no taker any more
+            return True
+        if phase == ATTACHED and self.output_gate is not None:
+            self.output_gate.state.requests.leave(envelope)
             return True
         extra = self.ensure_extra()
         if phase == PARKED:

@@ -1,0 +1,114 @@
+"""Keys of requests, and the kept answers of a durable agent: of all requests of one key, one is carried out.
+
+A caller names a request: `ref.retrying(key="order-17")`. The agent keeps the answer in the same commit as the
+state that the request has changed, so a repeat finds both or neither: after a crash, after the end of the
+process, and in a process of the caller that was started again.
+
+Keys are those of one *scope*: this node, one principal, or all callers without a name. So no caller finds the
+answer of another one, whatever key it guesses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+
+from ._operation import STREAM
+
+if TYPE_CHECKING:
+    from ._operation import Operation
+
+KEY_LENGTH: Final = 256
+"""Characters of a key, at most."""
+
+KEPT_SECONDS: Final = 24 * 3600.0
+"""Seconds for which an answer is kept."""
+
+KEPT_ANSWERS: Final = 10_000
+"""Answers that one agent keeps; the oldest is forgotten first."""
+
+KEPT_BYTES: Final = 16 << 20
+"""Bytes of the answers that one agent keeps; the last one stays whatever its size."""
+
+NEAR: Final = ""
+"""The scope of callers in the node itself."""
+
+ANONYMOUS: Final = "?"
+"""The scope of callers from elsewhere that have no name."""
+
+_VISIBLE: Final = frozenset(map(chr, range(0x21, 0x7F)))
+
+
+def scope_of(principal: str | None) -> str:
+    """Return the scope of the keys of a caller from elsewhere."""
+    return ANONYMOUS if principal is None else f"@{principal}"
+
+
+def wrong_key(text: object) -> str | None:
+    """Return why something cannot be the key of a request, None if it can."""
+    if not isinstance(text, str):
+        return f"a key is text, not {type(text).__name__}"
+    if not text:
+        return "a key has one character at least"
+    if len(text) > KEY_LENGTH:
+        return f"a key has {KEY_LENGTH} characters at most, not {len(text)}"
+    if not _VISIBLE.issuperset(text):
+        return f"a key has visible ASCII characters alone, and no blanks, not {text!r}"
+    return None
+
+
+def wrong_operation(op: Operation) -> str | None:
+    """Return why requests for an operation cannot have a key, None if they can."""
+    if op.kind == STREAM or op.streams:
+        return f"{op.label} has streams, which cannot be repeated from a kept answer"
+    if op.secrecies is not None or op.result_secrecy:
+        return f"{op.label} has a secret input or answer, and secrets are never kept"
+    return None
+
+
+@attrs.frozen
+class RequestKey:
+    """The key of a request, in its scope."""
+
+    scope: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The name under which its answer is kept: of constant length, and of no scope another's."""
+        return _digest([self.scope, self.text])
+
+
+def content_of(op: Operation, args: tuple[Any, ...]) -> str:
+    """Return what two requests of one key must have in common: the action, and the input.
+
+    What has its default does not count, so that an action may get another parameter. Raises TypeError,
+    ValueError for an input without a form in JSON.
+    """
+    given = {p.wire_name: value for p, value in zip(op.params, args, strict=True) if value is not p.default}
+    return _digest([op.name, msgspec.to_builtins(given, str_keys=True, order="deterministic")])
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:40]
+
+
+class KeptAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The final answer to a request with a key, as it is kept."""
+
+    key: str
+    action: str
+    content: str
+    """What a repeat must have in common with the request, see `content_of`."""
+    at: float
+    """When it was given, in seconds since 1970."""
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    failure: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """The output of a declared failure."""
+    lost: str = ""
+    """Why neither could be kept."""
+    number: int = 0
+    """The place in the order of all kept answers of the agent."""
