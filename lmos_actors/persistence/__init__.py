@@ -4,6 +4,11 @@ from ._address import store_of as store_of
 from ._agent_states import AgentStates as AgentStates
 from ._backup import back_up as back_up, new_file as new_file
 from ._memory import MemoryStore as MemoryStore
+from ._simulated import (
+    SimulatedDisk as SimulatedDisk,
+    SimulatedStore as SimulatedStore,
+    WritesAtCrash as WritesAtCrash,
+)
 from ._sqlite import SqliteStore as SqliteStore
 from ._store import (
     Batch as Batch,

@@ -38,44 +38,36 @@ class _Space:
         return len(self.keys) if key is None else bisect_left(self.keys, key)
 
 
-class MemoryStore:
-    """Store in memory. Closing it keeps its content, so that it can be opened again."""
+class Records:
+    """Records of all spaces in memory: what stands in a store, without its opening and closing."""
 
     def __init__(self) -> None:
-        self.name = "memory:"
         self._spaces: dict[str, _Space] = {}
-        self._open = False
-
-    def open(self) -> None:
-        """Open the store. Raise StoreInUse if it is open."""
-        if self._open:
-            raise StoreInUse(self.name, "it is open already")
-        self._open = True
 
     def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys; see `Store`."""
         found = self._space(space)
         return [found.values.get(key) for key in keys]
 
-    def scan(
-        self, space: str, *, start: str = "", stop: str | None = None, limit: int
-    ) -> list[tuple[str, bytes]]:
+    def scan(self, space: str, start: str, stop: str | None, limit: int) -> list[tuple[str, bytes]]:
         """Return a page of records; see `Store`."""
         found = self._space(space)
         first = found.place(start)
         return [(key, found.values[key]) for key in found.keys[first : min(found.place(stop), first + limit)]]
 
-    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+    def commit(self, batches: Sequence[Batch]) -> list[Conflict | None]:
         """Write batches; see `Store`."""
-        self._check_open()
         for batch in batches:  # before the first write, as a commit is all or nothing
             for write in batch:
                 size_of(write)
         return [self._apply(batch) for batch in batches]
 
-    def close(self) -> None:
-        """Close the store, and keep its content."""
-        self._open = False
+    def copy(self) -> Records:
+        """Return a copy, which later commits do not change."""
+        copied = Records()
+        for name, space in self._spaces.items():
+            copied._spaces[name] = _Space(dict(space.values), list(space.keys))
+        return copied
 
     def _apply(self, batch: Batch) -> Conflict | None:
         for write in batch:
@@ -102,9 +94,42 @@ class MemoryStore:
             space.delete(first, first + 1)
 
     def _space(self, name: str) -> _Space:
-        self._check_open()
         return self._spaces.get(name) or _Space()
 
-    def _check_open(self) -> None:
+
+class MemoryStore:
+    """Store in memory. Closing it keeps its content, so that it can be opened again."""
+
+    def __init__(self) -> None:
+        self.name = "memory:"
+        self._records = Records()
+        self._open = False
+
+    def open(self) -> None:
+        """Open the store. Raise StoreInUse if it is open."""
+        if self._open:
+            raise StoreInUse(self.name, "it is open already")
+        self._open = True
+
+    def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys; see `Store`."""
+        return self._opened().get(space, keys)
+
+    def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return a page of records; see `Store`."""
+        return self._opened().scan(space, start, stop, limit)
+
+    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        """Write batches; see `Store`."""
+        return self._opened().commit(batches)
+
+    def close(self) -> None:
+        """Close the store, and keep its content."""
+        self._open = False
+
+    def _opened(self) -> Records:
         if not self._open:
             raise StoreFailed(self.name, "it is closed", "open it first")
+        return self._records

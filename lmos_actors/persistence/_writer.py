@@ -11,7 +11,8 @@ What it keeps true:
 - **While the store fails nothing is accepted.** `submit` raises, and says when it is tried again: by a write
   of the writer itself, after growing waits, until one succeeds.
 - **The event loop never waits for the disk.** All calls of the store are made by one thread, in order; on
-  virtual time in the writer's task itself, as threads have no part in it. Waiting for a ticket or a read can
+  virtual time in the writer's task itself, as threads have no part in it, and a simulated store has a commit
+  under way while time goes by. Waiting for a ticket or a read can
   be cancelled at any time, also when the disk hangs: the call goes on, and its result is dropped.
 - **The end is bounded.** What was submitted is committed, the store is closed; a store that does not answer
   is left after `ENDING_SECONDS`, and closed by a thread of its own should it ever return.
@@ -31,6 +32,7 @@ import trio
 from lmos_actors._core import time_jumps
 from lmos_actors.errors import StoreFailed, WriteConflict
 
+from ._simulated import SimulatedStore
 from ._store import Put, size_of
 from ._thread import StoreThread
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from ._store import Conflict, Durability, Store, Write
+    from ._store import Batch, Conflict, Durability, Store, Write
 
 BATCH: Final = 1_024
 """Limit of tickets in one commit."""
@@ -262,8 +264,7 @@ class StoreWriter:
         durability: Durability = "power" if "power" in [each.durability for each in batch] else "process"
         self._began = trio.current_time()
         try:
-            commit = partial(self._store.commit, [each.writes for each in batch], durability)
-            conflicts = await self._call(commit)
+            conflicts = await self._commit([each.writes for each in batch], durability)
         except StoreFailed as error:
             self._fail(error)
         else:
@@ -315,7 +316,7 @@ class StoreWriter:
                 await self._work.wait()  # the end is the only thing that sets it: nothing can be submitted
                 return
             try:
-                await self._call(partial(self._store.commit, [[PROBE]], "process"))
+                await self._commit([[PROBE]], "process")
             except StoreFailed as error:
                 self._failure = error
                 seconds = min(2 * seconds, LAST_PROBE)
@@ -325,6 +326,11 @@ class StoreWriter:
                 return
 
     # ---- the calls of the store
+
+    async def _commit(self, batches: Sequence[Batch], durability: Durability) -> Sequence[Conflict | None]:
+        if isinstance(self._store, SimulatedStore):  # its commits take virtual time
+            return await self._store.commit_in_time(batches, durability)
+        return await self._call(partial(self._store.commit, batches, durability))
 
     async def _call(self, work: Callable[[], T]) -> T:
         if self._thread is not None:

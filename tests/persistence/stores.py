@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lmos_actors._core import RandomStream
 from lmos_actors.errors import StoreFailed
-from lmos_actors.persistence import MemoryStore, SqliteStore
+from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore, SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,8 +19,17 @@ if TYPE_CHECKING:
 
     Make = Callable[[Path], Store]
 
+DISKS: dict[Path, SimulatedDisk] = {}
+
+
+def simulated(folder: Path) -> SimulatedStore:
+    """Return a store on the simulated disk of a folder."""
+    return SimulatedStore(DISKS.setdefault(folder, SimulatedDisk(RandomStream(1))))
+
+
 STORES: dict[str, Make] = {
     "memory": lambda _: MemoryStore(),
+    "simulated": simulated,
     "sqlite": lambda folder: SqliteStore(folder / "store.db"),
 }
 """How to make each kind of store in an empty folder; closed and opened again, it has kept its content."""

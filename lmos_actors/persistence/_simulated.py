@@ -1,0 +1,222 @@
+"""A simulated disk, and the store of a process on it: commits take time, and what was not synced may vanish.
+
+The store stands to `SqliteStore` as the simulated network to that of the machine: what a store does at a
+crash, at the loss of power and on a full disk, it does at an instant of virtual time and by the seed. A table
+of tests (`tests/persistence/test_crashes.py`) holds both to one outcome.
+
+- A commit is appended to a **log**, as one frame with its length, a checksum and the number of its writer.
+  With "power" the log is synced, and with it all commits before. A log of `CHECKPOINT` bytes is synced and
+  moved into the records below it, as SQLite does.
+- **The process ends** (`SimulatedDisk.crash`): its store is closed from then on, whatever calls it. The
+  commit that is under way is in the log, or not, by chance.
+- **The power fails** ("lost"): of the frames that were not synced the last ones are gone, at least one; how
+  many more, is chance. They go from the end, as the log is read up to the first frame that is not whole.
+- **A torn write** ("torn"): of the last frame that was not synced a part is there. Opening finds that its
+  checksum is wrong, and leaves it out.
+- **The disk is full**: commits fail with `StoreFull`, and nothing of them is there; reading goes on.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from zlib import crc32
+
+import msgspec
+import trio
+
+from lmos_actors.errors import StoreFailed, StoreFenced, StoreFull, StoreInUse
+
+from ._memory import Records
+from ._store import Delete, DeleteRange, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lmos_actors._core import RandomStream
+
+    from ._store import Batch, Conflict, Durability, Write
+
+WritesAtCrash: TypeAlias = Literal["kept", "lost", "torn"]
+"""The fate of the commits that were not synced: all are there; the last are gone; the last is cut."""
+
+CHECKPOINT: Final = 4 << 20
+"""Bytes of the log from which on it is synced, and moved into the records."""
+
+HEAD: Final = struct.Struct(">IIQ")
+"""Length and checksum of a frame, and the number of its writer."""
+
+
+class SimulatedDisk:
+    """Disk of a simulated machine with the file of one store. It outlives the processes that open it.
+
+    `seconds` returns how long the next commit takes, in virtual time.
+    """
+
+    def __init__(self, random: RandomStream, seconds: Callable[[], float] = float) -> None:
+        self.seconds = seconds
+        self.factor = 1.0
+        """Commits take so many times as long."""
+        self.full = False
+        self.records = Records()
+        self.log = bytearray()
+        self.synced = 0
+        """Bytes of the log that the loss of power leaves."""
+        self.writer = 0
+        """Number of the newest writer."""
+        self.user: SimulatedStore | None = None
+        self._random = random
+
+    def crash(self, writes: WritesAtCrash = "kept") -> None:
+        """End the process that has the store open, and with "lost" and "torn" the power, at this instant."""
+        user, self.user = self.user, None
+        if user is not None:
+            user.die(lands=writes == "torn" or self._random.random() < 0.5)
+        unsynced = [end for end in _ends(self.log) if end > self.synced]
+        if writes == "kept" or not unsynced:
+            return
+        starts = [self.synced, *unsynced[:-1]]
+        if writes == "lost":
+            del self.log[starts[self._random.randrange(len(starts))] :]
+        else:
+            del self.log[self._random.randrange(starts[-1] + 1, unsynced[-1]) :]
+        self.synced = len(self.log)
+
+    def recover(self) -> Records:
+        """Return what the disk has, drop what follows the last whole frame, and sync the log."""
+        found, whole = self.records.copy(), 0
+        for end, writes in _frames(self.log):
+            found.commit([writes])
+            whole = end
+        del self.log[whole:]
+        self.synced = whole
+        return found
+
+    def checkpoint(self, records: Records) -> None:
+        """Sync all commits, of which the records are the outcome."""
+        self.records = records.copy()
+        self.log.clear()
+        self.synced = 0
+
+
+class SimulatedStore:
+    """Store of one process on a simulated disk; see `Store`."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.name = "simulated:"
+        self._disk = disk
+        self._records: Records | None = None
+        self._writer = 0
+        self._under_way: tuple[Sequence[Batch], Durability] | None = None
+
+    def open(self) -> None:
+        """Open the store with what the disk has. Raise StoreInUse if a process has it open."""
+        disk = self._disk
+        if disk.user is not None:
+            raise StoreInUse(self.name, "it is open already")
+        self._records = disk.recover()
+        disk.user = self
+        disk.writer += 1
+        self._writer = disk.writer
+
+    def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys; see `Store`."""
+        return self._opened().get(space, keys)
+
+    def scan(
+        self, space: str, *, start: str = "", stop: str | None = None, limit: int
+    ) -> list[tuple[str, bytes]]:
+        """Return a page of records; see `Store`."""
+        return self._opened().scan(space, start, stop, limit)
+
+    def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        """Write batches at once; see `Store`."""
+        records, disk = self._opened(), self._disk
+        if self._writer != disk.writer:
+            raise StoreFenced(self.name, "another writer has opened it since")
+        if disk.full:
+            raise StoreFull(self.name, "database or disk is full")
+        conflicts = records.commit(batches)
+        kept = [batch for batch, conflict in zip(batches, conflicts, strict=True) if conflict is None]
+        disk.log += _frame(self._writer, [write for batch in kept for write in batch])
+        if durability == "power":
+            disk.synced = len(disk.log)
+        if len(disk.log) >= CHECKPOINT:
+            disk.checkpoint(records)
+        return conflicts
+
+    async def commit_in_time(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
+        """Write batches after the time that the disk takes for a commit; see `Store`.
+
+        If the process ends meanwhile, they are in the log or not. A cancel leaves them out.
+        """
+        disk = self._disk
+        self._under_way = batches, durability
+        try:
+            await trio.sleep(disk.factor * disk.seconds())
+        finally:
+            self._under_way = None
+        return self.commit(batches, durability)
+
+    def die(self, *, lands: bool) -> None:
+        """End with the process; with `lands` the commit that is under way is written, though not synced."""
+        under_way = self._under_way
+        if under_way is not None and lands and not self._disk.full:
+            self.commit(under_way[0], "process")
+        self._records = None
+
+    def close(self) -> None:
+        """Close the store, and sync its commits; does nothing if it is closed."""
+        records, self._records = self._records, None
+        if records is not None:
+            self._disk.checkpoint(records)
+            self._disk.user = None
+
+    def _opened(self) -> Records:
+        if self._records is None:
+            raise StoreFailed(self.name, "it is closed", "open it first")
+        return self._records
+
+
+# --- the log
+
+
+def _frame(writer: int, writes: Sequence[Write]) -> bytes:
+    """Return the frame of a commit."""
+    body = msgspec.msgpack.encode([_plain(write) for write in writes])
+    number = writer.to_bytes(8, "big")
+    return HEAD.pack(len(body), crc32(body, crc32(number)), writer) + body
+
+
+def _frames(log: bytes | bytearray) -> Iterator[tuple[int, list[Write]]]:
+    """Yield the writes of each commit and where its frame ends, up to the first frame that is not whole."""
+    start = 0
+    for end in _ends(log):
+        body = bytes(log[start + HEAD.size : end])
+        _, total, writer = HEAD.unpack_from(log, start)
+        if end > len(log) or crc32(body, crc32(writer.to_bytes(8, "big"))) != total:
+            return
+        yield end, [_write(plain) for plain in msgspec.msgpack.decode(body)]
+        start = end
+
+
+def _ends(log: bytes | bytearray) -> Iterator[int]:
+    """Yield where each frame ends; that of a torn one is past the end of the log."""
+    end = 0
+    while end + HEAD.size <= len(log):
+        end += HEAD.size + HEAD.unpack_from(log, end)[0]
+        yield end
+
+
+def _plain(write: Write) -> tuple[Any, ...]:
+    if isinstance(write, Put):
+        return "put", write.space, write.key, write.value
+    if isinstance(write, Delete):
+        return "delete", write.space, write.key
+    return "delete range", write.space, write.start, write.stop
+
+
+def _write(plain: list[Any]) -> Write:
+    kinds: dict[str, Callable[..., Write]] = {"put": Put, "delete": Delete, "delete range": DeleteRange}
+    kind, *arguments = plain
+    return kinds[kind](*arguments)
