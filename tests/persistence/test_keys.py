@@ -82,13 +82,14 @@ async def test_an_agent_that_is_stopped_leaves_its_key_once_its_state_is_kept() 
         first = await node.start_child(ChildSpec("a", Counter, key="42", shutdown="brutal"))
         await first.invoke(Counter.add)
         store.may_commit.clear()
-        nursery.start_soon(first.invoke, Counter.add)
-        await wait_all_tasks_blocked()
+        for _ in range(2):  # the second commit waits for the first one
+            nursery.start_soon(first.invoke, Counter.add)
+            await wait_all_tasks_blocked()
         await node.root.terminate_child("a")
 
         async def start_second() -> None:
             second = await node.start_child(ChildSpec("b", Counter, key="42"))
-            assert await second.invoke(Counter.add) == 3
+            assert await second.invoke(Counter.add) == 4
 
         nursery.start_soon(start_second)
         await wait_all_tasks_blocked()
