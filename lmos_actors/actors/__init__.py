@@ -81,6 +81,7 @@ from .crashes._report_values import (
     message_of as message_of,
 )
 from .crashes._reports import CrashReport as CrashReport
+from .crashes._traces import place_of as place_of
 from .declaration._affordances import (
     Action as Action,
     Assignment as Assignment,

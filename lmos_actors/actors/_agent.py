@@ -119,7 +119,7 @@ class Agent:
     too. `state_version = 2` in the body is the version of its fields, `state_migrations` a dict of functions
     from the state of one version to the next, `formerly=("shop:Ledger",)` the names the class once had.
     `durable="journal"`: facts are kept instead, those of `self.record(...)`, with a snapshot of the fields
-    after every `snapshot_every` of them (100).
+    after every `snapshot_every` of them (100); `fact_migrations` are for them as `state_migrations`.
     """
 
     __contract__: ClassVar[Contract]

@@ -57,6 +57,7 @@ import attrs
 from lmos_actors.errors import ConfigError, StateMismatch, group_of
 
 from ._ref import Ref
+from .crashes._traces import place_of
 from .declaration._affordances import Property
 from .values import WHOLE, annotations_of, record_of, secrecy_of
 
@@ -201,6 +202,10 @@ class FactForm:
 
     title: str
     classes: Mapping[str, type]
+    formerly: Mapping[str, type]
+    """Classes by the names that they had before, those of their `formerly`."""
+    version: int
+    migrations: Mapping[int, Migration]
     converter: Converter
     every: int
     """Facts after which a snapshot is kept."""
@@ -208,24 +213,34 @@ class FactForm:
     def check(self, fact: object) -> None:
         """Raise TypeError for a fact of another class."""
         if self.classes.get(type(fact).__name__) is not type(fact):
-            known = ", ".join(self.classes)
-            raise TypeError(f"{self.title}.apply takes {known}, and {fact!r} is none of them")
+            raise TypeError(
+                f"{self.title}.apply takes {', '.join(self.classes)}, and {fact!r} is none of them"
+            )
 
     def plain(self, fact: Any) -> Plain:
         """Return a fact as plain data."""
         return {TAG: type(fact).__name__, **self.converter.unstructure(fact)}
 
-    def restored(self, plain: Plain, key: str) -> Any:
-        """Return a fact. Raises StateMismatch for one of an unknown class or of other types."""
-        members = dict(plain)
-        name = members.pop(TAG, None)
-        cls: Any = self.classes.get(str(name))
+    def restored(self, plain: Plain, version: int, key: str, number: int) -> Any:
+        """Return a fact of some version, migrated to this one. `number` is its place in the journal.
+
+        Raises StateMismatch: a newer version, a step without a migration, a migration that raised, a fact of
+        an unknown class or of other types.
+        """
+        what = f"fact {number} of its journal"
+        members = dict(_migrated(plain, version, self.version, self.migrations, self.title, key, what))
+        name = str(members.pop(TAG, None))
+        cls: Any = self.classes.get(name) or self.formerly.get(name)
         if cls is None:
-            raise StateMismatch(key, f"its journal has a fact {name!r}, and {self.title}.apply takes none")
+            raise StateMismatch(
+                key,
+                f"{what} is a {name}, and {self.title}.apply takes {', '.join(self.classes)}; if the class "
+                f"was renamed, say formerly: ClassVar = ({name!r},) in it",
+            )
         try:
             return self.converter.structure(members, cls)
         except Exception as error:
-            raise StateMismatch(key, f"a fact {name!r} of its journal: {_why(error)}") from error
+            raise StateMismatch(key, f"{what}, a {name}: {_why(error)}; {_FACT_HINT}") from error
 
 
 @attrs.frozen
@@ -258,7 +273,7 @@ class StateForm:
         Raises StateMismatch: a newer version, a step without a migration, a migration that raised, a field
         that is unknown now, or a value of another type.
         """
-        plain = self._migrated(plain, version, key)
+        plain = _migrated(plain, version, self.version, self.migrations, self.title, key, "it")
         members = {m.name: m for m in self.members}
         values: Plain = {}
         for name, value in plain.items():
@@ -271,24 +286,41 @@ class StateForm:
                 raise StateMismatch(key, f"field {name!r}: {_why(error)}; {_HINT}") from error
         return values
 
-    def _migrated(self, plain: Plain, version: int, key: str) -> Plain:
-        if version > self.version:
+
+def _migrated(
+    plain: Plain, version: int, now: int, migrations: Mapping[int, Migration], title: str, key: str, what: str
+) -> Plain:
+    """Return plain data of a version as that of the present one, `now`; `what` names it in errors.
+
+    Raises StateMismatch.
+    """
+    if version > now:
+        raise StateMismatch(
+            key, f"{what} was written by version {version} of {title}, and this is version {now}"
+        )
+    for step in range(version, now):
+        migration = migrations.get(step)
+        if migration is None:
+            raise StateMismatch(
+                key, f"{what} is of version {step} of {title}, which has no migration from that version"
+            )
+        try:
+            plain = migration(plain)
+        except Exception as error:
             raise StateMismatch(
                 key,
-                f"it was written by version {version} of {self.title}, and this is version {self.version}",
+                f"{what} is of version {step} of {title}, and the migration from that version raised "
+                f"{type(error).__name__}: {error} at {place_of(error)}",
+            ) from error
+        if not isinstance(plain, dict):  # pyright: ignore[reportUnnecessaryIsInstance] # of the user's code
+            raise StateMismatch(
+                key, f"{what}: the migration of {title} from version {step} returned {plain!r}, and no dict"
             )
-        for step in range(version, self.version):
-            migration = self.migrations.get(step)
-            if migration is None:
-                raise StateMismatch(key, f"{self.title} has no migration from version {step}")
-            try:
-                plain = migration(plain)
-            except Exception as error:
-                raise StateMismatch(key, f"the migration from version {step} raised {error!r}") from error
-        return plain
+    return plain
 
 
 _HINT: Final = "raise state_version and write a migration"
+_FACT_HINT: Final = "raise state_version and write one in fact_migrations"
 
 
 def _why(error: BaseException) -> str:
@@ -298,7 +330,14 @@ def _why(error: BaseException) -> str:
     if isinstance(error, KeyError):  # of the tag of a union
         return f"there is no class {error} in its union"
     group: Any = group_of(error)
-    return str(error) if group is None else "; ".join(transform_error(group))
+    return str(error) if group is None else "; ".join(transform_error(group, format_exception=_why_one))
+
+
+def _why_one(error: BaseException, hint: type | None) -> str:
+    """Return one reason as cattrs does, but with the text of the errors that are made here."""
+    from cattrs.v import format_exception
+
+    return str(error) if type(error) is TypeError else format_exception(error, hint)
 
 
 # ---- made with the class
@@ -322,7 +361,7 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
             continue
         _check(hint, converter, f"{cls.__name__}.{field.name}", ())
         members.append(_member(field.name, attribute, hint, converter))
-    version, migrations = _versions(cls)
+    version, migrations = _versions(cls, "state_migrations")
     title = f"{cls.__module__}:{cls.__qualname__}"
     formerly = tuple(cls.__contract__.options.formerly or ())
     facts = _fact_form(cls, namespace, converter)
@@ -331,8 +370,17 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
 
 def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> FactForm | None:
     options = cls.__contract__.options
+    version, migrations = _versions(cls, "fact_migrations")
     if options.durable != "journal":
+        if migrations:
+            raise TypeError(f"{cls.__name__}.fact_migrations goes with durable='journal'")
         return None
+    unmatched = set(migrations) ^ set(_versions(cls, "state_migrations")[1])
+    if unmatched:
+        raise TypeError(
+            f"{cls.__name__}: state_migrations and fact_migrations need the same steps, and one of them has "
+            f"none from version {min(unmatched)}; where nothing has changed, a function returns its argument"
+        )
     where = f"{cls.__name__}.apply"
     apply = inspect.getattr_static(cls, "apply", None)
     names = [*inspect.signature(apply).parameters][1:] if inspect.isfunction(apply) else []
@@ -349,9 +397,21 @@ def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> 
     for kind in kinds:
         _check(kind, converter, where, ())
     classes = {kind.__name__: kind for kind in kinds}
-    if len(classes) < len(kinds):
-        raise TypeError(f"{where}: two classes of its facts have one name: {', '.join(classes)}")
-    return FactForm(cls.__name__, classes, converter, options.snapshot_every or SNAPSHOT_EVERY)
+    former = {name: kind for kind in kinds for name in _former_names(kind)}
+    if len(classes) + sum(len(_former_names(kind)) for kind in kinds) > len({**former, **classes}):
+        raise TypeError(f"{where}: two classes of its facts have one name: {', '.join((*classes, *former))}")
+    every = options.snapshot_every or SNAPSHOT_EVERY
+    return FactForm(cls.__name__, classes, former, version, migrations, converter, every)
+
+
+def _former_names(kind: type) -> tuple[str, ...]:
+    """Return the names that a class of facts had before. Raises TypeError for what are no names."""
+    is_field = not _is_class_var(annotations_of(kind).get("formerly", ClassVar))
+    names: Any = () if is_field else getattr(kind, "formerly", ())
+    given = cast("tuple[Any, ...]", names)
+    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"{kind.__name__}.formerly must be a tuple of names, not {given!r}")
+    return given
 
 
 def _member(name: str, attribute: str, hint: Any, converter: Converter) -> _Member:
@@ -374,24 +434,27 @@ def _checked(name: str, hint: Any, unstructure: Callable[[Any], Any]) -> Callabl
     return check
 
 
-def _versions(cls: type) -> tuple[int, dict[int, Migration]]:
-    """Return the version of a class's state and its migrations. Raises TypeError for a step without one."""
+def _versions(cls: type, name: str) -> tuple[int, dict[int, Migration]]:
+    """Return the version of a class's state and its migrations, those of `state_migrations` or of facts.
+
+    Raises TypeError for a step without one.
+    """
     version = getattr(cls, "state_version", 1)
     if type(version) is not int or version < 1:
         raise TypeError(f"{cls.__name__}.state_version must be a whole number of at least 1, not {version!r}")
-    given: Any = getattr(cls, "state_migrations", {})
+    given: Any = getattr(cls, name, {})
     if not isinstance(given, Mapping):
-        raise TypeError(f"{cls.__name__}.state_migrations must be a dict of functions by version")
+        raise TypeError(f"{cls.__name__}.{name} must be a dict of functions by version")
     migrations = dict(cast("Mapping[int, Migration]", given))
     for step, migration in migrations.items():
         if step not in range(1, version) or not callable(migration):
             raise TypeError(
-                f"{cls.__name__}.state_migrations: {step!r} must be a version before state_version, which is "
+                f"{cls.__name__}.{name}: {step!r} must be a version before state_version, which is "
                 f"{version}, with a function from the state of that version to the next"
             )
     missing = [step for step in range(min(migrations, default=version), version) if step not in migrations]
     if missing:
-        raise TypeError(f"{cls.__name__}.state_migrations: the step from version {missing[0]} is missing")
+        raise TypeError(f"{cls.__name__}.{name}: the step from version {missing[0]} is missing")
     return version, migrations
 
 
@@ -438,7 +501,7 @@ def _check_parts(hint: Any, converter: Converter, where: str, inside: tuple[Any,
     try:
         if isinstance(cls, type) and (is_typeddict(cls) or record_of(cls) is not None):
             for name, part in annotations_of(cls).items():
-                if get_origin(part) is not ClassVar:
+                if not _is_class_var(part):
                     _check(part, converter, f"{where}, {cls.__name__}.{name}", inside)
         converter.get_structure_hook(hint)
         converter.get_unstructure_hook(hint)
@@ -467,6 +530,10 @@ def _tag(union: Any, converter: Converter, where: str) -> None:
 
     converter.register_unstructure_hook(union, lambda value: None if value is None else unstructure(value))
     converter.register_structure_hook(union, structure_or_none)
+
+
+def _is_class_var(hint: Any) -> bool:
+    return hint is ClassVar or get_origin(hint) is ClassVar
 
 
 def _is_live(cls: type) -> bool:

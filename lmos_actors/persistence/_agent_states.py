@@ -38,6 +38,7 @@ from lmos_actors.actors import (
     Ref,
     needs_name,
     park_among,
+    place_of,
     wake_all,
 )
 from lmos_actors.errors import NameTaken, StateMismatch, StoreFailed, WrongState
@@ -67,7 +68,7 @@ PAGE: Final = 1_000
 """Facts that are read at once."""
 
 
-class StateRecord(msgspec.Struct, forbid_unknown_fields=True):
+class StateRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The stored state of one agent."""
 
     title: str = msgspec.field(name="class")
@@ -76,6 +77,8 @@ class StateRecord(msgspec.Struct, forbid_unknown_fields=True):
     fields: msgspec.Raw
     facts: int = 0
     """Number of the last fact of the journal that is in it."""
+    journal: bool = False
+    """Facts of a journal may follow. A journal has a record from its first fact on, which names its class."""
 
 
 class FactRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -95,6 +98,8 @@ class _Found:
     last_fact: int = 0
     facts: int = 0
     """Facts after the snapshot."""
+    journal: bool = False
+    """The record is that of a journal."""
 
 
 class AgentStates:
@@ -175,32 +180,38 @@ class AgentStates:
             if kept is not None:
                 record = _record(key, kept, form)
                 attributes: dict[str, Any] = agent.__dict__
-                fields: dict[str, Any] = msgspec.json.decode(record.fields)
-                attributes.update(form.restored(fields, record.version, key))
+                attributes.update(form.restored(_fields(key, record), record.version, key))
                 same = record.version == form.version
-                found = _Found(True, bytes(record.fields) if same else b"", record.facts)
-            if form.facts is not None:
-                await self._apply(key, form.facts, agent, found)
+                found = _Found(True, bytes(record.fields) if same else b"", record.facts, 0, record.journal)
+            if form.facts is not None or found.journal:
+                await self._apply(key, form, agent, found)
         finally:
             FIND_REF.reset(with_refs)
         return found
 
-    async def _apply(self, key: str, facts: FactForm, agent: Any, found: _Found) -> None:
+    async def _apply(self, key: str, form: StateForm, agent: Any, found: _Found) -> None:
         """Apply the facts since the snapshot, page by page."""
         stop = _fact_key(key, LAST_FACT)
         while True:
             start = _fact_key(key, found.last_fact + 1)
             page = await self.writer.scan(JOURNAL, start=start, stop=stop, limit=PAGE)
+            if page and not (found.journal and form.facts):
+                raise StateMismatch(key, _why_no_journal(form))
             for name, value in page:
                 number = int(name.rpartition(SEPARATOR)[2], 16)
                 if number != found.last_fact + 1:
                     raise StateMismatch(key, f"fact {found.last_fact + 1} of its journal is missing")
-                found.last_fact, found.facts, found.exists = number, found.facts + 1, True
-                fact = facts.restored(msgspec.json.decode(value, type=FactRecord).fact, key)
+                found.last_fact, found.facts = number, found.facts + 1
+                assert form.facts is not None
+                fact = _fact(key, number, value, form.facts)
                 try:
                     agent.apply(fact)
                 except Exception as error:
-                    raise StateMismatch(key, f"apply raised {error!r} for fact {number}") from error
+                    raise StateMismatch(
+                        key,
+                        f"{form.facts.title}.apply raised {type(error).__name__}: {error} at "
+                        f"{place_of(error)} for fact {number} of its journal, {fact!r}",
+                    ) from error
             if len(page) < PAGE:
                 return
 
@@ -252,6 +263,27 @@ def _record(key: str, found: bytes, form: StateForm) -> StateRecord:
     return record
 
 
+def _fields(key: str, record: StateRecord) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(record.fields, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise StateMismatch(key, f"its fields cannot be read: {error}") from None
+
+
+def _fact(key: str, number: int, found: bytes, form: FactForm) -> Any:
+    try:
+        record = msgspec.json.decode(found, type=FactRecord)
+    except msgspec.MsgspecError as error:
+        raise StateMismatch(key, f"fact {number} of its journal cannot be read: {error}") from None
+    return form.restored(record.fact, record.version, key, number)
+
+
+def _why_no_journal(form: StateForm) -> str:
+    if form.facts is None:
+        return f"it has a journal, and {form.title} keeps none; it needs durable='journal' to have its facts"
+    return "the record before its journal is missing"
+
+
 def _fact_key(key: str, number: int) -> str:
     return f"{key}{SEPARATOR}{number:016x}"
 
@@ -275,7 +307,7 @@ class _AgentState:
         self._agent: Any = None
         self._form: StateForm | None = None
         self._durability: Durability = "process"
-        self._fields = b""  # as they were written last
+        self._fields = b""  # as they were written last; of a journal: to be written with the first fact
         self._noted: list[object] = []  # facts that are not handed over yet
         self._answered: list[tuple[str, KeptAnswer]] | None = None  # answers that are not
         self._answers: AgentAnswers | None = None
@@ -290,6 +322,8 @@ class _AgentState:
     def begin(self, agent: Any, form: StateForm, found: _Found) -> None:
         """Begin an incarnation with what was found in the store."""
         self._agent, self._form, self._fields = agent, form, found.fields
+        if form.facts is not None:  # what the first fact is kept with, unless there is a record
+            self._fields = b"" if found.journal else msgspec.json.encode(form.plain(agent))
         self._last_fact, self._facts, self.has_state = found.last_fact, found.facts, found.exists
         self._durability = agent.__contract__.options.durability or "process"
         self._noted = []
@@ -378,6 +412,9 @@ class _AgentState:
         """Return the writes of the facts since the last time, and of a snapshot where one is due."""
         noted, self._noted = self._noted, []
         writes: list[Write] = []
+        if noted and self._fields:
+            writes.append(self._snapshot(form, self._fields))
+            self._fields = b""
         for fact in noted:
             self._last_fact += 1
             record = FactRecord(form.version, facts.plain(fact))
@@ -393,7 +430,8 @@ class _AgentState:
 
     def _snapshot(self, form: StateForm, fields: bytes) -> Put:
         raw = msgspec.Raw(fields)
-        record = StateRecord(form.title, form.version, time.time(), raw, self._last_fact)
+        is_journal = form.facts is not None
+        record = StateRecord(form.title, form.version, time.time(), raw, self._last_fact, is_journal)
         return Put(SPACE, self.key, msgspec.json.encode(record))
 
     def keep_soon(self) -> None:
