@@ -127,14 +127,17 @@ class Budget:
     def changed(self, account: Account, size: int) -> None:
         """Update the sums after an account's `bytes` changed by `size`; evict while over the limit."""
         self._bytes += size
-        self._taken += account.take()
-        if account.bytes == size:
+        held, before = account.bytes, account.taken
+        taken = account.taken = max(held, account.granted)
+        self._taken += taken - before
+        if held == size:
             if size:
                 account.since = self._now()
                 self._holding += 1
-        elif not account.bytes:
+        elif not held:
             self._holding -= 1
-        self._holders.place(account)
+        if taken != before:
+            self._holders.place(account)
         if self._taken > self.limit and not self._is_evicting:
             self._is_evicting = True
             try:
@@ -207,7 +210,10 @@ class _Holders:
     def place(self, account: Account) -> None:
         """Put an account into the class of what it holds now."""
         held = account.taken - account.granted
-        rank = _rank(held) if held else 0
+        rank = 0
+        if held:  # as `_rank` does, in this step: most of what is charged and released comes here
+            length = held.bit_length()
+            rank = 4 * length + (4 * held >> (length - 1))
         if rank == account.rank:
             return
         if account.rank:

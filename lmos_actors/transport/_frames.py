@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from trio import BrokenResourceError, ClosedResourceError, current_time, move_on_after, move_on_at
+from trio import BrokenResourceError, CancelScope, ClosedResourceError, current_time, move_on_after
 from trio.lowlevel import checkpoint
 from trio_websocket import WebSocketConnection
 from wsproto import ConnectionType, WSConnection
@@ -27,7 +27,7 @@ from wsproto.events import (
     Request,
     TextMessage,
 )
-from wsproto.frame_protocol import CloseReason, FrameDecoder, Opcode, ParseFailed
+from wsproto.frame_protocol import CloseReason, FrameDecoder, Opcode, ParseFailed, XorMaskerSimple
 from wsproto.utilities import RemoteProtocolError
 
 from ._incoming import IncomingMessage
@@ -68,16 +68,17 @@ class LimitedDecoder(FrameDecoder):
 
 # --- frames of RFC 6455 inside trio-websocket's connection
 #
-# This is the one file that uses private names of trio-websocket and wsproto. What it adds to them: whole
-# text frames are coded here, past their event objects, with the same verdicts; messages are limited in
-# bytes, as soon as a frame's header claims too many; nothing is sent from the reader; and an error goes
-# to the listener, which closes the connection.
+# This is the one file that uses private names of trio-websocket and wsproto. What it adds to them: most
+# frames are coded here, past their decoder, with the same verdicts; messages are limited in bytes, as soon
+# as a frame's header claims too many; nothing is sent from the reader; and an error goes to the listener,
+# which closes the connection.
 
 OPEN: Final = ConnectionState.OPEN
 _LIVE: Final = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
 _TEXT, _BINARY = 0x81, 0x82
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
 _READ: Final = 65536
+_LARGE_READ: Final = 262_144  # after one that was full: of so much, most allocators ask the system each time
 _STRETCH: Final = 64  # frames that are taken in before others have a turn
 _BREAK: Final = RejectData(data=b"")  # an event that no open connection has: to tell of the end of a stretch
 _PATIENCE: Final = 64  # times that others may go first
@@ -91,11 +92,13 @@ Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 
 
 class FrameCodec(WSConnection):
-    """wsproto's connection, with a short cut for whole text frames once it is open.
+    """wsproto's connection, with short cuts for whole texts and binary frames once it is open.
 
     Before `begin` it does the handshake, and keeps what comes behind it. After that a complete, well-formed,
-    unfragmented text frame goes straight to `sink`; every other frame is wsproto's, byte by byte as it
-    comes, and after it the short cut is open again. Without `fast` all frames are wsproto's.
+    unfragmented text frame goes straight to `sink`. What has come of a binary frame, complete or not, is an
+    event of the kind that wsproto has, which would copy each byte four times more. Every other frame is
+    wsproto's, byte by byte as it comes, and after it the short cuts are open again: of a text in parts, it
+    finds what is not UTF-8 before the text has ended. Without `fast` all frames are wsproto's.
     """
 
     def __init__(self, kind: ConnectionType, *, limit: int, fast: bool, masks: Masks) -> None:
@@ -110,8 +113,11 @@ class FrameCodec(WSConnection):
         self._fast = fast
         self._masks = masks
         self._mask_bit = 0 if self.client else 0x80
-        self._buffer, self._at = b"", 0
-        self._left = 0  # bytes still to come of a frame that is wsproto's
+        self._buffer = b""
+        self._at: int = 0
+        self._left: int = 0  # bytes still to come of a frame that is not taken as a whole
+        self._is_ours = False  # that frame: binary, and not wsproto's
+        self._masker: XorMaskerSimple | None = None  # of that frame, if it is masked
         self._stretch = 0  # frames since the last break
         self._fragments = False  # inside a fragmented message
         self._failed = False
@@ -227,6 +233,8 @@ class FrameCodec(WSConnection):
         """Whether a message has begun to come, and not ended."""
         if self._at < len(self._buffer) or self.connection is None:
             return bool(self._buffer)
+        if self._is_ours:
+            return True
         frames = self.connection._proto  # pyright: ignore[reportPrivateUsage]
         decoder, messages = frames._frame_decoder, frames._message_decoder  # pyright: ignore[reportPrivateUsage]
         return decoder.header is not None or len(decoder.buffer) > 0 or messages.opcode is not None
@@ -287,6 +295,14 @@ class FrameCodec(WSConnection):
             return False
         self._at += len(chunk)
         self._left -= len(chunk)
+        if self._is_ours:
+            self._is_ours = self._left > 0
+            yield BytesMessage(
+                data=chunk if self._masker is None else bytes(self._masker.process(bytearray(chunk))),
+                frame_finished=not self._is_ours,
+                message_finished=not self._is_ours,
+            )
+            return True
         connection = self.connection
         assert connection is not None
         connection.receive_data(chunk)
@@ -312,10 +328,8 @@ class FrameCodec(WSConnection):
                 size = int.from_bytes(buffer[at + 2 : at + 10], "big")
                 minimal = size > 65535
             stop = start + size
-            if (
-                fast and minimal and buffer[at] == _TEXT and mask_bit == self._mask_bit
-                and stop <= end and size <= self._limit
-            ):  # fmt: skip
+            fits = fast and minimal and mask_bit == self._mask_bit and size <= self._limit
+            if fits and buffer[at] == _TEXT and stop <= end:
                 payload = buffer[start:stop]
                 try:
                     text = (masked(payload, buffer[start - 4 : start]) if mask_bit else payload).decode()
@@ -328,14 +342,24 @@ class FrameCodec(WSConnection):
                     if self.deaf or self._stretch >= _STRETCH:
                         return True
                     continue
-            if not buffer[at] & 0x08:
-                self._fragments = not buffer[at] & 0x80
-            self._left = stop - at
+            self._begin_frame(buffer[at:start], size, is_ours=fits and buffer[at] == _BINARY and size > 0)
             return True
         if at == end:
             self._buffer, self._at = b"", 0
             self.is_between = not self._fragments
         return False
+
+    def _begin_frame(self, head: bytes, size: int, *, is_ours: bool) -> None:
+        """Begin a frame that is not taken as a whole, after its head if it is ours."""
+        self._is_ours = is_ours
+        self._left = size
+        if is_ours:
+            self._at += len(head)
+            self._masker = XorMaskerSimple(head[-4:]) if self._mask_bit else None
+            return
+        self._left += len(head)
+        if not head[0] & 0x08:
+            self._fragments = not head[0] & 0x80
 
 
 class NotUpgraded(Exception):
@@ -471,6 +495,7 @@ class Wire(WebSocketConnection):
         codec, owner = self.codec, self._owner
         assert owner is not None
         data: bytes | bytearray | None
+        size = _READ
         midway: tuple[int, float] | None = None  # which message is in progress, and until when that may be
         is_taken = False  # all that came: there are no events
         while True:
@@ -479,29 +504,33 @@ class Wire(WebSocketConnection):
                 if event is _BREAK:
                     await _give_way(self._incoming.is_behind)
                 else:
-                    self._incoming.take(event, owner, is_live=codec.state in _LIVE)
-            event = data = None  # a name that stays keeps 64 KiB, of each connection that waits
+                    is_live = type(event) is not CloseConnection or codec.state in _LIVE
+                    self._incoming.take(event, owner, is_live=is_live)
+            event = data = None  # a name that stays keeps what was read, of each connection that waits
             if codec.is_between or codec.deaf or not codec.is_midway:
                 midway = None
             elif midway is None or midway[0] != owner.messages_in:
                 midway = owner.messages_in, current_time() + self._message_seconds
             try:
                 if midway is None:
-                    data = await self.stream.receive_some(_READ)
+                    data = await self.stream.receive_some(size)
                 else:
-                    data = await self._received_by(midway[1], owner)
+                    data = await self._received_by(midway[1], owner, size)
             except (BrokenResourceError, ClosedResourceError):
                 return
             if data is None:
                 continue
             if not data:
                 return
+            size = _READ if len(data) < _READ else _LARGE_READ
             is_taken = codec.take(bytes(data))
 
-    async def _received_by(self, deadline: float, owner: FrameListener) -> bytes | bytearray | None:
+    async def _received_by(
+        self, deadline: float, owner: FrameListener, size: int
+    ) -> bytes | bytearray | None:
         """Wait for more of a message in progress; None if it takes too long, which the listener learns."""
-        with move_on_at(deadline):
-            return await self.stream.receive_some(_READ)
+        with CancelScope(deadline=deadline):
+            return await self.stream.receive_some(size)
         self.drop()
         owner.on_error(1008, f"a message has to come within {self._message_seconds:g} s")
         return None

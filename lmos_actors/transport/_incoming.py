@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from ._options import FrameListener
 
 PIECE: Final = 65_536
-"""Bytes after which the parts of a message are joined into one piece."""
+"""Bytes after which small parts of a message are joined into one piece."""
+
+LARGE: Final = 4_096
+"""Bytes from which a part is a piece by itself: joining it first would only copy it once more."""
 
 
 class MessageParts:
@@ -32,17 +35,26 @@ class MessageParts:
     __slots__ = ("_last", "_pieces", "size")
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._last = bytearray()
         self.size = 0
 
     def add(self, part: bytes | bytearray) -> None:
         """Take the next part in."""
-        self.size += len(part)
+        size = len(part)
+        self.size += size
+        if size >= LARGE:
+            if self._last:
+                self._end_piece()
+            self._pieces.append(part)
+            return
         self._last += part
         if len(self._last) >= PIECE:
-            self._pieces.append(bytes(self._last))
-            self._last = bytearray()
+            self._end_piece()
+
+    def _end_piece(self) -> None:
+        self._pieces.append(bytes(self._last))
+        self._last = bytearray()
 
     def whole(self) -> bytes:
         """Return the message."""
@@ -70,7 +82,7 @@ class IncomingMessage:
 
     def take(self, event: Event, owner: FrameListener, *, is_live: bool) -> None:
         """Pass an event to the owner; `is_live`: the peer has not sent its Close."""
-        if isinstance(event, TextMessage | BytesMessage):
+        if type(event) is BytesMessage or type(event) is TextMessage:
             self._take_message(event, owner)
         elif isinstance(event, Ping):
             owner.on_ping(bytes(event.payload))
@@ -92,16 +104,15 @@ class IncomingMessage:
         if parts is None:
             parts = self._parts = MessageParts()
         part = data.encode() if is_text else data
-        parts.add(part)
-        if self._account is not None:
-            self._account.charge(len(part))  # which may be too much: then `drop` has been called
         if not event.message_finished:
+            parts.add(part)
+            if self._account is not None:
+                self._account.charge(len(part))  # which may be too much: then `drop` is called
             if event.frame_finished and not data:
                 owner.on_trifle()
             return
-        if self._parts is None:
-            return
         self.drop()
+        parts.add(part)
         whole = parts.whole()
         if is_text:
             owner.on_text(whole.decode())

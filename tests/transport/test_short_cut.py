@@ -1,4 +1,4 @@
-"""The short cut for whole text frames gives the verdicts of wsproto, whatever comes, however it is cut."""
+"""The short cuts for frames have the verdicts of wsproto, whatever comes, however it is cut."""
 
 from __future__ import annotations
 
@@ -91,6 +91,9 @@ def outcome(end: str, data: bytes, sizes: list[int], fast: bool) -> object:
 @settings(max_examples=examples(300))
 @example("server", [frame(TEXT, b"a"), frame(PING, b"p"), frame(TEXT, b"b")], [2, 3])
 @example("client", [frame(TEXT, b"\xe2\x82", fin=False), frame(0, b"\xac")], [1])
+@example("server", [frame(BINARY, b"\xff" * 200), frame(BINARY, b"\xfe" * 9)], [1, 3, 10, 7, 150])
+@example("client", [frame(BINARY, b"x" * 200), frame(TEXT, b"a")], [4, 90])
+@example("client", [frame(BINARY, b"x" * 301), frame(TEXT, b"a")], [4, 90])
 @example("server", [frame(TEXT, b"x" * 200), frame(0, b"x" * 200)], [])
 @example("client", [frame(TEXT, b"x" * 200, fin=False), frame(0, b"x" * 101)], [])
 def test_both_ways_of_reading_agree(end: str, frames: list[bytes], sizes: list[int]) -> None:
