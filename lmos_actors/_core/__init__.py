@@ -33,6 +33,7 @@ from ._instrument import (
     encode_plain as encode_plain,
     plain as plain,
 )
+from ._lines import LineReader as LineReader
 from ._redaction import HIDDEN as HIDDEN, Headers as Headers, SecretBytes as SecretBytes, hide as hide
 from ._shielded_nursery import ShieldedNursery as ShieldedNursery
 from ._source_lines import (

@@ -45,11 +45,13 @@ class ClientLeft(OSError):
 class HttpLimits:
     """Limits of one request: bytes of its body, seconds of waiting for it and for each 64 KiB written.
 
+    `silence_seconds` is for the next piece of a body that is read as a stream, in place of the first two.
     `stamp` gives the headers that say when an answer was made.
     """
 
     max_body_bytes: int
     body_seconds: float
+    silence_seconds: float
     write_seconds: float
     stamp: Callable[[], Headers]
 
@@ -98,6 +100,8 @@ class Exchange:
 
     A client that ends its side of the stream before it is answered has left: nobody can tell it from one
     that is gone.
+
+    Where a request has a body, the application finds this in the scope's state, as `exchange`: see `stream`.
     """
 
     def __init__(
@@ -127,6 +131,8 @@ class Exchange:
         self._told = False  # to the application, that it has
         self._received = 0
         self._patience = limits.body_seconds
+        self._length = head.length
+        self._is_stream = False
         self._empty_answer = head.method == "HEAD"
         self._response: h11.Response | None = None
         self._begun = self._answered = False
@@ -156,6 +162,19 @@ class Exchange:
         """Charge bytes that are held until the exchange has ended."""
         self._held += size
         self._account.charge(size)
+
+    def stream(self) -> None:
+        """Let the body be as long as it is: from now on only what is held of it counts, and silence."""
+        self._is_stream = True
+
+    def keep(self, size: int) -> None:
+        """Take note of how many bytes of a streamed body the application holds now."""
+        held = len(self._ahead) + size
+        if held > self._held:
+            self.hold(held - self._held)
+        else:
+            self._account.release(self._held - held)
+            self._held = held
 
     def _overdrawn(self) -> None:
         self._refuse(Refused(503, SPENT, "memory", RETRY))
@@ -200,16 +219,17 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def _next_piece(self) -> Message | None:
+        if not self._is_stream and self._length > self._limits.max_body_bytes:
+            self._refuse(too_long(self._limits.max_body_bytes))
+            return None
         while True:
             try:
                 body = self._parsed()
             except h11.RemoteProtocolError:
                 self._refuse(malformed("the body is not framed as it says"))
                 return None
-            if self._received > self._limits.max_body_bytes:
-                self._refuse(
-                    Refused(413, f"the body is over {self._limits.max_body_bytes} bytes", "too large")
-                )
+            if not self._is_stream and self._received > self._limits.max_body_bytes:
+                self._refuse(too_long(self._limits.max_body_bytes))
                 return None
             if body or self._whole:
                 self._told = self._whole
@@ -226,7 +246,7 @@ class Exchange:
                 data = bytes(event.data)
                 parts.append(data)
                 self._received += len(data)
-                if self._received > SMALL:
+                if self._received > SMALL and not self._is_stream:
                     self.hold(weight(data))
             elif isinstance(event, h11.EndOfMessage):
                 self._whole = True
@@ -246,13 +266,16 @@ class Exchange:
         async with self._writing:
             if self._http.they_are_waiting_for_100_continue and not self._begun:
                 await self._send(self._http.send(_CONTINUE))
-        started = trio.current_time()
-        with trio.move_on_after(self._patience) as late:
+        limits, started = self._limits, trio.current_time()
+        with trio.move_on_after(limits.silence_seconds if self._is_stream else self._patience) as late:
             while not (self._ahead or self._gone or self._answered):
                 await self._arrived.park()
         self._patience -= trio.current_time() - started
-        if late.cancelled_caught:
-            self._refuse(Refused(408, f"no body within {self._limits.body_seconds:g} s", "slow body"))
+        if late.cancelled_caught and self._is_stream:
+            silence = f"nothing of the body has come for {limits.silence_seconds:g} s"
+            self._refuse(Refused(408, silence, "slow body"))
+        elif late.cancelled_caught:
+            self._refuse(Refused(408, f"no body within {limits.body_seconds:g} s", "slow body"))
         return bool(self._ahead)
 
     def _refuse(self, refused: Refused) -> None:

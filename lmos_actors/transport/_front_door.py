@@ -25,7 +25,7 @@ import trio
 from lmos_actors._core import Budget
 from lmos_actors.errors import ConfigError, ConnectionLost
 
-from ._asgi import RETRY, Exchange, HttpLimits, received, scope_of, too_long, write_within
+from ._asgi import RETRY, Exchange, HttpLimits, received, scope_of, write_within
 from ._handshake import accept
 from ._head import (
     TO_WEBSOCKET,
@@ -58,8 +58,10 @@ class DoorOptions:
 
     `head_seconds`: from the first moment, or the first byte of a later request, to the end of its head.
     `tls_seconds`: for the TLS handshake. `keep_alive_seconds`: silence between two requests.
-    `body_seconds`: waiting for one request's body, all in all. `write_seconds`: one write that the peer does
-    not take. `linger_seconds`: how long a peer has to read a refusal before its connection is closed.
+    `body_seconds`: waiting for one request's body, all in all. `silence_seconds`: for the next piece of a
+    body that is read as a stream, which `body_seconds` and `max_body_bytes` do not bound. `write_seconds`:
+    one write that the peer does not take. `linger_seconds`: how long a peer has to read a refusal before its
+    connection is closed.
 
     `max_connections` counts all that is open; past it the longest idle one between two HTTP requests is
     closed, else the longest half-open one, else the newcomer is answered 503. `max_half_open` counts
@@ -70,6 +72,7 @@ class DoorOptions:
     tls_seconds: float = 10.0
     keep_alive_seconds: float = 5.0
     body_seconds: float = 30.0
+    silence_seconds: float = 120.0
     write_seconds: float = 30.0
     linger_seconds: float = 1.0
     max_head_bytes: int = 16384
@@ -275,6 +278,7 @@ class FrontDoor:
         self._http = HttpLimits(
             max_body_bytes=options.max_body_bytes,
             body_seconds=options.body_seconds,
+            silence_seconds=options.silence_seconds,
             write_seconds=options.write_seconds,
             stamp=self._stamp,
         )
@@ -494,10 +498,12 @@ class FrontDoor:
         """Have a request answered; return what came behind it, None if the connection is to be closed."""
         if self._app is None:
             raise Refused(426, "only WebSockets are served here", "no app", TO_WEBSOCKET)
-        self._check_body(head)
+        _check_expectation(head)
         self._guests.serve(client)
         exchange = Exchange(stream, head, rest, self._http, self._is_leaving, client.account)
         scope = scope_of(head, client.peer, self._listener.addresses[0], secure=self._tls is not None)
+        if head.chunked or head.length:
+            scope["state"]["exchange"] = exchange
         if client.certificate is not None:
             scope["state"]["certificate"] = client.certificate
         outcome = await exchange.run(self._app, scope)
@@ -517,11 +523,10 @@ class FrontDoor:
     def _is_leaving(self) -> bool:
         return self._accepting.cancel_called
 
-    def _check_body(self, head: Head) -> None:
-        if head.length > self._options.max_body_bytes:
-            raise too_long(self._options.max_body_bytes)
-        if [each for each in head.tokens(b"expect") if each.lower() != "100-continue"]:
-            raise Refused(417, "only 100-continue can be expected", "malformed")
+
+def _check_expectation(head: Head) -> None:
+    if [each for each in head.tokens(b"expect") if each.lower() != "100-continue"]:
+        raise Refused(417, "only 100-continue can be expected", "malformed")
 
 
 def _failed() -> Refused:

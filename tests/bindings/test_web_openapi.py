@@ -26,12 +26,28 @@ class Odd(Agent):
 
 
 class Taker(Agent):
-    """Takes a stream, which HTTP does not carry."""
+    """Takes streams."""
 
     @action
-    async def take(self, rows: AsyncIterator[int]) -> int:
+    async def take(self, rows: AsyncIterator[int], least: int, words: tuple[str, ...] = ()) -> int:
         """Count."""
-        return len([row async for row in rows])
+        return len([row async for row in rows if row >= least])
+
+    @action
+    async def weigh(self, parts: AsyncIterator[bytes]) -> int:
+        """Count bytes."""
+        return sum([len(part) async for part in parts])
+
+    @action
+    async def echo(self, words: AsyncIterator[str]) -> AsyncIterator[str]:
+        """Give them back."""
+        async for word in words:
+            yield word
+
+    @action
+    async def merge(self, left: AsyncIterator[int], right: AsyncIterator[int]) -> int:
+        """Take two."""
+        return await anext(left) + await anext(right)
 
     @action
     def act(self) -> int:
@@ -152,18 +168,50 @@ def test_it_changes_with_what_is_served() -> None:
     served(main)
 
 
-def test_an_action_that_takes_a_stream_is_not_in_it_and_refused() -> None:
+def test_an_action_that_takes_a_stream_has_it_as_its_body() -> None:
     async def main(there: World) -> None:
         await there.node.start_child(ChildSpec("taker", Taker))
         paths = (await document_of(there))["paths"]
-        assert "/agents/taker/actions/act" in paths
-        assert "/agents/taker/actions/take" not in paths
-        refused = await there.ask("POST", "/agents/taker/actions/take", {"rows": [1]})
+        take = paths["/agents/taker/actions/take"]
+        assert list(take) == ["post"]
+        content = take["post"]["requestBody"]["content"]
+        assert {kind: each["schema"]["type"] for kind, each in content.items()} == {
+            "application/x-ndjson": "integer"
+        }
+        least, words = take["post"]["parameters"]
+        assert (least["name"], least["in"], least["required"]) == ("least", "query", True)
+        assert least["schema"]["type"] == "integer"
+        assert (words["name"], words["in"], words["required"]) == ("words", "query", False)
+        assert words["content"]["application/json"]["schema"]["type"] == "array"
+        assert set(take["post"]["responses"]) >= {"200", "415"}
+        assert "201" not in take["post"]["responses"]
+        assert set(paths["/agents/taker/actions/weigh"]["post"]["requestBody"]["content"]) == {
+            "application/x-ndjson",
+            "application/octet-stream",
+        }
+        both = paths["/agents/taker/actions/echo"]["post"]["responses"]["200"]["content"]
+        assert both["application/x-ndjson"] == {"schema": {"type": "string"}}
+        described = (await there.ask("GET", "/agents/taker")).data["actions"]
+        assert [each.get("contentType") for each in described["weigh"]["forms"][1:]] == [
+            "application/x-ndjson",
+            "application/octet-stream",
+        ]
+        assert [each.get("subprotocol") for each in described["echo"]["forms"]] == ["lmosprotocol", "sse"]
+
+    served(main)
+
+
+def test_an_action_that_takes_two_streams_is_not_in_it_and_refused() -> None:
+    async def main(there: World) -> None:
+        await there.node.start_child(ChildSpec("taker", Taker))
+        assert "/agents/taker/actions/merge" not in (await document_of(there))["paths"]
+        lines = "application/x-ndjson"
+        refused = await there.ask("POST", "/agents/taker/actions/merge", b"1", content_type=lines)
         assert (refused.status, refused.data["detail"]) == (
             405,
-            "Taker.take takes an input stream, which HTTP does not carry: use it over LMOS",
+            "Taker.merge takes 2 input streams, and a request over HTTP has one body: use it over LMOS",
         )
         described = (await there.ask("GET", "/agents/taker")).data
-        assert [form["href"].partition(":")[0] for form in described["actions"]["take"]["forms"]] == ["ws"]
+        assert [form["href"].partition(":")[0] for form in described["actions"]["merge"]["forms"]] == ["ws"]
 
     served(main)

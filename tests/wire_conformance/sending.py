@@ -51,14 +51,17 @@ class Tap:
 Row = Callable[[Bench, Any], Awaitable[Any]]
 
 
-def sending(outcome: str) -> Callable[[Row], None]:
-    """Put a row into the table; where no stream can be sent, that is what comes of it."""
+def sending(outcome: str, *, two: bool = False) -> Callable[[Row], None]:
+    """Put a row into the table; where no stream can be sent, or not two, that is what comes of it."""
 
     def add(run: Row) -> None:
         async def row(b: Bench) -> Any:
             it = await b.subject(Taker)
             try:
-                await it.invoke(Taker.gather, Tap())
+                if two:
+                    await it.invoke(Taker.zipped, Tap(), right=Tap())
+                else:
+                    await it.invoke(Taker.gather, Tap())
             except NotAllowed as error:
                 return [b.error(error)]
             return await run(b, it)
@@ -116,7 +119,7 @@ async def _(b: Bench, it: Any) -> Any:
     return [got == [*[part[::-1] for part in parts], b""], await b.accounts()]
 
 
-@sending("two at once")
+@sending("two at once", two=True)
 async def _(b: Bench, it: Any) -> Any:
     left, right = Tap(1, 2), Tap("a", "b", "c")
     got = await said(b, it.invoke(Taker.zipped, left, right=right))
@@ -223,7 +226,7 @@ async def _(b: Bench, it: Any) -> Any:
     return [refused, tap.given, tap.fate, broken, await b.accounts()]
 
 
-@sending("two sources raise")
+@sending("two sources raise", two=True)
 async def _(b: Bench, it: Any) -> Any:
     left, right = Tap(error=LookupError("left")), Tap(error=LookupError("right"))
     return [await said(b, it.invoke(Taker.zipped, left, right=right)), await b.accounts()]

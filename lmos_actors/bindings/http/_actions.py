@@ -2,7 +2,8 @@
 
 An invocation is answered by its output, or, if it runs on, by the path of its run. A client that waits and
 disconnects cancels the run; one that has received the path does not wait, so its run goes on. An action that
-has many items is answered by a stream of events, one for each item.
+has many items is answered by a stream of events, or of JSON lines, one for each item; one that takes a stream
+is answered once it is done, whatever the client prefers, as its body cannot go on behind an answer.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from lmos_actors._core import weight
 from lmos_actors.actors import MISSING, STREAM, Slot
 from lmos_actors.errors import InvalidInput, LmosActorsError, LocalProtocolError, NotAllowed
 from lmos_actors.protocol.lmos import problem_of, written
+from lmos_actors.protocol.td import LINES
 from lmos_actors.supervision import class_at
 
 from ..exposure._exposure import public_name
 from ..exposure._problem_details import problem_data
 from ..lmos._server_requests import operation_named, representative
 from ._events import END, HEARTBEAT, framed
+from ._input_bodies import InputBody, input_beside
 from ._requests import check_content_type, negotiate
 from ._responses import EVENTS, JSON, UNSTORED, UNSTORED_VARIANT, JsonResponse, no_content
-from ._values import read_json, with_integers, with_parameters, written_value
+from ._values import fitting, read_json, with_integers, with_parameters, written_value
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -43,6 +46,9 @@ if TYPE_CHECKING:
 ITEM: Final = "item"
 """The name of the event that is an item of a stream."""
 
+MANY: Final = (EVENTS, LINES)
+"""The media types of an answer of many items."""
+
 APPLIED: Final = (b"preference-applied", b"respond-async")
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -52,16 +58,15 @@ async def invoke(tracker: HttpRequestTracker, request: HttpRequest, link: AgentO
     """Invoke an action."""
     name = request.parts[2]
     op = operation_named(link, "action", name, name)
+    kind = negotiate(request.headers, MANY if op.kind == STREAM else (JSON,))
     if op.streams:
-        raise NotAllowed(f"{op.label} takes an input stream, which HTTP does not carry: use it over LMOS")
+        return await _invoke_with_body(tracker, request, link, op, kind)
     if op.kind == STREAM:
-        negotiate(request.headers, (EVENTS,))
         ask = tracker.ask(request)
         ask.items = []
         _post(ask, request, link, op, await _input(request, op))
-        await _send_items(tracker, request, ask)
+        await _send_items(tracker, request, ask, kind)
         return None
-    negotiate(request.headers, (JSON,))
     data = await _input(request, op)
     preferences = request.preferences()
     if "respond-async" in preferences or _answers_later(link, op):
@@ -69,6 +74,31 @@ async def invoke(tracker: HttpRequestTracker, request: HttpRequest, link: AgentO
     ask = tracker.ask(request)
     _post(ask, request, link, op, data)
     return _result(op, await ask.result())
+
+
+async def _invoke_with_body(
+    tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool, op: Operation, kind: str
+) -> Response | None:
+    """Invoke an action whose input stream is the body, which is read while the run goes on."""
+    body = InputBody(tracker.rt.timers, request, op)
+    data = with_parameters(op, input_beside(request), request.scope["query_string"])
+    ask = tracker.ask(request)
+    ask.on_begun = body.begin
+    if op.kind == STREAM:
+        ask.items = []
+    one = representative(link)
+
+    def spread(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = _spread(one, op, given)
+        return args, {**kwargs, body.parameter.name: body.items}
+
+    ask.send(
+        link, (op.name, *spread(fitting(data, lambda each: op.bind(*spread(each))))), request.remaining()
+    )
+    if op.kind == STREAM:
+        await body.beside(lambda: _send_items(tracker, request, ask, kind))
+        return None
+    return _result(op, await body.beside(ask.result))
 
 
 async def _input(request: HttpRequest, op: Operation) -> Any:
@@ -129,7 +159,9 @@ def _answers_later(link: AgentOrPool, op: Operation) -> bool:
 # ---- streams: actions that have many items
 
 
-async def _send_items(tracker: HttpRequestTracker, request: HttpRequest, ask: AgentRequest) -> None:
+async def _send_items(
+    tracker: HttpRequestTracker, request: HttpRequest, ask: AgentRequest, kind: str
+) -> None:
     """Send the items of a run as they come, then how it has ended.
 
     Raises the error that comes in place of a first item; a later one is sent as the end. If it is cancelled,
@@ -140,7 +172,10 @@ async def _send_items(tracker: HttpRequestTracker, request: HttpRequest, ask: Ag
             await _wait(ask, HEARTBEAT)
         if ask.done and not ask.items:
             ask.outcome()
-        await request.send_events(_items(ask), lambda: framed(END, _end(tracker, ask)))
+        if kind == EVENTS:
+            await request.send_events(_items(ask), lambda: framed(END, _end(tracker, ask)))
+        else:
+            await request.send_events(_lines(ask), lambda: _last_line(tracker, ask), kind)
     except BaseException:
         ask.left()
         raise
@@ -152,6 +187,18 @@ async def _items(ask: AgentRequest) -> AsyncGenerator[bytes, None]:
         yield body or b":\n\n"
         if not (ask.items or ask.done):
             await _wait(ask, HEARTBEAT)
+
+
+async def _lines(ask: AgentRequest) -> AsyncGenerator[bytes, None]:
+    while ask.items or not ask.done:
+        yield b"".join([written_value(item) + b"\n" for item in ask.taken()])
+        if not (ask.items or ask.done):
+            await ask.something()
+
+
+def _last_line(tracker: HttpRequestTracker, ask: AgentRequest) -> bytes:
+    """Return the line behind the items: none if all went well."""
+    return b"" if ask.error is None else b'{"%s":%s}\n' % (END.encode(), _end(tracker, ask))
 
 
 def _end(tracker: HttpRequestTracker, ask: AgentRequest) -> bytes:
@@ -211,9 +258,14 @@ def _run(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | 
     agent, action = public_name(request.parts[0] if link is None else link.path), request.parts[2]
     if link is None or len(request.parts) == 4:
         return tracker.runs.find(request.owner, agent, action, request.parts[3])
-    if operation_named(link, "action", action, action).kind == STREAM:
-        raise NotAllowed(f"{action!r} of {agent} is a stream: it has no run to query")
+    op = operation_named(link, "action", action, action)
+    if op.kind == STREAM or op.streams:
+        raise NotAllowed(f"{action!r} of {agent} {_streams(op)} a stream: it has no run to query")
     return tracker.runs.newest(request.owner, agent, action)
+
+
+def _streams(op: Operation) -> str:
+    return "is" if op.kind == STREAM else "takes"
 
 
 def _status(data: Any) -> Response:

@@ -68,8 +68,8 @@ class AgentRequest:
     """
 
     __slots__ = (
-        "_far", "_task", "_tracker", "done", "error", "items", "label", "message_id", "on_done", "posted",
-        "principal", "progress", "running", "traceparent", "tracestate", "value",
+        "_far", "_task", "_tracker", "done", "error", "items", "label", "message_id", "on_begun", "on_done",
+        "posted", "principal", "progress", "running", "traceparent", "tracestate", "value",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,7 @@ class AgentRequest:
         self.done = False
         self.value: Any = None
         self.error: Exception | None = None
+        self.on_begun: Callable[[], None] | None = None
         self.on_done: Callable[[], None] | None = None
 
     # ---- asking
@@ -261,6 +262,8 @@ class AgentRequest:
     def began(self, far: Far) -> None:
         """Its run begins."""
         self.running = True
+        if self.on_begun is not None:
+            self.on_begun()
 
     def reported(self, far: Far, value: Any) -> None:
         """Keep the progress, for queries."""

@@ -160,7 +160,7 @@ class AgentsOverHttp:
             _, kind, name = request.parts
             if kind == "properties":
                 _keep_those_of(methods, None if cls is None else cls.__contract__.properties.get(name))
-            elif kind == "actions" and cls is not None and _is_stream(cls, name):
+            elif kind == "actions" and cls is not None and _has_streams(cls, name):
                 del methods["GET"], methods["HEAD"], methods["DELETE"]
         return ", ".join((*methods, "OPTIONS"))
 
@@ -199,9 +199,9 @@ def _keep_those_of(methods: dict[str, Any], made: Property[Any] | None) -> None:
         del methods["GET"], methods["HEAD"]
 
 
-def _is_stream(cls: type[Agent], name: str) -> bool:
+def _has_streams(cls: type[Agent], name: str) -> bool:
     op = cls.__contract__.table.get(name)
-    return op is not None and op.kind == STREAM
+    return op is not None and (op.kind == STREAM or bool(op.streams))
 
 
 def _methods(request: HttpRequest) -> Methods:

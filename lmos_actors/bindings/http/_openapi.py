@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from lmos_actors.actors import describe
-from lmos_actors.protocol.td import SCHEMA_WORDS, dump
+from lmos_actors.protocol.td import LINES, OCTETS, SCHEMA_WORDS, dump
 
 from ..exposure._description_security import anything
 from ..exposure._descriptions import LINKS, http_of, served_text
@@ -286,8 +286,10 @@ def _property(
 def _actions(
     writer: _OperationWriter, place: str, actions: JsonObject, streams: JsonObject
 ) -> Iterator[tuple[str, JsonObject]]:
-    # HTTP carries no streams into an action
-    actions = {name: each for name, each in actions.items() if "input" not in streams.get(name, {})}
+    # a request has one body
+    actions = {
+        name: each for name, each in actions.items() if len(streams.get(name, {}).get("input", {})) <= 1
+    }
     if not actions:
         return
     runs = {"type": "object", "additionalProperties": {"type": "array", "items": _STATUS_REF}}
@@ -297,16 +299,17 @@ def _actions(
     )
     for name, each in actions.items():
         where = f"{place}/actions/{quote(name, safe='')}"
-        yield from _action(writer, where, name, each, is_stream=name in streams)
+        yield from _action(writer, where, name, each, streams.get(name, {}))
 
 
 def _action(
-    writer: _OperationWriter, place: str, name: str, affordance: JsonObject, *, is_stream: bool
+    writer: _OperationWriter, place: str, name: str, affordance: JsonObject, streams: JsonObject
 ) -> Iterator[tuple[str, JsonObject]]:
-    summary, more = _summary(affordance), _body_of(affordance)
-    outcomes = {**_outcomes(affordance, is_stream=is_stream), "409": _FAILURE_REF}
+    summary = _summary(affordance)
+    more = _streamed_body(affordance, streams["input"]) if "input" in streams else _body_of(affordance)
+    outcomes = {**_outcomes(affordance, streams), "409": _FAILURE_REF}
     invoke = writer.operation("invoke", name, summary, outcomes, **more)
-    if is_stream:  # such a run ends with its response, so there is nothing to query
+    if streams:  # such a run ends with its response, so there is nothing to query
         yield place, {"post": invoke}
         return
     stands = {"200": _response(_STATUS_REF)}
@@ -333,12 +336,36 @@ def _body_of(affordance: JsonObject) -> JsonObject:
     return {"requestBody": _given(schema)}
 
 
-def _outcomes(affordance: JsonObject, *, is_stream: bool) -> JsonObject:
+def _streamed_body(affordance: JsonObject, inputs: JsonObject) -> JsonObject:
+    """Return the request of an action that takes a stream, which is the body; the rest is in the query."""
+    (stream,) = inputs.values()
+    kinds = (LINES, OCTETS) if stream["contentType"] == OCTETS else (LINES,)
+    content: JsonObject = {}
+    for kind in kinds:
+        content |= _content(stream.get("schema", {}) if kind == LINES else {}, kind)
+    schema = affordance.get("input", {})
+    required = schema.get("required", ())
+    parameters = [
+        {"name": name, "in": "query", "required": name in required, **_in_query(each)}
+        for name, each in schema.get("properties", {}).items()
+    ]
+    body = {"required": True, "description": "The items, one on each line.", "content": content}
+    return {**({"parameters": parameters} if parameters else {}), "requestBody": body}
+
+
+def _in_query(schema: JsonObject) -> JsonObject:
+    """Return how a member of an input stands in the query: as JSON, unless it is simple."""
+    return {"content": _content(schema)} if schema.get("type") in ("array", "object") else {"schema": schema}
+
+
+def _outcomes(affordance: JsonObject, streams: JsonObject) -> JsonObject:
+    if "output" in streams:
+        content = {**_content({}, EVENTS), **_content(streams["output"].get("schema", {}), LINES)}
+        return {"200": {"description": "The items of the output.", "content": content}}
     later = {"201": _answer("The run has begun; its status is at Location.", JSON, "ActionStatus")}
-    if is_stream:
-        return {"200": {"description": "The items of the output.", "content": _content({}, EVENTS)}}
     output = affordance.get("output")
-    return {"204": _NOTHING, **later} if output is None else {"200": _response(output), **later}
+    whole = {"204": _NOTHING} if output is None else {"200": _response(output)}
+    return whole if streams else {**whole, **later}
 
 
 def _events(writer: _OperationWriter, place: str, events: JsonObject) -> Iterator[tuple[str, JsonObject]]:

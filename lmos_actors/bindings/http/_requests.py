@@ -18,7 +18,7 @@ from lmos_actors.errors import InvalidInput
 
 from ..exposure._access_middleware import principal_of
 from ..exposure._description_security import anything
-from ._responses import JSON, STREAM, HttpError
+from ._responses import EVENTS, JSON, STREAM, HttpError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -88,15 +88,20 @@ class HttpRequest(Request):
             if not message.get("more_body"):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def send_events(self, frames: AsyncGenerator[bytes, None], last: Callable[[], bytes]) -> None:
-        """Answer with server-sent events: all `frames`, then the `last`. Raises what `frames` raises.
+    async def send_events(
+        self, frames: AsyncGenerator[bytes, None], last: Callable[[], bytes], kind: str = EVENTS
+    ) -> None:
+        """Answer with a stream, of server-sent events or another media type: all `frames`, then the `last`.
+
+        Raises what `frames` raises.
 
         A StreamingResponse of Starlette would leave a generator that is not exhausted to the garbage
         collector, and with it a listener to its agent. And it sends the last part as if there were more,
         while a client whose credentials have expired may receive the end of its response, but no more parts.
         """
         self.begun = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": list(_STREAM)})
+        headers = [(b"content-type", kind.encode()), *_STREAM]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         async with aclosing(frames):
             async for frame in frames:
                 await self._send({"type": "http.response.body", "body": frame, "more_body": True})
@@ -164,20 +169,31 @@ def negotiate(headers: Headers, offered: Sequence[str]) -> str:
 
 def check_content_type(headers: Headers) -> None:
     """Raise HttpError 415 unless a body is said to be JSON in UTF-8, and not compressed."""
-    if any(each.strip().lower() != "identity" for each in headers.getlist("content-encoding")):
-        raise HttpError(415, "send the body without Content-Encoding")
-    kinds = headers.getlist("content-type")
-    if len(kinds) != 1 or not _is_json(kinds[0]):
+    check_encoding(headers)
+    if media_type(headers) != JSON:
         raise HttpError(415, "send application/json in UTF-8", {"accept-post": JSON})
 
 
-def _is_json(text: str) -> bool:
-    kind, *parameters = (word.strip().lower() for word in text.split(";"))
+def check_encoding(headers: Headers) -> None:
+    """Raise HttpError 415 for a compressed body."""
+    if any(each.strip().lower() != "identity" for each in headers.getlist("content-encoding")):
+        raise HttpError(415, "send the body without Content-Encoding")
+
+
+def media_type(headers: Headers) -> str | None:
+    """Return the media type of a body, without parameters; None where none is said.
+
+    "" stands for one that is said twice, or whose text is not in UTF-8.
+    """
+    kinds = headers.getlist("content-type")
+    if len(kinds) != 1:
+        return "" if kinds else None
+    kind, *parameters = (word.strip().lower() for word in kinds[0].split(";"))
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "charset" and value.strip().strip('"') not in _CHARSETS:
-            return False
-    return kind == JSON
+            return ""
+    return kind
 
 
 def _range(part: str) -> tuple[str, float]:

@@ -34,8 +34,8 @@ NO_STORE: Final = {"cache-control": "no-store"}
 NO_CACHE: Final = {"cache-control": "no-cache"}
 VARY: Final = {"vary": "Accept"}
 
-STREAM: Final = {"content-type": EVENTS, **NO_STORE, **NOSNIFF, **VARY, "x-accel-buffering": "no"}
-"""Headers of a stream of events; the last keeps nginx from collecting events before it passes them on."""
+STREAM: Final = {**NO_STORE, **NOSNIFF, **VARY, "x-accel-buffering": "no"}
+"""Headers of a stream of events or items; the last keeps nginx from collecting them first."""
 
 _PLAIN: Final = {"content-type": PROBLEM, **NOSNIFF, **NO_STORE}
 

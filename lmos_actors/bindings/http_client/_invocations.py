@@ -16,6 +16,7 @@ Errors distinguish "no byte was sent" (ConnectFailed: AgentUnavailable, may be r
 
 from __future__ import annotations
 
+import json
 import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -37,12 +38,15 @@ from lmos_actors.errors import (
     OutcomeUnknown,
     RateLimited,
 )
+from lmos_actors.protocol.td import LINES
 
 from ..lmos._peer_requests import refuses_whole
+from ..lmos._remote_calls import RemoteRun
 from ._answers import ended_as, error_from, refusal, retry_after, run_at, standing_in, wrong
 from ._bodies import essence, from_json, taken, written
 from ._grace import with_grace
-from ._pool import LISTENING, TooManyListeners
+from ._pool import LISTENING, TooManyListeners, whole_answer
+from ._request_body import RequestBody
 from ._sse import EventReader
 from ._stream import BadAnswer, Unanswered, Unsendable, WebAnswer, WebRequest
 
@@ -56,7 +60,7 @@ if TYPE_CHECKING:
     from ._forms import HttpOperation, HttpOperations
     from ._pool import WebPool
     from ._sse import SentEvent
-    from ._stream import Headers, HttpStream
+    from ._stream import Head, Headers, HttpStream
 
 SSE: Final = "text/event-stream"
 END: Final = "lmosx:end"
@@ -67,6 +71,10 @@ LONGEST_POLL: Final = 2.0
 """Upper bound, in seconds, of the pause between two polls of a run, growing from `FIRST_POLL`."""
 
 LONGEST_RETRY_AFTER: Final = 60.0
+INPUT: Final = b"LMOS-Input"
+LONGEST_BESIDE: Final = 8_000
+"""Bytes of the input beside a stream: servers bound the heads of requests."""
+
 READ_SINGLY: Final = 60.0
 """Seconds for which properties are read one by one after a server has refused to send all at once."""
 
@@ -155,6 +163,7 @@ class HttpInvocation:
         self.is_over = False
         """Whether its run has been ended by DELETE."""
         self._body: tuple[bytes | None, Mapping[str, Any]] = (None, {})
+        self._stream = _stream_of(request)
         self._singly: dict[str, HttpOperation] = {}
         verb, name = request.verb, request.name
         self._requests = {"read all": self._all, "write many": self._many}.get(verb, self._one)
@@ -194,6 +203,8 @@ class HttpInvocation:
             given = cast("dict[str, Any]", payload)
             values = {name: value for name, value in given.items() if name in way.variables}
             payload = {name: value for name, value in given.items() if name not in values} or UNSET
+        if self._stream is not None:
+            return _beside(payload), values
         if payload is UNSET:
             return (b"" if way.method in ("POST", "PUT", "PATCH") else None), values
         if way.method in ("GET", "HEAD"):
@@ -232,6 +243,8 @@ class HttpInvocation:
 
     async def _one(self, observer: InvocationObserver | None) -> Any:
         assert self._way is not None
+        if self._stream is not None:
+            return await self._with_stream(self._way, self._stream, observer)
         if self.request.credit is not None:
             return await self._streamed(self._way, observer)
         body, values = self._body
@@ -387,19 +400,51 @@ class HttpInvocation:
         body, values = self._body
         request = self._request(way, body, values, f"{SSE}, {_accepted(way)};q=0.5")
         async with self.server.pool.listening(request, self.server.own) as (head, stream):
-            if head.kind != SSE or not 200 <= head.status < 300:
-                answer = WebAnswer(head, await whole_of(stream))
-                error = refusal(answer, self.far.path, self.far.thing_id, self.request)
-                if error is not None:
-                    raise error
-                return taken(answer, _expected(way))
-            reader = EventReader()
-            while data := await next_bytes(stream, reader):
-                for event in reader.feed(data):
-                    if event.name == END:
-                        return self._stream_end(event)
-                    await observer.took(from_json(event.data))
+            return await self._items_in(way, head, stream, observer)
+
+    async def _items_in(
+        self, way: HttpOperation, head: Head, stream: HttpStream, observer: InvocationObserver
+    ) -> Any:
+        if head.kind != SSE or not 200 <= head.status < 300:
+            return self._value_in(way, WebAnswer(head, await whole_of(stream)))
+        reader = EventReader()
+        while data := await next_bytes(stream, reader):
+            for event in reader.feed(data):
+                if event.name == END:
+                    return self._stream_end(event)
+                await observer.took(from_json(event.data))
         raise Unanswered("the stream broke off")
+
+    def _value_in(self, way: HttpOperation, answer: WebAnswer) -> Any:
+        error = refusal(answer, self.far.path, self.far.thing_id, self.request)
+        if error is not None:
+            raise error
+        return taken(answer, _expected(way))
+
+    # ---- a body that is a stream
+
+    async def _with_stream(
+        self, way: HttpOperation, body: RequestBody, observer: InvocationObserver | None
+    ) -> Any:
+        beside, values = self._body
+        many = self.request.credit is not None
+        accept = f"{SSE}, {_accepted(way)};q=0.5" if many else _accepted(way)
+        request = self._request(way, None, values, accept)
+        kind = (way.form.content_type or LINES).encode("latin-1", "replace")
+        headers = [*request.headers, (b"Content-Type", kind)]
+        if beside is not None:
+            headers.append((INPUT, beside))
+        request = attrs.evolve(request, headers=tuple(headers))
+
+        async def take(head: Head, stream: HttpStream) -> Any:
+            if many:
+                assert observer is not None
+                if head.kind == SSE:
+                    body.begin()
+                return await self._items_in(way, head, stream, observer)
+            return self._value_in(way, await whole_answer(stream, head))
+
+        return await self.server.pool.converse(request, self.server.own, body, take)
 
     def _stream_end(self, event: SentEvent) -> Any:
         problem = from_json(event.data)
@@ -408,6 +453,26 @@ class HttpInvocation:
         if problem is not None:
             raise ActionFailed(problem)
         return UNSET
+
+
+def _stream_of(request: PendingRequest) -> RequestBody | None:
+    """Return the body of a request that has an input stream; see `WebPeer.target`."""
+    sources = request.sources if isinstance(request, RemoteRun) else None
+    target = None if sources is None else sources.sources[0].target
+    return target if isinstance(target, RequestBody) else None
+
+
+def _beside(payload: Any) -> bytes | None:
+    """Return what goes beside a stream, as JSON in ASCII; None for nothing. Raises InvalidInput."""
+    if payload is UNSET or not payload:
+        return None
+    text = json.dumps(from_json(written(payload, None)), separators=(",", ":")).encode("ascii")
+    if len(text) > LONGEST_BESIDE:
+        raise InvalidInput(
+            f"the arguments beside a stream take {len(text)} bytes as JSON, and over HTTP there is room for "
+            f"{LONGEST_BESIDE}: use it over LMOS"
+        )
+    return text
 
 
 async def next_bytes(stream: HttpStream, reader: EventReader) -> bytes:

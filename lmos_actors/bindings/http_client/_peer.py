@@ -34,9 +34,11 @@ from lmos_actors.transport import endpoint_of
 from ..lmos._peer_backoff import Backoff
 from ..lmos._peer_requests import PendingTell, RemoteThing, means_unwell
 from ..lmos._remote_calls import RemoteRun
+from ._bodies import essence
 from ._invocations import GOODBYE, HttpInvocation, InvocationContext
 from ._listening import HttpSubscription, target_of_listening
 from ._pool import origin_of
+from ._request_body import CONTENT_TYPES, RequestBody
 from ._tells import OutgoingTells
 
 if TYPE_CHECKING:
@@ -430,11 +432,14 @@ class WebPeer:
     # ---- listening
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Refuse: a source is sent over LMOS alone."""
-        raise NotAllowed(
-            f"{request.name!r} of {request.path!r} takes the input stream {name!r}, and HTTP carries none: "
-            f"use it over LMOS"
-        )
+        """Return where the items of a source go: into the body. NotAllowed where no form has such a body."""
+        way = self.ways.way("invoke", request.name)
+        if way is None or essence(way.form.content_type) not in CONTENT_TYPES:
+            raise NotAllowed(
+                f"{request.name!r} of {request.path!r} has no form over HTTP that carries the input stream "
+                f"{name!r}: use it over LMOS"
+            )
+        return RequestBody(self.rt.timers, name, request.on_room)
 
     def listen(self, listening: SharedListening) -> None:
         """Start a task that listens. Raises NotAllowed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
 from math import inf
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -24,13 +24,16 @@ from ._stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest, p
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
     from lmos_actors.transport import Endpoint, Network
 
+    from ._request_body import RequestBody
     from ._stream import Head, Headers
 
     Own: TypeAlias = Callable[[str], Headers]
+
+T = TypeVar("T")
 
 OPEN: Final = 128
 """Requests that are open at one server at a time; more wait in line."""
@@ -149,7 +152,7 @@ class WebPool:
                     raise lost from None  # what was sent before may have been carried out
                 raise
             try:
-                answer = await _whole(stream, await stream.ask(route.request, headers, sent))
+                answer = await whole_answer(stream, await stream.ask(route.request, headers, sent))
             except Unanswered as error:
                 await stream.aclose()
                 if kept is not None and route.request.again and not stream.begun:
@@ -183,6 +186,42 @@ class WebPool:
                         return
                 finally:
                     await stream.aclose()
+
+    async def converse(
+        self,
+        request: WebRequest,
+        own: Own,
+        body: RequestBody,
+        take: Callable[[Head, HttpStream], Awaitable[T]],
+    ) -> T:
+        """Send a request whose body is a stream, and return what `take` makes of the answer meanwhile.
+
+        Raises what `listening` does, and what `take` does. No redirect is followed: the body cannot be sent
+        again.
+        """
+        route = _Route(self, request, own)
+        made: list[T] = []
+        failure: Exception | None = None
+        with self._place(route.endpoint).listened():
+            stream = await self._connected(route.endpoint)
+            try:
+                await stream.begin(request, route.headers())
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(stream.send_body, body)
+                    try:
+                        head = await stream.answered(request, body)
+                        if redirected(head, safe=False) is not None:
+                            raise BadAnswer("it redirects a request whose body is a stream")
+                        check_encoding(head)
+                        made.append(await take(head, stream))
+                    except Exception as error:  # raised below, in no group of this nursery
+                        failure = error
+                    nursery.cancel_scope.cancel()
+            finally:
+                await stream.aclose()
+        if failure is not None:
+            raise failure
+        return made[0]
 
     # ---- connections
 
@@ -292,7 +331,8 @@ class _Route:
         return True
 
 
-async def _whole(stream: HttpStream, head: Head) -> WebAnswer:
+async def whole_answer(stream: HttpStream, head: Head) -> WebAnswer:
+    """Return an answer with all of its body. Raises Unanswered, BadAnswer."""
     check_encoding(head)
     with trio.move_on_after(BODY_SECONDS):
         return WebAnswer(head, await stream.body(LONGEST))

@@ -22,6 +22,8 @@ from lmos_actors.transport import cut_off, endpoint_of, why_cut
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ._request_body import RequestBody
+
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 CHUNK: Final = 65_536
@@ -36,6 +38,8 @@ INTERIM: Final = 16
 
 place_at = lru_cache(1024)(endpoint_of)
 """`endpoint_of`, which takes long, for URLs that are asked again and again."""
+
+_STREAMED: Final[Headers] = ((b"Transfer-Encoding", b"chunked"), (b"Expect", b"100-continue"))
 
 _ENDED: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -151,26 +155,58 @@ class HttpStream:
             self._spoilt = True  # the server may have answered before it read all, such as with 413
         if sent is not None:
             sent()
+        return await self._answered(request.url, _do_nothing)
+
+    async def begin(self, request: WebRequest, headers: Headers) -> None:
+        """Send the head of a request whose body is a stream, and wait for nothing. Raises Unsendable."""
+        data = self._encode_head(request, headers, _STREAMED)
+        self.used = self._spoilt = True
+        try:
+            await self._stream.send_all(data)
+        except _ENDED:
+            return  # as in `ask`
+
+    async def send_body(self, body: RequestBody) -> None:
+        """Send a body that is a stream, piece by piece; returns once the server takes no more of it."""
+        await body.wait_begun()
+        try:
+            while data := await body.next():
+                await self._stream.send_all(self._http.send(h11.Data(data)) or b"")
+            await self._stream.send_all(self._http.send(h11.EndOfMessage()) or b"")
+        except (*_ENDED, h11.LocalProtocolError):
+            return  # the server may have answered before it read all; the answer, or its absence, decides
+
+    async def answered(self, request: WebRequest, body: RequestBody) -> Head:
+        """Wait for the head of the answer while the body is being sent. Raises Unanswered, BadAnswer."""
+        return await self._answered(request.url, body.begin)
+
+    async def _answered(self, url: str, on_continue: Callable[[], object]) -> Head:
         for _ in range(INTERIM + 1):
             event = await self._next()
             if isinstance(event, h11.Response):
                 self._headed = True
-                return _head(event, request.url)
+                return _head(event, url)
             if not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
                 break
+            if event.status_code == 100:
+                on_continue()
         raise BadAnswer("no answer of HTTP")
 
     def _encode_request(self, request: WebRequest, headers: Headers) -> bytes:
+        body = request.body
+        length = () if body is None else ((b"Content-Length", b"%d" % len(body)),)
+        head = self._encode_head(request, headers, length)
+        data = self._http.send(h11.Data(body)) or b"" if body else b""
+        return head + data + (self._http.send(h11.EndOfMessage()) or b"")
+
+    def _encode_head(self, request: WebRequest, headers: Headers, more: Headers) -> bytes:
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
-        body, endpoint = request.body, place_at(request.url)
-        length = () if body is None else ((b"Content-Length", b"%d" % len(body)),)
-        own = ((b"Host", endpoint.authority.encode("ascii")), *request.headers, *headers, *length)
+        endpoint = place_at(request.url)
+        own = ((b"Host", endpoint.authority.encode("ascii")), *request.headers, *headers, *more)
         try:
             asked = h11.Request(method=request.method, target=endpoint.target, headers=list(own))
-            head = self._http.send(asked) or b""
-            data = self._http.send(h11.Data(body)) or b"" if body else b""
-            return head + data + (self._http.send(h11.EndOfMessage()) or b"")
+            return self._http.send(asked) or b""
         except h11.LocalProtocolError as error:
             raise Unsendable(str(error).partition(" b'")[0]) from None  # what follows is a header's value
 
@@ -223,6 +259,10 @@ class HttpStream:
         """Close it at once: never waits, and is not cancelled, as there may be an answer in hand."""
         with trio.CancelScope(shield=True):
             await trio.aclose_forcefully(self._stream)
+
+
+def _do_nothing() -> None:
+    """Do nothing at a 100 (Continue) that was not asked for."""
 
 
 def _head(event: h11.Response, url: str) -> Head:

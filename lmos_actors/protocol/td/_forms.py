@@ -22,6 +22,8 @@ AnyAffordance: TypeAlias = PropertyAffordance | ActionAffordance | EventAffordan
 T = TypeVar("T", PropertyAffordance, ActionAffordance, EventAffordance)
 
 JSON: Final = "application/json"
+LINES: Final = "application/x-ndjson"
+OCTETS: Final = "application/octet-stream"
 SUBPROTOCOL: Final = "lmosprotocol"
 
 PROPERTY_OPS: Final = ("readproperty", "writeproperty", "observeproperty", "unobserveproperty")
@@ -130,8 +132,9 @@ def with_forms(description: Description, agent: str, bases: Iterable[str]) -> De
     A base is `ws://host:port` or the same with `wss`, `http` or `https`; one port serves both protocols.
     Each affordance gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then
     forms to `<base>/agents/<agent>/...`; the thing gets those for all its properties, actions and events.
-    The HTTP form of an action that gives a stream uses server-sent events; one that takes streams has none,
-    as a node takes them over LMOS alone. Raises DescriptionError for an invalid base.
+    The HTTP form of an action that gives a stream uses server-sent events, that of one that takes a stream
+    has JSON lines as its content type, or octets; one that takes several has none, as a request has one body.
+    Raises DescriptionError for an invalid base.
     """
     ports = [_port(base) for base in bases]
     properties, actions, events = description.properties, description.actions, description.events
@@ -180,7 +183,7 @@ def _of_affordance(
     elif isinstance(affordance, EventAffordance):
         yield from _listening(href, EVENT_OPS)
     elif flows is not None and flows.input:
-        return
+        yield from _streaming(href, flows)
     elif flows is not None:
         yield Form(href=href, op=("invokeaction",), content_type=JSON, subprotocol="sse")
     else:
@@ -188,6 +191,22 @@ def _of_affordance(
         if not affordance.synchronous:  # a synchronous action has no run to query or cancel
             yield _by_method(href, "queryaction", "GET")
             yield _by_method(href, "cancelaction", "DELETE")
+
+
+def _streaming(href: str, flows: Streams) -> Iterator[Form]:
+    """Yield the forms of an action that takes streams: its body is the stream, if there is only one."""
+    found = list((flows.input or {}).values())
+    if len(found) > 1:
+        return
+    subprotocol = None if flows.output is None else "sse"
+    for kind in (LINES, OCTETS) if found[0].content_type == OCTETS else (LINES,):
+        yield Form(
+            href=href,
+            op=("invokeaction",),
+            content_type=kind,
+            subprotocol=subprotocol,
+            response={"contentType": JSON},
+        )
 
 
 def _listening(href: str, ops: tuple[str, ...]) -> Iterator[Form]:

@@ -1,0 +1,43 @@
+"""Lines out of the pieces of a stream of bytes: sans I/O, and bounded."""
+
+from __future__ import annotations
+
+
+class LineReader:
+    """An incremental reader of lines.
+
+    `waiting` is the number of bytes of a line that has not ended yet. Once a line is longer than it may be,
+    `is_beyond` is set, and nothing more is read: what is behind it cannot be told apart.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self.waiting = 0
+        self.is_beyond = False
+        self._longest = longest
+        self._parts: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take some bytes, and return the lines that end in them, without their ends."""
+        lines = data.split(b"\n")
+        if len(lines) > 1:
+            lines[0] = b"".join((*self._parts, lines[0]))
+            self._parts, self.waiting = [], 0
+        rest = lines.pop()
+        self._parts.append(rest)
+        self.waiting += len(rest)
+        for number, line in enumerate(lines):
+            if len(line) > self._longest:
+                self._stop()
+                return lines[:number]
+        if self.waiting > self._longest:
+            self._stop()
+        return lines
+
+    def _stop(self) -> None:
+        self.is_beyond = True
+        self._parts, self.waiting = [], 0
+
+    def rest(self) -> bytes:
+        """Return what came behind the last end of a line: the last line, where it has no end."""
+        found, self._parts, self.waiting = b"".join(self._parts), [], 0
+        return found
