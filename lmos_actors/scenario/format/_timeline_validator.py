@@ -11,7 +11,7 @@ from lmos_actors.files import DataPath, did_you_mean, listed, mapped
 
 from ..model import FaultAt, InvokeAt, TellAt, TimedAsking, WriteAt
 from ..values import NOT_YET, along, error_names, path_problem, select
-from ._value_validator import input_schema, is_stream, tables_of
+from ._value_validator import is_stream, place_schema, tables_of
 
 if TYPE_CHECKING:
     from ..model import ExpectedError
@@ -135,12 +135,13 @@ def check_action(validator: ValueValidator, step: Any, path: DataPath, *, stream
         validator.report((*path, "action"), f'"{step.action}" gives {hint}')
     elif not allows(step, InvalidInput):
         validator.input(contract.table[step.action], step.input, path)
+        validator.streams(contract.table[step.action], getattr(step, "streams", None), path)
     elif step.error.path is not None and path_problem(step.error.path) is None:
         _wrong_input(validator, step, contract.table[step.action], path)
 
 
 def _wrong_input(validator: ValueValidator, step: Any, op: Any, path: DataPath) -> None:
     """Check that an error is to be at a place that the input has, or should have."""
-    problem = along(step.error.path, input_schema(op))[1]
+    problem = along(step.error.path, place_schema(op))[1]
     if problem and not select(step.error.path, None if step.input is UNSET else step.input):
         validator.report((*path, "error", "path"), problem)

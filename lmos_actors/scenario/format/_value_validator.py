@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath, Kind
     from lmos_actors.supervision import Pointer
 
+    from ..model import Source
     from ..values import Schema
     from ._cell_names import CellNames
     from ._fields import AgentField
@@ -223,9 +224,6 @@ class ValueValidator:
         absent = given is UNSET
         if op.untyped:
             return
-        if op.streams:
-            self.report(path, f"{op.label} takes an input stream, which no step of a scenario has")
-            return
         if op.whole:
             if absent:
                 self.report(path, f'{op.label} needs an "{name}"')
@@ -235,8 +233,33 @@ class ValueValidator:
         if not is_whole_late(given):
             self._members(op, {} if absent else given, path if absent else (*path, name), absent=absent)
 
+    def streams(self, op: Any, given: Mapping[str, Source] | None, path: DataPath) -> None:
+        """Check the sources of a step's input streams; None: no source may be given there."""
+        params = {op.params[place].wire_name: op.params[place] for place in op.streams}
+        if given is None:
+            if params:
+                why = "takes an input stream, which only a step do: invoke or do: stream has"
+                self.report((*path, "action"), f"{op.label} {why}")
+            return
+        for name, source in given.items():
+            here = (*path, "streams", name)
+            if op.untyped:
+                self.report(here, f"the streams of {op.label} are known only with a class: use", key=True)
+                continue
+            if name not in params:
+                near = did_you_mean(name, list(params))
+                self.report(here, f'{op.label} takes no input stream "{name}"{near}', key=True)
+                continue
+            if source.times > 1 and not source.items:
+                self.report((*here, "times"), '"times" is of the items, and there are none', key=True)
+            for index, item in enumerate(source.items):
+                self.value(item, params[name].shape, (*here, "items", index))
+        missing = [name for name in params if name not in given]
+        if missing:
+            self.report(path, f"{op.label} needs {', '.join(missing)} in streams", key=True)
+
     def _members(self, op: Any, data: Any, path: DataPath, *, absent: bool) -> None:
-        params = {param.wire_name: param for param in op.params}
+        params = {param.wire_name: param for param in op.params if not param.is_stream}
         if not is_mapping(data):
             self.report(path, f"{op.label} takes an object, its members are {', '.join(params) or 'none'}")
             return
@@ -269,6 +292,16 @@ def input_schema(op: Any) -> Schema:
         return op.params[0].shape.schema  # type: ignore[no-any-return]
     params = [param for param in op.params if not param.is_stream]
     return {"type": "object", "properties": {param.wire_name: param.shape.schema for param in params}}
+
+
+def place_schema(op: Any) -> Schema:
+    """Return the schema that the path of an invalid input goes along: streams are arrays there."""
+    schema = input_schema(op)
+    streams = {op.params[place].wire_name: op.params[place].shape.schema for place in op.streams}
+    if not streams:
+        return schema
+    arrays = {name: {"type": "array", "items": items} for name, items in streams.items()}
+    return {**schema, "properties": {**schema.get("properties", {}), **arrays}}
 
 
 def output_schema(op: Any) -> Schema:

@@ -95,6 +95,7 @@ from ._steps import (
     Read as Read,
     Repeat as Repeat,
     Slow as Slow,
+    Source as Source,
     Start as Start,
     Stop as Stop,
     Stream as Stream,

@@ -108,11 +108,21 @@ class Subscribe(Asking, frozen=True, kw_only=True, tag="subscribe"):
     event: Name
 
 
+class Source(Closed, frozen=True, kw_only=True):
+    """The source of an input stream: its items, `times` over, each `every` so often; `then` is its end."""
+
+    items: tuple[Any, ...] = ()
+    times: Annotated[int, Meta(ge=1)] = 1
+    every: Duration | None = None
+    then: Literal["end", "fail", "wait"] = "end"
+
+
 class Invoke(Asking, frozen=True, kw_only=True, tag="invoke"):
     """Invoke an action. The answer is {output: ...}; `wait: false` goes on before it is there."""
 
     action: Name
     input: Any | UnsetType = UNSET
+    streams: dict[str, Source] = {}
     save: dict[str, str] = {}
     wait: bool = True
 
@@ -122,6 +132,7 @@ class Stream(Asking, frozen=True, kw_only=True, tag="stream"):
 
     action: Name
     input: Any | UnsetType = UNSET
+    streams: dict[str, Source] = {}
     take: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
     save: dict[str, str] = {}
     wait: bool = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from lmos_actors.actors import Ref, Slot, Thing, slot_of
+from lmos_actors.actors import Ref, Slot, Thing, found_link, slot_of
 from lmos_actors.supervision import Supervisor, agents_of, children_of, supervisors_of
 
 from ..model import ALL_AGENTS, Simulation
@@ -18,6 +18,7 @@ from ..model import ALL_AGENTS, Simulation
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lmos_actors.actors import Link
     from lmos_actors.bindings import ConsumedThing
     from lmos_actors.node import Node
 
@@ -138,6 +139,11 @@ class RunAgents:
             found = Thing(self.ref(target)) if client is None else client.thing(self.path(target))
             self._things[target] = found
         return found
+
+    def link(self, target: str) -> Link:
+        """Return the link of an agent whose class is known, which takes sources of input streams."""
+        link: Link = found_link(self.given_ref(target)._link)  # pyright: ignore[reportPrivateUsage] # as a ref does
+        return link
 
     # ---- slots
 

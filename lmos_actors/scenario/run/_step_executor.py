@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import math
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
 from msgspec import UNSET
 
 from lmos_actors._core import plain
-from lmos_actors.actors import LocalCall, acting_as
-from lmos_actors.errors import AgentDied, AgentError
+from lmos_actors.actors import Invocation, LocalCall, acting_as
+from lmos_actors.errors import AgentDied, AgentError, SourceFailed
 
 from .._worlds import wait_until_idle
 from ..format import remedy_for
@@ -30,17 +30,26 @@ from ._run import STEP
 from ._step_text import describe
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
     from lmos_actors.actors import LocalStream, Thing
     from lmos_actors.bindings import ConsumedThing, RemoteCall, RemoteStream
     from lmos_actors.files import DataPath
 
+    from ..model import Source
     from ._run import Run
 
 
 class StepFailed(Exception):
     """A step did not end as the file asks. The failure has been recorded already."""
+
+
+class _SourceEnded(RuntimeError):
+    """A source has failed, as the file asks. `args`: the name of its stream."""
+
+
+_FAILING: Final = "its source fails"
 
 
 @attrs.define
@@ -114,6 +123,14 @@ class StepExecutor:
     async def _answer(
         self, step: Any, path: DataPath, request: StepRequest, status: trio.TaskStatus[None]
     ) -> None:
+        try:
+            await self._await_answer(step, path, request, status)
+        except _SourceEnded as end:
+            raise SourceFailed(end.args[0], _FAILING) from None
+
+    async def _await_answer(
+        self, step: Any, path: DataPath, request: StepRequest, status: trio.TaskStatus[None]
+    ) -> None:
         async with self._open_request(step, path) as call:
             request.call = call
             request.hidden = self._is_secret(step, call)
@@ -142,11 +159,27 @@ class StepExecutor:
             return thing.reading(step.property)
         if isinstance(step, (Write, WriteAt)):
             return thing.writing(step.property, self.fill_saved(step, path, step.value))
+        if getattr(step, "streams", None):
+            return self._open_with_sources(step, path)
         if isinstance(step, (Invoke, InvokeAt)):
             return thing.invoking(step.action, self.fill_saved(step, path, step.input))
         if isinstance(step, Stream):
             return thing.streaming(step.action, self.fill_saved(step, path, step.input))
         raise unknown_step(step)
+
+    def _open_with_sources(self, step: Invoke | Stream, path: DataPath) -> AbstractAsyncContextManager[Any]:
+        contract = self.run.cell.contract(step.target)
+        assert contract is not None  # else the file has been refused
+        op = contract.table[step.action]
+        data = self.fill_saved(step, path, step.input)
+        args, kwargs = op.spread(None if data is UNSET else data)
+        for place in op.streams:
+            name = op.params[place].wire_name
+            if name in step.streams:  # else the agent refuses it, as the step expects
+                items = self.fill_saved(step, path, list(step.streams[name].items))
+                kwargs[op.params[place].name] = _items_of(step.streams[name], name, items)
+        is_stream = isinstance(step, Stream)
+        return self.run.agents.link(step.target).open(Invocation(step.action, args, kwargs, stream=is_stream))
 
     async def _take_items(
         self, step: Stream, path: DataPath, call: LocalStream | RemoteStream, items: list[Any]
@@ -287,6 +320,19 @@ class StepExecutor:
                 self.saved[name] = pick(where, answer)
             except LookupError as error:
                 raise self.fail(step, path, f"one value at {where} to save", str(error)) from None
+
+
+async def _items_of(source: Source, name: str, items: list[Any]) -> AsyncGenerator[Any]:
+    """Yield the items of a source, at their instants or as soon as there is room after them."""
+    begin = trio.current_time()
+    for number, item in enumerate(items * source.times):
+        if source.every is not None:
+            await trio.sleep_until(begin + number * source.every)
+        yield item
+    if source.then == "fail":
+        raise _SourceEnded(name)
+    if source.then == "wait":
+        await trio.sleep_forever()
 
 
 def answer_members(step: Any, request: StepRequest) -> dict[str, Any]:
