@@ -6,6 +6,7 @@ from .actors import (
     CallStatus as CallStatus,
     CrashReport as CrashReport,
     DeadLetter as DeadLetter,
+    DurableTimer as DurableTimer,
     EventHandle as EventHandle,
     FeedStatistics as FeedStatistics,
     Joined as Joined,

@@ -5,6 +5,12 @@ from ._blocking_work import Outside as Outside
 from ._current_request import current_request as current_request, is_agents_code as is_agents_code
 from ._descriptions import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
+from ._durable_timers import (
+    DurableTimer as DurableTimer,
+    DurableTimers as DurableTimers,
+    TimerRecord as TimerRecord,
+    restored_timers as restored_timers,
+)
 from ._edge import Edge as Edge, Going as Going, TraceMembers as TraceMembers, Watch as Watch
 from ._follow import Following as Following
 from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
@@ -12,6 +18,7 @@ from ._kept_state import (
     FIND_REF as FIND_REF,
     FactForm as FactForm,
     StateForm as StateForm,
+    check_kept_behaviour as check_kept_behaviour,
     ephemeral as ephemeral,
     needs_name as needs_name,
     state_converter as state_converter,
@@ -121,6 +128,7 @@ from .finding._registry import (
     link_to as link_to,
     near_agents as near_agents,
     near_links as near_links,
+    ref_at as ref_at,
     release_link as release_link,
     slot_of as slot_of,
 )

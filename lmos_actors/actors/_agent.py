@@ -34,6 +34,7 @@ import attrs
 from lmos_actors.errors import AgentUnavailable, NotFound
 
 from ._blocking_work import outside_of
+from ._durable_timers import DurableTimer, timers_of_agent, turn_after_durably
 from ._follow import Following, follow
 from ._groups import Group, join, leave
 from ._kept_state import ephemeral, state_form
@@ -367,14 +368,38 @@ class Agent:
         """Undo one joining; False where this agent was no member."""
         return leave(self._place(), name)
 
-    def after(self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs) -> Timer:
-        """Have a turn run `seconds` from now; it ends with the incarnation, or by `cancel()` of the timer."""
+    @overload
+    def after(  # type: ignore[overload-overlap] # a turn that has a keyword `durable` cannot be given it
+        self, seconds: float, turn: Callable[..., None], /, *args: Any, durable: Literal[True], **kwargs: Any
+    ) -> DurableTimer: ...
+    @overload
+    def after(
+        self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Timer: ...
+    def after(self, seconds: float, turn: Callable[..., None], /, *args: Any, **kwargs: Any) -> Any:
+        """Have a turn run `seconds` from now; it ends with the incarnation, or by `cancel()` of the timer.
+
+        With `durable=True`, in a durable class, it is kept, and so is its `cancel()`: it runs in this or a
+        later incarnation, once, late rather than never. The turn is then a method of self, and its arguments
+        are kept by the types of its parameters: TypeError. RuntimeError past 256 of them.
+        """
         if not callable(turn):
             raise TypeError(f"after() takes a turn and its arguments, not {turn!r}")
         if not seconds >= 0:
             raise ValueError(f"after() needs a number of seconds of at least 0, not {seconds!r}")
-        filled = partial(turn, *args, **kwargs) if args or kwargs else turn
-        return turn_after(self._slot or self._place(), seconds, filled, ())
+        if args or kwargs:
+            if kwargs.pop("durable", False):
+                return turn_after_durably(self, seconds, turn, args, kwargs)
+            turn = partial(turn, *args, **kwargs)
+        return turn_after(self._slot or self._place(), seconds, turn, ())
+
+    @property
+    def durable_timers(self) -> tuple[DurableTimer, ...]:
+        """The durable timers of this agent that have neither fired nor been cancelled, the next one first.
+
+        Those that an earlier incarnation has set are among them. TypeError if its class is not durable.
+        """
+        return timers_of_agent(self).pending
 
     def stop(self, reason: ExitReason = NORMAL) -> None:
         """End with that reason, `normal` if none is given, once what waits and runs has been handled.

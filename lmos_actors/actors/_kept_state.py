@@ -59,6 +59,7 @@ from lmos_actors.errors import ConfigError, StateMismatch, group_of
 from ._ref import Ref
 from .crashes._traces import place_of
 from .declaration._affordances import Property
+from .declaration._options import check_behaviour
 from .values import WHOLE, annotations_of, record_of, secrecy_of
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ class FactForm:
         try:
             return self.converter.structure(members, cls)
         except Exception as error:
-            raise StateMismatch(key, f"{what}, a {name}: {_why(error)}; {_FACT_HINT}") from error
+            raise StateMismatch(key, f"{what}, a {name}: {why_refused(error)}; {_FACT_HINT}") from error
 
 
 @attrs.frozen
@@ -258,6 +259,10 @@ class StateForm:
     migrations: Mapping[int, Migration]
     facts: FactForm | None = None
     """The form of the facts of a journal, None where snapshots alone are kept."""
+    namespace: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False, eq=False)
+    """The local names where the class is defined, to read annotations of its methods."""
+    turns: dict[str, Any] = attrs.field(factory=dict[str, Any], repr=False, eq=False)
+    """The forms of the turns of durable timers, by the name of the method; see `_kept_turns.py`."""
 
     def plain(self, agent: Any) -> Plain:
         """Return the state of an agent as plain data that shares nothing with it.
@@ -283,7 +288,7 @@ class StateForm:
             try:
                 values[member.attribute] = member.structure(value)
             except Exception as error:
-                raise StateMismatch(key, f"field {name!r}: {_why(error)}; {_HINT}") from error
+                raise StateMismatch(key, f"field {name!r}: {why_refused(error)}; {_HINT}") from error
         return values
 
 
@@ -321,9 +326,20 @@ def _migrated(
 
 _HINT: Final = "raise state_version and write a migration"
 _FACT_HINT: Final = "raise state_version and write one in fact_migrations"
+_NOT_KEPT: Final = "What need not survive a restart is declared by `= ephemeral(...)`"
 
 
-def _why(error: BaseException) -> str:
+def check_kept_behaviour(cls: Any, behaviour: str, key: str) -> None:
+    """Raise StateMismatch for a kept behaviour that the class has no more."""
+    try:
+        check_behaviour(behaviour, cls.__name__, cls.__contract__.behaviours)
+    except ValueError as error:
+        raise StateMismatch(
+            key, f"{error}; keep the name among its behaviours, and have started() change it"
+        ) from None
+
+
+def why_refused(error: BaseException) -> str:
     """Return the innermost reason of an error of cattrs, with the path to it."""
     from cattrs import transform_error
 
@@ -359,13 +375,18 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
         secrecy = secrecy_of(hint)
         if field.metadata.get(EPHEMERAL) or field.repr is False or secrecy == WHOLE:
             continue
-        _check(hint, converter, f"{cls.__name__}.{field.name}", ())
+        try:
+            check_type(hint, converter, f"{cls.__name__}.{field.name}")
+        except TypeError as error:
+            raise TypeError(f"{error}. {_NOT_KEPT}") from None
         members.append(_member(field.name, attribute, hint, converter))
     version, migrations = _versions(cls, "state_migrations")
     title = f"{cls.__module__}:{cls.__qualname__}"
     formerly = tuple(cls.__contract__.options.formerly or ())
     facts = _fact_form(cls, namespace, converter)
-    return StateForm(title, formerly, version, tuple(members), migrations, facts)
+    # the names of a module are found by its functions themselves
+    local = {} if cls.__module__ == namespace.get("__name__") else dict(namespace)
+    return StateForm(title, formerly, version, tuple(members), migrations, facts, local)
 
 
 def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> FactForm | None:
@@ -395,7 +416,7 @@ def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> 
             f"or a union of these: def apply(self, fact: Charged | Refunded) -> None"
         )
     for kind in kinds:
-        _check(kind, converter, where, ())
+        check_type(kind, converter, where)
     classes = {kind.__name__: kind for kind in kinds}
     former = {name: kind for kind in kinds for name in _former_names(kind)}
     if len(classes) + sum(len(_former_names(kind)) for kind in kinds) > len({**former, **classes}):
@@ -415,12 +436,17 @@ def _former_names(kind: type) -> tuple[str, ...]:
 
 
 def _member(name: str, attribute: str, hint: Any, converter: Converter) -> _Member:
+    return _Member(name, attribute, *hooks_of(f"field {name!r}", hint, converter))
+
+
+def hooks_of(what: str, hint: Any, converter: Converter) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return the functions that make plain data of a value of a type, and a value of such data."""
     structure = converter.get_structure_hook(hint)
-    unstructure = _checked(name, hint, converter.get_unstructure_hook(hint))
-    return _Member(name, attribute, unstructure, lambda value: structure(value, hint))
+    unstructure = _checked(what, hint, converter.get_unstructure_hook(hint))
+    return unstructure, lambda value: structure(value, hint)
 
 
-def _checked(name: str, hint: Any, unstructure: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _checked(what: str, hint: Any, unstructure: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a hook that refuses a value that is not of a plain class: it could not be given back."""
     classes: Any = (int, float) if hint is float else hint
     if not isinstance(hint, type) or is_typeddict(hint):
@@ -428,7 +454,7 @@ def _checked(name: str, hint: Any, unstructure: Callable[[Any], Any]) -> Callabl
 
     def check(value: Any) -> Any:
         if not isinstance(value, classes):
-            raise TypeError(f"field {name!r} must be {hint.__name__}, not {value!r}")
+            raise TypeError(f"{what} must be {hint.__name__}, not {value!r}")
         return unstructure(value)
 
     return check
@@ -461,10 +487,10 @@ def _versions(cls: type, name: str) -> tuple[int, dict[int, Migration]]:
 # ---- the types that can be kept
 
 
-def _check(hint: Any, converter: Converter, where: str, inside: tuple[Any, ...]) -> None:
+def check_type(hint: Any, converter: Converter, where: str, inside: tuple[Any, ...] = ()) -> None:
     """Raise TypeError for a type of which no value can be kept; `inside` are the types around it."""
     if isinstance(hint, NewType):
-        return _check(hint.__supertype__, converter, where, inside)
+        return check_type(hint.__supertype__, converter, where, inside)
     if isinstance(hint, Hashable) and hint in inside:
         return None
     if isinstance(hint, str):
@@ -479,7 +505,7 @@ def _check(hint: Any, converter: Converter, where: str, inside: tuple[Any, ...])
     if _is_ref(hint) or get_origin(hint) is Literal:
         return None
     if get_origin(hint) is Annotated:
-        return _check(get_args(hint)[0], converter, where, inside)
+        return check_type(get_args(hint)[0], converter, where, inside)
     return _check_parts(hint, converter, where, (*inside, hint))
 
 
@@ -494,7 +520,7 @@ def _check_parts(hint: Any, converter: Converter, where: str, inside: tuple[Any,
     if any(cls is container for container in _CONTAINERS) and not args:
         raise _refused(where, f"{name} has items of any type; name their type, as in {name}[int]")
     for arg in args:
-        _check(arg, converter, where, inside)
+        check_type(arg, converter, where, inside)
     records = [arg for arg in args if isinstance(arg, type) and record_of(arg) is not None]
     if any(cls is union for union in (_UNION, types.UnionType)) and len(records) > 1:
         _tag(hint, converter, where)
@@ -502,7 +528,7 @@ def _check_parts(hint: Any, converter: Converter, where: str, inside: tuple[Any,
         if isinstance(cls, type) and (is_typeddict(cls) or record_of(cls) is not None):
             for name, part in annotations_of(cls).items():
                 if not _is_class_var(part):
-                    _check(part, converter, f"{where}, {cls.__name__}.{name}", inside)
+                    check_type(part, converter, f"{where}, {cls.__name__}.{name}", inside)
         converter.get_structure_hook(hint)
         converter.get_unstructure_hook(hint)
     except TypeError:
@@ -549,4 +575,4 @@ def _is_key(hint: Any) -> bool:
 
 
 def _refused(where: str, why: str) -> TypeError:
-    return TypeError(f"{where}: {why}. What need not survive a restart is declared by `= ephemeral(...)`")
+    return TypeError(f"{where}: {why}")

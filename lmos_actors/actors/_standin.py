@@ -202,7 +202,7 @@ def stand_in(
     contract = copy(cls.__contract__)
     contract.table = {key: alter(key, _ungated(op)) for key, op in contract.table.items()}
     contract.has_started = contract.has_lifespan = contract.has_children = False
-    contract.periodic = ()
+    contract.periodic = contract.durable_periodic = ()
     body = {
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,

@@ -1,8 +1,9 @@
 """The states of durable agents in the store: given back at the start, kept after each turn.
 
-A record holds which class has written it, in which version, and its fields:
+A record holds which class has written it, in which version, its fields, its behaviour and its durable timers:
 
-    {"class": "shop.orders:Ledger", "version": 3, "at": 1790000000.0, "fields": {"balance": 12}}
+    {"class": "shop.orders:Ledger", "version": 3, "at": 1790000000.0, "fields": {"balance": 12},
+     "behaviour": "open", "timers": [{"turn": "remind", "due": "2026-11-22T21:00:00Z"}]}
 
 Its key is that of the agent (`ChildSpec.key`, else its path in the tree). An agent whose record is of another
 class is not started: two classes at one key are a mistake in a tree, and neither may overwrite the other.
@@ -12,7 +13,8 @@ making of those bytes, and no commit. Fields cannot be watched instead, as a lis
 
 Of a class with `durable="journal"` the facts of each turn are written instead, each under a number of its
 own, and a snapshot once in a while, in one batch with the removal of the facts that are in it. A start reads
-the snapshot and applies the facts after it.
+the snapshot and applies the facts after it. Where the behaviour or the timers have changed, both stand in the
+journal too, in a record that has no fact.
 
 The answers to requests with keys are written in the batch of the state that these have changed, also where
 they have changed nothing (`_answers.py`).
@@ -31,14 +33,15 @@ import trio
 
 from lmos_actors.actors import (
     FIND_REF,
-    AgentQuery,
     KeyedRequests,
-    LookupLink,
     OutputGate,
-    Ref,
+    TimerRecord,
+    check_kept_behaviour,
     needs_name,
     park_among,
     place_of,
+    ref_at,
+    restored_timers,
     wake_all,
 )
 from lmos_actors.errors import NameTaken, StateMismatch, StoreFailed, WrongState
@@ -49,7 +52,7 @@ from ._store import DeleteRange, Put
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmos_actors.actors import FactForm, KeptAnswer, Runtime, Slot, StateForm
+    from lmos_actors.actors import DurableTimers, FactForm, KeptAnswer, Runtime, Slot, StateForm
     from lmos_actors.errors import WriteConflict
 
     from ._store import Durability, Write
@@ -79,13 +82,17 @@ class StateRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     """Number of the last fact of the journal that is in it."""
     journal: bool = False
     """Facts of a journal may follow. A journal has a record from its first fact on, which names its class."""
+    behaviour: str = ""
+    timers: list[TimerRecord] = []
 
 
-class FactRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """One fact of a journal."""
+class FactRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One fact of a journal, or the behaviour and the timers as they are from there on."""
 
     version: int
-    fact: dict[str, Any]
+    fact: dict[str, Any] | None = None
+    behaviour: str = ""
+    timers: list[TimerRecord] = []
 
 
 @attrs.define
@@ -100,6 +107,8 @@ class _Found:
     """Facts after the snapshot."""
     journal: bool = False
     """The record is that of a journal."""
+    behaviour: str = ""
+    timers: list[TimerRecord] = attrs.field(factory=list[TimerRecord])
 
 
 class AgentStates:
@@ -165,8 +174,14 @@ class AgentStates:
         state = await self._claim(slot)
         gate = slot.output_gate or OutputGate(slot, state)
         await state.wait_kept()
-        found = await self._found(state.key, form, agent)
+        with_refs = FIND_REF.set(partial(ref_at, self._rt))
+        try:
+            found = await self._found(state.key, form, agent)
+            timers = restored_timers(slot, agent, found.timers, state.key)
+        finally:
+            FIND_REF.reset(with_refs)
         gate.restored = found.exists
+        gate.timers = timers
         slot.ensure_extra()  # so that no turn runs in an asker's step, nor several in one batch
         state.begin(agent, form, found)
         slot.output_gate = gate
@@ -175,18 +190,18 @@ class AgentStates:
         """Restore the snapshot of an agent, and the facts since then; return what there was."""
         found = _Found()
         (kept,) = await self.writer.get(SPACE, [key])
-        with_refs = FIND_REF.set(partial(_ref_to, self._rt))
-        try:
-            if kept is not None:
-                record = _record(key, kept, form)
-                attributes: dict[str, Any] = agent.__dict__
-                attributes.update(form.restored(_fields(key, record), record.version, key))
-                same = record.version == form.version
-                found = _Found(True, bytes(record.fields) if same else b"", record.facts, 0, record.journal)
-            if form.facts is not None or found.journal:
-                await self._apply(key, form, agent, found)
-        finally:
-            FIND_REF.reset(with_refs)
+        attributes: dict[str, Any] = agent.__dict__
+        if kept is not None:
+            record = _record(key, kept, form)
+            attributes.update(form.restored(_fields(key, record), record.version, key))
+            same = record.version == form.version
+            found = _Found(True, bytes(record.fields) if same else b"", record.facts, 0, record.journal)
+            found.behaviour, found.timers = record.behaviour, record.timers
+        if form.facts is not None or found.journal:
+            await self._apply(key, form, agent, found)
+        if found.behaviour:
+            check_kept_behaviour(type(agent), found.behaviour, key)
+            attributes["_behaviour"] = found.behaviour
         return found
 
     async def _apply(self, key: str, form: StateForm, agent: Any, found: _Found) -> None:
@@ -203,7 +218,11 @@ class AgentStates:
                     raise StateMismatch(key, f"fact {found.last_fact + 1} of its journal is missing")
                 found.last_fact, found.facts = number, found.facts + 1
                 assert form.facts is not None
-                fact = _fact(key, number, value, form.facts)
+                record = _fact_record(key, number, value)
+                if record.fact is None:
+                    found.behaviour, found.timers = record.behaviour, record.timers
+                    continue
+                fact = form.facts.restored(record.fact, record.version, key, number)
                 try:
                     agent.apply(fact)
                 except Exception as error:
@@ -270,12 +289,11 @@ def _fields(key: str, record: StateRecord) -> dict[str, Any]:
         raise StateMismatch(key, f"its fields cannot be read: {error}") from None
 
 
-def _fact(key: str, number: int, found: bytes, form: FactForm) -> Any:
+def _fact_record(key: str, number: int, found: bytes) -> FactRecord:
     try:
-        record = msgspec.json.decode(found, type=FactRecord)
+        return msgspec.json.decode(found, type=FactRecord)
     except msgspec.MsgspecError as error:
         raise StateMismatch(key, f"fact {number} of its journal cannot be read: {error}") from None
-    return form.restored(record.fact, record.version, key, number)
 
 
 def _why_no_journal(form: StateForm) -> str:
@@ -288,16 +306,13 @@ def _fact_key(key: str, number: int) -> str:
     return f"{key}{SEPARATOR}{number:016x}"
 
 
-def _ref_to(rt: Runtime, path: str) -> Ref[Any]:
-    return Ref(LookupLink(rt, AgentQuery(None, path, is_place=True)))
-
-
 class _AgentState:
     """The state of one agent; see `KeptState`."""
 
     __slots__ = (
-        "_agent", "_answered", "_answers", "_durability", "_facts", "_fields", "_form", "_kept", "_last_fact",
-        "_noted", "_number", "_requests", "_states", "_waiting", "has_state", "key", "slot",
+        "_agent", "_answered", "_answers", "_behaviour", "_durability", "_facts", "_fields", "_form", "_kept",
+        "_last_fact", "_noted", "_number", "_requests", "_states", "_touched", "_waiting", "has_state", "key",
+        "slot",
     )  # fmt: skip
 
     def __init__(self, states: AgentStates, slot: Slot, key: str) -> None:
@@ -308,7 +323,9 @@ class _AgentState:
         self._form: StateForm | None = None
         self._durability: Durability = "process"
         self._fields = b""  # as they were written last; of a journal: to be written with the first fact
+        self._behaviour = ""  # as it was written last
         self._noted: list[object] = []  # facts that are not handed over yet
+        self._touched = False  # timers have changed since then
         self._answered: list[tuple[str, KeptAnswer]] | None = None  # answers that are not
         self._answers: AgentAnswers | None = None
         self._requests: KeyedRequests | None = None
@@ -324,10 +341,12 @@ class _AgentState:
         self._agent, self._form, self._fields = agent, form, found.fields
         if form.facts is not None:  # what the first fact is kept with, unless there is a record
             self._fields = b"" if found.journal else msgspec.json.encode(form.plain(agent))
+        self._behaviour = agent._behaviour
         self._last_fact, self._facts, self.has_state = found.last_fact, found.facts, found.exists
         self._durability = agent.__contract__.options.durability or "process"
         self._noted = []
         self._answered = None
+        self._touched = False
         if self._answers is not None:
             self._answers.reread()
 
@@ -342,9 +361,9 @@ class _AgentState:
         return self._kept == self._number and not self.is_live
 
     @property
-    def has_facts(self) -> bool:
+    def has_changes(self) -> bool:
         """See `KeptState`."""
-        return bool(self._noted)
+        return bool(self._noted) or self._touched
 
     @property
     def is_whole_in_runs(self) -> bool:
@@ -355,10 +374,15 @@ class _AgentState:
         """See `KeptState`."""
         self._noted.append(fact)
 
+    def touch(self) -> None:
+        """See `KeptState`."""
+        self._touched = True
+
     def forget(self) -> None:
         """See `KeptState`."""
         self._noted = []
         self._answered = None
+        self._touched = False
 
     @property
     def requests(self) -> KeyedRequests:
@@ -397,7 +421,7 @@ class _AgentState:
     def _changed(self, form: StateForm) -> list[Write]:
         """Return the write of a snapshot, none if it is as it was."""
         fields = msgspec.json.encode(form.plain(self._agent))
-        if fields == self._fields:
+        if fields == self._fields and not self._has_moved:
             return []
         self._fields = fields
         return [self._snapshot(form, fields)]
@@ -408,18 +432,31 @@ class _AgentState:
         assert answers is not None
         return [write for name, answer in answered for write in answers.writes(name, answer)]
 
+    @property
+    def _has_moved(self) -> bool:
+        """Whether the behaviour or the timers are other than they were written last."""
+        return self._touched or self._behaviour != self._agent._behaviour
+
+    def _standing(self) -> tuple[str, list[TimerRecord]]:
+        """Return the behaviour and the timers, to be written."""
+        gate = self.slot.output_gate
+        timers: DurableTimers | None = None if gate is None else gate.timers
+        self._behaviour, self._touched = self._agent._behaviour, False
+        return self._behaviour, [] if timers is None else timers.records()
+
     def _recorded(self, form: StateForm, facts: FactForm) -> list[Write]:
         """Return the writes of the facts since the last time, and of a snapshot where one is due."""
         noted, self._noted = self._noted, []
         writes: list[Write] = []
-        if noted and self._fields:
+        before = self._last_fact
+        if self._fields and (noted or self._has_moved):
             writes.append(self._snapshot(form, self._fields))
             self._fields = b""
         for fact in noted:
-            self._last_fact += 1
-            record = FactRecord(form.version, facts.plain(fact))
-            writes.append(Put(JOURNAL, _fact_key(self.key, self._last_fact), msgspec.json.encode(record)))
-        self._facts += len(noted)
+            writes.append(self._fact(FactRecord(form.version, facts.plain(fact))))
+        if self._has_moved:
+            writes.append(self._fact(FactRecord(form.version, None, *self._standing())))
+        self._facts += self._last_fact - before
         extra = self.slot.extra
         if self._facts >= facts.every and not (extra is not None and extra.runs):
             self._facts = 0
@@ -428,10 +465,16 @@ class _AgentState:
             writes.append(DeleteRange(JOURNAL, _fact_key(self.key, 0), end))
         return writes
 
+    def _fact(self, record: FactRecord) -> Put:
+        self._last_fact += 1
+        return Put(JOURNAL, _fact_key(self.key, self._last_fact), msgspec.json.encode(record))
+
     def _snapshot(self, form: StateForm, fields: bytes) -> Put:
         raw = msgspec.Raw(fields)
         is_journal = form.facts is not None
-        record = StateRecord(form.title, form.version, time.time(), raw, self._last_fact, is_journal)
+        record = StateRecord(
+            form.title, form.version, time.time(), raw, self._last_fact, is_journal, *self._standing()
+        )
         return Put(SPACE, self.key, msgspec.json.encode(record))
 
     def keep_soon(self) -> None:

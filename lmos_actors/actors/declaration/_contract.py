@@ -49,9 +49,9 @@ class Contract:
     """The compiled contract of an agent class: everything that it offers."""
 
     __slots__ = (
-        "actions", "behaviours", "events", "guarded", "has_children", "has_lifespan", "has_started",
-        "hidden", "mailbox", "options", "periodic", "properties", "rename", "serial", "state", "table",
-        "title",
+        "actions", "behaviours", "durable_periodic", "events", "guarded", "has_children", "has_lifespan",
+        "has_started", "hidden", "mailbox", "options", "periodic", "properties", "rename", "serial", "state",
+        "table", "title",
     )  # fmt: skip
 
     def __init__(self, title: str) -> None:
@@ -63,6 +63,7 @@ class Contract:
         ] = {}
         self.events: dict[str, Event[Any]] = {}
         self.periodic: tuple[tuple[float, str], ...] = ()
+        self.durable_periodic: tuple[tuple[float, str], ...] = ()
         self.has_lifespan = False
         self.has_children = False
         self.has_started = False
@@ -125,6 +126,11 @@ def compile_contract(
 def _check_durable(title: str, contract: Contract) -> None:
     """Raise TypeError for a run of a durable class between whose awaits the state may be half changed."""
     check_durable(title, contract.options)
+    if contract.durable_periodic and not contract.options.durable:
+        raise TypeError(
+            f"{title}.{contract.durable_periodic[0][1]}: @every(durable=True) goes with "
+            f"class {title}(Agent, durable=True)"
+        )
     if contract.options.durable is not True:  # facts of a journal are whole wherever they are recorded
         return
     for name, handle in contract.actions.items():
@@ -172,7 +178,10 @@ class _Compiler:
         if period is not None:
             if inspect.iscoroutinefunction(value):
                 raise TypeError(f"{self.cls.__name__}.{name}: @every goes on a def, as a firing is a turn")
-            self.contract.periodic += ((period, name),)
+            if vars(value)["__lmos_durable__"]:
+                self.contract.durable_periodic += ((period, name),)
+            else:
+                self.contract.periodic += ((period, name),)
 
     def _affordance(self, name: str, value: Any) -> None:
         if isinstance(value, Property):

@@ -222,17 +222,22 @@ def Unit(name: str, /) -> Meta:
     return Meta(extra_json_schema={"unit": name})
 
 
-def every(seconds: float, /) -> Callable[[Callable[[A], None]], Callable[[A], None]]:
+def every(
+    seconds: float, /, *, durable: bool = False
+) -> Callable[[Callable[[A], None]], Callable[[A], None]]:
     """Make a `def` method a turn that runs every `seconds` of the agent's life, first after one period.
 
     The period is counted from the schedule, not from the end of the turn; a firing that is still
-    waiting is not queued twice, and missed ones are merged.
+    waiting is not queued twice, and missed ones are merged. With `durable=True`, in a durable class, the
+    schedule outlives the incarnation: what was missed until the next one is one firing after `started()`,
+    and the rhythm is as before.
     """
     if callable(seconds) or not 0 < seconds < math.inf:
         raise TypeError(f"@every needs a finite number of seconds above 0, not {seconds!r}")
 
     def mark(fn: Callable[[A], None]) -> Callable[[A], None]:
         vars(fn)["__lmos_every__"] = float(seconds)
+        vars(fn)["__lmos_durable__"] = durable
         return fn
 
     return mark

@@ -11,7 +11,8 @@ from lmos_actors.errors import NotAllowed, NotFound
 from lmos_actors.protocol.td import AGENT_TYPES, TOOL_TYPES
 
 from .._parking import park_among
-from .._population import SPREADS
+from .._population import SPREADS, AgentQuery
+from .._ref import Ref
 from .._retrying import Retrying
 from ..messages._operation import ASKING, named
 from ._pool_link import PoolLink
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping
 
     from .._link import Attempt, Invocation
-    from .._population import AgentQuery, Spread
-    from .._ref import Ref
+    from .._population import Spread
     from .._runtime import Runtime, Turns
     from ..declaration._contract import Contract
     from ..messages._mailbox import AgentStatistics, MailboxStatistics
@@ -252,6 +252,11 @@ def release_link(ref: Any) -> None:
     let_go = getattr(link, "release", None)
     if let_go is not None:
         let_go()
+
+
+def ref_at(rt: Runtime, path: str) -> Ref[Any]:
+    """Return a ref to the agent at a path of the tree; it resolves on first use."""
+    return Ref(LookupLink(rt, AgentQuery(None, path, is_place=True)))
 
 
 def at_hand(link: Any) -> Any:

@@ -67,8 +67,8 @@ class KeptState(Protocol):
         ...
 
     @property
-    def has_facts(self) -> bool:
-        """Whether facts of a journal have been noted that `keep` has not handed over."""
+    def has_changes(self) -> bool:
+        """Whether facts have been noted, or timers have changed, and `keep` has not handed that over."""
         ...
 
     @property
@@ -78,6 +78,10 @@ class KeptState(Protocol):
 
     def note(self, fact: object) -> None:
         """Take a fact of a journal, which the next `keep` hands to the store."""
+        ...
+
+    def touch(self) -> None:
+        """The timers have changed, so the next `keep` hands them to the store."""
         ...
 
     def forget(self) -> None:
@@ -140,12 +144,14 @@ class OutputGate:
         "restored",
         "slot",
         "state",
+        "timers",
     )
 
     def __init__(self, slot: Any, state: KeptState) -> None:
         self.slot: GatedSlot = slot
         self.state = state
         self.restored = False  # the present incarnation began with state from the store
+        self.timers: Any = None  # its `DurableTimers`, which stand above this file, once it has any
         self._turn: list[Output] | None = None  # of the turn that runs now
         self._open: list[Output] = []  # of runs, since the state was last looked at
         self._held: deque[tuple[int, list[Output]]] = deque()  # with the number of the commit they wait for
@@ -168,7 +174,7 @@ class OutputGate:
 
     def begin_turn(self) -> bool:
         """A turn is about to run: every run of the agent is at an await. False if the agent has died."""
-        if (self._open or self.state.has_facts) and not self.seal_open():
+        if (self._open or self.state.has_changes) and not self.seal_open():
             return False
         self._turn = []
         return True
@@ -209,6 +215,12 @@ class OutputGate:
         if self._turn is None:
             self.state.keep_soon()
 
+    def touch(self) -> None:
+        """The running code has changed the timers of the agent."""
+        self.state.touch()
+        if self._turn is None:
+            self.state.keep_soon()
+
     def hold(self, output: Output) -> None:
         """Take something that the running code puts out. Raises MailboxFull past `MOST` in one run."""
         if self._turn is not None and self.slot.turns.slot is self.slot:
@@ -239,7 +251,7 @@ class OutputGate:
 
         False if that ends the agent: a field has a value that is not of its type.
         """
-        if (self._open or self.state.has_facts) and not self._must_wait_for_run():
+        if (self._open or self.state.has_changes) and not self._must_wait_for_run():
             outputs, self._open = self._open, []
             try:
                 self._seal(outputs)

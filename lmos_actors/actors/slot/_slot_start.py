@@ -59,6 +59,9 @@ async def start_agent(slot: Slot) -> None:
         if slot.state not in (STARTING, DRAINING):
             return
     _open(slot, agent)
+    gate = slot.output_gate
+    if gate is not None and gate.timers is not None and slot.agent is agent:
+        gate.timers.begin()
 
 
 def child_supervisor(slot: Slot) -> AgentSupervisor:

@@ -27,7 +27,8 @@ def accepts(cls: type) -> str | None:
 def acts_by_itself(cls: type[Agent]) -> bool:
     """Return whether agents of a class act without a request: at their start, or periodically."""
     contract = cls.__contract__
-    return bool(contract.has_started or contract.periodic or contract.has_lifespan or contract.has_children)
+    periodic = contract.periodic or contract.durable_periodic
+    return bool(contract.has_started or periodic or contract.has_lifespan or contract.has_children)
 
 
 LOOKING = frozenset({"find", "topic", "group", "join_group"})

@@ -1,0 +1,341 @@
+"""Durable timers: turns that a durable agent has planned, and that outlive its incarnation.
+
+The table of an agent's timers is kept as its fields are: with the turn that has changed it, in one batch.
+What this file keeps true:
+
+- A timer enters the table in the turn that sets it, and leaves it in the turn that cancels it. If that turn
+  crashes, neither has happened: the next incarnation begins with the table that was kept.
+- A timer leaves the table as its own turn begins, so it is gone from the store with what that turn has
+  changed, and not before. A process that is killed in between finds it there again, and it fires again; as
+  far as kept state goes it has fired once. A turn that crashes has not fired.
+- Instants are kept as time of day. A living incarnation waits on the clock of its run, which nobody sets
+  back; only the next incarnation has to go by the time of day.
+- Those that are late fire once `started()` has run, in the order in which they were due.
+
+`@every(durable=True)` belongs to the class, and only its rhythm is kept: the instant of the next firing. That
+is moved on as a firing takes its turn, past all that were missed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors.errors import StateMismatch
+
+from ._kept_state import FIND_REF
+from ._kept_turns import method_of, turn_form
+from ._trace_context import current_mark
+from .declaration._history import kept_turn
+from .finding._registry import ref_at
+from .messages._mailbox import InternalTurn, PeriodicTurn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lmos_actors._core import Timer
+
+    from .messages._mailbox import Mark
+    from .slot._slot import Slot
+
+MOST: Final = 256
+"""Durable timers that an agent may have set at a time: they are written with each change of one."""
+
+
+class TimerRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A durable timer as it is kept. One with `every` is a rhythm of the class."""
+
+    turn: str
+    due: datetime
+    arguments: dict[str, Any] = {}
+    every: float = 0.0
+
+
+class DurableTimer:
+    """A turn that a durable agent has planned by `self.after(seconds, turn, ..., durable=True)`."""
+
+    __slots__ = ("_alarm", "_record", "_timers", "_trace", "_values")
+
+    def __init__(
+        self, timers: DurableTimers, record: TimerRecord, values: dict[str, Any], trace: Mark | None = None
+    ) -> None:
+        self._timers = timers
+        self._record = record
+        self._values = values
+        self._trace = trace
+        self._alarm: Timer | None = None
+
+    def __repr__(self) -> str:
+        return f"<DurableTimer {self.turn} at {self.due:%Y-%m-%d %H:%M:%S} UTC>"
+
+    @property
+    def turn(self) -> str:
+        """The name of the method that runs."""
+        return self._record.turn
+
+    @property
+    def due(self) -> datetime:
+        """When it runs, in UTC."""
+        return self._record.due
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of the method that were given, by parameter."""
+        return dict(self._values)
+
+    @property
+    def record(self) -> TimerRecord:
+        """The timer as it is kept."""
+        return self._record
+
+    @property
+    def started(self) -> bool:
+        """Whether time runs for it in this incarnation."""
+        return self._alarm is not None
+
+    @enable_ki_protection
+    def cancel(self) -> None:
+        """Cancel the turn, also one that is due and waits; kept with the turn that calls it.
+
+        Never blocks; late or repeated calls do nothing.
+        """
+        if self._timers.remove(self) and self._alarm is not None:
+            self._alarm.cancel()
+
+    def start(self, seconds: float) -> None:
+        """Have it fire after so many seconds, while this incarnation lives."""
+        slot = self._timers.slot
+        self._alarm = slot.rt.timers.call_after(seconds, self.fire)
+        slot.keep_timer(self._alarm)
+
+    def fire(self) -> None:
+        """Queue its turn."""
+        if self._alarm is not None:
+            self._alarm.leave()
+        turn = _DueTurn(self, self._timers, self._values)
+        turn.trace = self._trace
+        self._timers.slot.put(turn)
+
+
+class _DueTurn(InternalTurn):
+    """The turn of a durable timer that is due; nothing if it is cancelled before it begins."""
+
+    __slots__ = ("_timer", "_timers")
+
+    def __init__(self, timer: DurableTimer, timers: DurableTimers, values: dict[str, Any]) -> None:
+        self._timer, self._timers = timer, timers
+        args, kwargs = turn_form(type(timers.agent), timer.turn).call(values)
+        fn: Callable[..., None] = kept_turn(timers.agent, getattr(timers.agent, timer.turn))
+        super().__init__(partial(fn, **kwargs) if kwargs else fn, args)
+
+    def take(self) -> tuple[Any, tuple[Any, ...]]:
+        """Return the function to run now; from here on the timer is no more."""
+        if self._timers.remove(self._timer):
+            return super().take()
+        return _do_nothing, ()
+
+
+def _do_nothing() -> None:
+    """Be the turn of a timer that was cancelled."""
+
+
+class _Rhythm(PeriodicTurn):
+    """The turn of one method with `@every(durable=True)`, and when it runs next."""
+
+    __slots__ = ("_alarm", "_timers", "name", "seconds", "when")
+
+    def __init__(self, timers: DurableTimers, name: str, seconds: float, when: float) -> None:
+        super().__init__(kept_turn(timers.agent, getattr(timers.agent, name)))
+        self._timers = timers
+        self._alarm: Timer | None = None
+        self.name = name
+        self.seconds = seconds
+        self.when = when
+        """The instant of the first firing whose turn has not begun, in the time of the run."""
+
+    def start(self, seconds: float) -> None:
+        """Have it fire after so many seconds, while this incarnation lives."""
+        slot = self._timers.slot
+        self._alarm = slot.rt.timers.call_after(seconds, self.fire)
+        slot.keep_timer(self._alarm)
+
+    def fire(self) -> None:
+        """Queue its turn, unless one waits already, and wait for the next time."""
+        if self._alarm is not None:
+            self._alarm.leave()
+        if not self.waiting:
+            self.waiting = True
+            self._timers.slot.put(self)
+        self.start(max(0.0, self._next() - trio.current_time()))
+
+    def take(self) -> tuple[Any, tuple[Any, ...]]:
+        """Return the function to run now; all firings until now are merged into it."""
+        self.when = self._next()
+        self._timers.touch()
+        return super().take()
+
+    def _next(self) -> float:
+        missed = max(0, int((trio.current_time() - self.when) / self.seconds))
+        return self.when + (missed + 1) * self.seconds
+
+
+class DurableTimers:
+    """The durable timers of one incarnation."""
+
+    __slots__ = ("_has_new_rhythm", "_pending", "_rhythms", "agent", "slot")
+
+    def __init__(self, slot: Slot, agent: Any) -> None:
+        self.slot = slot
+        self.agent = agent
+        self._has_new_rhythm = False
+        self._pending: dict[DurableTimer, None] = {}
+        self._rhythms: list[_Rhythm] = []
+
+    @property
+    def pending(self) -> tuple[DurableTimer, ...]:
+        """Those that were set and have neither fired nor been cancelled, in the order of their due times."""
+        return tuple(sorted(self._pending, key=_due))
+
+    def records(self) -> list[TimerRecord]:
+        """Return all as they are kept."""
+        present, now = self.slot.rt.entropy.now(), trio.current_time()
+        rhythms = [
+            TimerRecord(each.name, present + timedelta(seconds=each.when - now), every=each.seconds)
+            for each in self._rhythms
+        ]
+        return [*rhythms, *(timer.record for timer in self._pending)]
+
+    def touch(self) -> None:
+        """Have the table kept, as it has changed."""
+        gate = self.slot.output_gate
+        if gate is not None:
+            gate.touch()
+
+    def remove(self, timer: DurableTimer) -> bool:
+        """Take a timer out; return whether it was there."""
+        if timer not in self._pending:
+            return False
+        del self._pending[timer]
+        self.touch()
+        return True
+
+    def add(
+        self, seconds: float, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> DurableTimer:
+        """Have a method run `seconds` from now. Raises as `Agent.after` does."""
+        form = turn_form(type(self.agent), name)
+        if len(self._pending) >= MOST:
+            raise RuntimeError(f"{self.slot.path} has {MOST} durable timers, and can have no more at a time")
+        with_refs = FIND_REF.set(partial(ref_at, self.slot.rt))
+        try:
+            plain = form.plain(args, kwargs)
+            values = form.restored(plain)
+        finally:
+            FIND_REF.reset(with_refs)
+        try:
+            due = self.slot.rt.entropy.now() + timedelta(seconds=seconds)
+        except OverflowError:
+            raise ValueError(f"after() cannot keep a timer that is due in {seconds!r} s") from None
+        trace = current_mark(self.slot.rt) if self.slot.traced else None
+        timer = DurableTimer(self, TimerRecord(name, due, plain), values, trace)
+        self._pending[timer] = None
+        timer.start(seconds)
+        self.touch()
+        return timer
+
+    def restore(self, records: Iterable[TimerRecord], key: str) -> None:
+        """Begin with what was kept. Raises StateMismatch for a turn that the class cannot run any more."""
+        kept: dict[str, TimerRecord] = {}
+        for record in records:
+            if record.every:
+                kept[record.turn] = record
+                continue
+            try:
+                values = turn_form(type(self.agent), record.turn).restored(record.arguments)
+            except (AttributeError, TypeError) as error:
+                raise StateMismatch(
+                    key, f"a timer is to run {record.turn!r} at {record.due}: {error}; {_WAY_OUT}"
+                ) from None
+            self._pending[DurableTimer(self, record, values)] = None
+        present, now = self.slot.rt.entropy.now(), trio.current_time()
+        for seconds, name in self.agent.__contract__.durable_periodic:
+            ahead = (kept[name].due - present).total_seconds() if name in kept else seconds
+            self._rhythms.append(_Rhythm(self, name, seconds, now + min(ahead, seconds)))
+            self._has_new_rhythm |= name not in kept
+
+    def begin(self) -> None:
+        """Let time run for all that were kept, as the agent has started."""
+        present, now = self.slot.rt.entropy.now(), trio.current_time()
+        late: list[tuple[datetime, DurableTimer | _Rhythm]] = []
+        for rhythm in self._rhythms:
+            if rhythm.when > now:
+                rhythm.start(rhythm.when - now)
+            else:
+                late.append((present + timedelta(seconds=rhythm.when - now), rhythm))
+        for timer in self._pending:
+            if timer.started:
+                continue
+            ahead = (timer.due - present).total_seconds()
+            if ahead > 0:
+                timer.start(ahead)
+            else:
+                late.append((timer.due, timer))
+        for _, each in sorted(late, key=_first):
+            each.fire()
+        if self._has_new_rhythm:
+            self.touch()
+
+
+_WAY_OUT: Final = "have a method of that name that takes these arguments"
+
+
+def _due(timer: DurableTimer) -> datetime:
+    return timer.due
+
+
+def _first(each: tuple[datetime, object]) -> datetime:
+    return each[0]
+
+
+def restored_timers(slot: Slot, agent: Any, records: Iterable[TimerRecord], key: str) -> DurableTimers | None:
+    """Return the timers of an incarnation that begins, None if it has none. Raises StateMismatch."""
+    if not records and not agent.__contract__.durable_periodic:
+        return None
+    timers = DurableTimers(slot, agent)
+    timers.restore(records, key)
+    return timers
+
+
+def timers_of_agent(agent: Any) -> DurableTimers:
+    """Return the durable timers of an agent, made at the first call. Raises TypeError where it has none."""
+    gate, title = agent._place().output_gate, agent.__contract__.title
+    if gate is None:
+        raise TypeError(f"{title} has no durable timers: class {title}(Agent, durable=True)")
+    if gate.timers is None:
+        gate.timers = DurableTimers(agent._place(), agent)
+    timers: DurableTimers = gate.timers
+    return timers
+
+
+@enable_ki_protection
+def turn_after_durably(
+    agent: Any, seconds: float, turn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> DurableTimer:
+    """Have a turn run `seconds` from now, in this incarnation or a later one; see `Agent.after`."""
+    timers = timers_of_agent(agent)
+    name = getattr(turn, "__name__", "")
+    found = method_of(type(agent), name)
+    if (
+        found is None
+        or getattr(turn, "__self__", None) is not agent
+        or getattr(turn, "__func__", None) is not found
+    ):
+        raise TypeError(
+            f"after(durable=True) takes a method of self, which a later incarnation has too, not {turn!r}"
+        )
+    return timers.add(seconds, name, args, kwargs)

@@ -1,0 +1,120 @@
+"""The form in which the turn of a durable timer is kept: the name of a method, and its arguments.
+
+Arguments are plain data by the types of the method's parameters, as the fields of a durable class are. They
+are put back as soon as they are kept, so that what cannot be put back is refused at the call, and so that a
+turn gets the same values whether its agent has been restarted meanwhile or not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from inspect import BoundArguments, Parameter, Signature
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
+
+import attrs
+import msgspec
+
+from lmos_actors.errors import nearest
+
+from ._kept_state import Plain, check_type, hooks_of, state_converter, why_refused
+from .declaration._affordances import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_UNNAMED: Final = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+@attrs.frozen
+class TurnForm:
+    """The stored form of the turns of one method."""
+
+    where: str
+    signature: Signature
+    hooks: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]
+    """For each parameter: to plain data, and back."""
+
+    def plain(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Plain:
+        """Return arguments as plain data, by parameter. Raises TypeError, naming what cannot be kept."""
+        try:
+            given = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{self.where}: {error}") from None
+        plain: Plain = {}
+        for name, value in given.items():
+            try:
+                plain[name] = msgspec.json.decode(msgspec.json.encode(self.hooks[name][0](value)))
+                self.hooks[name][1](plain[name])
+            except Exception as error:
+                why = why_refused(error)
+                raise TypeError(
+                    f"{self.where}: a durable timer cannot keep {name}={value!r}: {why}"
+                ) from error
+        return plain
+
+    def restored(self, plain: Plain) -> dict[str, Any]:
+        """Return arguments, by parameter. Raises TypeError for what the method does not take."""
+        unknown = [name for name in plain if name not in self.hooks]
+        parameters = self.signature.parameters.values()
+        missing = [p.name for p in parameters if p.default is Parameter.empty and p.name not in plain]
+        if unknown or missing:
+            what = f"takes no {unknown[0]!r}" if unknown else f"needs {missing[0]!r}"
+            raise TypeError(f"{self.where} {what}")
+        values: dict[str, Any] = {}
+        for name, value in plain.items():
+            try:
+                values[name] = self.hooks[name][1](value)
+            except Exception as error:
+                raise TypeError(f"{name!r} of {self.where}: {why_refused(error)}") from error
+        return values
+
+    def call(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments as a call of the method has them."""
+        ordered = {name: values[name] for name in self.signature.parameters if name in values}
+        bound = BoundArguments(self.signature, ordered)
+        return bound.args, bound.kwargs
+
+
+def turn_form(cls: Any, name: str) -> TurnForm:
+    """Return the form of a method of a durable class, made at the first call.
+
+    Raises AttributeError, with the nearest name, if it has no such method; TypeError for one that no durable
+    timer can run.
+    """
+    forms: dict[str, TurnForm] = cls.__contract__.state.turns
+    form = forms.get(name)
+    if form is None:
+        form = forms[name] = _made(cls, name)
+    return form
+
+
+def method_of(cls: Any, name: str) -> Any:
+    """Return the function behind a method, None if there is none of that name."""
+    found = inspect.getattr_static(cls, name, None)
+    return found.__wrapped__ if isinstance(found, Turn) else found  # pyright: ignore[reportUnknownVariableType]
+
+
+def _made(cls: Any, name: str) -> TurnForm:
+    where, method = f"{cls.__name__}.{name}", method_of(cls, name)
+    if method is None:
+        near = nearest(name, [each for each in dir(cls) if inspect.isfunction(method_of(cls, each))])
+        hint = f", did you mean {near!r}?" if near else ""
+        raise AttributeError(f"{cls.__name__} has no method {name!r}{hint}")
+    if not inspect.isfunction(method) or inspect.iscoroutinefunction(method):
+        raise TypeError(f"{where}: a durable timer runs a method written def")
+    try:
+        local = {**cls.__contract__.state.namespace, cls.__name__: cls}
+        hints = get_type_hints(method, localns=local, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"{where}: {error}") from None
+    converter = state_converter()
+    parameters = [*inspect.signature(method).parameters.values()][1:]
+    for each in parameters:
+        if each.kind in _UNNAMED:
+            raise TypeError(f"{where}: a durable timer keeps its arguments by name, and {each} has none")
+        try:
+            check_type(hints.get(each.name, Any), converter, f"{where}, parameter {each.name!r}")
+        except TypeError as error:
+            raise TypeError(f"{error}. A durable timer keeps the arguments of its turn") from None
+    hooks = {each.name: hooks_of(each.name, hints[each.name], converter) for each in parameters}
+    return TurnForm(where, Signature(parameters), hooks)
