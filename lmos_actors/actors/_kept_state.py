@@ -54,12 +54,11 @@ from typing import (
 
 import attrs
 
-from lmos_actors.errors import ConfigError, StateMismatch, group_of
+from lmos_actors.errors import ConfigError, StateMismatch, group_of, nearest
 
 from ._ref import Ref
 from .crashes._traces import place_of
 from .declaration._affordances import Property
-from .declaration._options import check_behaviour
 from .values import WHOLE, annotations_of, record_of, secrecy_of
 
 if TYPE_CHECKING:
@@ -331,12 +330,16 @@ _NOT_KEPT: Final = "What need not survive a restart is declared by `= ephemeral(
 
 def check_kept_behaviour(cls: Any, behaviour: str, key: str) -> None:
     """Raise StateMismatch for a kept behaviour that the class has no more."""
-    try:
-        check_behaviour(behaviour, cls.__name__, cls.__contract__.behaviours)
-    except ValueError as error:
-        raise StateMismatch(
-            key, f"{error}; keep the name among its behaviours, and have started() change it"
-        ) from None
+    known: tuple[str, ...] = cls.__contract__.behaviours
+    if behaviour in known:
+        return
+    near = nearest(behaviour, known)
+    hint = f" (did you mean {near!r}?)" if near else ""
+    raise StateMismatch(
+        key,
+        f"it is in the behaviour {behaviour!r}, which {cls.__name__} does not have{hint}; "
+        f"keep the name among its behaviours, and let started() change it",
+    )
 
 
 def why_refused(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from .declaration._affordances import Turn
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_UNNAMED: Final = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_STARS: Final = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 
 
 @attrs.frozen
@@ -110,8 +110,9 @@ def _made(cls: Any, name: str) -> TurnForm:
     converter = state_converter()
     parameters = [*inspect.signature(method).parameters.values()][1:]
     for each in parameters:
-        if each.kind in _UNNAMED:
-            raise TypeError(f"{where}: a durable timer keeps its arguments by name, and {each} has none")
+        if each.kind in _STARS:
+            given = f"{_STARS[each.kind]}{each.name}"
+            raise TypeError(f"{where}: a durable timer keeps its arguments by parameter, and not {given}")
         try:
             check_type(hints.get(each.name, Any), converter, f"{where}, parameter {each.name!r}")
         except TypeError as error:
