@@ -495,7 +495,7 @@ class Strict(Agent, durable=True):
 
 REFUSED = (
     "TypeError: Strict.greet: a durable timer cannot keep name=5: name must be str, not 5",
-    "TypeError: Strict.greet: a durable timer cannot keep times=['b']: invalid value for type, expected int",
+    "TypeError: Strict.greet: a durable timer cannot keep times=['b']: expected int, not str",
     "TypeError: Strict.greet: missing a required argument: 'name'",
     "TypeError: Strict.guess, parameter 'what': a value of any type has no form to be kept in",
     "TypeError: Strict.lock, parameter 'lock': ",
