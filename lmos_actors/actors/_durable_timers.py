@@ -22,6 +22,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import msgspec
 import trio
 from trio.lowlevel import enable_ki_protection
@@ -56,19 +57,39 @@ class TimerRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     every: float = 0.0
 
 
-class DurableTimer:
-    """A turn that a durable agent has planned by `self.after(seconds, turn, ..., durable=True)`."""
+class _Planned:
+    """A turn that an agent has planned."""
 
-    __slots__ = ("_alarm", "_record", "_timers", "_trace", "_values")
+    __slots__ = ("alarm", "record", "timers", "trace", "values")
 
     def __init__(
         self, timers: DurableTimers, record: TimerRecord, values: dict[str, Any], trace: Mark | None = None
     ) -> None:
-        self._timers = timers
-        self._record = record
-        self._values = values
-        self._trace = trace
-        self._alarm: Timer | None = None
+        self.timers = timers
+        self.record = record
+        self.values = values
+        """The arguments of its method, by parameter."""
+        self.trace = trace
+        self.alarm: Timer | None = None
+
+    def start(self, seconds: float) -> None:
+        """Have it fire after so many seconds, while this incarnation lives."""
+        slot = self.timers.slot
+        self.alarm = slot.rt.timers.call_after(seconds, self.fire)
+        slot.keep_timer(self.alarm)
+
+    def fire(self) -> None:
+        """Queue its turn."""
+        if self.alarm is not None:
+            self.alarm.leave()
+        self.timers.slot.put(_DueTurn(self))
+
+
+@attrs.frozen(repr=False)
+class DurableTimer:
+    """A turn that a durable agent has planned by `self.after(seconds, turn, ..., durable=True)`."""
+
+    _planned: _Planned
 
     def __repr__(self) -> str:
         return f"<DurableTimer {self.turn} at {self.due:%Y-%m-%d %H:%M:%S} UTC>"
@@ -76,27 +97,17 @@ class DurableTimer:
     @property
     def turn(self) -> str:
         """The name of the method that runs."""
-        return self._record.turn
+        return self._planned.record.turn
 
     @property
     def due(self) -> datetime:
         """When it runs, in UTC."""
-        return self._record.due
+        return self._planned.record.due
 
     @property
-    def arguments(self) -> Mapping[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments of the method that were given, by parameter."""
-        return dict(self._values)
-
-    @property
-    def record(self) -> TimerRecord:
-        """The timer as it is kept."""
-        return self._record
-
-    @property
-    def started(self) -> bool:
-        """Whether time runs for it in this incarnation."""
-        return self._alarm is not None
+        return dict(self._planned.values)
 
     @enable_ki_protection
     def cancel(self) -> None:
@@ -104,38 +115,27 @@ class DurableTimer:
 
         Never blocks; late or repeated calls do nothing.
         """
-        if self._timers.remove(self) and self._alarm is not None:
-            self._alarm.cancel()
-
-    def start(self, seconds: float) -> None:
-        """Have it fire after so many seconds, while this incarnation lives."""
-        slot = self._timers.slot
-        self._alarm = slot.rt.timers.call_after(seconds, self.fire)
-        slot.keep_timer(self._alarm)
-
-    def fire(self) -> None:
-        """Queue its turn."""
-        if self._alarm is not None:
-            self._alarm.leave()
-        turn = _DueTurn(self, self._timers, self._values)
-        turn.trace = self._trace
-        self._timers.slot.put(turn)
+        planned = self._planned
+        if planned.timers.remove(planned) and planned.alarm is not None:
+            planned.alarm.cancel()
 
 
 class _DueTurn(InternalTurn):
-    """The turn of a durable timer that is due; nothing if it is cancelled before it begins."""
+    """The turn of a timer that is due; nothing if it is cancelled before it begins."""
 
-    __slots__ = ("_timer", "_timers")
+    __slots__ = ("_planned",)
 
-    def __init__(self, timer: DurableTimer, timers: DurableTimers, values: dict[str, Any]) -> None:
-        self._timer, self._timers = timer, timers
-        args, kwargs = turn_form(type(timers.agent), timer.turn).call(values)
-        fn: Callable[..., None] = kept_turn(timers.agent, getattr(timers.agent, timer.turn))
+    def __init__(self, planned: _Planned) -> None:
+        agent, name = planned.timers.agent, planned.record.turn
+        args, kwargs = turn_form(type(agent), name).call(planned.values)
+        fn: Callable[..., None] = kept_turn(agent, getattr(agent, name))
         super().__init__(partial(fn, **kwargs) if kwargs else fn, args)
+        self.trace = planned.trace
+        self._planned = planned
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
         """Return the function to run now; from here on the timer is no more."""
-        if self._timers.remove(self._timer):
+        if self._planned.timers.remove(self._planned):
             return super().take()
         return _do_nothing, ()
 
@@ -193,13 +193,13 @@ class DurableTimers:
         self.slot = slot
         self.agent = agent
         self._has_new_rhythm = False
-        self._pending: dict[DurableTimer, None] = {}
+        self._pending: dict[_Planned, None] = {}
         self._rhythms: list[_Rhythm] = []
 
     @property
     def pending(self) -> tuple[DurableTimer, ...]:
         """Those that were set and have neither fired nor been cancelled, in the order of their due times."""
-        return tuple(sorted(self._pending, key=_due))
+        return tuple(map(DurableTimer, sorted(self._pending, key=_due)))
 
     def records(self) -> list[TimerRecord]:
         """Return all as they are kept."""
@@ -216,7 +216,7 @@ class DurableTimers:
         if gate is not None:
             gate.touch()
 
-    def remove(self, timer: DurableTimer) -> bool:
+    def remove(self, timer: _Planned) -> bool:
         """Take a timer out; return whether it was there."""
         if timer not in self._pending:
             return False
@@ -242,11 +242,11 @@ class DurableTimers:
         except OverflowError:
             raise ValueError(f"after() cannot keep a timer that is due in {seconds!r} s") from None
         trace = current_mark(self.slot.rt) if self.slot.traced else None
-        timer = DurableTimer(self, TimerRecord(name, due, plain), values, trace)
+        timer = _Planned(self, TimerRecord(name, due, plain), values, trace)
         self._pending[timer] = None
         timer.start(seconds)
         self.touch()
-        return timer
+        return DurableTimer(timer)
 
     def restore(self, records: Iterable[TimerRecord], key: str) -> None:
         """Begin with what was kept. Raises StateMismatch for a turn that the class cannot run any more."""
@@ -261,7 +261,7 @@ class DurableTimers:
                 raise StateMismatch(
                     key, f"a timer is to run {record.turn!r} at {record.due}: {error}; {_WAY_OUT}"
                 ) from None
-            self._pending[DurableTimer(self, record, values)] = None
+            self._pending[_Planned(self, record, values)] = None
         present, now = self.slot.rt.entropy.now(), trio.current_time()
         for seconds, name in self.agent.__contract__.durable_periodic:
             ahead = (kept[name].due - present).total_seconds() if name in kept else seconds
@@ -271,20 +271,20 @@ class DurableTimers:
     def begin(self) -> None:
         """Let time run for all that were kept, as the agent has started."""
         present, now = self.slot.rt.entropy.now(), trio.current_time()
-        late: list[tuple[datetime, DurableTimer | _Rhythm]] = []
+        late: list[tuple[datetime, _Planned | _Rhythm]] = []
         for rhythm in self._rhythms:
             if rhythm.when > now:
                 rhythm.start(rhythm.when - now)
             else:
                 late.append((present + timedelta(seconds=rhythm.when - now), rhythm))
         for timer in self._pending:
-            if timer.started:
+            if timer.alarm is not None:  # set by this incarnation
                 continue
-            ahead = (timer.due - present).total_seconds()
+            ahead = (timer.record.due - present).total_seconds()
             if ahead > 0:
                 timer.start(ahead)
             else:
-                late.append((timer.due, timer))
+                late.append((timer.record.due, timer))
         for _, each in sorted(late, key=_first):
             each.fire()
         if self._has_new_rhythm:
@@ -294,8 +294,8 @@ class DurableTimers:
 _WAY_OUT: Final = "have a method of that name that takes these arguments"
 
 
-def _due(timer: DurableTimer) -> datetime:
-    return timer.due
+def _due(timer: _Planned) -> datetime:
+    return timer.record.due
 
 
 def _first(each: tuple[datetime, object]) -> datetime:
