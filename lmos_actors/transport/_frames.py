@@ -6,7 +6,6 @@ the payload is kept.
 
 from __future__ import annotations
 
-import math
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -404,7 +403,6 @@ class Wire(WebSocketConnection):
         self.offered: tuple[str, ...] = tuple(subprotocols)
         self._owner: FrameListener | None = None
         self._incoming = IncomingMessage()
-        self._message_seconds = math.inf
 
     # ---- the handshake
 
@@ -470,8 +468,7 @@ class Wire(WebSocketConnection):
         While `is_behind` says so, reading waits for others to have their turns. What a message in progress
         takes is charged to `account`; the whole of it has to come within `message_seconds`.
         """
-        self._owner, self._incoming = owner, IncomingMessage(account, is_behind)
-        self._message_seconds = message_seconds
+        self._owner, self._incoming = owner, IncomingMessage(account, message_seconds, is_behind)
         self.codec.begin(owner.on_text)
         # what the reader needs no more of an idle connection's memory
         del self._send_channel, self._recv_channel, self._pings, self._connection_proposal, self._stream_lock
@@ -510,7 +507,7 @@ class Wire(WebSocketConnection):
             if codec.is_between or codec.deaf or not codec.is_midway:
                 midway = None
             elif midway is None or midway[0] != owner.messages_in:
-                midway = owner.messages_in, current_time() + self._message_seconds
+                midway = owner.messages_in, current_time() + self._incoming.seconds
             try:
                 if midway is None:
                     data = await self.stream.receive_some(size)
@@ -532,7 +529,7 @@ class Wire(WebSocketConnection):
         with CancelScope(deadline=deadline):
             return await self.stream.receive_some(size)
         self.drop()
-        owner.on_error(1008, f"a message has to come within {self._message_seconds:g} s")
+        owner.on_error(1008, f"a message has to come within {self._incoming.seconds:g} s")
         return None
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ._masks import Masks
     from ._network import Endpoint, Network
 
+_DEFAULTS = ConnectionOptions()  # one object for all connections that have no others
 _CUT = (trio.BrokenResourceError, trio.ClosedResourceError, EOFError)
 
 
@@ -52,7 +53,7 @@ async def connect(
     one of its own. Raises ConnectFailed, within twice `handshake_seconds`; ConfigError
     if the URL is none, or a header cannot be sent.
     """
-    options = ConnectionOptions() if options is None else options
+    options = _DEFAULTS if options is None else options
     endpoint = endpoint_of(url)
     seconds = options.handshake_seconds
     stream: trio.abc.Stream | None = None
@@ -118,7 +119,7 @@ async def accept(
     closed and ConnectionLost raised. What the client makes this end hold is charged to `account`, or to one
     of its own.
     """
-    options = ConnectionOptions() if options is None else options
+    options = _DEFAULTS if options is None else options
     wire = Wire(stream, _codec(ConnectionType.SERVER, options, random_masks))
     try:
         with trio.move_on_after(options.handshake_seconds):

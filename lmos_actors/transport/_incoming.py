@@ -5,6 +5,7 @@ What is put together is charged to the account of the connection.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
@@ -62,16 +63,23 @@ class MessageParts:
 
 
 class IncomingMessage:
-    """The parts of a message that comes in fragments, or in several reads; `is_behind` is its host's.
+    """The parts of a message that comes in fragments, or in several reads.
 
-    They are not the connection's own: beyond thirty attributes it would take a kilobyte more.
+    The whole of it has to come within `seconds`; `is_behind` is its host's. They are not attributes of the
+    wire: it has thirty already, and an object with more takes a kilobyte more.
     """
 
-    __slots__ = ("_account", "_parts", "is_behind")
+    __slots__ = ("_account", "_parts", "is_behind", "seconds")
 
-    def __init__(self, account: Account | None = None, is_behind: Callable[[], bool] = bool) -> None:
+    def __init__(
+        self,
+        account: Account | None = None,
+        seconds: float = inf,
+        is_behind: Callable[[], bool] = bool,
+    ) -> None:
         self._account = account
         self._parts: MessageParts | None = None
+        self.seconds = seconds
         self.is_behind = is_behind
 
     def drop(self) -> None:

@@ -66,6 +66,9 @@ FINEST: Final = 1024
 STEP: Final = 32_768
 """Bytes by which less is charged for a session that still holds something worth counting."""
 
+UNCHARGED: Final = range(SMALL)
+"""Bytes that a session may hold without a charge."""
+
 WAY: Final = "lmos"
 """The binding's name in metrics and traces."""
 
@@ -120,15 +123,13 @@ class ServerConnection:
         self._listeners = Listeners(context.rt, self.session, self.check_end, context.failed, context.sharing)
         address = connection.peer.rpartition(":")[0]
         self._peer = (address, connection) if self.principal is None else (f"@{self.principal}", "")
-        sender = self.label, self.principal, self._peer
-        then = self._fail, self._tell_settled, self.check_end
-        self._tells = IncomingTells(context.rt, self.session, context.waiting_tells, sender, *then)
+        self._tells: IncomingTells | None = None  # made by the first
         self._runs_without_room: dict[Far, None] = {}  # the peer's credit, or the connection's
         self._over = self._giving_up = self._is_spent = False
         self._is_alone = False  # the request that is taken, on its connection
         self._is_due = False  # something to be sent, once it has been taken
         self._charged = 0  # to the account of the connection
-        self._near = range(SMALL)  # to that: what is held more or less is not worth counting
+        self._near = UNCHARGED  # to that: what is held more or less is not worth counting
         self._counted: BaseException | None = None  # what a mailbox has just refused
         if admission is not None:
             self._await_expiry(admission)
@@ -286,7 +287,7 @@ class ServerConnection:
         if args is None:
             return False
         if asked.tell is not None:
-            self._post_tell(OneWay(link, op, args, self._tells, asked))
+            self._post_tell(OneWay(link, op, args, self._teller(), asked))
             return True
         far = Far(link, op, args, self, asked)
         if self._post(far) and asked.open:
@@ -317,7 +318,7 @@ class ServerConnection:
         slot = link if isinstance(link, Slot) else link.choose(key, args, kwargs)
         op = slot.operation(key)
         args, one_way = slot.bound(op, args, kwargs), asked.tell is not None
-        far = OneWay(slot, op, args, self._tells, asked) if one_way else Far(slot, op, args, self, asked)
+        far = OneWay(slot, op, args, self._teller(), asked) if one_way else Far(slot, op, args, self, asked)
         if before is not None:
             far.watch, far.trace = before.watch, before.trace
         if isinstance(link, PoolLink):
@@ -357,7 +358,8 @@ class ServerConnection:
         came(far, WAY, message.traceparent, message.tracestate)
         self._context.open[far.asked] = far  # before it is posted: it may be answered in this step
         try:
-            self._tells.check_order(far.slot)
+            if self._tells is not None:
+                self._tells.check_order(far.slot)
             far.post(self._context.seats, self._peer, now=self._is_alone and not is_later)
         except BaseException as error:
             self._context.open.pop(far.asked, None)
@@ -371,11 +373,21 @@ class ServerConnection:
         message = tell.asked.message
         came(tell, WAY, message.traceparent, message.tracestate)
         try:
-            self._tells.post(tell)
+            self._teller().post(tell)
         except BaseException as error:
             ended(tell, error)
             self._counted = error
             raise
+
+    def _teller(self) -> IncomingTells:
+        """Return the one-way messages of this connection."""
+        if self._tells is None:
+            rt, waiting = self._rt, self._context.waiting_tells
+            sender = self.label, self.principal, self._peer
+            then = self._fail, self._tell_settled, self.check_end
+            self._tells = IncomingTells(rt, self.session, waiting, sender, *then)
+            self._tells.stands = not self._over
+        return self._tells
 
     def _tell_settled(self) -> None:
         """Take note that a one-way message has begun: a draining connection may end now."""
@@ -528,7 +540,8 @@ class ServerConnection:
         self._over = True
         if self._expiry is not None:
             self._expiry.cancel()
-        self._tells.close(is_spent=self._is_spent)
+        if self._tells is not None:
+            self._tells.close(is_spent=self._is_spent)
         left = self.session.closed(self._context.goes_on)
         for one in left:
             if isinstance(one, lmos.IncomingRequest):
@@ -559,7 +572,7 @@ class ServerConnection:
         # the next step above what is held: were it that itself, each request more would be charged anew
         charged = 0 if held < SMALL else (held // step + 1) * step
         more, self._charged = charged - self._charged, charged
-        self._near = range(max(SMALL, charged - STEP), charged + 1) if charged else range(SMALL)
+        self._near = range(max(SMALL, charged - STEP), charged + 1) if charged else UNCHARGED
         if more > 0:
             self.connection.account.charge(more)
         else:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import BacklogHolder, Down, Runtime, SinkTable, TraceMembers
     from lmos_actors.protocol import lmos
 
-    from ..exposure._shared_values import SharedValues
+    from ..exposure._shared_values import ReaderMemory, SharedValues
 
 
 Tell: TypeAlias = "Callable[[Down], Any]"
@@ -308,7 +308,7 @@ class Listeners:
         failed: Callable[[BaseException], object],
         sharing: SharedValues,
     ) -> None:
-        self.memory = sharing.reader(self._drop)
+        self._memory: ReaderMemory | None = None  # made by the first listener
         self._rt = rt
         self._sharing = sharing
         self._session = session
@@ -347,7 +347,15 @@ class Listeners:
             listener.leave()
         self._active.clear()
         self._backlog = None
-        self.memory.close()
+        if self._memory is not None:
+            self._memory.close()
+
+    @property
+    def memory(self) -> ReaderMemory:
+        """The memory of what waits for these listeners."""
+        if self._memory is None:
+            self._memory = self._sharing.reader(self._drop)
+        return self._memory
 
     def _drop(self) -> None:
         for listener in self._active.values():

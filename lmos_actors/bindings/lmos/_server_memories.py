@@ -62,15 +62,15 @@ class AnswerMemories:
 
         Answers to one principal are not shared with another, whatever `LMOS-Peer` a client sends.
         """
-        names = [value for name, value in headers if name.lower() == PEER_HEADER]
-        if len(names) != 1 or not _UNGUESSABLE.fullmatch(names[0]):
+        peer = _peer_name(headers)
+        if peer is None:
             memory = AnswerMemory(bound=self.bound)
             try:
                 yield memory
             finally:
                 memory.close()
             return
-        name = (principal, names[0])
+        name = (principal, peer)
         kept = self._named.get(name)
         if kept is None:
             kept = self._named[name] = _Kept(AnswerMemory(bound=self.bound))
@@ -104,3 +104,9 @@ class AnswerMemories:
 
     def _fits(self, held: int) -> bool:
         return len(self._unused) <= self._most and held <= self._most_bytes
+
+
+def _peer_name(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """Return what marks the connections of this client, if it sends a mark that nobody else can guess."""
+    names = [value for name, value in headers if name.lower() == PEER_HEADER]
+    return names[0] if len(names) == 1 and _UNGUESSABLE.fullmatch(names[0]) else None

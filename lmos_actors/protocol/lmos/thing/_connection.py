@@ -90,11 +90,9 @@ class ThingConnection:
         )
         self.open: dict[IncomingRequest, str] = {}  # with the correlation of the answer on this connection
         self.open_bytes = self.open_weight = 0
-        self.tells = ReceivedTells()
+        self._tells: ReceivedTells | None = None
         self.tells_weight = 0
         self.grants = grants
-        if grants is not None:
-            grants.on_shortage(self.lower_window)
         self.listenings = ListeningTable()
         bound = None if memory is None else memory.bound
         self.runs = Runs(options.remembered_runs, options.max_bytes, bound)
@@ -154,6 +152,26 @@ class ThingConnection:
 
     # ---- one-way messages
 
+    @property
+    def tells(self) -> ReceivedTells:
+        """The one-way messages, made on first use: most connections have none."""
+        tells = self._tells
+        if tells is None:
+            tells = self._tells = ReceivedTells()
+            if self.grants is not None:
+                self.grants.on_shortage(self.lower_window)
+        return tells
+
+    @property
+    def waiting_tells(self) -> int:
+        """The number of one-way messages that have neither begun nor been refused."""
+        return 0 if self._tells is None else self._tells.waiting
+
+    @property
+    def owes_credit(self) -> bool:
+        """Whether there is credit of one-way messages that has not gone back yet."""
+        return self._tells is not None and self._tells.owes
+
     def tell_begun(self, request: IncomingRequest) -> None:
         """Note that a one-way message has begun, or ended without an error: its credit goes back."""
         if request.open and not self.over:
@@ -174,7 +192,7 @@ class ThingConnection:
 
     def give_credit(self) -> None:
         """Return all credit of one-way messages that have begun."""
-        if self.over or not self.tells.owes:
+        if self.over or not self.owes_credit:
             return
         begun = self.tells.due()
         message = TellCredit(thing_id=self.tells.thing, message_id=self.new_id(), begun=begun)
@@ -378,8 +396,8 @@ class ThingConnection:
         listenings = self.listenings.all()
         for one in listenings:
             self.listenings.remove(one)
-        self.counts.abandoned += len(self.open) + self.tells.waiting
-        self.tells = ReceivedTells()
+        self.counts.abandoned += len(self.open) + self.waiting_tells
+        self._tells = None
         self.tells_weight = 0
         self.open.clear()
         self.open_bytes = self.open_weight = 0
@@ -407,7 +425,7 @@ class ThingConnection:
             streamed=counts.streamed,
             strays=counts.strays,
             unreadable=counts.unreadable,
-            open=len(self.open) + self.tells.waiting,
+            open=len(self.open) + self.waiting_tells,
             listening=len(self.listenings),
             remembered=len(self.runs),
             streams=len(self.streams),

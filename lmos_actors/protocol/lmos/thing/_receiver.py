@@ -94,15 +94,15 @@ class Receiver:
     def _take_tell(self, message: InvokeAction, number: int, text: str | bytes) -> Demands:
         """Take a one-way message with a number."""
         connection = self._connection
-        size = wire_size(text)
-        wrong = connection.tells.arrive(message.thing_id, number, size)
+        size, tells = wire_size(text), connection.tells
+        wrong = tells.arrive(message.thing_id, number, size)
         if wrong is not None:
             connection.refuse(message, wrong)
             return ()
         request = connection.draft(message, text)
         request.size, request.tell = size, number
         connection.tells_weight += request.weight
-        if connection.tells.is_tight:
+        if tells.is_tight:
             connection.raise_window()
         return (request,)
 

@@ -212,7 +212,7 @@ class ThingSession:
     @property
     def owes_credit(self) -> bool:
         """Whether there is credit of one-way messages that has not gone back yet."""
-        return self._connection.tells.owes
+        return self._connection.owes_credit
 
     def give_credit(self) -> None:
         """Return all credit of one-way messages that have begun; without this it goes by halves."""
