@@ -35,7 +35,7 @@ from .messages._operation import Operation
 from .values import conceal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lmos_actors._core import Entropy, Instrument, Timers
 
@@ -130,6 +130,10 @@ class StateKeeping(Protocol):
 
     def statistics(self) -> Any:
         """Return what has been written to the store, as `WriterStatistics`."""
+        ...
+
+    async def read_ahead(self, keys: Sequence[str]) -> None:
+        """Read the states of agents that are about to start in one call of the store, for `restore`."""
         ...
 
     async def restore(self, slot: Any, agent: Any) -> None:

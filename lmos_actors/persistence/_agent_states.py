@@ -50,7 +50,7 @@ from ._answers import AgentAnswers, AnswerLookups
 from ._store import DeleteRange, Put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lmos_actors.actors import DurableTimers, FactForm, KeptAnswer, Runtime, Slot, StateForm
     from lmos_actors.errors import WriteConflict
@@ -67,6 +67,7 @@ JOURNAL: Final = "journal"
 SEPARATOR: Final = "\x00"
 LAST_FACT: Final = (1 << 64) - 1
 FEW_OWNERS: Final = 64
+MOST_AHEAD: Final = 1_024
 PAGE: Final = 1_000
 """Facts that are read at once."""
 
@@ -122,6 +123,7 @@ class AgentStates:
         self._owners: dict[str, _AgentState] = {}  # by key
         self._most_owners = FEW_OWNERS
         self._unsealed: dict[OutputGate, None] = {}
+        self._ahead: dict[str, bytes | None] = {}  # records by key, of which no agent has had the key since
         self.lookups = AnswerLookups(writer, start_soon)
         """The looks into the store for kept answers."""
 
@@ -158,6 +160,31 @@ class AgentStates:
                 await slot.wait_down()
                 await slot.owner.start_again(slot)
 
+    async def read_ahead(self, keys: Sequence[str]) -> None:
+        """See `StateKeeping`."""
+        keys = list(filter(self._is_free, keys))
+        try:
+            found = await self.writer.get(SPACE, keys)
+        except StoreFailed:  # each start will say so for itself
+            return
+        if len(self._ahead) > MOST_AHEAD:  # of agents that were not started after all
+            self._ahead = {}
+        self._ahead.update(
+            (key, record) for key, record in zip(keys, found, strict=True) if self._is_free(key)
+        )
+
+    def _is_free(self, key: str) -> bool:
+        owner = self._owners.get(key)
+        return owner is None or owner.has_ended
+
+    async def _read(self, key: str) -> bytes | None:
+        """Return the record of an agent, None if there is none."""
+        if key in self._ahead:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return self._ahead.pop(key)
+        (record,) = await self.writer.get(SPACE, [key])
+        return record
+
     async def restore(self, slot: Slot, agent: Any) -> None:
         """See `StateKeeping`."""
         try:
@@ -189,7 +216,7 @@ class AgentStates:
     async def _found(self, key: str, form: StateForm, agent: Any) -> _Found:
         """Restore the snapshot of an agent, and the facts since then; return what there was."""
         found = _Found()
-        (kept,) = await self.writer.get(SPACE, [key])
+        kept = await self._read(key)
         attributes: dict[str, Any] = agent.__dict__
         if kept is not None:
             record = _record(key, kept, form)

@@ -20,7 +20,7 @@ from ._spec import ChildSpec, Pool, SupervisorSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lmos_actors.actors import MailboxOptions, Slot, Status
+    from lmos_actors.actors import MailboxOptions, Runtime, Slot, Status
 
     from ._spec import Spec
 
@@ -174,6 +174,24 @@ def is_durable(spec: ChildSpec[Any]) -> bool:
     """Return whether agents of this spec keep their state in the node's store."""
     contract = _contract_of(spec)
     return contract is not None and contract.state is not None
+
+
+async def read_states(rt: Runtime, children: Iterable[tuple[Spec, str]]) -> None:
+    """Have the kept states of agents that are about to start read together: their specs and paths."""
+    if rt.keeping is not None:
+        keys = [
+            spec.key or path
+            for spec, path in children
+            if isinstance(spec, ChildSpec) and _may_be_durable(spec)
+        ]
+        if len(keys) > 1:
+            await rt.keeping.read_ahead(keys)
+
+
+def _may_be_durable(spec: ChildSpec[Any]) -> bool:
+    """Return whether agents of this spec keep their state, or only calling its factory would show it."""
+    contract = _contract_of(spec)
+    return contract is None or contract.state is not None
 
 
 def has_durable_agents(spec: Spec) -> bool:

@@ -55,7 +55,7 @@ from lmos_actors.errors import (
     WrongState,
 )
 
-from ._children import Ids, Names, check_top, mailbox_of
+from ._children import Ids, Names, check_top, mailbox_of, read_states
 from ._inbox import Delays, Inbox, Request, merged_error, with_raised
 from ._plan import Decision, Plan
 from ._siblings import class_of
@@ -322,7 +322,11 @@ class SupervisorLoop:
 
     async def start_children(self) -> None:
         """Start the children of a new incarnation in order; a start that fails ends the supervisor."""
-        for child in tuple(self.plan.children):
+        children = tuple(self.plan.children)
+        for place, child in enumerate(children):
+            if not place % BUDGET:
+                page = children[place : place + BUDGET]
+                await read_states(self.rt, ((each.spec, each.path) for each in page))
             try:
                 await self.start_one(child)
             except (StartFailed, NameTaken) as exc:

@@ -18,7 +18,7 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protect
 from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited, needs_name, start_now
 from lmos_actors.errors import ConfigError, DeadlineExceeded, NotFound, StartFailed, StopFailed, WrongState
 
-from ._children import ChildInfo, agent_class, is_durable, mailbox_of, needs_waiting
+from ._children import ChildInfo, agent_class, is_durable, mailbox_of, needs_waiting, read_states
 from ._loop import BUDGET
 from ._members import BulkMembers, PoolMembers, start_new, take_back
 from ._siblings import name_of
@@ -459,6 +459,10 @@ async def _many(loop: SupervisorLoop, spec: ChildSpec[A], first: int, count: int
     children: list[Slot] = []
     try:
         for ordinal in range(first, first + count):
+            if not (ordinal - first) % BUDGET:
+                page = range(ordinal, min(ordinal + BUDGET, first + count))
+                paths = (loop.child_path(f"{spec.name}-{number}") for number in page)
+                await read_states(loop.rt, ((spec, path) for path in paths))
             child = loop.new_slot(spec, ordinal, mailbox_of(spec))
             await start_new(loop, child)
             children.append(child)

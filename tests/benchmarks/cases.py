@@ -160,6 +160,8 @@ def _durable_cases() -> Iterator[Case]:
     yield Case("durable-1k-tasks", what, many, 100_000, 20, None, bare)
     what, bare = "starts of 10,000 kept agents, against reading", limits_sqlite.rows_read
     yield Case("durable-start", what, on_store(durable.start_stored), 10_000, 20, None, bare)
+    one_by_one = on_store(durable.start_one_by_one)
+    yield Case("durable-start-each", "the same, one after another", one_by_one, 10_000, 20, None, bare)
     what, bare = "facts of a journal applied, against reading", limits_sqlite.rows_scanned
     yield Case("durable-replay", what, on_store(durable.replay), 100_000, 20, None, bare)
     what, memory = "bytes per idle kept agent", on_store(durable.memory)
