@@ -146,6 +146,7 @@ from .messages._invocation import (
     Progress as Progress,
     Run as Run,
     Runners as Runners,
+    gate_of_caller as gate_of_caller,
 )
 from .messages._mailbox import (
     DEFAULT_MAILBOX as DEFAULT_MAILBOX,

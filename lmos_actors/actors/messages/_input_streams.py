@@ -76,6 +76,12 @@ class ItemTarget(Protocol):
         ...
 
 
+class ItemGate(Protocol):
+    """The output gate of a durable agent that sends items; see `OutputGate`."""
+
+    async def wait_kept(self) -> None: ...
+
+
 class StreamedCall(Protocol):
     """A call whose input streams are carried; it calls `CallSources.ended` when it is over."""
 
@@ -206,6 +212,7 @@ class Source:
 
     __slots__ = (
         "_begun",
+        "_gate",
         "_is_over",
         "_iterator",
         "_parked",
@@ -216,9 +223,17 @@ class Source:
         "target",
     )
 
-    def __init__(self, timers: Timers, parameter: Parameter, source: AsyncIterable[Any], label: str) -> None:
+    def __init__(
+        self,
+        timers: Timers,
+        parameter: Parameter,
+        source: AsyncIterable[Any],
+        label: str,
+        gate: ItemGate | None,
+    ) -> None:
         self.name = parameter.wire_name
         self.target: ItemTarget
+        self._gate = gate
         self._timers = timers
         self._shape = parameter.shape
         self._iterator = aiter(source)
@@ -284,6 +299,8 @@ class Source:
                 item = take(item)
             except InvalidInput:  # once more, with the path that the refusal names
                 item = take(item, f"$.{self.name}[{count}]")
+            if self._gate is not None:
+                await self._gate.wait_kept()
             target.put(item)
             count += 1
             if not target.has_room():
@@ -310,19 +327,22 @@ class CallSources:
     """The sources of one call, and what they raised.
 
     Making it raises RuntimeError for a source that another call iterates; it has to be released then. The
-    call it is for calls `go_on` when there may be room, and `ended` when it is over.
+    call it is for calls `go_on` when there may be room, and `ended` when it is over. `gate`: that of a
+    durable agent that makes the call, whose items each rest on state that has to be kept first.
     """
 
     __slots__ = ("_errors", "_is_left", "_raised", "sources")
 
-    def __init__(self, timers: Timers, op: Operation, args: tuple[Any, ...]) -> None:
+    def __init__(
+        self, timers: Timers, op: Operation, args: tuple[Any, ...], gate: ItemGate | None = None
+    ) -> None:
         self.sources: list[Source] = []
         self._errors: dict[Source, Exception] = {}
         self._raised: list[Exception] = []  # of those: by the call, as its outcome
         self._is_left = False  # by its consumer, before it was over
         try:
             for place in op.streams:
-                self.sources.append(Source(timers, op.params[place], args[place], op.label))
+                self.sources.append(Source(timers, op.params[place], args[place], op.label, gate))
         except BaseException:
             self.release()
             raise

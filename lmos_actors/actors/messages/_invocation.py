@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
-from lmos_actors.errors import ActionFailed, AgentError, group_of
+from lmos_actors.errors import ActionFailed, AgentError, SourceFailed, group_of
 
 from ..values import conceal
 from ._input_streams import break_in, streams_among
@@ -35,6 +35,7 @@ from ._mailbox import DONE, RUNNING, Envelope, Stashed
 from ._operation import RUN, STREAM, Operation
 
 if TYPE_CHECKING:
+    from ._input_streams import ItemGate
     from ._mailbox import Mark, Request
     from ._observers import Feed
 
@@ -134,7 +135,7 @@ class Run:
             if self.envelope.trace is not None:
                 text, output = f"{type(error).__name__}: {error}", getattr(error, "output", None)
                 self.slot.rt.note("answered", self.envelope, error=text, output=output)
-            if self.slot.output_gate is not None and isinstance(error, ActionFailed):
+            if self.slot.output_gate is not None and isinstance(error, ActionFailed | SourceFailed):
                 self.slot.output_gate.answer(self.envelope, None, error)
                 return
             self.envelope.phase = DONE
@@ -223,6 +224,13 @@ class Run:
 async def _close(items: Any) -> None:
     """Close an async generator whatever happens: its `finally` blocks belong to the run."""
     await items.aclose()
+
+
+def gate_of_caller() -> ItemGate | None:
+    """Return the gate of the run whose code runs now, if items that it sends must wait for its state."""
+    run = CURRENT.get()
+    gate = None if run is None else run.slot.output_gate
+    return gate if gate is not None and gate.waits_in_runs else None
 
 
 class OwnTask:

@@ -21,7 +21,7 @@ from .._parking import park_among
 from .._ref import STREAM_CREDIT, CallStatus
 from .._runtime import awaited
 from ..messages._input_streams import CallSources, InputStream, streams_among
-from ..messages._invocation import CURRENT
+from ..messages._invocation import CURRENT, gate_of_caller
 from ..messages._mailbox import DONE, RUNNING, WORKED_ON, Envelope
 from ..messages._observers import Feed
 from ..messages._operation import STREAM, named
@@ -163,7 +163,7 @@ def with_sources(call: LocalCall, args: tuple[Any, ...]) -> CallSources:
     Raises RuntimeError for a source that another call iterates.
     """
     op, timers = call.op, call.slot.rt.timers
-    sources = call.sources = CallSources(timers, op, args)
+    sources = call.sources = CallSources(timers, op, args, gate_of_caller())
     taken = list(args)
     for place, source in zip(op.streams, sources.sources, strict=True):
         stream = taken[place] = InputStream(timers, source.name)

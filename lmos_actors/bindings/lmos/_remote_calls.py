@@ -19,7 +19,7 @@ import trio
 from msgspec import UNSET
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.actors import CallSources, CallStatus, Feed, awaited, park_among, wake_all
+from lmos_actors.actors import CallSources, CallStatus, Feed, awaited, gate_of_caller, park_among, wake_all
 from lmos_actors.errors import (
     ActionCancelled,
     AgentError,
@@ -87,7 +87,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
         Raises RuntimeError for a source that another call iterates, NotAllowed where no streams can be sent.
         """
         op = self.op
-        sources = self.sources = CallSources(self.far.rt.timers, op, args)
+        sources = self.sources = CallSources(self.far.rt.timers, op, args, gate_of_caller())
         try:
             for source in sources.sources:
                 source.target = self.far.peer.target(self, source.name)
