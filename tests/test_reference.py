@@ -28,7 +28,7 @@ from lmos_actors import (
     conformance,
 )
 from lmos_actors.cli import _dispatch as cli, main
-from lmos_actors.errors import ActionCancelled, Forbidden, RateLimited, Unauthorized
+from lmos_actors.errors import ActionCancelled, Forbidden, KeyReused, RateLimited, Unauthorized
 from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
 from lmos_actors.protocol.lmos.thing._requests import VERBS
@@ -373,6 +373,7 @@ SAMPLES: list[Exception] = [
     Unauthorized("who are you"),
     Forbidden("not you"),
     RateLimited(1.0),
+    KeyReused("a", "k", "it names another request"),
     ValueError("a mistake"),
 ]
 PREFIXES = {"lmos:": "https://eclipse.dev/lmos/protocol/v1/errors#", "ours:": "urn:lmos-actors:errors#"}

@@ -191,8 +191,10 @@ from .messages._request_keys import (
     KEPT_SECONDS as KEPT_SECONDS,
     KeptAnswer as KeptAnswer,
     RequestKey as RequestKey,
-    scope_of as scope_of,
+    far_key as far_key,
+    keyed_requests_of as keyed_requests_of,
     wrong_key as wrong_key,
+    wrong_operation as wrong_operation,
 )
 from .slot._calls import LocalCall as LocalCall, LocalStream as LocalStream
 from .slot._links import Monitor as Monitor

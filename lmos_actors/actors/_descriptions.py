@@ -23,6 +23,7 @@ from lmos_actors.protocol.td import (
 
 from ._agent import Agent
 from .messages._operation import GATED, MISSING, STREAM, TURN
+from .messages._request_keys import KEPT_ANSWERS, KEPT_BYTES, KEPT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +93,10 @@ def _extensions(contract: Contract) -> dict[str, Any]:
     table = {name: contract.table[name] for name in contract.actions}
     streams = {name: flows for name, op in table.items() if (flows := _flows(op))}
     progress = {name: op.progress.schema for name, op in table.items() if op.progress is not None}
-    found = {"offers": ["streams"] if streams else [], "progress": progress, "streams": streams}
+    offers = ["streams"] if streams else []
+    answers = {"seconds": KEPT_SECONDS, "count": KEPT_ANSWERS, "bytes": KEPT_BYTES}
+    found: dict[str, Any] = {"offers": offers, "progress": progress, "streams": streams}
+    found["answers"] = answers if contract.state is not None else None
     return {f"{EXTENSIONS_PREFIX}:{name}": value for name, value in found.items() if value}
 
 

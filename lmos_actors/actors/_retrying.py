@@ -20,7 +20,7 @@ from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, NotAllowed, O
 
 from ._link import Attempt
 from .messages._operation import ASKING, named
-from .messages._request_keys import wrong_key
+from .messages._request_keys import keyed_requests_of, no_answers, wrong_key
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -141,17 +141,12 @@ class Retrying:
         """Ask the one agent that is meant, which carries out one request of a key. Raises NotAllowed."""
         found = found_link(self.inner)
         found = found.resolve() if hasattr(found, "resolve") else found  # raises NotFound
-        if _is_near(found) and found.output_gate is None and found.size < 0:
-            raise found.closed_error()
-        if _is_near(found) and found.output_gate is not None:
-            asked = found.output_gate.state.requests.ask(key, args, kwargs, left, attempt.key)
+        if _is_near(found):
+            asked = keyed_requests_of(found).ask(key, args, kwargs, left, attempt.key)
         elif _keeps_answers(found, key):
             asked = found.ask(key, args, kwargs, left, attempt)
         else:
-            raise NotAllowed(
-                f"{self.path!r} keeps no answers, so a key does not make its actions safe to repeat: "
-                f"durable agents keep them, as the member lmosx:answers of their descriptions says"
-            )
+            raise NotAllowed(no_answers(self.path))
         return asked  # type: ignore[no-any-return]
 
     def _wait(self, attempt: Attempt, error: OutcomeUnknown | AgentUnavailable | RateLimited) -> float:

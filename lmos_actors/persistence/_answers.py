@@ -121,8 +121,8 @@ class AgentAnswers:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether answers can be written."""
-        return self._counts is not None
+        """Whether what writing an answer needs to know has been read."""
+        return self._counts is not None and self._oldest is not None
 
     async def prepare(self, writer: StoreWriter) -> None:
         """Read what writing an answer needs to know. Raises StoreFailed."""
@@ -236,9 +236,7 @@ class AnswerLookups:
             keys = [answers.place(name) for answers, name, _ in batch]
             kept = await self._writer.get(ANSWERS, keys)
             asked = dict.fromkeys(answers for answers, _, _ in batch)
-            for answers in asked:
-                await answers.prepare(self._writer)
-            while any(not answers.is_prepared for answers in asked):  # some began anew meanwhile
+            while not all(answers.is_prepared for answers in asked):  # or one has begun anew meanwhile
                 for answers in asked:
                     await answers.prepare(self._writer)
             found = [answers.current(value) for (answers, _, _), value in zip(batch, kept, strict=True)]

@@ -11,10 +11,13 @@ answer of another one, whatever key it guesses.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
+
+from lmos_actors.errors import InvalidInput, NotAllowed
 
 from ._operation import STREAM
 
@@ -39,12 +42,8 @@ NEAR: Final = ""
 ANONYMOUS: Final = "?"
 """The scope of callers from elsewhere that have no name."""
 
+_UNGUESSABLE: Final = re.compile(r"[0-9A-Za-z_-]{32,}")
 _VISIBLE: Final = frozenset(map(chr, range(0x21, 0x7F)))
-
-
-def scope_of(principal: str | None) -> str:
-    """Return the scope of the keys of a caller from elsewhere."""
-    return ANONYMOUS if principal is None else f"@{principal}"
 
 
 def wrong_key(text: object) -> str | None:
@@ -80,6 +79,44 @@ class RequestKey:
     def name(self) -> str:
         """The name under which its answer is kept: of constant length, and of no scope another's."""
         return _digest([self.scope, self.text])
+
+
+def far_key(text: str, principal: str | None, *, guarded: bool) -> RequestKey:
+    """Return the key of a request from elsewhere. Raises InvalidInput.
+
+    Callers without a name share their keys. In a node with security they are strangers to each other: there
+    such a key must be one that nobody can guess.
+    """
+    wrong = wrong_key(text)
+    if wrong is None and principal is None and guarded and not _UNGUESSABLE.fullmatch(text):
+        wrong = (
+            "a key of a caller without credentials must be impossible to guess: "
+            "32 letters, digits, - and _ at least, as a UUID has"
+        )
+    if wrong is not None:
+        raise InvalidInput(wrong, "$.key")
+    return RequestKey(ANONYMOUS if principal is None else f"@{principal}", text)
+
+
+def keyed_requests_of(slot: Any) -> Any:
+    """Return the `KeyedRequests` of an agent.
+
+    Raises NotAllowed for one that keeps no answers, AgentUnavailable or NotFound for one that does not run.
+    """
+    gate = slot.output_gate
+    if gate is not None:
+        return gate.state.requests
+    if slot.size < 0:
+        raise slot.closed_error()
+    raise NotAllowed(no_answers(slot.path))
+
+
+def no_answers(path: str) -> str:
+    """Return the text of the refusal of a key."""
+    return (
+        f"{path!r} keeps no answers, so a key does not make its actions safe to repeat: "
+        f"durable agents keep them, as the member lmosx:answers of their descriptions says"
+    )
 
 
 def content_of(op: Operation, args: tuple[Any, ...]) -> str:

@@ -73,7 +73,7 @@ async def consume(
     """
     _check_class(cls)
     reached = await _connected(peers, source, thing, headers, habits, local)
-    link = reached.link(ClassInterface(cls.__contract__))
+    link = reached.link(ClassInterface(cls.__contract__, reached.target.description))
     try:
         if reached.target.description is not None:
             _compare(reached.target.description, cls)

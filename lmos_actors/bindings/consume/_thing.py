@@ -152,9 +152,11 @@ class ConsumedThing:
         """Return a view whose calls raise `DeadlineExceeded` after so many seconds."""
         return ConsumedThing(self._far, self._ref.within(seconds))
 
-    def retrying(self, *, attempts: int | None = 10, seconds: float | None = 45.0) -> ConsumedThing:
+    def retrying(
+        self, *, attempts: int | None = 10, seconds: float | None = 45.0, key: str | None = None
+    ) -> ConsumedThing:
         """Return a view that asks again where that is safe; see `Ref.retrying`."""
-        return ConsumedThing(self._far, self._ref.retrying(attempts=attempts, seconds=seconds))
+        return ConsumedThing(self._far, self._ref.retrying(attempts=attempts, seconds=seconds, key=key))
 
     def ready(self) -> Coroutine[Any, Any, None]:
         """Wait for the connection, and until the agent runs again if it is known not to run."""

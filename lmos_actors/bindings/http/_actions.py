@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from lmos_actors.actors import Operation
+    from lmos_actors.actors import Operation, RequestKey
 
     from ..lmos._server_requests import AgentOrPool
     from ._agent_request import AgentRequest
@@ -64,7 +64,7 @@ async def invoke(tracker: HttpRequestTracker, request: HttpRequest, link: AgentO
     if op.kind == STREAM:
         ask = tracker.ask(request)
         ask.items = []
-        _post(ask, request, link, op, await _input(request, op))
+        _post(tracker, ask, request, link, op, await _input(request, op))
         await _send_items(tracker, request, ask, kind)
         return None
     data = await _input(request, op)
@@ -72,7 +72,7 @@ async def invoke(tracker: HttpRequestTracker, request: HttpRequest, link: AgentO
     if "respond-async" in preferences or _answers_later(link, op):
         return await _invoke_later(tracker, request, link, op, data, preferences)
     ask = tracker.ask(request)
-    _post(ask, request, link, op, data)
+    _post(tracker, ask, request, link, op, data)
     return _result(op, await ask.result())
 
 
@@ -83,6 +83,7 @@ async def _invoke_with_body(
     body = InputBody(tracker.rt.timers, request, op)
     data = with_parameters(op, input_beside(request), request.scope["query_string"])
     ask = tracker.ask(request)
+    ask.key = _key(tracker, request, link)
     ask.on_begun = body.begin
     if op.kind == STREAM:
         ask.items = []
@@ -112,9 +113,17 @@ async def _input(request: HttpRequest, op: Operation) -> Any:
     return with_parameters(op, data, query) if query else data
 
 
-def _post(ask: AgentRequest, request: HttpRequest, link: AgentOrPool, op: Operation, data: Any) -> None:
+def _post(
+    tracker: HttpRequestTracker,
+    ask: AgentRequest,
+    request: HttpRequest,
+    link: AgentOrPool,
+    op: Operation,
+    data: Any,
+) -> None:
     """Put it into the mailbox: valid input in few steps, other input with an error that names the mistake."""
     remaining = request.remaining()
+    ask.key = _key(tracker, request, link)
     if isinstance(link, Slot):
         args = op.taken(data)
         if args is None:
@@ -123,6 +132,16 @@ def _post(ask: AgentRequest, request: HttpRequest, link: AgentOrPool, op: Operat
             ask.send_good(link, op, args, remaining)
             return
     ask.send(link, (op.name, *_spread(representative(link), op, data)), remaining)
+
+
+def _key(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> RequestKey | None:
+    """Return the key that a request brings. Raises InvalidInput, NotAllowed."""
+    key = request.key()
+    if key is None:
+        return None
+    if not isinstance(link, Slot):
+        raise NotAllowed(f"{link.path!r} is a pool, and a key is for one agent")
+    return tracker.context.key_of(key, request.principal)
 
 
 def _bound(op: Operation, data: Any) -> tuple[Any, ...] | None:
@@ -231,7 +250,7 @@ async def _invoke_later(
     agent, wait = public_name(link.path), request.wait()
     with tracker.runs.room(request.owner, agent):
         ask = tracker.ask(request)
-        _post(ask, request, link, op, data)
+        _post(tracker, ask, request, link, op, data)
         if wait and not ask.done:
             try:
                 await _wait(ask, wait)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
-from lmos_actors.actors import Far, PoolLink, Seats, Slot
+from lmos_actors.actors import Far, PoolLink, Seats, Slot, keyed_requests_of
 from lmos_actors.errors import ActionCancelled, AgentError, AgentUnavailable, DeadlineExceeded
 
 from ..exposure._meter import came, ended, left
@@ -20,7 +20,7 @@ from ..exposure._meter import came, ended, left
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lmos_actors.actors import Operation, Runtime
+    from lmos_actors.actors import Operation, RequestKey, Runtime
 
     from ..lmos._server_requests import AgentOrPool, RequestedOperation
 
@@ -68,8 +68,8 @@ class AgentRequest:
     """
 
     __slots__ = (
-        "_far", "_task", "_tracker", "done", "error", "items", "label", "message_id", "on_begun", "on_done",
-        "posted", "principal", "progress", "running", "traceparent", "tracestate", "value",
+        "_far", "_task", "_tracker", "done", "error", "items", "key", "label", "message_id", "on_begun",
+        "on_done", "posted", "principal", "progress", "running", "traceparent", "tracestate", "value",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +88,7 @@ class AgentRequest:
         self.traceparent = traceparent
         self.tracestate = tracestate
         self.message_id = tracker.rt.entropy.new_id()
+        self.key: RequestKey | None = None  # under which the agent keeps the answer
         self.posted = False
         self.running = False
         self.items: list[Any] | None = None  # of a stream, if they are read
@@ -151,7 +152,10 @@ class AgentRequest:
         try:
             address = self.label.rpartition(":")[0]
             peer = (address, self.label) if self.principal is None else (f"@{self.principal}", "")
-            far.post(tracker.seats, peer)
+            if self.key is None:
+                far.post(tracker.seats, peer)
+            else:
+                keyed_requests_of(far.slot).post_far(self.key, far, tracker.seats, peer)
         except BaseException as error:
             ended(far, error)
             self._leave()

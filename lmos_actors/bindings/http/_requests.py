@@ -34,6 +34,8 @@ MOST_PARTS: Final = 4  # of a path below it
 _STREAM: Final = tuple(Headers(STREAM).raw)
 
 _CHARSETS: Final = ("utf-8", "utf8", "us-ascii", "ascii")
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\["\\])*"')
+_ESCAPED: Final = re.compile(r'\\(["\\])')
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 
 
@@ -115,6 +117,19 @@ class HttpRequest(Request):
         if not _NUMBER.fullmatch(text):
             raise InvalidInput("LMOS-Remaining is not a number of seconds")
         return float(text)
+
+    def key(self) -> str | None:
+        """Return the key in `Idempotency-Key`, with or without quotes (RFC 8941). Raises InvalidInput."""
+        if b"idempotency-key" not in self._header_names:
+            return None
+        text = self.header(b"idempotency-key")
+        if text is None:
+            raise InvalidInput("several keys", "Idempotency-Key")
+        if not text.startswith('"'):
+            return text
+        if not _QUOTED.fullmatch(text):
+            raise InvalidInput("it is no quoted string", "Idempotency-Key")
+        return _ESCAPED.sub(r"\1", text[1:-1])
 
     def preferences(self) -> dict[str, str]:
         """Return the preferences in `Prefer` (RFC 7240), names in lower case; unknown ones are left out."""

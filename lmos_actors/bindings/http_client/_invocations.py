@@ -135,6 +135,12 @@ class InvocationObserver(Protocol):
         ...
 
 
+def quoted_key(key: str) -> bytes:
+    """Return the key of a request as the field `Idempotency-Key` has it: a quoted string (RFC 8941)."""
+    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'.encode("ascii")
+
+
 def as_agent_error(error: Exception, path: str) -> Exception:
     """Return the AgentError for an exchange over HTTP that failed without a usable answer."""
     if isinstance(error, ConnectFailed):
@@ -223,7 +229,10 @@ class HttpInvocation:
         if asked.deadline is not None:
             left = max(0.001, asked.deadline - trio.current_time())
             headers.append((b"LMOS-Remaining", b"%.3f" % left))
-        again = method != "POST" or self._is_repeatable()
+        key = None if asked.attempt is None else asked.attempt.key
+        if key is not None:
+            headers.append((b"Idempotency-Key", quoted_key(key)))
+        again = method != "POST" or key is not None or self._is_repeatable()
         return WebRequest(method, way.url(values), tuple(headers), body, again)
 
     def _is_repeatable(self) -> bool:

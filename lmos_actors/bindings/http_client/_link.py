@@ -85,6 +85,10 @@ class HttpLink:
         """Return whether asking twice does no more than asking once."""
         return self._web.repeatable(key)
 
+    def keeps_answers(self, key: str) -> bool:
+        """Return whether the agent keeps the answers to requests for an action."""
+        return self._at(key).keeps_answers(key)
+
     # ---- asking
 
     @enable_ki_protection
@@ -96,7 +100,7 @@ class HttpLink:
         seconds: float | None = None,
         attempt: Attempt | None = None,
     ) -> Any:
-        """See `Link`. HTTP has no field that marks several attempts as one request."""
+        """See `Link`. Over HTTP only a key marks several attempts as one request."""
         return await self._at(key).ask(key, args, kwargs, seconds, attempt)
 
     # ---- telling

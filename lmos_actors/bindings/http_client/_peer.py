@@ -200,6 +200,9 @@ class WebPeer:
     is_connected = True
     """Whether a request can be sent now: always, as each opens a connection."""
 
+    takes_keys = True
+    """Whether requests with keys can be sent: by the field `Idempotency-Key`."""
+
     def __init__(
         self,
         node: PeerRegistry,

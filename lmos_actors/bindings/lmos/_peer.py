@@ -142,6 +142,11 @@ class Peer:
         return self.connection is not None
 
     @property
+    def takes_keys(self) -> bool:
+        """Whether requests with keys can be sent; without a connection that is not known, and true."""
+        return self.connection is None or self.connection.takes_keys
+
+    @property
     def open_requests(self) -> int:
         """The number of requests that wait for an answer or stand in line."""
         return 0 if self.connection is None else self.connection.open_requests

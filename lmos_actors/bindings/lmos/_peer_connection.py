@@ -132,6 +132,11 @@ class PeerConnection:
 
     # ---- requests
 
+    @property
+    def takes_keys(self) -> bool:
+        """Whether requests with keys can be sent."""
+        return "keys" in self._offers and self.session.habits != "kotlin-wot"
+
     def post(self, request: PendingRequest) -> None:
         """Send a request, or let it stand in line; see `RemotePeer`."""
         connection = self._connection
@@ -201,6 +206,7 @@ class PeerConnection:
                 remaining=None if deadline is None else max(0.001, deadline - trio.current_time()),
                 attempt=None if attempt is None else attempt.number,
                 message_id=None if attempt is None else attempt.message_id,
+                key=None if attempt is None else attempt.key,
                 credit=request.credit, streams=request.streams, binary=request.binary,
                 **request.trace_context,
             )  # fmt: skip

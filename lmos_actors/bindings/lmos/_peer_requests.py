@@ -36,6 +36,7 @@ from lmos_actors.errors import (
     AgentDied,
     AgentUnavailable,
     DeadlineExceeded,
+    KeyReused,
     MailboxFull,
     NotFound,
     RemoteProtocolError,
@@ -107,6 +108,11 @@ class RemotePeer(Protocol):
     @property
     def is_connected(self) -> bool:
         """Whether a request can be sent now, without waiting for a connection."""
+        ...
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether requests with keys can be sent; without a connection that is not known, and true."""
         ...
 
     @property
@@ -488,4 +494,6 @@ def as_near_error(error: Exception, thing_id: str, path: str, seconds: float | N
         return DeadlineExceeded(path, error.seconds if seconds is None else seconds)
     if isinstance(error, NotFound) and error.kind == "agent" and error.name == thing_id:
         return NotFound("agent", path, near=error.nearest and path_named(error.nearest))
+    if isinstance(error, KeyReused):
+        return KeyReused(path, error.key, error.why)
     return error

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from msgspec import UNSET
 
-from lmos_actors.actors import STREAM, TURN, Occurrence, Operation, Parameter, not_in, shape_of
+from lmos_actors.actors import (
+    STREAM,
+    TURN,
+    Occurrence,
+    Operation,
+    Parameter,
+    not_in,
+    shape_of,
+    wrong_operation,
+)
 from lmos_actors.errors import AgentError, NotFound, RemoteProtocolError
 from lmos_actors.protocol import lmos
 
@@ -65,6 +74,10 @@ class RemoteInterface(Protocol):
         """Return whether asking twice does no more than asking once."""
         ...
 
+    def keeps_answers(self, op: Operation) -> bool:
+        """Return whether the agent keeps the answers to requests for an action."""
+        ...
+
 
 def _take(shape: Shape[Any] | None, raw: Any, path: str, name: str) -> Any:
     value = None if raw is UNSET else raw
@@ -77,10 +90,16 @@ def _take(shape: Shape[Any] | None, raw: Any, path: str, name: str) -> Any:
 
 
 class ClassInterface:
-    """The interface of an agent class: values are checked and converted by its types, both ways, as near."""
+    """The interface of an agent class: values are checked and converted by its types, both ways, as near.
 
-    def __init__(self, contract: Contract) -> None:
+    `description` is that of the agent, if it is known.
+    """
+
+    def __init__(self, contract: Contract, description: Description | None = None) -> None:
         self._contract = contract
+        self._keeps_answers = (
+            contract.state is not None if description is None else description.answers is not None
+        )
         self.table: Mapping[str, Operation] = contract.table
         readable = (name for name, made in contract.properties.items() if not made.write_only)
         self._readable = tuple(readable)
@@ -161,6 +180,10 @@ class ClassInterface:
             return True
         options = self._contract.actions[op.name].options
         return bool(options.safe or options.idempotent) and not op.streams
+
+    def keeps_answers(self, op: Operation) -> bool:
+        """See `RemoteInterface`: as the description says, else the class."""
+        return self._keeps_answers and wrong_operation(op) is None
 
 
 def _nothing(*_: Any) -> None:
@@ -262,6 +285,11 @@ class DescribedInterface:
         actions = (self._description and self._description.actions) or {}
         action = actions.get(op.name)
         return action is not None and bool(action.safe or action.idempotent)
+
+    def keeps_answers(self, op: Operation) -> bool:
+        """See `RemoteInterface`: as the description says."""
+        described = self._description
+        return described is not None and described.answers is not None and wrong_operation(op) is None
 
 
 def _parts(key: str) -> tuple[str, str, str]:

@@ -160,6 +160,11 @@ class RemoteLink:
         """Return whether asking twice does no more than asking once."""
         return self._interface.is_repeatable(self.operation(key))
 
+    def keeps_answers(self, key: str) -> bool:
+        """Return whether the agent keeps the answers to requests for an action, as far as that is known."""
+        op = self.operation(key)
+        return op.verb == "invoke" and self.far.peer.takes_keys and self._interface.keeps_answers(op)
+
     def _bound(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Operation, tuple[Any, ...], Any, tuple[str, ...] | None]:

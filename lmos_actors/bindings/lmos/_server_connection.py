@@ -23,13 +23,15 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import SMALL
-from lmos_actors.actors import Far, OneWay, PoolLink, Slot
+from lmos_actors.actors import Far, OneWay, PoolLink, Slot, keyed_requests_of
 from lmos_actors.errors import (
     AgentError,
     AgentUnavailable,
     DeadlineExceeded,
+    InvalidInput,
     LmosActorsError,
     LocalProtocolError,
+    NotAllowed,
     NotFound,
     Unauthorized,
     nearest,
@@ -283,6 +285,8 @@ class ServerConnection:
         op = link.table.get(message.action)
         if op is None or op.name != message.action or asked.streams or message.remaining is not None:
             return False
+        if message.key is not None:
+            return False
         args = op.taken(message.input)
         if args is None:
             return False
@@ -315,6 +319,9 @@ class ServerConnection:
         before: Far | None = None,
     ) -> None:
         key, args, kwargs = requested
+        named_so: str | None = getattr(asked.message, "key", None)
+        if named_so is not None:
+            _check_keyed(asked, link)
         slot = link if isinstance(link, Slot) else link.choose(key, args, kwargs)
         op = slot.operation(key)
         args, one_way = slot.bound(op, args, kwargs), asked.tell is not None
@@ -326,7 +333,7 @@ class ServerConnection:
         if isinstance(far, OneWay):
             self._post_tell(far)
             return
-        is_later = self._post(far)
+        is_later = self._post(far, named_so)
         if not asked.open:
             return
         if remaining is not None and remaining < LONGEST:
@@ -346,10 +353,11 @@ class ServerConnection:
             return False
         return True
 
-    def _post(self, far: Far) -> bool:
+    def _post(self, far: Far, key: str | None = None) -> bool:
         """Put a request into its agent's mailbox; return whether its answer is declared to come later.
 
-        Raises MailboxFull, AgentUnavailable, NotFound.
+        One with a `key` is carried out unless another of that key is, or was. Raises MailboxFull,
+        AgentUnavailable, NotFound; for a key InvalidInput, NotAllowed, KeyReused.
         """
         is_later = self._context.later.get(far.op)
         if is_later is None:
@@ -360,7 +368,11 @@ class ServerConnection:
         try:
             if self._tells is not None:
                 self._tells.check_order(far.slot)
-            far.post(self._context.seats, self._peer, now=self._is_alone and not is_later)
+            if key is None:
+                far.post(self._context.seats, self._peer, now=self._is_alone and not is_later)
+            else:
+                named_so = self._context.key_of(key, self.principal)
+                keyed_requests_of(far.slot).post_far(named_so, far, self._context.seats, self._peer)
         except BaseException as error:
             self._context.open.pop(far.asked, None)
             ended(far, error)
@@ -587,6 +599,14 @@ class ServerConnection:
     def _is_needed(self) -> bool:
         counts = self.session.statistics()
         return bool(counts.open or (counts.listening and not self._context.finishing))
+
+
+def _check_keyed(asked: lmos.IncomingRequest, link: AgentOrPool) -> None:
+    """Refuse a key where it means nothing. Raises InvalidInput, NotAllowed."""
+    if asked.tell is not None:
+        raise InvalidInput("a one-way message has no answer to be kept, and so no key", "$.key")
+    if not isinstance(link, Slot):
+        raise NotAllowed(f"{link.path!r} is a pool, and a key is for one agent")
 
 
 def lmos_offered(offered: tuple[str, ...]) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from lmos_actors.actors import Seats
+from lmos_actors.actors import Seats, far_key
 from lmos_actors.errors import ActionCancelled
 from lmos_actors.protocol.lmos import IncomingRequest, InvokeAction
 from lmos_actors.supervision import class_at
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lmos_actors._core import Budget
-    from lmos_actors.actors import Down, Far, Operation, Runtime
+    from lmos_actors.actors import Down, Far, Operation, RequestKey, Runtime
     from lmos_actors.errors import AgentDied
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Admission, Verb
@@ -75,6 +75,8 @@ class ServerContext:
         self.sharing = SharedValues(budget)
         self.seats = Seats()
         self.generation = rt.entropy.new_id()
+        self.is_guarded = False
+        """Whether not every client may do everything, so that clients without a name are strangers."""
         self.draining = False
         self.finishing = False
         self.open: dict[IncomingRequest, Far] = {}
@@ -114,7 +116,7 @@ class ServerContext:
         if far.op.on_disconnect == "finish":
             break_off(asked.streams or {}, "the connection ended")
             return True
-        if asked.message.attempt is None or not asked.remembered:
+        if (asked.message.attempt is None and asked.message.key is None) or not asked.remembered:
             return False
         self.rt.timers.call_at(trio.current_time() + PATIENCE, lambda: self._give_up(asked))
         return True
@@ -132,6 +134,11 @@ class ServerContext:
             self._on_settled()
 
     # ---- rules
+
+    def key_of(self, text: str, principal: str | None) -> RequestKey:
+        """Return the key of a request, in the scope of its client. Raises InvalidInput."""
+        # where all may do everything, an LMOS connection does not even know its principal
+        return far_key(text, principal if self.is_guarded else None, guarded=self.is_guarded)
 
     def answers_later(self, far: Far) -> bool:
         """Return whether an action is declared `synchronous=False`: it is reported as pending at once."""

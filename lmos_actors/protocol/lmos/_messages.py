@@ -140,7 +140,7 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
     Extension: `remaining` seconds until the caller gives up; `attempt` counts from 1 the attempts made under
     one `messageID`; `credit` is the room for items of the answer; `streams` are the input streams by
     parameter; `binary` says that items of bytes may come in binary frames; `tell` is the number of a one-way
-    message, which has no answer but an error.
+    message, which has no answer but an error; `key` names the request, so that its answer is kept.
     """
 
     action: str
@@ -151,6 +151,7 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
     streams: dict[str, StreamOffer] | None = None
     binary: bool = False
     tell: Count | None = None
+    key: str | None = None
 
 
 class QueryAction(Base, tag="queryAction", frozen=True):

@@ -15,6 +15,7 @@ from lmos_actors.errors import (
     DeadlineExceeded,
     Forbidden,
     InvalidInput,
+    KeyReused,
     LmosActorsError,
     MailboxFull,
     NotAllowed,
@@ -54,6 +55,7 @@ DEADLINE: Final = f"{OURS}deadline-exceeded"
 CANCELLED: Final = f"{OURS}action-cancelled"
 FAILED: Final = f"{OURS}action-failed"
 RATE_LIMITED: Final = f"{OURS}rate-limited"
+KEY_REUSED: Final = f"{OURS}key-reused"
 
 DETAIL = 2_000  # characters
 LONGEST = 1e12
@@ -223,6 +225,17 @@ def _tell_limited(error: RateLimited) -> Problem:
     )
 
 
+def _tell_reused(error: KeyReused) -> Problem:
+    return Problem(
+        type=KEY_REUSED,
+        title="Key Reused",
+        status=422,
+        detail=error.why[:DETAIL],
+        started=False,
+        about={"key": error.key},
+    )
+
+
 def _plainly(type_: str, title: str, status: int) -> Callable[[Any], Problem]:
     return lambda error: Problem(type=type_, title=title, status=status, detail=_text(error), started=False)
 
@@ -244,6 +257,7 @@ _DESCRIBE: tuple[tuple[type[LmosActorsError], Callable[[Any], Problem]], ...] = 
     (Unauthorized, _plainly(UNAUTHORIZED, "Unauthorized", 401)),
     (Forbidden, _plainly(FORBIDDEN, "Forbidden", 403)),
     (RateLimited, _tell_limited),
+    (KeyReused, _tell_reused),
 )
 
 
@@ -319,6 +333,10 @@ def _make_limited(message: Error, _: Message | None) -> LmosActorsError:
     return _with_detail(RateLimited, message.detail, retry_in=message.retry_in)
 
 
+def _make_reused(message: Error, _: Message | None) -> LmosActorsError:
+    return KeyReused(message.thing_id, _known(message, "key", str) or "", message.detail)
+
+
 def _as(cls: type[LmosActorsError]) -> Callable[[Error, Message | None], LmosActorsError]:
     return lambda message, _: cls(message.detail)
 
@@ -371,6 +389,7 @@ _MAKE: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
     CANCELLED: _make_cancelled,
     FAILED: _make_failed,
     RATE_LIMITED: _make_limited,
+    KEY_REUSED: _make_reused,
 }
 _BY_STATUS: dict[str, Callable[[Error, Message | None], LmosActorsError]] = {
     "400": _make_invalid,

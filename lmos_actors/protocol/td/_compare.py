@@ -225,6 +225,10 @@ def _thing(offered: Description, expected: Description) -> Iterator[Difference]:
     for feature in expected.offers or ():
         if not offered.has_offer(feature):
             yield Difference(("lmosx:offers",), f"does not offer {feature!r}, the class does", None, feature)
+    if expected.answers is not None and offered.answers is None:
+        yield Difference(
+            ("lmosx:answers",), "keeps no answers, the class does", None, write(expected.answers)
+        )
     for word in expected.capabilities or ():
         if word not in (offered.capabilities or ()):
             yield Difference(("lmosx:capabilities",), f"does not have {word!r}, the class does", None, word)

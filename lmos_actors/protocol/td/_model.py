@@ -46,7 +46,7 @@ TOOL_TYPE: Final = "lmos:Tool"
 AGENT_TYPES: Final = (AGENT_TYPE, "Agent")
 TOOL_TYPES: Final = (TOOL_TYPE, "Tool")
 
-OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "exited", "retries", "tells")
+OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "exited", "retries", "tells", "keys")
 """Features that `lmosx:offers` can name."""
 
 SCHEMA_WORDS: Final = frozenset(
@@ -293,6 +293,9 @@ class Description:
     )
     streams: dict[str, Streams] | None = attrs.field(
         default=None, metadata=member(f"{EXTENSIONS_PREFIX}:streams", map_of(struct(Streams)), lax=True)
+    )
+    answers: dict[str, Any] | None = attrs.field(
+        default=None, metadata=member(f"{EXTENSIONS_PREFIX}:answers", members, lax=True)
     )
     links: tuple[Link, ...] | None = attrs.field(
         default=None, metadata=member("links", list_of(struct(Link)))

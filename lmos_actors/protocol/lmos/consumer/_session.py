@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 from msgspec import UNSET
 
+from lmos_actors.errors import NotAllowed
+
 from .._codec import Codec
 from .._dialects import Dialect
 from .._limits import Limits
@@ -201,6 +203,7 @@ class ConsumerSession:
         credit: Credit | None = None,
         streams: Mapping[str, str] | None = None,
         binary: bool = False,
+        key: str | None = None,
         **trace: Unpack[TraceMembers],
     ) -> PendingRun:
         """Ask for a run of an action; `input` is absent by default, which is not null.
@@ -212,9 +215,13 @@ class ConsumerSession:
         as the answer, of bytes in binary frames if `binary`, to peers that offer `streams`; others send what
         they like. `streams` opens input streams: their content types by parameter.
 
-        Raises NotAllowed: input streams, and the peer does not offer them.
+        `key` names the request: the thing keeps its answer, and gives it to later ones of the same key.
+
+        Raises NotAllowed: input streams or a key, and the peer does not offer them.
         """
         connection = self._connection
+        if key is not None and "keys" not in connection.known:
+            raise NotAllowed(f"{thing!r} does not offer keys: it would carry a repeat out again")
         known, new_id = connection.known, message_id or connection.new_id()
         request = InvokeAction(
             thing_id=thing,
@@ -224,6 +231,7 @@ class ConsumerSession:
             input=None if input is UNSET and connection.kotlin else input,
             remaining=remaining if "deadlines" in known else None,
             attempt=attempt if "retries" in known else None,
+            key=key,
             **trace,
         )
         run = PendingRun(request)
