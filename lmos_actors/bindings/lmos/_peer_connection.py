@@ -90,6 +90,7 @@ class PeerConnection:
         self._connection = connection
         self._options = options
         self._offers = offers
+        self.takes_keys = "keys" in offers and self.session.habits != "kotlin-wot"
         self._confirms = "acks" in offers or self.session.habits == "kotlin-wot"
         self._charged = 0  # to the account of the connection, of what waits to be sent
         self._near = range(SMALL)  # to that: what waits more or less is not worth counting
@@ -131,11 +132,6 @@ class PeerConnection:
                 yield "credit", request
 
     # ---- requests
-
-    @property
-    def takes_keys(self) -> bool:
-        """Whether requests with keys can be sent."""
-        return "keys" in self._offers and self.session.habits != "kotlin-wot"
 
     def post(self, request: PendingRequest) -> None:
         """Send a request, or let it stand in line; see `RemotePeer`."""
@@ -200,15 +196,12 @@ class PeerConnection:
         """Have the session write the message. Raises MailboxFull, LocalProtocolError."""
         session, thing = self.session, request.far.thing_id
         if request.verb == "invoke":
-            deadline, attempt = request.deadline, request.attempt
+            deadline = request.deadline
             return session.invoke(
                 thing, request.name, request.payload,
                 remaining=None if deadline is None else max(0.001, deadline - trio.current_time()),
-                attempt=None if attempt is None else attempt.number,
-                message_id=None if attempt is None else attempt.message_id,
-                key=None if attempt is None else attempt.key,
                 credit=request.credit, streams=request.streams, binary=request.binary,
-                **request.trace_context,
+                **request.attempt_members(), **request.trace_context,
             )  # fmt: skip
         if request.verb == "read":
             return session.read(thing, request.name, **request.trace_context)

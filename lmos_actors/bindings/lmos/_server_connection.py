@@ -23,15 +23,13 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import SMALL
-from lmos_actors.actors import Far, OneWay, PoolLink, Slot, keyed_requests_of
+from lmos_actors.actors import Far, OneWay, PoolLink, Slot
 from lmos_actors.errors import (
     AgentError,
     AgentUnavailable,
     DeadlineExceeded,
-    InvalidInput,
     LmosActorsError,
     LocalProtocolError,
-    NotAllowed,
     NotFound,
     Unauthorized,
     nearest,
@@ -44,7 +42,7 @@ from ..exposure._meter import came, ended, refused
 from ..exposure._values import plain
 from ._server_answers import ANSWERS
 from ._server_listeners import Listeners
-from ._server_requests import PERMISSIONS, requested_operation
+from ._server_requests import PERMISSIONS, check_keyed, requested_operation
 from ._server_tells import IncomingTells
 
 if TYPE_CHECKING:
@@ -285,9 +283,7 @@ class ServerConnection:
         op = link.table.get(message.action)
         if op is None or op.name != message.action or asked.streams or message.remaining is not None:
             return False
-        if message.key is not None:
-            return False
-        args = op.taken(message.input)
+        args = None if message.key is not None else op.taken(message.input)
         if args is None:
             return False
         if asked.tell is not None:
@@ -321,7 +317,7 @@ class ServerConnection:
         key, args, kwargs = requested
         named_so: str | None = getattr(asked.message, "key", None)
         if named_so is not None:
-            _check_keyed(asked, link)
+            check_keyed(asked, link)
         slot = link if isinstance(link, Slot) else link.choose(key, args, kwargs)
         op = slot.operation(key)
         args, one_way = slot.bound(op, args, kwargs), asked.tell is not None
@@ -356,8 +352,7 @@ class ServerConnection:
     def _post(self, far: Far, key: str | None = None) -> bool:
         """Put a request into its agent's mailbox; return whether its answer is declared to come later.
 
-        One with a `key` is carried out unless another of that key is, or was. Raises MailboxFull,
-        AgentUnavailable, NotFound; for a key InvalidInput, NotAllowed, KeyReused.
+        Raises MailboxFull, AgentUnavailable, NotFound; for a `key` InvalidInput, NotAllowed, KeyReused.
         """
         is_later = self._context.later.get(far.op)
         if is_later is None:
@@ -371,8 +366,7 @@ class ServerConnection:
             if key is None:
                 far.post(self._context.seats, self._peer, now=self._is_alone and not is_later)
             else:
-                named_so = self._context.key_of(key, self.principal)
-                keyed_requests_of(far.slot).post_far(named_so, far, self._context.seats, self._peer)
+                self._context.post_keyed(far, key, self.principal, self._peer)
         except BaseException as error:
             self._context.open.pop(far.asked, None)
             ended(far, error)
@@ -599,14 +593,6 @@ class ServerConnection:
     def _is_needed(self) -> bool:
         counts = self.session.statistics()
         return bool(counts.open or (counts.listening and not self._context.finishing))
-
-
-def _check_keyed(asked: lmos.IncomingRequest, link: AgentOrPool) -> None:
-    """Refuse a key where it means nothing. Raises InvalidInput, NotAllowed."""
-    if asked.tell is not None:
-        raise InvalidInput("a one-way message has no answer to be kept, and so no key", "$.key")
-    if not isinstance(link, Slot):
-        raise NotAllowed(f"{link.path!r} is a pool, and a key is for one agent")
 
 
 def lmos_offered(offered: tuple[str, ...]) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from lmos_actors.actors import Seats, far_key
+from lmos_actors.actors import Seats, far_key, keyed_requests_of
 from lmos_actors.errors import ActionCancelled
 from lmos_actors.protocol.lmos import IncomingRequest, InvokeAction
 from lmos_actors.supervision import class_at
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lmos_actors._core import Budget
-    from lmos_actors.actors import Down, Far, Operation, RequestKey, Runtime
+    from lmos_actors.actors import Down, Far, Operation, Peer, RequestKey, Runtime
     from lmos_actors.errors import AgentDied
     from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Admission, Verb
@@ -132,6 +132,10 @@ class ServerContext:
         """Check other connections for their end: a shared answer has just gone out over several."""
         if self.draining:
             self._on_settled()
+
+    def post_keyed(self, far: Far, key: str, principal: str | None, peer: Peer) -> None:
+        """Have a request carried out unless another of its key is, or was. Raises as `KeyedRequests.post`."""
+        keyed_requests_of(far.slot).post_far(self.key_of(key, principal), far, self.seats, peer)
 
     # ---- rules
 

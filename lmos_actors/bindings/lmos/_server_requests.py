@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from msgspec import UNSET
 
 from lmos_actors.actors import ALL_EVENTS, PoolLink, Slot, event_key, property_key
-from lmos_actors.errors import NotAllowed, NotFound
+from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 
 from ..exposure._exposure import EXITED
 from ._server_inputs import inputs_of
@@ -59,6 +59,14 @@ def representative(link: AgentOrPool) -> Slot:
     if one is None or not one.table:
         raise one.closed_error() if one is not None else NotFound("agent", link.path)
     return one
+
+
+def check_keyed(asked: lmos.IncomingRequest, link: AgentOrPool) -> None:
+    """Refuse a key where it means nothing. Raises InvalidInput, NotAllowed."""
+    if asked.tell is not None:
+        raise InvalidInput("a one-way message has no answer to be kept, and so no key", "$.key")
+    if not isinstance(link, Slot):
+        raise NotAllowed(f"{link.path!r} is a pool, and a key is for one agent")
 
 
 def operation_named(link: AgentOrPool, kind: str, key: str, name: str) -> Operation:
