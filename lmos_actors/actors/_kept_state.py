@@ -94,6 +94,7 @@ TAG: Final = "is"
 _UNION: Final[Any] = Union
 _MAPPINGS: Final[tuple[Any, ...]] = (dict, Mapping, MutableMapping)
 _CONTAINERS: Final[tuple[Any, ...]] = (list, set, frozenset, tuple, Sequence, AbstractSet)
+_PLAIN: Final = (bool, int, float, str)
 _KEYS: Final = (str, int, float, uuid.UUID, datetime.date, datetime.datetime, enum.Enum)
 
 
@@ -194,6 +195,8 @@ class _Member:
     attribute: str
     unstructure: Callable[[Any], Any]
     structure: Callable[[Any], Any]
+    plain: type | None
+    """The class whose values are plain data as they are: the calls of the hooks are most of the time."""
 
 
 @attrs.frozen
@@ -269,7 +272,12 @@ class StateForm:
         Raises what a hook raises for a value that is not of its declared type.
         """
         values: Plain = agent.__dict__
-        return {m.name: m.unstructure(values[m.attribute]) for m in self.members if m.attribute in values}
+        plain: Plain = {}
+        for member in self.members:
+            if member.attribute in values:
+                value = values[member.attribute]
+                plain[member.name] = value if type(value) is member.plain else member.unstructure(value)
+        return plain
 
     def restored(self, plain: Plain, version: int, key: str) -> Plain:
         """Return the attributes of an agent for stored state of some version, migrated to this one.
@@ -439,7 +447,10 @@ def _former_names(kind: type) -> tuple[str, ...]:
 
 
 def _member(name: str, attribute: str, hint: Any, converter: Converter) -> _Member:
-    return _Member(name, attribute, *hooks_of(f"field {name!r}", hint, converter))
+    from cattrs.fns import identity
+
+    is_plain = isinstance(hint, type) and hint in _PLAIN and converter.get_unstructure_hook(hint) is identity
+    return _Member(name, attribute, *hooks_of(f"field {name!r}", hint, converter), hint if is_plain else None)
 
 
 def hooks_of(what: str, hint: Any, converter: Converter) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
