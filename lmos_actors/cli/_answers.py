@@ -68,6 +68,11 @@ class AnswerPrinter:
         self._moving = False
         self._width = 0
 
+    @property
+    def is_moving_terminal(self) -> bool:
+        """Whether progress is a line that moves, on a terminal."""
+        return self._moves and not self._quiet
+
     # ---- answers
 
     async def print(self, *lines: OutputLine) -> None:

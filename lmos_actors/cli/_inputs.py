@@ -55,7 +55,7 @@ class Written:
             if "string" in kinds if kinds is not None else self.lenient:
                 return self._as_text()
             self.refuse(error, kinds)
-        if kinds is None or "string" not in kinds or not kinds.isdisjoint(_kinds_of_value(found)):
+        if kinds is None or "string" not in kinds or not kinds.isdisjoint(kinds_of_value(found)):
             return found
         return self._as_text()
 
@@ -75,7 +75,7 @@ class Written:
         if kinds is None and self.text[:1] not in ("", "{", "[", '"'):
             hint = f"; a text is written '{json.dumps(self._as_text()[:40], ensure_ascii=False)}'"
         elif kinds:
-            hint = f"; it takes {_listed(kinds)}"
+            hint = f"; it takes {listed(kinds)}"
         raise ConfigError(f"not JSON, {_place(error, self.text)}{hint}", self.name)
 
 
@@ -90,7 +90,7 @@ class Pairs:
         kinds = kinds_of(schema)
         if kinds is not None and "object" not in kinds:
             raise ConfigError(
-                f"the action takes no parameters by name, but {_listed(kinds)}", self.members[0].name
+                f"the action takes no parameters by name, but {listed(kinds)}", self.members[0].name
             )
         known: Mapping[str, Any] = (schema or {}).get("properties") or {}
         for member in self.members:
@@ -165,14 +165,16 @@ def kinds_of(schema: Mapping[str, Any] | None) -> frozenset[str] | None:
         named = schema["type"]
         return frozenset([named] if isinstance(named, str) else named)
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    return None if values is None else frozenset(kind for each in values for kind in _kinds_of_value(each))
+    return None if values is None else frozenset(kind for each in values for kind in kinds_of_value(each))
 
 
-def _listed(kinds: frozenset[str]) -> str:
+def listed(kinds: frozenset[str]) -> str:
+    """Return JSON types as text, for what a value may be."""
     return " or ".join(sorted(kinds))
 
 
-def _kinds_of_value(value: Any) -> tuple[str, ...]:
+def kinds_of_value(value: Any) -> tuple[str, ...]:
+    """Return the JSON types that a value is of."""
     kind = next((name for tp, name in _KINDS if isinstance(value, tp)), "null")
     return _ALIKE.get(kind, (kind,))
 

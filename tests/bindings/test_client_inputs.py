@@ -331,3 +331,20 @@ async def test_one_way_a_stream_is_refused(autojump_clock: Any) -> None:
         with pytest.raises(TypeError, match="one-way"):
             ref.tell_nowait(Talker.total, Tap(1))
         assert peers.wire.sent == []
+
+
+async def test_a_thing_without_a_class_takes_sources_by_name(autojump_clock: Any) -> None:
+    network = MemoryNetwork()
+    async with (
+        open_node(listen="ws://server", network=network) as server,
+        open_node(network=network) as client,
+    ):
+        await server.start_child(ChildSpec("adder", Adder))
+        thing = await client.consume_thing("http://server/agents/adder")
+        assert await thing.within(5).invoke("add", streams={"numbers": Tap(1, 2, waits=False)}) == 3
+        async with thing.begin("add", {}, streams={"numbers": Tap(4, waits=False)}) as call:
+            assert await call.result() == 4
+        with pytest.raises(InvalidInput, match="needs the input stream 'numbers'"):
+            await thing.invoke("add")
+        with pytest.raises(InvalidInput, match="no parameter 'number', did you mean 'numbers'"):
+            await thing.invoke("add", streams={"number": Tap(1)})

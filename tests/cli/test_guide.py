@@ -20,6 +20,7 @@ from tests.docs.test_documents import DOCS, Block, agrees, blocks, commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SHOWN = "127.0.0.1:8080"
 BLOCKS = blocks((DOCS / "guides/call-agents-from-a-shell.md").read_text(encoding="utf-8"))
@@ -55,7 +56,12 @@ def place() -> Iterator[str]:
         yield there
 
 
-def test_the_examples(place: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples(
+    place: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for block in BLOCKS:
+        if block.title is not None and block.title.endswith(".jsonl"):
+            (tmp_path / block.title).write_text(block.body)
     examples = [block for block in BLOCKS if "tests/cli/test_guide.py" in block.marker]
     for block in examples:
         wanted = re.search(r"it ends with (\d)", block.marker)
@@ -63,6 +69,7 @@ def test_the_examples(place: str, capfd: pytest.CaptureFixture[str], monkeypatch
             words = [word.replace(SHOWN, place) for word in command.arguments]
             monkeypatch.setenv("NO_COLOR", "1")
             monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+            monkeypatch.chdir(tmp_path)
             with pytest.raises(SystemExit) as ended:
                 main(words)
             monkeypatch.undo()

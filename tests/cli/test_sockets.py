@@ -93,7 +93,7 @@ def test_a_file_with_the_description(call: Callable[..., Ran], place: str, tmp_p
 
 def test_without_a_description(call: Callable[..., Ran], place: str) -> None:
     there = f"ws://{place}/agents/weather"
-    assert len(call("call", there, "hours", "count=3", "--stream").lines) == 3
+    assert len(call("call", there, "hours", "count=3", "--many").lines) == 3
     unknown = call("call", there, "forcast", "city=Bonn")
     assert (unknown.code, unknown.lines[0]["error"]["type"]) == (1, "NotFound")
     assert call("write", there, "units", "kelvin").code == 2

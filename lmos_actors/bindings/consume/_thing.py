@@ -17,14 +17,17 @@ from lmos_actors.actors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping
+    from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
+    from typing import TypeAlias
 
     from lmos_actors.actors import Call, Down, Feed, Link, Occurrence
     from lmos_actors.protocol.td import Description
 
     from ..lmos._peer_requests import RemoteThing
     from ..lmos._remote_calls import RemoteCall, RemoteStream
+
+    Sources: TypeAlias = Mapping[str, AsyncIterable[Any]]
 
 
 class ConsumedThing:
@@ -92,18 +95,40 @@ class ConsumedThing:
 
     # ---- actions
 
-    def invoke(self, name: str, input: Any = UNSET) -> Coroutine[Any, Any, Any]:
-        """Invoke an action and return its output, None if it has none; `input` is one value."""
+    def invoke(
+        self, name: str, input: Any = UNSET, *, streams: Sources | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """Invoke an action and return its output, None if it has none; `input` is one value.
+
+        `streams` are the sources of its input streams by name, which the description has to have.
+        """
+        if streams:
+            return self._result(self.begin(name, input, streams=streams))
         return self._ask("invoke", name, _given(input))
 
-    def begin(self, name: str, input: Any = UNSET) -> AbstractAsyncContextManager[Call[Any, Any]]:
-        """Invoke an action and return its call: `async with thing.begin("forecast", {...}) as call`."""
-        return self._entered("begin").open(Invocation(name, _given(input), {}, self._seconds))
+    async def _result(self, begun: AbstractAsyncContextManager[Call[Any, Any]]) -> Any:
+        async with begun as call:
+            return await call.result()
 
-    def stream(self, name: str, input: Any = UNSET) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Invoke an action with many outputs: `async with thing.stream("count", {...}) as items`."""
+    def begin(
+        self, name: str, input: Any = UNSET, *, streams: Sources | None = None
+    ) -> AbstractAsyncContextManager[Call[Any, Any]]:
+        """Invoke an action and return its call: `async with thing.begin("forecast", {...}) as call`.
+
+        `streams` as for `invoke`.
+        """
+        sources = _named(streams)
+        return self._entered("begin").open(Invocation(name, _given(input), sources, self._seconds))
+
+    def stream(
+        self, name: str, input: Any = UNSET, *, streams: Sources | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """Invoke an action with many outputs: `async with thing.stream("count", {...}) as items`.
+
+        `streams` as for `invoke`.
+        """
         link = self._entered("stream")
-        return link.open(Invocation(name, _given(input), {}, self._seconds, stream=True))
+        return link.open(Invocation(name, _given(input), _named(streams), self._seconds, stream=True))
 
     def tell(self, name: str, input: Any = UNSET) -> Coroutine[Any, Any, None]:
         """Send one way: at most once, no answer."""
@@ -201,6 +226,10 @@ class ConsumedThing:
         if link.turns.slot is not None:
             raise link.turns.misuse(verb, of="thing.", how="entered by async with")
         return link
+
+
+def _named(streams: Sources | None) -> dict[str, AsyncIterable[Any]]:
+    return dict(streams or {})
 
 
 def _given(input: Any) -> tuple[Any, ...]:

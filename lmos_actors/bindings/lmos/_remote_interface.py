@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from msgspec import UNSET
 
 from lmos_actors.actors import (
+    MISSING,
     STREAM,
     TURN,
     Occurrence,
@@ -23,14 +24,15 @@ from lmos_actors.actors import (
 )
 from lmos_actors.errors import AgentError, NotFound, RemoteProtocolError
 from lmos_actors.protocol import lmos
+from lmos_actors.protocol.td import OCTETS
 
 from ..exposure._values import PLAIN, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from lmos_actors.actors import Contract, Shape
-    from lmos_actors.protocol.td import Description
+    from lmos_actors.protocol.td import Description, Streams
 
 WRONG: Final = "urn:lmos-actors:errors#wrong-type"
 
@@ -191,6 +193,7 @@ def _nothing(*_: Any) -> None:
 
 
 _ANY: Final = shape_of(Any)
+_BYTES: Final = shape_of(bytes)
 
 
 class _PlainOrBytes:
@@ -221,7 +224,8 @@ class DescribedInterface:
         self._description = description
         self._owner = owner
         shape = _WITH_BYTES if binary else _ANY
-        self._params = (Parameter("input", "input", shape, UNSET, keyword_only=False),)
+        # passed by position: an input stream may have any name that can be written
+        self._params = (Parameter("the input", "input", shape, UNSET, keyword_only=False),)
 
     def operation(self, key: str, path: str) -> Operation:
         """See `RemoteInterface`. Without a description every name may be one."""
@@ -229,13 +233,14 @@ class DescribedInterface:
         known = self._names(kind)
         if known is not None and name not in (*known, "*"):
             raise NotFound(kind, name, where=path, known=known)
+        streams = self._streams(verb, name)
         return Operation(
             verb=verb,
             name=name,
             owner=self._owner,
-            kind=STREAM if self._streams(verb, name) else TURN,
+            kind=STREAM if streams is not None and streams.output is not None else TURN,
             fn=_nothing,
-            params=self._params,
+            params=self._params if streams is None else (*self._params, *_inputs_of(streams)),
             whole=True,
             internal=verb != "invoke",
         )
@@ -251,10 +256,9 @@ class DescribedInterface:
         }
         return tables[kind] or {}
 
-    def _streams(self, verb: str, name: str) -> bool:
+    def _streams(self, verb: str, name: str) -> Streams | None:
         described = self._description if verb == "invoke" else None
-        streams = None if described is None else described.streams_of(name)
-        return streams is not None and streams.output is not None
+        return None if described is None else described.streams_of(name)
 
     def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
         """See `RemoteInterface`."""
@@ -284,12 +288,19 @@ class DescribedInterface:
             return True
         actions = (self._description and self._description.actions) or {}
         action = actions.get(op.name)
-        return action is not None and bool(action.safe or action.idempotent)
+        return action is not None and bool(action.safe or action.idempotent) and not op.streams
 
     def keeps_answers(self, op: Operation) -> bool:
         """See `RemoteInterface`: as the description says."""
         described = self._description
         return described is not None and described.answers is not None and wrong_operation(op) is None
+
+
+def _inputs_of(streams: Streams) -> Iterator[Parameter]:
+    """Yield the parameters of input streams, which are given by their names; see `ConsumedThing.begin`."""
+    for name, stream in (streams.input or {}).items():
+        shape: Shape[Any] = _BYTES if stream.content_type == OCTETS else _ANY
+        yield Parameter(name, name, shape, MISSING, keyword_only=True, is_stream=True)
 
 
 def _parts(key: str) -> tuple[str, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -9,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, PRINTED, REACHED, JsonLines, Switch, Url, Within, app, at_least
+from .._app import ELSEWHERE, PRINTED, REACHED, File, JsonLines, Switch, Url, Within, app, at_least
 from ..options._connection import OutwardOptions, ServerOptions, options_in
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def call(
     action: str,
     /,
     *input_: Annotated[str, Parameter(name="INPUT", allow_leading_hyphen=True)],
-    stream: Annotated[Switch, Parameter(group=REACHED)] = False,
+    stream: Annotated[File, Parameter(allow_leading_hyphen=True)] = None,
+    many: Switch = False,
     options: RemoteOptions = _ALONE,
 ) -> int:
     """Invoke an action of an agent, and print its answer, or its answers as they come.
@@ -91,6 +93,8 @@ interactionMode=text
 
     cat question.json | lmos-actors call http://127.0.0.1:8080/agents/weather getWeather -
 
+    cat rows.jsonl | lmos-actors call http://127.0.0.1:8080/agents/ledger ingest account=main --stream -
+
     Progress is shown on standard error. Ctrl-C cancels the action.
 
     Exit codes: 0 answered, 1 answered with an error, 2 the usage is wrong, 3 not reached, \
@@ -103,13 +107,22 @@ interactionMode=text
     input_
         JSON as one word; or NAME=VALUE for each parameter; - reads the standard input, @FILE a file.
     stream
+        The items of the stream that the action takes: JSON lines of a file, or - for the standard \
+input. A stream of bytes takes them as they are.
+    many
         Expect many answers even if no description declares them.
     """
     from .._inputs import input_of
     from ..remote._requests import ActionCall
+    from ..remote._sources import FileSource
 
-    given = input_of(input_, ("--stream", *_NAMES))
-    return options.run_session(url, ActionCall(action, given, stream))
+    if stream == "-" and input_ == ("-",):
+        raise ConfigError("the standard input is read once: for INPUT, or for the stream", "--stream")
+    given = input_of(input_, ("--stream", "--many", *_NAMES))
+    if stream is None:
+        return options.run_session(url, ActionCall(action, given, many))
+    with closing(FileSource(stream)) as source:
+        return options.run_session(url, ActionCall(action, given, many, source))
 
 
 @app.command(sort_key=2, group=ELSEWHERE, usage="Usage: lmos-actors read [OPTIONS] URL [PROPERTY...]")

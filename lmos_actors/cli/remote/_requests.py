@@ -2,57 +2,111 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
 
-from lmos_actors.errors import ConfigError, LmosActorsError
+from lmos_actors.errors import ConfigError, InvalidInput, LmosActorsError
 
 from .._answers import OutputLine
 from ._session import GRACE, OK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+
+    from lmos_actors.protocol.td import Stream
 
     from .._answers import AnswerPrinter
     from .._inputs import Pairs, Written
     from ._session import RemoteSession
+    from ._sources import FileSource
+
+
+_ITEM: Final = re.compile(r"at \$\.((?:[^\s\[\]]+)\[(\d{1,9})\])")
+"""The place of an item of a stream, in the text of the error that refuses it."""
 
 
 @attrs.frozen
 class ActionCall:
-    """The work of `call`: an action, its input, and whether it has many outputs without a description."""
+    """The work of `call`: an action, its input, whether it has many outputs without a description, and the
+    source of its input stream."""
 
     action: str
     given: Written | Pairs | None
-    stream: bool = False
+    many: bool = False
+    source: FileSource | None = None
 
     async def __call__(self, session: RemoteSession) -> int:
         """Invoke the action. Returns the exit code."""
         about = session.about("action", self.action)
         streams = session.streams(self.action)
-        if streams is not None and streams.input:
-            named = ", ".join(streams.input)
-            raise ConfigError(f"takes streams ({named}), which a command line cannot give", self.action)
+        sources = self._sources(session, (streams and streams.input) or {})
         args = () if self.given is None else (self.given.value(about.input if about is not None else None),)
-        many = self.stream or (streams is not None and streams.output is not None)
+        many = self.many or (streams is not None and streams.output is not None)
+        invoke = partial(self._stream if many else self._call, session, args, sources)
         try:
-            return await (self._stream if many else self._call)(session, args)
+            await (invoke() if self.source is None else self._with_progress(session, self.source, invoke))
         except LmosActorsError as error:
-            return await session.fail({"action": self.action}, error)
+            code = await session.fail({"action": self.action}, error)
+            item = _ITEM.search(str(error)) if isinstance(error, InvalidInput) else None
+            if item is not None and self.source is not None:
+                session.answers.note(f"{item[1]} is at {self.source.place_of(int(item[2]))}")
+            return code
+        return OK
 
-    async def _stream(self, session: RemoteSession, args: tuple[Any, ...]) -> int:
-        async with session.thing.stream(self.action, *args) as items:
+    def _sources(self, session: RemoteSession, inputs: Mapping[str, Stream]) -> dict[str, AsyncIterable[Any]]:
+        """Return the sources of the input streams by name. Raises ConfigError where they do not fit."""
+        if len(inputs) > 1:
+            raise ConfigError(
+                f"takes {len(inputs)} streams ({', '.join(inputs)}), and a command gives one: use Python",
+                self.action,
+            )
+        if self.source is None:
+            for name in inputs:
+                raise ConfigError(
+                    f"takes the stream {name}: give its items with --stream FILE, or --stream - for the "
+                    f"standard input",
+                    self.action,
+                )
+            return {}
+        if session.thing.description is None:
+            raise ConfigError("needs a description of the agent, to name the stream", "--stream")
+        for name, stream in inputs.items():
+            if self.source.is_terminal:
+                session.answers.note("one item a line; Ctrl-D ends the stream")
+            return {name: self.source.items(stream)}
+        raise ConfigError(f"{self.action} takes no stream; its input is given as words, or as -", "--stream")
+
+    async def _with_progress(
+        self, session: RemoteSession, source: FileSource, invoke: Callable[[], Awaitable[None]]
+    ) -> None:
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(source.show_progress, session.answers, self.action)
+            try:
+                await invoke()
+            except Exception as error:  # raised below, in no group of this nursery
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _stream(
+        self, session: RemoteSession, args: tuple[Any, ...], sources: Mapping[str, AsyncIterable[Any]]
+    ) -> None:
+        async with session.thing.stream(self.action, *args, streams=sources) as items:
             async for item in items:
                 await self._print(session.answers, item, whole=isinstance(item, str))
-        return OK
 
-    async def _call(self, session: RemoteSession, args: tuple[Any, ...]) -> int:
-        async with session.thing.begin(self.action, *args) as call:
+    async def _call(
+        self, session: RemoteSession, args: tuple[Any, ...], sources: Mapping[str, AsyncIterable[Any]]
+    ) -> None:
+        async with session.thing.begin(self.action, *args, streams=sources) as call:
             await self._print(session.answers, await self._result(session, call))
-        return OK
 
     async def _result(self, session: RemoteSession, call: Any) -> Any:
         """Wait for the answer, and show the progress of the run."""
