@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 KILLS = len(few_or_all(range(5), range(100)))
 
 
-def life(path: Path, chance: random.Random) -> dict[str, dict[int, int]]:
+def life(path: Path, chance: random.Random, module: str = "killed_agents") -> dict[str, dict[int, int]]:
     """Run the process until so many answers have come, kill it, and return what it has written."""
-    command = [sys.executable, "-m", "tests.persistence.killed_agents", str(path)]
+    command = [sys.executable, "-m", f"tests.persistence.{module}", str(path)]
     seen: dict[str, dict[int, int]] = {"found": {}, "answer": {}}
     lines, until = 0, AGENTS + chance.randrange(1, 400)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -44,3 +44,13 @@ def test_no_answer_is_taken_back_by_a_kill_and_no_request_counts_twice(tmp_path:
             assert answered[agent] <= n <= answered[agent] + 1
         answered = seen["found"] | seen["answer"]
     assert min(answered.values()) > 0
+
+
+def test_each_timer_has_fired_once_wherever_its_process_is_killed(tmp_path: Path) -> None:
+    """A timer that was lost would end its chain, and one that fired twice would say so."""
+    chance, seen = random.Random(19), dict.fromkeys(range(AGENTS), 0)
+    for _ in range(KILLS):
+        lines = life(tmp_path / "chains.db", chance, "killed_timers")
+        assert all(n >= seen[agent] for agent, n in lines["found"].items())
+        seen = lines["found"] | lines["answer"]
+    assert min(seen.values()) > KILLS
