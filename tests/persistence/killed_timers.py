@@ -1,4 +1,4 @@
-"""The process that `test_killed_agents.py` kills: each durable timer of its agents counts and sets the next."""
+"""The process that `test_killed_agents.py` kills: each durable timer of its agents sets the next one."""
 
 from __future__ import annotations
 

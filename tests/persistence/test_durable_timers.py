@@ -23,7 +23,7 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors.errors import StateMismatch
+from lmos_actors.errors import StateMismatch, StoreFailed
 from lmos_actors.persistence import MemoryStore
 
 if TYPE_CHECKING:
@@ -292,31 +292,104 @@ def test_a_cancel_is_kept_and_holds_for_a_turn_that_waits() -> None:
     in_turn(first, second)
 
 
-class Hasty(Agent, durable=True):
+class Hasty(Agent, durable=True, history=4):
     ran: list[str] = attrs.field(factory=list)
+    friend: Ref[Snapshots] | None = None
 
     def started(self) -> None:
-        self.after(1, self.cancel_second)
-        self.after(1, self.run, "first", durable=True)
-        self.after(1, self.run, "second", durable=True)
+        if not self.restored:
+            self.after(1, self.cancel_others, durable=True)
+            self.after(2, self.run, ["cancelled"], durable=True)
+            words = ["kept"]
+            self.after(9, self.run, words, self.ref, durable=True)
+            words.append("changed later")
 
-    def cancel_second(self) -> None:
-        self.durable_timers[1].cancel()
+    def cancel_others(self) -> None:
+        self.durable_timers[0].cancel()
 
-    def run(self, what: str) -> None:
+    def run(self, words: list[str], friend: Ref[Hasty] | None = None, *, ends: bool = False) -> None:
+        self.ran += words
+        if friend is not None:
+            self.send(friend, Hasty.add, "by message")
+        if ends:
+            raise ValueError("ends")
+
+    @action
+    def add(self, what: str) -> None:
         self.ran.append(what)
+
+    @action
+    def plan_end(self) -> None:
+        self.after(0, self.run, ["at the end"], ends=True, durable=True)
 
     @action
     def get(self) -> list[str]:
         return self.ran
 
 
-def test_started_sets_timers_and_one_that_is_due_can_be_cancelled() -> None:
-    async def life(desk: Ref[Any]) -> None:
-        await trio.sleep(2)
-        assert await desk.invoke(Hasty.get) == ["first"]
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_turn_gets_the_same_in_this_life_or_the_next_and_can_be_cancelled_when_late(restarts: bool) -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        async with living(store, Hasty) as hasty:
+            if not restarts:
+                await trio.sleep(10)
+                assert await hasty.invoke(Hasty.get) == ["kept", "by message"]
+        await trio.sleep(5)
+        async with living(store, Hasty) as hasty:
+            assert await hasty.invoke(Hasty.get) == ([] if restarts else ["kept", "by message"])
+            await trio.sleep(5)
+            assert await hasty.invoke(Hasty.get) == ["kept", "by message"]
+
+    simulate(main)
+
+
+def test_a_crash_report_names_the_turn_of_the_timer() -> None:
+    async def life(hasty: Ref[Any]) -> None:
+        async with hasty.monitor() as ends:
+            await hasty.invoke(Hasty.plan_end)
+            down = await anext(ends)
+        report = str(down.reason.report)
+        assert "Hasty.run" in report
+        assert "at the end" in report
 
     in_turn(life, cls=Hasty)
+
+
+class Failing(MemoryStore):
+    """A store whose disk is full until `works_at`."""
+
+    fails_from = works_at = 0.0
+
+    def commit(self, batches: Sequence[Sequence[Write]], durability: Durability) -> list[Conflict | None]:
+        if self.fails_from <= trio.current_time() < self.works_at:
+            raise StoreFailed(self.name, "the disk is full")
+        return super().commit(batches, durability)
+
+
+def test_a_timer_whose_turn_was_not_kept_fires_again_once_the_store_works() -> None:
+    async def main() -> None:
+        store = Failing()
+        store.fails_from, store.works_at = 4, 20
+        async with living(store, Snapshots) as desk:
+            await desk.invoke(Snapshots.plan, 5, "a")
+            await trio.sleep(30)
+            heard, _ = await desk.invoke(Snapshots.look)
+            assert len(heard) == 1
+            assert 20 <= float(heard[0].removeprefix("a at ")) < 27
+
+    simulate(main)
+
+
+def test_what_a_run_sets_is_kept_at_its_next_await() -> None:
+    async def main() -> None:
+        store = Recorded()
+        async with living(store, Snapshots) as desk:
+            await desk.tell(Snapshots.plan_slowly, "a")
+            await trio.sleep(1.5)
+            assert '"turn":"hear"' in str(store.commits[-1])
+
+    simulate(main)
 
 
 def test_a_declared_failure_and_a_run_set_timers() -> None:
@@ -358,7 +431,11 @@ def test_a_rhythm_goes_on_with_one_firing_for_all_that_were_missed() -> None:
                 await clock.invoke(Clock.crash)
             await clock.ready()
             await trio.sleep(6)
-            assert await clock.invoke(Clock.get) == [10]
+            for _ in range(2):
+                assert await clock.invoke(Clock.get) == [10]
+                with pytest.raises(AgentDied):
+                    await clock.invoke(Clock.crash)
+                await clock.ready()
         await trio.sleep(33)
         async with living(store, Clock) as clock:
             await trio.sleep(20)

@@ -163,8 +163,9 @@ class OutputGate:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits and no commit is under way."""
-        return not (self._held or self._open or self._turn is not None or self._kept < self._last)
+        """Whether nothing waits, and nothing is to be kept or on its way to the store."""
+        held = self._held or self._open or self._turn is not None
+        return not (held or self._kept < self._last or self.state.has_changes)
 
     @property
     def full(self) -> bool:
