@@ -35,11 +35,12 @@ class Chain(Agent, durable=True):
 
 async def main(path: str) -> None:
     async with open_node(store=f"sqlite:{path}") as node, trio.open_nursery() as nursery:
-        for i in range(AGENTS):
-            ref = await node.start_child(ChildSpec(f"chain-{i}", Chain))
+        refs = [await node.start_child(ChildSpec(f"chain-{i}", Chain)) for i in range(AGENTS)]
+        for i, ref in enumerate(refs):
             n, due = await ref.invoke(Chain.begin)
             assert due == [n + 1], (n, due)
             os.write(1, f"found {i} {n}\n".encode())
+        for i, ref in enumerate(refs):
             nursery.start_soon(ask, i, ref)
 
 

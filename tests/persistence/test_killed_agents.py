@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.matrix import few_or_all
 from tests.persistence.killed_agents import AGENTS
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KILLS = len(few_or_all(range(5), range(100)))
+KILLS_OF_TIMERS = len(few_or_all(range(3), range(50)))
+
+pytestmark = pytest.mark.timeout(600)
 
 
 def life(path: Path, chance: random.Random, module: str = "killed_agents") -> dict[str, dict[int, int]]:
@@ -49,8 +54,8 @@ def test_no_answer_is_taken_back_by_a_kill_and_no_request_counts_twice(tmp_path:
 def test_each_timer_has_fired_once_wherever_its_process_is_killed(tmp_path: Path) -> None:
     """A timer that was lost would end its chain, and one that fired twice would say so."""
     chance, seen = random.Random(19), dict.fromkeys(range(AGENTS), 0)
-    for _ in range(KILLS):
+    for _ in range(KILLS_OF_TIMERS):
         lines = life(tmp_path / "chains.db", chance, "killed_timers")
         assert all(n >= seen[agent] for agent, n in lines["found"].items())
         seen = lines["found"] | lines["answer"]
-    assert min(seen.values()) > KILLS
+    assert min(seen.values()) > KILLS_OF_TIMERS
