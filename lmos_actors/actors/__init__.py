@@ -80,6 +80,7 @@ from ._trace_context import (
     sent_numbers as sent_numbers,
     trace_context as trace_context,
 )
+from ._unsent import UnsentKind as UnsentKind, UnsentMessage as UnsentMessage
 from ._waiting import Waiting as Waiting, WaitingGraph as WaitingGraph, waiting_graph as waiting_graph
 from ._watchdog import Watchdog as Watchdog
 from .crashes._report_values import (

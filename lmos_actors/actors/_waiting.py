@@ -15,6 +15,10 @@ yet: it waits for credit, which comes back when messages before it begin there, 
 
 What an agent has put aside waits for one more turn or run of it, which may change its behaviour.
 
+A handler that waits for an item of its input stream waits for the source, and the source for what the task
+that iterates it waits for: nothing here if that is a timer or a socket. A source that is too far ahead waits
+for the run.
+
 A wait for something that can still happen is no deadlock; circles are looked for among the rest.
 """
 
@@ -27,9 +31,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from .messages._gates import SERIAL
+from .messages._input_streams import streams_among
 from .messages._invocation import CURRENT, Run
 from .messages._mailbox import PARKED, PENDING, RUNNING, STASHED, Envelope, OutgoingTell
-from .slot._calls import LocalStream
+from .slot._calls import LocalCall, LocalStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,9 +44,10 @@ if TYPE_CHECKING:
     from ._parking import ReadyWait
     from ._runtime import Runtime
     from ._unsent import Outbox
+    from .messages._input_streams import InputStream, Source
     from .slot._slot import Slot
 
-WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency", "ready", "credit", "room"]
+WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency", "ready", "credit", "room", "item"]
 
 SHOWN: Final = 50  # waits, and names of one circle, that are shown at most
 
@@ -57,9 +63,10 @@ class Waiting:
     elsewhere included: then `affordance` is empty, and `why` says what it lacks. What is to go to an agent of
     another node waits for `credit` of that agent, or for `room` on the connection: then `target` is its path
     there, and `why` the address that it is reached at. A stream whose consumer is too far behind waits for a
-    seat with that consumer. `run` names the waiting run's action; the task, for
-    code outside agents and, with `own_task`, for an agent's lifespan and nursery. It is None when a message
-    of a turn holds the waiter back.
+    seat with that consumer, and a source that is too far ahead for one with the agent. A handler waits for
+    an `item` of the input stream that `why` names, from its caller, which is None too if it is elsewhere.
+    `run` names the waiting run's action; the task, for code outside agents and, with `own_task`, for an
+    agent's lifespan and nursery. It is None when a message of a turn holds the waiter back.
     """
 
     waiter: str | None
@@ -90,6 +97,7 @@ _WHAT: Final[dict[WaitingKind, str]] = {
     "ready": "{1} to be ready: {2}",
     "credit": "credit to send {0!r} to {1} ({2})",
     "room": "room on the connection to send {0!r} to {1} ({2})",
+    "item": "the next item of {2!r} from {1}",
 }
 
 
@@ -159,8 +167,8 @@ def waiting_graph(slots: Iterable[Slot], rt: Runtime | None = None) -> WaitingGr
 
 
 Node: TypeAlias = Any
-"""The object of a wait: a run, a slot (its turns), `(slot,)` (a seat), `(slot, op)` (its concurrency),
-`(slot, ASIDE)` (one more turn or run)."""
+"""The object of a wait: a run, a source, a slot (its turns), `(slot,)` (a seat), `(slot, op)` (its
+concurrency), `(slot, ASIDE)` (one more turn or run)."""
 
 
 class _Search:
@@ -168,6 +176,8 @@ class _Search:
 
     def __init__(self) -> None:
         self._found: list[tuple[float, Waiting]] = []
+        self._carriers: dict[trio.lowlevel.Task, Source] = {}
+        self._waits: list[tuple[trio.lowlevel.Task, Node, int]] = []  # of each task: for what, which of those
         self._links: dict[Node, list[tuple[Node, int | None]]] = {}
 
     # ---- finding
@@ -210,6 +220,7 @@ class _Search:
 
     def _add_task(self, task: trio.lowlevel.Task, node: Node, edge: Waiting) -> None:
         """Take in a task that waits: a run, a task of an agent's own, or code outside any agent."""
+        self._waits.append((task, node, len(self._found)))
         run = task.context.get(CURRENT)
         if run is None:
             self._found.append((math.inf, attrs.evolve(edge, run=task.name)))
@@ -227,12 +238,29 @@ class _Search:
         if isinstance(envelope, OutgoingTell) and envelope.holds is not None:
             held = envelope.holds
             self._add(held, held, node, Waiting(held.path, path, kind, name))
+        held = envelope.held_sources() if isinstance(envelope, LocalCall) else ()
         for task in envelope.waiting_tasks():
-            self._add_task(task, node, Waiting(None, path, kind, name))
+            self._add_task(task, node, Waiting(None, path, "seat" if task in held else kind, name))
+        for stream in streams_among(envelope.op, envelope.args) if envelope.op.streams else ():
+            self._take_stream(envelope, stream)
         if isinstance(envelope, LocalStream) and envelope.held_up:
             consumer = envelope.consumer
             target = consumer.slot.path if consumer is not None else None
             self._add(slot, envelope.run, consumer, Waiting(path, target, "seat", name, name))
+
+    def _take_stream(self, envelope: Envelope, stream: InputStream) -> None:
+        """Add a handler that waits for an item, and note who iterates the source, which is near or afar."""
+        sources = envelope.sources if isinstance(envelope, LocalCall) else None
+        found = () if sources is None else sources.sources
+        source = next((each for each in found if each.target is stream), None)
+        carrier = None if source is None else source.task
+        if source is not None and carrier is not None:
+            self._carriers[carrier] = source
+        if stream.receiver is not None:
+            caller = None if carrier is None else carrier.context.get(CURRENT)
+            target = None if caller is None else caller.slot.path
+            edge = Waiting(None, target, "item", envelope.op.name, why=stream.name)
+            self._add_task(stream.receiver, source, edge)
 
     def _add(self, slot: Slot, waiter: Node, node: Node, edge: Waiting) -> None:
         self._links.setdefault(waiter, []).append((node, len(self._found)))
@@ -242,6 +270,9 @@ class _Search:
 
     def graph(self) -> WaitingGraph:
         """Return the graph: the waits in start order, and the circles among those that cannot end."""
+        for task, node, number in self._waits:
+            if task in self._carriers:
+                self._links.setdefault(self._carriers[task], []).append((node, number))
         order = sorted(range(len(self._found)), key=lambda n: self._found[n][0])
         places = {number: place for place, number in enumerate(order)}
         edges = tuple(self._found[number][1] for number in order)

@@ -143,6 +143,11 @@ class InputStream:
         return Abort.SUCCEEDED
 
     @property
+    def receiver(self) -> trio.lowlevel.Task | None:
+        """The task that waits for an item now; for the waiting graph."""
+        return self._receiver
+
+    @property
     def failure(self) -> SourceFailed | None:
         """The error with which the stream broke off, None if it did not."""
         return self._failure
@@ -221,6 +226,7 @@ class Source:
         "_timers",
         "name",
         "target",
+        "task",
     )
 
     def __init__(
@@ -233,6 +239,7 @@ class Source:
     ) -> None:
         self.name = parameter.wire_name
         self.target: ItemTarget
+        self.task: trio.lowlevel.Task | None = None  # that iterates it; for the waiting graph
         self._gate = gate
         self._timers = timers
         self._shape = parameter.shape
@@ -275,6 +282,7 @@ class Source:
     @disable_ki_protection
     async def carry(self) -> None:
         """Iterate the source until it ends or the call is over, and close it. Raises what it raises."""
+        self.task = current_task()
         try:
             with trio.CancelScope() as self._scope:
                 await self._room()
@@ -284,7 +292,7 @@ class Source:
             self.target.break_off(_reason_of(exc))
             raise
         finally:
-            self._scope = None
+            self._scope = self.task = None
             close = getattr(self._iterator, "aclose", None)
             if close is not None and self._begun:
                 await close()

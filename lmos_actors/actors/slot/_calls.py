@@ -108,6 +108,12 @@ class LocalCall(Envelope):
         """The progress that the run reports."""
         return self.feed
 
+    def held_sources(self) -> tuple[trio.lowlevel.Task, ...]:
+        """Return the tasks whose sources wait until the handler takes an item; not before its run."""
+        if self.sources is None or self._done or self.phase != RUNNING:
+            return ()
+        return tuple(self.sources.parked())
+
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
         if self._done:
             return ()

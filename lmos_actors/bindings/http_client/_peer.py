@@ -10,7 +10,7 @@ cancelled by closing its connection, and cannot be queried.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 import attrs
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from lmos_actors._core import Budget
-    from lmos_actors.actors import ItemTarget, Runtime, TraceMembers
+    from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
 
     from ..lmos._peer import Headers
     from ..lmos._peer_listening import SharedListening
@@ -367,7 +367,7 @@ class WebPeer:
         """The number of requests that wait for an answer or stand in line."""
         return len(self._carried) + len(self._tells.line)
 
-    def unsent(self) -> Iterator[tuple[Literal["credit", "room"], PendingRequest]]:
+    def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line; see `Outbox` of the actors."""
         for request in self._tells.line:
             yield "room", request

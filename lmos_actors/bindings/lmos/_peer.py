@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lmos_actors._core import Budget
-    from lmos_actors.actors import ItemTarget, Runtime, TraceMembers
+    from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
     from lmos_actors.protocol import lmos
     from lmos_actors.transport import Connection, Ended
 
@@ -151,7 +151,7 @@ class Peer:
         """The number of requests that wait for an answer or stand in line."""
         return 0 if self.connection is None else self.connection.open_requests
 
-    def unsent(self) -> Iterator[tuple[Literal["credit", "room"], PendingRequest]]:
+    def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line; see `Outbox` of the actors."""
         return iter(()) if self.connection is None else self.connection.unsent()
 

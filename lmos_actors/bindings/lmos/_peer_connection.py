@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import trio
 from msgspec import UNSET
@@ -50,12 +50,12 @@ from lmos_actors.protocol import lmos
 
 from ..exposure._exposure import EXITED
 from ._peer_requests import RunQuestion, as_near_error, means_unwell, refuses_whole
-from ._peer_streams import note_flow
+from ._peer_streams import held_back, note_flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from lmos_actors.actors import Runtime, TraceMembers
+    from lmos_actors.actors import Runtime, TraceMembers, UnsentKind, UnsentMessage
     from lmos_actors.transport import Connection
 
     from ._peer_listening import SharedListening
@@ -123,13 +123,14 @@ class PeerConnection:
         """The number of requests that wait for an answer or stand in line."""
         return len(self._open) + len(self._queue) + sum(map(len, self._queues_by_thing.values()))
 
-    def unsent(self) -> Iterator[tuple[Literal["credit", "room"], PendingRequest]]:
-        """Return what stands in line; see `Outbox` of the actors."""
+    def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
+        """Return what stands in line, and sources that are held back; see `Outbox` of the actors."""
         for request in self._queue:
             yield "room", request
         for line in self._queues_by_thing.values():
             for request in line:
                 yield "credit", request
+        yield from held_back(self._open.values())
 
     # ---- requests
 

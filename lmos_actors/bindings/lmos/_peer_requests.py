@@ -47,12 +47,19 @@ from ..exposure._exposure import name_in_url, path_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Literal
 
     import trio
 
     from lmos_actors._core import Budget
-    from lmos_actors.actors import Attempt, Going, ItemTarget, Runtime, TraceMembers
+    from lmos_actors.actors import (
+        Attempt,
+        Going,
+        ItemTarget,
+        Runtime,
+        TraceMembers,
+        UnsentKind,
+        UnsentMessage,
+    )
     from lmos_actors.errors import ConnectFailed
     from lmos_actors.protocol.lmos import ConsumerRequest, RunStatus
     from lmos_actors.protocol.td import Description
@@ -135,7 +142,7 @@ class RemotePeer(Protocol):
         """The number of requests that wait for an answer or stand in line."""
         ...
 
-    def unsent(self) -> Iterator[tuple[Literal["credit", "room"], PendingRequest]]:
+    def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return what stands in line; see `Outbox`."""
         ...
 
@@ -318,6 +325,10 @@ class PendingRequest(msgspec.Struct, eq=False):
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
         """Return the tasks that are parked until this is sent, or answered."""
+        return ()
+
+    def held_sources(self) -> Iterable[trio.lowlevel.Task]:
+        """Return the tasks whose sources wait for credit."""
         return ()
 
     def on_sent(self) -> None:

@@ -14,7 +14,10 @@ from lmos_actors.protocol import lmos
 from ..exposure._values import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Literal
+
+    import trio
 
     from ._peer_requests import PendingRequest
 
@@ -39,6 +42,32 @@ def note_flow(
         request.on_room()
     else:
         request.on_stopped(outcome.stream.name)
+
+
+class HeldSources:
+    """The sources of a request whose run goes on, while they wait for credit; see `UnsentMessage`."""
+
+    __slots__ = ("_request", "affordance", "path")
+
+    def __init__(self, request: PendingRequest) -> None:
+        self._request = request
+        self.path = request.path
+        self.affordance = request.affordance
+
+    def held_sender(self) -> Any:
+        """Return None: turns have no sources."""
+        return None
+
+    def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
+        """Return the tasks that iterate them."""
+        return self._request.held_sources()
+
+
+def held_back(requests: Iterable[PendingRequest]) -> Iterator[tuple[Literal["credit"], HeldSources]]:
+    """Return the sources that wait for credit, as `unsent` of a connection does."""
+    for request in requests:
+        if request.streams:
+            yield "credit", HeldSources(request)
 
 
 class StreamTarget:

@@ -81,6 +81,9 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
         waiting = self._tasks if self.sources is None else [*self._tasks, *self.sources.parked()]
         return waiting if receiver is None else (*waiting, receiver)
 
+    def held_sources(self) -> Iterable[trio.lowlevel.Task]:
+        return () if self.sources is None else self.sources.parked()
+
     def carry(self, args: tuple[Any, ...]) -> CallSources:
         """Have the sources among the arguments carried to the agent.
 
