@@ -5,26 +5,7 @@ from ._blocking_work import Outside as Outside
 from ._current_request import current_request as current_request, is_agents_code as is_agents_code
 from ._descriptions import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
-from ._durable_timers import (
-    DurableTimer as DurableTimer,
-    DurableTimers as DurableTimers,
-    TimerRecord as TimerRecord,
-    restored_timers as restored_timers,
-)
 from ._edge import Edge as Edge, Going as Going, TraceMembers as TraceMembers, Watch as Watch
-from ._follow import Following as Following
-from ._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
-from ._kept_state import (
-    FIND_REF as FIND_REF,
-    FactForm as FactForm,
-    StateForm as StateForm,
-    check_kept_behaviour as check_kept_behaviour,
-    ephemeral as ephemeral,
-    needs_name as needs_name,
-    state_converter as state_converter,
-)
-from ._keyed_requests import AnswerStore as AnswerStore, KeyedRequests as KeyedRequests
-from ._link import Attempt as Attempt, Invocation as Invocation, Link as Link
 from ._parking import park_among as park_among, wake_all as wake_all
 from ._population import (
     AgentQuery as AgentQuery,
@@ -33,15 +14,7 @@ from ._population import (
     Resolver as Resolver,
     Spread as Spread,
 )
-from ._ref import (
-    Call as Call,
-    CallStatus as CallStatus,
-    Ref as Ref,
-    entered_within as entered_within,
-    tell_within as tell_within,
-)
 from ._remote_requests import Asker as Asker, Far as Far, OneWay as OneWay, Peer as Peer, Seats as Seats
-from ._retrying import found_link as found_link
 from ._runtime import (
     BUDGET as BUDGET,
     AgentSupervisor as AgentSupervisor,
@@ -65,7 +38,6 @@ from ._standin import (
     stand_in as stand_in,
 )
 from ._tally import Totals as Totals
-from ._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_of as topic_of
 from ._trace_context import (
     TRACES as TRACES,
     Carried as Carried,
@@ -109,6 +81,22 @@ from .declaration._declarations import (
     prop as prop,
 )
 from .declaration._options import About as About
+from .durable._durable_timers import (
+    DurableTimer as DurableTimer,
+    DurableTimers as DurableTimers,
+    TimerRecord as TimerRecord,
+    restored_timers as restored_timers,
+)
+from .durable._kept_state import (
+    FIND_REF as FIND_REF,
+    FactForm as FactForm,
+    StateForm as StateForm,
+    check_kept_behaviour as check_kept_behaviour,
+    ephemeral as ephemeral,
+    needs_name as needs_name,
+    state_converter as state_converter,
+)
+from .durable._keyed_requests import AnswerStore as AnswerStore, KeyedRequests as KeyedRequests
 from .finding._gather import invoke_all as invoke_all
 from .finding._hold import (
     hold as hold,
@@ -134,6 +122,9 @@ from .finding._registry import (
     slot_of as slot_of,
 )
 from .finding._thing import Thing as Thing, acting_as as acting_as
+from .listening._follow import Following as Following
+from .listening._groups import Change as Change, Group as Group, Joined as Joined, Left as Left
+from .listening._topics import Topic as Topic, TopicStatistics as TopicStatistics, topic_of as topic_of
 from .messages._gates import RUNNING as RUNNING
 from .messages._input_streams import (
     CallSources as CallSources,
@@ -197,6 +188,15 @@ from .messages._request_keys import (
     wrong_key as wrong_key,
     wrong_operation as wrong_operation,
 )
+from .refs._link import Attempt as Attempt, Invocation as Invocation, Link as Link
+from .refs._ref import (
+    Call as Call,
+    CallStatus as CallStatus,
+    Ref as Ref,
+    entered_within as entered_within,
+    tell_within as tell_within,
+)
+from .refs._retrying import found_link as found_link
 from .slot._calls import LocalCall as LocalCall, LocalStream as LocalStream
 from .slot._links import Monitor as Monitor
 from .slot._output_gate import OutputGate as OutputGate

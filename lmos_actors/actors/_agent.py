@@ -34,20 +34,20 @@ import attrs
 from lmos_actors.errors import AgentUnavailable, NotFound
 
 from ._blocking_work import outside_of
-from ._durable_timers import DurableTimer, timers_of_agent, turn_after_durably
-from ._follow import Following, follow
-from ._groups import Group, join, leave
-from ._kept_state import ephemeral, state_form
 from ._population import AgentQuery
-from ._ref import Ref
-from ._topics import Topic, topic_of
 from .declaration._contract import Contract, compile_contract
 from .declaration._declarations import event, prop
 from .declaration._fields import check_defaults, check_members, collect_fields
 from .declaration._options import About, ClassOptions, check_behaviour, check_said
+from .durable._durable_timers import DurableTimer, timers_of_agent, turn_after_durably
+from .durable._kept_state import ephemeral, state_form
 from .finding._registry import at_hand, link_to, neighbour_of
+from .listening._follow import Following, follow
+from .listening._groups import Group, join, leave
+from .listening._topics import Topic, topic_of
 from .messages._mailbox import MailboxOptions, Stashed
 from .messages._monitor import NORMAL, check_reason
+from .refs._ref import Ref
 from .slot._departure import Departure
 from .slot._lifespan_task import AgentNursery
 from .slot._links import Monitor, check_on_exit, link_agents, monitor_agent, unlink_agents

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from ._agent import Agent
-    from ._ref import Ref
     from .declaration._contract import Contract
     from .messages._monitor import Down
+    from .refs._ref import Ref
 
 A = TypeVar("A", bound="Agent")
 

@@ -203,7 +203,9 @@ async def test_a_run_waits_for_an_answer(
         await settle()
         graph = node.waiting_graph()
         assert Waiting("a", "b", "answer", affordance, verb.name) in graph.edges
-        assert Waiting(None, "a", "answer", verb.name, "lmos_actors.actors._ref.Ref.invoke") in graph.edges
+        assert (
+            Waiting(None, "a", "answer", verb.name, "lmos_actors.actors.refs._ref.Ref.invoke") in graph.edges
+        )
         nursery.cancel_scope.cancel()
 
 

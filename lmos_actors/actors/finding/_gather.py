@@ -26,9 +26,9 @@ from ._registry import LookupLink
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from .._ref import Ref
     from ..declaration._affordances import Action, Turn
     from ..messages._operation import Operation
+    from ..refs._ref import Ref
 
 A = TypeVar("A")
 R = TypeVar("R")

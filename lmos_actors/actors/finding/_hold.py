@@ -18,7 +18,7 @@ from ..messages._gates import BUSY, DRAINING, HELD, IDLE, PAUSED, QUIET, RUNNING
 from ._registry import slot_of
 
 if TYPE_CHECKING:
-    from .._ref import Ref
+    from ..refs._ref import Ref
     from ..slot._slot import Slot
 
 

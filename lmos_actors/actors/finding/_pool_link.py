@@ -29,11 +29,11 @@ from ..messages._operation import ASKING, MISSING, named
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
-    from .._link import Attempt, Invocation
     from .._runtime import Runtime, Turns
     from ..messages._monitor import Down
     from ..messages._observers import Sink, SinkTable
     from ..messages._operation import Operation, Parameter
+    from ..refs._link import Attempt, Invocation
     from ..slot._slot import Slot
 
 By: TypeAlias = Literal["round_robin", "least_loaded", "key"]

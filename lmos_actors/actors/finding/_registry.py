@@ -12,21 +12,21 @@ from lmos_actors.protocol.td import AGENT_TYPES, TOOL_TYPES
 
 from .._parking import park_among
 from .._population import SPREADS, AgentQuery
-from .._ref import Ref
-from .._retrying import Retrying
 from ..messages._operation import ASKING, named
+from ..refs._ref import Ref
+from ..refs._retrying import Retrying
 from ._pool_link import PoolLink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping
 
-    from .._link import Attempt, Invocation
     from .._population import Spread
     from .._runtime import Runtime, Turns
     from ..declaration._contract import Contract
     from ..messages._mailbox import AgentStatistics, MailboxStatistics
     from ..messages._monitor import Down
     from ..messages._observers import Feed
+    from ..refs._link import Attempt, Invocation
     from ..slot._slot import Slot
 
 

@@ -9,11 +9,11 @@ from msgspec import UNSET
 
 from lmos_actors.errors import AgentUnavailable, NotFound
 
-from .._link import Invocation
-from .._retrying import found_link
 from ..messages._invocation import CURRENT, OwnTask
 from ..messages._observers import event_key, property_key
 from ..messages._operation import STREAM
+from ..refs._link import Invocation
+from ..refs._retrying import found_link
 from ._pool_link import PoolLink
 from ._registry import slot_of
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from .._ref import Ref
     from ..messages._observers import Feed
+    from ..refs._ref import Ref
     from ..slot._calls import LocalCall, LocalStream
     from ..slot._slot import Slot
 

@@ -18,7 +18,6 @@ from trio.lowlevel import (
 from lmos_actors.errors import ActionCancelled, DeadlineExceeded
 
 from .._parking import park_among
-from .._ref import STREAM_CREDIT, CallStatus
 from .._runtime import awaited
 from ..messages._input_streams import CallSources, InputStream, streams_among
 from ..messages._invocation import CURRENT, gate_of_caller
@@ -26,6 +25,7 @@ from ..messages._mailbox import DONE, RUNNING, WORKED_ON, Envelope
 from ..messages._observers import Feed
 from ..messages._operation import STREAM, named
 from ..messages._output_queue import OutputQueue
+from ..refs._ref import STREAM_CREDIT, CallStatus
 
 if TYPE_CHECKING:
     from typing import Self

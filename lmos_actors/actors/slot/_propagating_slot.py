@@ -19,9 +19,9 @@ from ._slot import Slot
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .._link import Attempt
     from ..messages._mailbox import Envelope, SelfMessage
     from ..messages._operation import Operation
+    from ..refs._link import Attempt
 
 
 class PropagatingSlot(Slot):

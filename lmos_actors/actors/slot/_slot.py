@@ -147,13 +147,13 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import RandomStream, Timer
 
-    from .._link import Attempt, Invocation
     from .._runtime import AgentSupervisor, Owner, Runtime, Turns
     from ..crashes._reports import CrashReport
     from ..messages._invocation import OwnTask
     from ..messages._mailbox import MailboxOptions
     from ..messages._observers import Sink
     from ..messages._operation import Operation
+    from ..refs._link import Attempt, Invocation
     from ._task_links import LinkPeer
 
 # The state of a child as its supervisor sees it; written by the supervisor alone.

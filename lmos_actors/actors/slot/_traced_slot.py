@@ -23,10 +23,10 @@ from ._slot import Slot
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .._link import Attempt
     from .._runtime import Owner, Runtime
     from ..messages._mailbox import Envelope, MailboxOptions, SelfMessage
     from ..messages._operation import Operation
+    from ..refs._link import Attempt
 
 _UNSHOWN = ("observe", "subscribe", "subscribe to all")
 

@@ -26,11 +26,11 @@ from ..model import (
     SeedRange,
     Simulation,
 )
-from ._cell_check import check_cell, has_required_parts
 from ._cell_names import CellNames
 from ._remote_access import RemoteAccess, hide_secrets
 from ._targets import import_target, project_root
 from ._used_tree import paths, use_tree
+from .validators._cell_check import check_cell, has_required_parts
 
 if TYPE_CHECKING:
     import os

@@ -11,8 +11,8 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean, mapped, read
 from lmos_actors.protocol.td import DescriptionError, check, differences, is_uri, load
 
-from ..model import TOPOLOGY_KEYS, AgentEntry, Population, Topology
-from ._fields import fields_of_agent
+from ...model import TOPOLOGY_KEYS, AgentEntry, Population, Topology
+from .._fields import fields_of_agent
 from ._topology import topology_problem
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath
 
-    from ._cell_names import CellNames
+    from .._cell_names import CellNames
     from ._value_validator import ValueValidator
 
 _KEYS = ("degree", "rewire", "probability", "width", "edges")

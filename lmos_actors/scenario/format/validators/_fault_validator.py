@@ -8,13 +8,13 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
-from ..model import FAULT_KEYS, Crash, FaultAt, Pick, Slow
-from ..values import exception_class, exception_names, problem_at
+from ...model import FAULT_KEYS, Crash, FaultAt, Pick, Slow
+from ...values import exception_class, exception_names, problem_at
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-    from ._cell_names import CellNames
+    from .._cell_names import CellNames
 
 _KEYS = ("with", "restart", "factor", "duration")
 

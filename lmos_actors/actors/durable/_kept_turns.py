@@ -16,8 +16,8 @@ import msgspec
 
 from lmos_actors.errors import nearest
 
+from ..declaration._affordances import Turn
 from ._kept_state import Plain, check_type, hooks_of, state_converter, why_refused
-from .declaration._affordances import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

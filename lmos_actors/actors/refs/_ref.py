@@ -16,22 +16,22 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import DeadlineExceeded
 
+from .._parking import waiting_for
+from ..declaration._affordances import EventHandle, PropertyHandle
+from ..messages._operation import named
 from ._after_kept import AfterKept
 from ._link import Invocation
-from ._parking import waiting_for
 from ._retrying import Retrying, bounds_of
-from .declaration._affordances import EventHandle, PropertyHandle
-from .messages._operation import named
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from ..declaration._affordances import Action, Assignment, StreamAction, Turn
+    from ..messages._mailbox import AgentStatistics, MailboxStatistics
+    from ..messages._monitor import Down
+    from ..messages._observers import Feed, Gap, Occurrence
     from ._link import Link
-    from .declaration._affordances import Action, Assignment, StreamAction, Turn
-    from .messages._mailbox import AgentStatistics, MailboxStatistics
-    from .messages._monitor import Down
-    from .messages._observers import Feed, Gap, Occurrence
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)

@@ -9,13 +9,13 @@ import attrs
 
 from lmos_actors.files import did_you_mean
 
-from ..values import ANYTHING
+from ...values import ANYTHING
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-    from ..values import Schema
-    from ._cell_names import CellNames
+    from ...values import Schema
+    from .._cell_names import CellNames
 
 _SAVED: Final = re.compile(r"\$\(saved\.([\w-]+)\)")
 

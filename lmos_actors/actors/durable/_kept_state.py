@@ -56,10 +56,10 @@ import attrs
 
 from lmos_actors.errors import ConfigError, StateMismatch, group_of, nearest
 
-from ._ref import Ref
-from .crashes._traces import place_of
-from .declaration._affordances import Property
-from .values import WHOLE, annotations_of, record_of, secrecy_of
+from ..crashes._traces import place_of
+from ..declaration._affordances import Property
+from ..refs._ref import Ref
+from ..values import WHOLE, annotations_of, record_of, secrecy_of
 
 if TYPE_CHECKING:
     from cattrs import Converter

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.files import is_list, is_mapping, mapped
 
-from ..model import known_keys, needed_keys, struct_of
+from ...model import known_keys, needed_keys, struct_of
+from .._fields import acts_by_itself, discovers_agents
 from ._check_validator import CheckValidator
 from ._double_validator import DoubleValidator
 from ._fault_validator import FaultValidator
-from ._fields import acts_by_itself, discovers_agents
 from ._story_validator import StoryValidator
 from ._timeline_validator import TimelineValidator
 from ._topology_validator import IdentityValidator, TopologyValidator
@@ -22,7 +22,7 @@ from ._value_validator import ValueValidator
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ._cell_names import CellNames
+    from .._cell_names import CellNames
 
 
 def has_required_parts(data: dict[str, Any]) -> bool:

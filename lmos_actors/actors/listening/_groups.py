@@ -15,20 +15,20 @@ from trio.lowlevel import checkpoint, enable_ki_protection
 
 from lmos_actors.errors import AgentError, MailboxFull, NotFound
 
-from ._ref import Ref
-from .messages._gates import DRAINING
-from .messages._invocation import CURRENT
-from .messages._mailbox import DONE, Tell
-from .messages._observers import Feed
+from ..messages._gates import DRAINING
+from ..messages._invocation import CURRENT
+from ..messages._mailbox import DONE, Tell
+from ..messages._observers import Feed
+from ..refs._ref import Ref
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
-    from ._runtime import Runtime
-    from .declaration._affordances import Action, Turn
-    from .messages._operation import Operation
-    from .slot._slot import Slot
+    from .._runtime import Runtime
+    from ..declaration._affordances import Action, Turn
+    from ..messages._operation import Operation
+    from ..slot._slot import Slot
 
 A = TypeVar("A")
 P = ParamSpec("P")

@@ -8,15 +8,15 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
-from ..model import USER, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
-from ..values import ANYTHING, exception_class, exception_names, misfits, problem_at
+from ...model import USER, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
+from ...values import ANYTHING, exception_class, exception_names, misfits, problem_at
 from ._condition_validator import ConditionValidator
 from ._value_validator import event_schema, input_schema, is_stream, output_schema
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
-    from ._cell_names import CellNames
+    from .._cell_names import CellNames
     from ._value_validator import ValueValidator
 
 _ANSWERS: Final = ("output", "reply", "fail", "crash")

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from ._runtime import Runtime, Turns
-    from .messages._mailbox import AgentStatistics, MailboxStatistics
-    from .messages._monitor import Down
-    from .messages._observers import Feed
+    from .._runtime import Runtime, Turns
+    from ..messages._mailbox import AgentStatistics, MailboxStatistics
+    from ..messages._monitor import Down
+    from ..messages._observers import Feed
 
 
 @attrs.define

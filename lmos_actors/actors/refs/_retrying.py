@@ -18,9 +18,9 @@ import trio
 
 from lmos_actors.errors import AgentUnavailable, DeadlineExceeded, NotAllowed, OutcomeUnknown, RateLimited
 
+from ..messages._operation import ASKING, named
+from ..messages._request_keys import keyed_requests_of, no_answers, wrong_key
 from ._link import Attempt
-from .messages._operation import ASKING, named
-from .messages._request_keys import keyed_requests_of, no_answers, wrong_key
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import RandomStream
 
+    from .._runtime import Runtime, Turns
+    from ..messages._mailbox import AgentStatistics, MailboxStatistics
+    from ..messages._monitor import Down
+    from ..messages._observers import Feed
     from ._link import Invocation, Link
-    from ._runtime import Runtime, Turns
-    from .messages._mailbox import AgentStatistics, MailboxStatistics
-    from .messages._monitor import Down
-    from .messages._observers import Feed
 
 NO_ACTIONS: Final = ("?", "=", "+", "")
 """The first characters of the keys of operations that are no actions."""

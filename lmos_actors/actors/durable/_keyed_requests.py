@@ -33,10 +33,10 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
 from lmos_actors.errors import ActionFailed, AgentUnavailable, InvalidInput, KeyReused, NotAllowed
 
-from ._remote_requests import Far
-from .messages._mailbox import ATTACHED, DONE, HELD_BACK, Ask, Envelope
-from .messages._operation import ASKING, named
-from .messages._request_keys import NEAR, KeptAnswer, RequestKey, content_of, wrong_operation
+from .._remote_requests import Far
+from ..messages._mailbox import ATTACHED, DONE, HELD_BACK, Ask, Envelope
+from ..messages._operation import ASKING, named
+from ..messages._request_keys import NEAR, KeptAnswer, RequestKey, content_of, wrong_operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
     from lmos_actors.errors import StoreFailed
 
-    from ._remote_requests import Peer, Seats
-    from .messages._mailbox import Request
-    from .messages._operation import Operation
-    from .slot._slot import Slot
+    from .._remote_requests import Peer, Seats
+    from ..messages._mailbox import Request
+    from ..messages._operation import Operation
+    from ..slot._slot import Slot
 
 
 class AnswerStore(Protocol):

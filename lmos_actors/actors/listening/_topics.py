@@ -15,16 +15,16 @@ from trio.lowlevel import checkpoint, enable_ki_protection
 
 from lmos_actors.errors import InvalidInput
 
-from .messages._invocation import CURRENT
-from .messages._observers import Feed
-from .values import conceal, shape_of
+from ..messages._invocation import CURRENT
+from ..messages._observers import Feed
+from ..values import conceal, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
-    from ._runtime import Runtime
-    from .messages._observers import Gap
+    from .._runtime import Runtime
+    from ..messages._observers import Gap
 
 V = TypeVar("V")
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from ..model import Condition
-from ..values import along, is_late, is_numeric, is_textual, may_contain, misfits, regex_problem, same, show
+from ...model import Condition
+from ...values import along, is_late, is_numeric, is_textual, may_contain, misfits, regex_problem, same, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.files import DataPath
 
-    from ..values import Schema
-    from ._cell_names import CellNames
+    from ...values import Schema
+    from .._cell_names import CellNames
 
 _BELOW: Final = ("le", "lt")
 _ABOVE: Final = ("ge", "gt")

@@ -15,13 +15,13 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import DeadlineExceeded
 
-from .messages._invocation import CURRENT
+from ..messages._invocation import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
+    from .._runtime import Turns
     from ._link import Invocation, Link
-    from ._runtime import Turns
 
 
 async def _wait_kept(link: Link, seconds: float | None) -> float | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.files import DataPath, did_you_mean, is_mapping, listed, mapped
 
-from ..model import (
+from ...model import (
     Asking,
     Cancel,
     Expect,
@@ -24,8 +24,8 @@ from ..model import (
     Write,
     split_step,
 )
-from ..values import ANYTHING, along, path_problem
-from ._cell_names import NAME, NAMED
+from ...values import ANYTHING, along, path_problem
+from .._cell_names import NAME, NAMED
 from ._expect_validator import ExpectValidator, root_of
 from ._step_scope import BrokenStep, StepScope
 from ._timeline_validator import check_action, check_error, check_member, check_property
@@ -33,7 +33,7 @@ from ._timeline_validator import check_action, check_error, check_member, check_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._cell_names import CellNames
+    from .._cell_names import CellNames
     from ._fault_validator import FaultValidator
     from ._value_validator import ValueValidator
 

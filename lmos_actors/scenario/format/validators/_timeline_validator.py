@@ -9,13 +9,13 @@ from msgspec import UNSET
 from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 from lmos_actors.files import DataPath, did_you_mean, listed, mapped
 
-from ..model import FaultAt, InvokeAt, TellAt, TimedAsking, WriteAt
-from ..values import NOT_YET, along, error_names, path_problem, select
+from ...model import FaultAt, InvokeAt, TellAt, TimedAsking, WriteAt
+from ...values import NOT_YET, along, error_names, path_problem, select
 from ._value_validator import is_stream, place_schema, tables_of
 
 if TYPE_CHECKING:
-    from ..model import ExpectedError
-    from ._cell_names import CellNames
+    from ...model import ExpectedError
+    from .._cell_names import CellNames
     from ._fault_validator import FaultValidator
     from ._value_validator import ValueValidator
 

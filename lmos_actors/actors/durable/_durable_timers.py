@@ -29,20 +29,20 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import StateMismatch
 
+from .._trace_context import current_mark
+from ..declaration._history import kept_turn
+from ..finding._registry import ref_at
+from ..messages._mailbox import InternalTurn, PeriodicTurn
 from ._kept_state import FIND_REF
 from ._kept_turns import method_of, turn_form
-from ._trace_context import current_mark
-from .declaration._history import kept_turn
-from .finding._registry import ref_at
-from .messages._mailbox import InternalTurn, PeriodicTurn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from lmos_actors._core import Timer
 
-    from .messages._mailbox import Mark
-    from .slot._slot import Slot
+    from ..messages._mailbox import Mark
+    from ..slot._slot import Slot
 
 MOST: Final = 256
 """Durable timers that an agent may have set at a time: they are written with each change of one."""

@@ -8,8 +8,8 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, listed, mapped
 
-from ..formulas import RESERVED, FormulaProblem, compile_formula, known_names, of_agents
-from ..model import (
+from ...formulas import RESERVED, FormulaProblem, compile_formula, known_names, of_agents
+from ...model import (
     ALL_AGENTS,
     USER,
     Always,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.files import DataPath
 
-    from ._cell_names import CellNames
+    from .._cell_names import CellNames
     from ._fault_validator import FaultValidator
     from ._value_validator import ValueValidator
 

@@ -17,26 +17,26 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import NotFound
 
-from ._ref import Ref
-from ._retrying import Retrying
+from .._trace_context import current_mark
+from ..declaration._affordances import EventHandle
+from ..declaration._history import kept_turn
+from ..finding._registry import LookupLink, check_home, near_link
+from ..messages._gates import DRAINING, GONE
+from ..messages._mailbox import InternalTurn
+from ..messages._observers import Backlog, Gap, event_key
+from ..refs._ref import Ref
+from ..refs._retrying import Retrying
+from ..slot._slot import NO_TABLE
+from ..values import Discreet
 from ._topics import Topic
-from ._trace_context import current_mark
-from .declaration._affordances import EventHandle
-from .declaration._history import kept_turn
-from .finding._registry import LookupLink, check_home, near_link
-from .messages._gates import DRAINING, GONE
-from .messages._mailbox import InternalTurn
-from .messages._observers import Backlog, Gap, event_key
-from .slot._slot import NO_TABLE
-from .values import Discreet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._population import AgentQuery
-    from ._runtime import Runtime
-    from .messages._mailbox import Mark
-    from .slot._slot import Slot
+    from .._population import AgentQuery
+    from .._runtime import Runtime
+    from ..messages._mailbox import Mark
+    from ..slot._slot import Slot
 
 FOLLOW_SIZE: Final = 64
 NOTHING: Final[Any] = ()
