@@ -36,6 +36,12 @@ FORMAT: Final = "state/v1"
 
 IMPORTED_AT_ONCE: Final = 1_000
 
+SEPARATOR: Final = "\x00"
+"""Stands between the key of an agent and the number of a fact of its journal."""
+
+SHOWN: Final = 1_000
+"""Records of one key and space that are printed."""
+
 
 def carried_out(work: Callable[[], int]) -> int:
     """Do what a command is for, and return the exit code; print what is wrong with a store."""
@@ -75,21 +81,33 @@ def list_records(path: str, space: str | None, *, as_json: bool) -> int:
 
 
 def show_record(path: str, key: str, space: str | None) -> int:
-    """Print the values at a key, in one space or in all."""
+    """Print the values at a key, in one space or in all, and what belongs to it: the facts of a journal."""
     with opened(path) as store:
         spaces = list(store.spaces()) if space is None else [space]
-        found = [(name, value) for name in spaces if (value := store.get(name, [key])[0]) is not None]
+        values = [(name, value) for name in spaces if (value := store.get(name, [key])[0]) is not None]
+        found = [(name, _shown(value)) for name, value in values]
+        found += [(name, rows) for name in spaces if (rows := _parts_of(store, name, key))]
         if not found:
             known = (known for _, known, _ in _records(store, space))
             near = nearest(key, known)
             hint = f', did you mean "{_plain(near)}"?' if near else "; lmos-actors state ls lists the keys"
             print(f'lmos-actors: {path}: no record has the key "{_plain(key)}"{hint}', file=sys.stderr)
             return WRONG
-        for name, value in found:
+        for name, shown in found:
             if len(found) > 1:
                 print(f"{_plain(name)}:")
-            print(_shown(value))
+            print(shown)
     return 0
+
+
+def _parts_of(store: SqliteStore, space: str, key: str) -> str:
+    """Return the records of a space whose keys are a key and a part, each in a line."""
+    start, stop = f"{key}{SEPARATOR}", f"{key}{chr(ord(SEPARATOR) + 1)}"
+    records = store.scan(space, start=start, stop=stop, limit=SHOWN + 1)
+    rows = [f"{_plain(each.removeprefix(start))}  {_in_a_line(value)}" for each, value in records[:SHOWN]]
+    if len(records) > SHOWN:
+        rows.append("... lmos-actors state export has all of them")
+    return "\n".join(rows)
 
 
 def export_records(path: str) -> int:
@@ -168,6 +186,13 @@ def _plain(text: str) -> str:
 def _shown(value: bytes) -> str:
     try:
         return json_text(json.loads(value))
+    except (ValueError, RecursionError):
+        return value.hex(" ", -2)
+
+
+def _in_a_line(value: bytes) -> str:
+    try:
+        return json.dumps(json.loads(value), ensure_ascii=False)
     except (ValueError, RecursionError):
         return value.hex(" ", -2)
 

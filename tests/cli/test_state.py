@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
+import trio
 
+from lmos_actors import Agent, ChildSpec, action, open_node
 from lmos_actors.cli import main
 from lmos_actors.persistence import Put, SqliteStore
 from tests.scenario.project import Ran
@@ -72,6 +76,54 @@ def test_a_record(call: Call) -> None:
     assert (ran.code, ran.out) == (1, "")
     assert 'node.db: no record has the key "bnk/2", did you mean "bank/2"?' in ran.err
     assert "state ls lists the keys" in call("show", "node.db", "something else").err
+
+
+class Seat(Agent, durable=True, behaviours=("free", "held")):
+    guest: str = ""
+
+    @action
+    def hold(self, guest: str) -> None:
+        self.guest = guest
+        self.become("held")
+        self.after(900, self.give_back, guest, durable=True)
+
+    def give_back(self, guest: str) -> None:
+        """Free it."""
+
+
+@attrs.frozen
+class Sold:
+    seats: int
+
+
+class Sales(Agent, durable="journal", behaviours=("open", "closed")):
+    sold: int = 0
+
+    def apply(self, fact: Sold) -> None:
+        self.sold += fact.seats
+
+    @action
+    def sell(self, seats: int) -> None:
+        self.record(Sold(seats))
+        self.become("closed")
+
+
+def test_behaviours_timers_and_journals_of_agents(call: Call) -> None:
+    async def live() -> None:
+        async with open_node(store="sqlite:node.db") as node:
+            await (await node.start_child(ChildSpec("seat", Seat))).invoke(Seat.hold, "Ada")
+            await (await node.start_child(ChildSpec("sales", Sales))).invoke(Sales.sell, 3)
+
+    trio.run(live)
+    seat = json.loads(call("show", "node.db", "seat").out)
+    assert (seat["fields"], seat["behaviour"]) == ({"guest": "Ada"}, "held")
+    (timer,) = seat["timers"]
+    assert (timer["turn"], timer["arguments"]) == ("give_back", {"guest": "Ada"})
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", timer["due"])
+    shown = call("show", "node.db", "sales").out
+    assert shown.startswith('state:\n{\n  "class": "tests.cli.test_state:Sales",\n')
+    assert shown.endswith('journal:\n0000000000000001  {"version": 1, "fact": {"is": "Sold", "seats": 3}}\n')
+    assert '"behaviour": "closed"' in shown
 
 
 def test_an_export_is_read_again(call: Call, tmp_path: Path) -> None:
