@@ -61,8 +61,9 @@ TABLES: Final = (
 
 BUSY_SECONDS: Final = 1.0  # another program's transaction, such as that of a shell, is waited for
 
-_ROWS: Final = (128, 16, 1)
-"""Records of one statement: each statement lets go of the interpreter, and waits to have it again."""
+_ROWS: Final = (512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
+"""Records of one statement, so that any number takes few of them: each lets go of the interpreter several
+times, and waits for 5 ms to have it again where the event loop computes."""
 
 _PUT: Final = {
     rows: f"INSERT INTO records VALUES {', '.join(['(?, ?, ?, ?)'] * rows)}"
@@ -110,6 +111,7 @@ class SqliteStore:
         self._file: os.stat_result | None = None
         self._writer = 0
         self._synced = False
+        self._rows: list[int] = []  # as `_ROWS`, as far as SQLite was built for statements as long
 
     # ---- opening and closing
 
@@ -220,6 +222,8 @@ class SqliteStore:
         db.execute("PRAGMA fullfsync = ON")  # on macOS a sync alone does not reach the disk
         db.execute("PRAGMA journal_size_limit = 67108864")  # after a burst the log is cut to 64 MiB
         self._synced = False
+        most = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // 4
+        self._rows = [rows for rows in _ROWS if rows <= most]
 
     # ---- reading
 
@@ -298,7 +302,7 @@ class SqliteStore:
             try:
                 if self._newest_writer(db) != self._writer:
                     raise StoreFenced(self.name, "another writer has opened it since")
-                puts = _Puts(db)
+                puts = _Puts(db, self._rows)
                 conflicts = [self._apply(puts, batch) for batch in batches]
                 puts.write()
                 if durability == "power":
@@ -412,20 +416,21 @@ def check_kind(db: sqlite3.Connection, name: str) -> bool:
 class _Puts:
     """Values that are to be written, in as few statements as possible."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, rows: Sequence[int]) -> None:
         self.db = db
+        self._rows = rows
         self._parameters: list[Any] = []
 
     def add(self, put: Put) -> None:
         space, key, value = put.space, put.key, put.value
         self._parameters += (space, key, value, sum_of(space, key, value))
-        if len(self._parameters) == 4 * _ROWS[0]:
+        if len(self._parameters) == 4 * self._rows[0]:
             self.write()
 
     def write(self) -> None:
         """Write what was added so far."""
         parameters, start = self._parameters, 0
-        for rows in _ROWS if parameters else ():
+        for rows in self._rows if parameters else ():
             while len(parameters) - start >= 4 * rows:
                 self.db.execute(_PUT[rows], parameters[start : start + 4 * rows])
                 start += 4 * rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,6 +219,25 @@ class StoreMachine(RuleBasedStateMachine):
     def all_is_there(self) -> None:
         for space in ("s", "t", "s\0"):
             assert dict(records_of(self.store, space)) == self.model.get(space, {})
+
+
+@pytest.mark.parametrize("most", [32_766, 999, 4])
+def test_many_values_are_written_whatever_sqlite_was_built_for(
+    most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        db = connect(*args, **options)
+        db.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, most)  # in a statement
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    store = opened(STORES["sqlite"], tmp_path)
+    content = {f"{number:04}": b"%d" % number for number in range(1_223)}
+    store.commit([[Put("s", key, value)] for key, value in content.items()], "process")
+    assert dict(records_of(store, "s")) == content
+    store.close()
 
 
 @pytest.mark.parametrize("kind", STORES)
