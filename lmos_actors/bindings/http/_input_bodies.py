@@ -98,6 +98,7 @@ class InputBody:
         self._line = self._count = 0
         self._begun = False
         self._sizes: deque[int] = deque()  # of the items that wait for the handler
+        self._held = 0  # the sum of these
         self._waiting: list[trio.lowlevel.Task] = []
         self._scope = trio.CancelScope()
         self._refusal: Exception | None = None
@@ -122,8 +123,9 @@ class InputBody:
 
     def _taken(self) -> None:
         if self._sizes:
-            self._sizes.popleft()
-        wake_all(self._timers, self._waiting)
+            self._held -= self._sizes.popleft()
+        if len(self._sizes) <= ROOM_ITEMS // 2 and self._held <= ROOM_BYTES // 2:  # one waking for several
+            wake_all(self._timers, self._waiting)
 
     async def beside(self, answer: Callable[[], Awaitable[T]]) -> T:
         """Read the body until the answer is made, and return it.
@@ -181,16 +183,17 @@ class InputBody:
         self.items.finish()
 
     async def _put(self, item: Any, size: int) -> None:
-        while len(self._sizes) >= ROOM_ITEMS or sum(self._sizes) >= ROOM_BYTES:
+        while len(self._sizes) >= ROOM_ITEMS or self._held >= ROOM_BYTES:
             self._keep()
             await park_among(self._waiting)
         self._sizes.append(size)
+        self._held += size
         self._count += 1
         self.items.put(item)
 
     def _keep(self) -> None:
         if self._exchange is not None:
-            self._exchange.keep(self._lines.waiting + sum(self._sizes))
+            self._exchange.keep(self._lines.waiting + self._held)
 
     def _items_of(self, data: bytes, *, more: bool) -> Iterator[tuple[Any, int]]:
         """Yield the items that have come whole with some bytes, each with its size. Raises InvalidInput."""
