@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from lmos_actors import Agent, action, open_node
+from tests.benchmarks import wire
 
 ITEM = 65_536
 ITEMS = 1_024
@@ -80,6 +81,15 @@ class Mirror(Agent):
         return sum([len(part) async for part in parts])
 
     @action
+    async def counted(self, parts: AsyncIterator[bytes]) -> int:
+        return sum([len(part) async for part in parts])
+
+    @action
+    async def also(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for part in parts:
+            yield part
+
+    @action
     def open(self) -> None:
         self.gate.set()
 
@@ -135,3 +145,36 @@ async def test_a_slow_handler_holds_its_source_back_and_nobody_else() -> None:
             assert len([item async for item in items]) == 64
         assert len(nursery.child_tasks) == 1
         await far.invoke(Mirror.open)
+
+
+async def test_a_slow_consumer_holds_back_handler_and_source_and_nobody_else() -> None:
+    given = 0
+
+    async def parts() -> AsyncIterator[bytes]:
+        nonlocal given
+        for _ in range(ITEMS):
+            given += 1
+            yield bytes(ITEM)
+
+    async def few() -> AsyncIterator[bytes]:
+        for _ in range(64):
+            yield bytes(ITEM)
+
+    async with open_node() as ours, open_node(listen="ws://127.0.0.1:0") as theirs:
+        await theirs.start(Mirror)
+        far = await ours.consume(Mirror, f"{theirs.urls[0]}/agents/mirror")
+        async with far.stream(Mirror.reverse, parts()) as slow:
+            await anext(slow)
+            for _ in range(50):  # meanwhile the same connection carries other requests and streams
+                await far.invoke(Mirror.how_many)
+            before = given
+            assert await far.invoke(Mirror.counted, few()) == 64 * ITEM
+            async with far.stream(Mirror.also, few()) as items:
+                assert len([item async for item in items]) == 64
+            assert given == before <= 5 * 16
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_1_gb_in_both_directions_at_once_leaves_no_memory_behind_in_either_process() -> None:
+    assert wire.memory_both_ways(1_024) < 64
