@@ -388,7 +388,7 @@ class Agent:
         if not seconds >= 0:
             raise ValueError(f"after() needs a number of seconds of at least 0, not {seconds!r}")
         if args or kwargs:
-            if kwargs.pop("durable", False):
+            if kwargs and kwargs.pop("durable", False):
                 return turn_after_durably(self, seconds, turn, args, kwargs)
             turn = partial(turn, *args, **kwargs)
         return turn_after(self._slot or self._place(), seconds, turn, ())

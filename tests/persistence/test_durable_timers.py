@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from lmos_actors.persistence import Conflict, Durability, Store, Write
+    from lmos_actors.types import DurableTimer
 
 
 class Recorded(MemoryStore):
@@ -354,6 +355,46 @@ def test_a_crash_report_names_the_turn_of_the_timer() -> None:
         assert "at the end" in report
 
     in_turn(life, cls=Hasty)
+
+
+HANDLES: list[DurableTimer] = []
+
+
+class Careless(Agent, durable=True):
+    ran: int = 0
+
+    @action
+    def plan(self) -> None:
+        HANDLES.append(self.after(5, self.run, durable=True))
+
+    @action
+    def crash(self) -> None:
+        raise KeyError
+
+    def run(self) -> None:
+        self.ran += 1
+
+    @action
+    def get(self) -> int:
+        return self.ran
+
+
+def test_a_handle_of_an_earlier_incarnation_does_nothing() -> None:
+    async def main() -> None:
+        store = Recorded()
+        async with living(store, Careless) as careless:
+            await careless.invoke(Careless.plan)
+            with pytest.raises(AgentDied):
+                await careless.invoke(Careless.crash)
+            await careless.ready()
+            commits = len(store.commits)
+            HANDLES.pop().cancel()
+            await trio.sleep(1)
+            assert len(store.commits) == commits
+            await trio.sleep(9)
+            assert await careless.invoke(Careless.get) == 1
+
+    simulate(main)
 
 
 class Failing(MemoryStore):

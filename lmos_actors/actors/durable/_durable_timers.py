@@ -213,7 +213,7 @@ class DurableTimers:
     def touch(self) -> None:
         """Have the table kept, as it has changed."""
         gate = self.slot.output_gate
-        if gate is not None:
+        if gate is not None and gate.timers is self:
             gate.touch()
 
     def remove(self, timer: _Planned) -> bool:
