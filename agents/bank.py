@@ -79,15 +79,23 @@ class AccountAgent(Agent, durable=True):
 
 
 class Customer(Agent):
-    """Pays from one account to another, again and again."""
+    """Pays from one account to another, again and again, until it leaves."""
 
     accounts: tuple[Ref[AccountAgent], ...]
     pause: float = 0.2
+    is_here: bool = True
 
     def started(self) -> None:
         self.after(self.pause, self._pay)
 
+    @action
+    def leave(self) -> None:
+        """Pay no more."""
+        self.is_here = False
+
     def _pay(self) -> None:
+        if not self.is_here:
+            return
         payer, payee = self.random.sample(self.accounts, 2)
         self.send(payer, AccountAgent.transfer, payee.path, self.random.randrange(1, 2_000))
         self.after(self.pause, self._pay)

@@ -22,7 +22,6 @@ they have changed nothing (`_answers.py`).
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -500,7 +499,13 @@ class _AgentState:
         raw = msgspec.Raw(fields)
         is_journal = form.facts is not None
         record = StateRecord(
-            form.title, form.version, time.time(), raw, self._last_fact, is_journal, *self._standing()
+            form.title,
+            form.version,
+            self.slot.rt.entropy.stamp(),
+            raw,
+            self._last_fact,
+            is_journal,
+            *self._standing(),
         )
         return Put(SPACE, self.key, msgspec.json.encode(record))
 

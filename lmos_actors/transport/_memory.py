@@ -271,6 +271,11 @@ class MemoryNetwork:
             stream.break_now(why)
         return len(found)
 
+    def sever_all(self, why: str = "the connection was reset") -> None:
+        """Break every connection, as when the only node that listens has ended."""
+        for stream, _ in tuple(self._streams.values()):
+            stream.break_now(why)
+
     def _keep(self, stream: MemoryStream, address: tuple[str, int]) -> None:
         number = self._connections
         self._streams[number] = (stream, address)

@@ -26,6 +26,7 @@ NOT_OVER_A_WIRE = {
 }
 NOT_IN_REAL_TIME = NOT_OVER_A_WIRE | {
     "market": "both sides' books are compared while the message of a deal is under way between them",
+    "bank": "its node and its disk are simulated",
 }
 
 WIRE = {"gossip": {"peers": "100", "last": "peer/99", "lives": "105"}}

@@ -53,6 +53,7 @@ from typing import (
 )
 
 import attrs
+import msgspec
 
 from lmos_actors.errors import ConfigError, StateMismatch, group_of, nearest
 
@@ -94,7 +95,6 @@ TAG: Final = "is"
 _UNION: Final[Any] = Union
 _MAPPINGS: Final[tuple[Any, ...]] = (dict, Mapping, MutableMapping)
 _CONTAINERS: Final[tuple[Any, ...]] = (list, set, frozenset, tuple, Sequence, AbstractSet)
-_PLAIN: Final = (bool, int, float, str)
 _KEYS: Final = (str, int, float, uuid.UUID, datetime.date, datetime.datetime, enum.Enum)
 
 
@@ -142,11 +142,8 @@ def state_converter() -> Converter:
     made.register_structure_hook(datetime.timedelta, lambda value, _: datetime.timedelta(seconds=value))
     made.register_unstructure_hook_func(_is_ref, lambda ref: ref.path)
     made.register_structure_hook_func(_is_ref, lambda value, _: FIND_REF.get()(value))
-
-    def for_dict(hint: Any) -> Callable[[Any, Any], Any]:
-        return _dict_hook(hint, made)
-
-    made.register_structure_hook_factory(_has_number_keys, for_dict)
+    made.register_structure_hook_factory(_has_number_keys, _dict_hook)
+    made.register_unstructure_hook_factory(_is_set, _set_hook)
     return made
 
 
@@ -167,6 +164,25 @@ def _a_float(value: Any, _: Any) -> float:
 
 def _is_ref(hint: Any) -> bool:
     return hint is Ref or get_origin(hint) is Ref
+
+
+def _is_set(hint: Any) -> bool:
+    return (get_origin(hint) or hint) in (set, frozenset, AbstractSet)
+
+
+def _set_hook(hint: Any, converter: Converter) -> Callable[[Any], Any]:
+    """Return the hook for a set, in the order of its members: equal state is equal bytes."""
+    (member,) = get_args(hint) or (Any,)
+    unstructure = converter.get_unstructure_hook(member)
+
+    def in_order(values: Any) -> list[Any]:
+        members = [unstructure(value) for value in values]
+        try:
+            return sorted(members)
+        except TypeError:  # of several kinds, or objects
+            return sorted(members, key=msgspec.json.encode)
+
+    return in_order
 
 
 def _has_number_keys(hint: Any) -> bool:
@@ -195,8 +211,6 @@ class _Member:
     attribute: str
     unstructure: Callable[[Any], Any]
     structure: Callable[[Any], Any]
-    plain: type | None
-    """The class whose values are plain data as they are: the calls of the hooks are most of the time."""
 
 
 @attrs.frozen
@@ -272,12 +286,7 @@ class StateForm:
         Raises what a hook raises for a value that is not of its declared type.
         """
         values: Plain = agent.__dict__
-        plain: Plain = {}
-        for member in self.members:
-            if member.attribute in values:
-                value = values[member.attribute]
-                plain[member.name] = value if type(value) is member.plain else member.unstructure(value)
-        return plain
+        return {m.name: m.unstructure(values[m.attribute]) for m in self.members if m.attribute in values}
 
     def restored(self, plain: Plain, version: int, key: str) -> Plain:
         """Return the attributes of an agent for stored state of some version, migrated to this one.
@@ -447,10 +456,7 @@ def _former_names(kind: type) -> tuple[str, ...]:
 
 
 def _member(name: str, attribute: str, hint: Any, converter: Converter) -> _Member:
-    from cattrs.fns import identity
-
-    is_plain = isinstance(hint, type) and hint in _PLAIN and converter.get_unstructure_hook(hint) is identity
-    return _Member(name, attribute, *hooks_of(f"field {name!r}", hint, converter), hint if is_plain else None)
+    return _Member(name, attribute, *hooks_of(f"field {name!r}", hint, converter))
 
 
 def hooks_of(what: str, hint: Any, converter: Converter) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:

@@ -53,6 +53,12 @@ _LONGEST_INDEX = 7
 _URLS: Final = ("ws://", "wss://", "http://", "https://")
 
 
+def is_durable_class(cls: Any) -> bool:
+    """Return whether agents of a class keep their state in a store."""
+    contract = getattr(cls, "__contract__", None)
+    return contract is not None and contract.state is not None
+
+
 def near_path(name: str, known: Iterable[str]) -> str:
     """Return a hint at the known name that was probably meant: also a path that ends in the name."""
     names = list(known)
@@ -122,6 +128,11 @@ class CellNames:
         """Return the contract of an agent, or of one of a population; None if its class is not known."""
         cls: Any = self.class_of(name) if self.fitted else None
         return None if cls is None else cls.__contract__
+
+    @property
+    def has_durable_agents(self) -> bool:
+        """Whether an agent of the file, or of its tree, keeps its state in a store."""
+        return any(map(is_durable_class, self.classes.values()))
 
     def class_of(self, name: str) -> type | None:
         """Return the class of an agent, or of one of a population or pool; None if it is not known."""

@@ -26,7 +26,7 @@ from ..model import (
     SeedRange,
     Simulation,
 )
-from ._cell_names import CellNames
+from ._cell_names import CellNames, is_durable_class
 from ._remote_access import RemoteAccess, hide_secrets
 from ._targets import import_target, project_root
 from ._used_tree import paths, use_tree
@@ -89,8 +89,7 @@ class Cell:
     def has_durable_agents(self) -> bool:
         """Whether an agent of the file, or of its tree, keeps its state in a store."""
         used = () if self.used is None else map(self.used.class_of, self.used.agents)
-        contracts = (getattr(cls, "__contract__", None) for cls in (*self.classes.values(), *used))
-        return any(contract is not None and contract.state is not None for contract in contracts)
+        return any(map(is_durable_class, (*self.classes.values(), *used)))
 
     @property
     def root(self) -> Root:

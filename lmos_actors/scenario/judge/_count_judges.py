@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.files import Duration
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ..model import Converges, Latency, Never, Restarts, Statistics
     from ._formula_judges import JudgeContext
     from ._judge import Slot, View
+
+
+_GAUGES: Final = ("waiting", "running")
+"""Counters of what is there now: the end of a node takes it along."""
 
 
 def _both(judge: Judge, verdicts: Sequence[Verdict]) -> CheckResult:
@@ -67,15 +71,27 @@ class CountJudge(Judge):
         super().__init__(check, name, place)
         self.view = view
         self.number: int | None = None
+        self._before: int | None = None
+        """The number at the end of earlier nodes, whose counters are gone."""
+
+    def node_ends(self) -> None:
+        if getattr(self.check, "counter", "") not in _GAUGES:
+            self._before = self._total()
 
     def judge_final_state(self, now: float) -> None:
+        self.number = self._total()
+
+    def _total(self) -> int | None:
+        counted = self._counted()
+        return counted if self._before is None else self._before + (counted or 0)
+
+    def _counted(self) -> int | None:
         counter = getattr(self.check, "counter", "restarts")
         own = self.view.supervisor_restarts(self.check.of) if counter == "restarts" else None
         slots = self.view.slots(self.check.of)
-        if own is not None:
-            self.number = own
-        elif slots:
-            self.number = sum(getattr(slot.statistics(), counter) for slot in slots)
+        if own is not None or not slots:
+            return own
+        return sum(int(getattr(slot.statistics(), counter)) for slot in slots)
 
     def result(self) -> CheckResult:
         if self.number is None:

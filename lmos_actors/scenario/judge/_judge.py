@@ -107,6 +107,10 @@ class AgentDirectory:
                 self._known[path] = found
             return found
 
+    def forget(self) -> None:
+        """Forget all slots: those of another node stand at their paths."""
+        self._known.clear()
+
     def is_called(self, path: str, name: str) -> bool:
         """Return whether the agent at a path goes by a name; `user` is its own path."""
         if name in (path, ALL_AGENTS):
@@ -178,6 +182,9 @@ class Judge(ABC):
 
     def sample(self, now: float) -> None:  # noqa: B027
         """Judge the state at a sample."""
+
+    def node_ends(self) -> None:  # noqa: B027
+        """Note what the node, which is about to be killed, has counted."""
 
     def judge_final_state(self, now: float) -> None:  # noqa: B027
         """Judge the state once more, before the agents are stopped."""

@@ -50,7 +50,7 @@ class Judges:
         own = [f"series.{name}" for name in series]
         timed = [name_of(check) for check in checks if isinstance(check, TIMED)]
         names = CheckedNames([*own, *timed, *(f"{name}.time" for name in timed)])
-        directory = AgentDirectory(view)
+        directory = self._directory = AgentDirectory(view)
         columns = Columns(view.fields, self._delivered, self._more) if view.fields is not None else None
         self._at_once = nullcontext if columns is None else columns.sample
         agents = AgentValues(view.state, self._delivered, self._more, columns)
@@ -141,6 +141,16 @@ class Judges:
                 series.sample(now)
             for judge in self._judges:
                 judge.sample(now)
+
+    def node_ends(self) -> None:
+        """Note what is counted in a node that is about to be killed."""
+        for judge in self._judges:
+            judge.node_ends()
+        self._directory.forget()
+
+    def forget_agents(self) -> None:
+        """Look at the agents of another node from now on."""
+        self._directory.forget()
 
     def judge_final_state(self, now: float) -> None:
         """Judge the final state, while the agents still exist; only dead letters count after it."""

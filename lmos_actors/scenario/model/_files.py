@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from lmos_actors.files import Duration, Later, schema_of_file
 
 from ._agents import Agent, Population, Topology, Tree
-from ._base import Closed, Name, Scalar
+from ._base import Closed, Delay, Name, Scalar
 from ._checks import AnyCheck, Measure
 from ._steps import AnyStep, TimelineEntry
 
@@ -54,6 +54,12 @@ class Trials(Closed, frozen=True, kw_only=True):
     pass_rate: Annotated[float, Meta(gt=0, le=1)] = 1.0
 
 
+class Store(Closed, frozen=True, kw_only=True):
+    """The disk on which durable agents are kept: how long a commit takes, drawn for each."""
+
+    latency: Delay
+
+
 class Report(Closed, frozen=True, kw_only=True):
     """Files to write, relative to the working directory."""
 
@@ -74,6 +80,7 @@ class File(Closed, frozen=True, kw_only=True):
     seeds: Annotated[tuple[int, ...], Meta(min_length=1)] | SeedRange = (1,)
     trials: Trials = Trials()
     world: World = "memory"
+    store: Store | None = None
     measure: Measure | None = None
     checks: tuple[AnyCheck, ...] = ()
     report: Report = Report()

@@ -22,10 +22,13 @@ class Pick(Closed, frozen=True, kw_only=True):
 
 
 class Comeback(Closed, frozen=True, kw_only=True):
-    """The time of the restart after a crash, and whether state is kept; by default the supervisor decides."""
+    """The time of the restart after a crash, and whether state is kept; by default the supervisor decides.
+
+    `state` is for agents that are not durable; it is lost unless it says otherwise.
+    """
 
     after: Delay = Duration(0.0)
-    state: Literal["lost", "kept"] = "lost"
+    state: Literal["lost", "kept"] | UnsetType = UNSET
 
 
 class Faulty(Closed, frozen=True, kw_only=True, tag_field="kind"):
@@ -55,9 +58,33 @@ class Pause(Faulty, frozen=True, kw_only=True, tag="pause"):
     duration: Duration
 
 
+class Restart(Closed, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
+    """End the node as a `kill -9` does, and with `lost` and `torn` its machine; start it again after `down`.
+
+    `writes` says what becomes of commits that were not synced: `kept` by default.
+    """
+
+    writes: Literal["kept", "lost", "torn"] | UnsetType = UNSET
+    down: Duration = Duration(1.0)
+
+
+class FullDisk(Closed, frozen=True, kw_only=True, tag_field="kind", tag="full_disk"):
+    """Commits of durable agents fail for a time, as there is no room on the disk."""
+
+    duration: Duration
+
+
+class SlowDisk(Closed, frozen=True, kw_only=True, tag_field="kind", tag="slow_disk"):
+    """Multiply the time that commits take, for a time."""
+
+    factor: Annotated[float, Meta(gt=1)]
+    duration: Duration
+
+
 LATER_FAULTS = ("partition", "clock_skew", "hang", "disconnect", "loss", "latency")
 
-Fault: TypeAlias = Annotated[Crash | Slow | Pause, Later(*LATER_FAULTS)]
+AnyFault: TypeAlias = Crash | Slow | Pause | Restart | FullDisk | SlowDisk
+Fault: TypeAlias = Annotated[AnyFault, Later(*LATER_FAULTS)]
 
 # --- steps
 
@@ -307,13 +334,17 @@ class WriteAt(TimedAsking, frozen=True, kw_only=True, tag="write"):
 class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
     """A fault, its keys beside it. Which keys belong to which `kind` is in `FAULT_KEYS`."""
 
-    kind: Annotated[Literal["crash", "slow", "pause"], Later(*LATER_FAULTS)]
+    kind: Annotated[
+        Literal["crash", "slow", "pause", "restart", "full_disk", "slow_disk"], Later(*LATER_FAULTS)
+    ]
     target: Name | None = None
     pick: Pick | None = None
     with_: Name | UnsetType = field(name="with", default=UNSET)
     restart: Comeback | UnsetType = UNSET
     factor: Annotated[float, Meta(gt=1)] | UnsetType = UNSET
     duration: Duration | UnsetType = UNSET
+    writes: Literal["kept", "lost", "torn"] | UnsetType = UNSET
+    down: Duration | UnsetType = UNSET
     later: ClassVar[Later] = Later("groups", "skew")
 
 
@@ -321,7 +352,19 @@ FAULT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "crash": (frozenset(), frozenset({"with", "restart"})),
     "slow": (frozenset({"factor", "duration"}), frozenset()),
     "pause": (frozenset({"duration"}), frozenset()),
+    "restart": (frozenset(), frozenset({"writes", "down"})),
+    "full_disk": (frozenset({"duration"}), frozenset()),
+    "slow_disk": (frozenset({"factor", "duration"}), frozenset()),
 }
 """For each kind of fault in a timeline: the keys it needs, and those it takes beside them."""
+
+OF_NODE = ("restart", "full_disk", "slow_disk")
+"""The kinds of faults that are of the node as a whole, and have no target."""
+
+
+def kind_of_fault(fault: AnyFault | FaultAt) -> str:
+    """Return the kind of a fault, of a step or of a timeline."""
+    return fault.kind if isinstance(fault, FaultAt) else str(fault.__struct_config__.tag)
+
 
 TimelineEntry: TypeAlias = TellAt | InvokeAt | WriteAt | FaultAt

@@ -1,6 +1,7 @@
 """Faults of one run: injection, duration and recovery.
 
-A pause and a slowdown end after their duration. A crash lasts until its agent runs again or is gone for good.
+A pause and a slowdown end after their duration. A crash lasts until its agent runs again or is gone for good,
+a restart of the node until its agents have been started again, a full disk until those that it stopped run.
 Random choices come from streams named after the fault, so that adding a fault does not change another.
 """
 
@@ -27,7 +28,18 @@ from lmos_actors.errors import NotFound
 from lmos_actors.reports import FaultResult
 from lmos_actors.supervision import supervisor_of
 
-from ..model import Comeback, Crash, FaultAt, Pause, Slow
+from ..model import (
+    AnyFault,
+    Comeback,
+    Crash,
+    FaultAt,
+    FullDisk,
+    Pause,
+    Restart,
+    Slow,
+    SlowDisk,
+    kind_of_fault,
+)
 from ..values import draw, exception_class
 
 if TYPE_CHECKING:
@@ -35,6 +47,11 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Entropy, Instrument, RandomStream
     from lmos_actors.actors import Ref, Slot
+
+    from ._machine import Machine
+
+NODE: Final = "root"
+"""The path that faults of the node as a whole have in the log."""
 
 INJECTED: Final = "__lmos_injected__"
 """Attribute that marks exceptions of faults."""
@@ -63,10 +80,11 @@ class _InjectedFault:
 
     id: str
     kind: str
-    slots: tuple[Slot, ...]
+    targets: tuple[str, ...]
     begin: float
+    left: dict[str, Slot | None]
+    """None for the node, and for agents of a node that has been killed."""
     end: float | None = None
-    left: dict[str, Slot] = attrs.Factory(dict[str, "Slot"])
 
 
 class Faults:
@@ -75,8 +93,11 @@ class Faults:
     `watch` gets a record of each begin and end. `record` must be called for every record of the run.
     """
 
-    def __init__(self, watch: Instrument, entropy: Entropy, find: RefLookup) -> None:
+    def __init__(
+        self, watch: Instrument, entropy: Entropy, find: RefLookup, machine: Machine | None = None
+    ) -> None:
         self._watch = watch
+        self._machine = machine
         self._entropy = entropy
         self._find = find
         self._injected: list[_InjectedFault] = []
@@ -88,12 +109,17 @@ class Faults:
 
     # ---- striking
 
-    async def inject(self, fault: Crash | Slow | Pause, id: str, *, wait: bool = True) -> None:
+    async def inject(self, fault: AnyFault, id: str, *, wait: bool = True) -> None:
         """Inject a fault and wait for its immediate effects, restarts by supervisors included.
 
         `id` is its name, or its place in the file. `wait=False` does not wait for the crashed agents
         to end. Raises FaultFailed, and then has changed nothing.
         """
+        if isinstance(fault, (Restart, FullDisk, SlowDisk)):
+            self._strike_node(fault, id)
+            if wait and isinstance(fault, Restart) and self._machine is not None:
+                await self._machine.wait_up()
+            return
         slots = self.strike(fault, id)
         if wait and isinstance(fault, Crash):
             for slot in slots:
@@ -110,21 +136,23 @@ class Faults:
         if isinstance(fault, Slow):
             _check_service(refs)
         slots = tuple(slot_of(ref) for ref in refs)
-        kind = type(fault).__name__.lower()
-        injected = _InjectedFault(
-            id, kind, slots, trio.current_time(), left={slot.path: slot for slot in slots}
-        )
-        self._injected.append(injected)
-        self._in_force[injected] = None
+        kind = kind_of_fault(fault)
+        injected = self._inject(id, kind, {slot.path: slot for slot in slots})
         more = _log_fields(fault)
         for slot in slots:
             fields = {"fault": kind, "id": id, "targets": len(slots), **more}
             self._watch.record("fault", slot.path, fields)
         if isinstance(fault, Crash):
-            self._crash(fault, injected, refs)
+            self._crash(fault, injected, refs, slots)
         else:
-            self._slow_or_pause(fault, injected, refs)
+            self._slow_or_pause(fault, injected, refs, slots)
         return slots
+
+    def _inject(self, id: str, kind: str, left: dict[str, Slot | None]) -> _InjectedFault:
+        injected = _InjectedFault(id, kind, tuple(left), trio.current_time(), left)
+        self._injected.append(injected)
+        self._in_force[injected] = None
+        return injected
 
     def _choose(self, fault: Crash | Slow | Pause, id: str) -> list[Ref[Any]]:
         pick = fault.pick
@@ -156,10 +184,12 @@ class Faults:
                 if slot_of(ref).spec.restart == "temporary":
                     raise FaultFailed(f"{ref.path} to come back", "it is temporary and not restarted")
 
-    def _crash(self, fault: Crash, injected: _InjectedFault, refs: list[Ref[Any]]) -> None:
+    def _crash(
+        self, fault: Crash, injected: _InjectedFault, refs: list[Ref[Any]], slots: Sequence[Slot]
+    ) -> None:
         made = exception_class(fault.with_)
         assert made is not None
-        for ref, slot in zip(refs, injected.slots, strict=True):
+        for ref, slot in zip(refs, slots, strict=True):
             path = slot.path
             self._down.setdefault(path, []).append(injected)
             self._ends[path] = trio.Event()
@@ -180,7 +210,7 @@ class Faults:
         """Take a record of the run: crashed agents may have ended or started again."""
         if kind == "started":
             for injected in self._down.pop(agent, ()):
-                self._heal(injected, [injected.left[agent]] if agent in injected.left else [])
+                self._heal(injected, [agent] if agent in injected.left else [])
         elif kind in ("crashed", "stopped"):
             ended = self._ends.pop(agent, None)
             if ended is not None:
@@ -193,13 +223,15 @@ class Faults:
                 slot = injected.left.get(path)
                 if slot is not None and slot.gone:
                     several.remove(injected)
-                    self._heal(injected, [slot])
+                    self._heal(injected, [path])
             if not several:
                 del self._down[path]
 
     # ---- pauses and slowings
 
-    def _slow_or_pause(self, fault: Slow | Pause, injected: _InjectedFault, refs: list[Ref[Any]]) -> None:
+    def _slow_or_pause(
+        self, fault: Slow | Pause, injected: _InjectedFault, refs: list[Ref[Any]], slots: Sequence[Slot]
+    ) -> None:
         if isinstance(fault, Pause):
             begin, end = hold, release
         else:
@@ -208,11 +240,12 @@ class Faults:
             begin(ref)
 
         def heal() -> None:
-            for ref in refs:
-                end(ref)
-            self._heal(injected, injected.slots)
+            if injected.end is None:  # else the node has been killed, and with it what was slow
+                for ref in refs:
+                    end(ref)
+                self._heal(injected, injected.targets)
 
-        injected.slots[0].rt.timers.call_at(trio.current_time() + fault.duration, heal)
+        slots[0].rt.timers.call_at(trio.current_time() + fault.duration, heal)
 
     def _slow(self, factor: float, ref: Ref[Any]) -> None:
         self._paces.setdefault(slot_of(ref), (service_time(ref), []))[1].append(factor)
@@ -232,16 +265,73 @@ class Faults:
             set_service_time(ref, own)
             del self._paces[slot]
 
+    # ---- faults of the node
+
+    def _strike_node(self, fault: Restart | FullDisk | SlowDisk, id: str) -> None:
+        """Inject a fault of the node or of its disk now. Raises FaultFailed before any change."""
+        machine, kind = self._machine, kind_of_fault(fault)
+        assert machine is not None
+        if isinstance(fault, Restart) and machine.is_down:
+            raise FaultFailed("a running node to restart", "it is down")
+        injected = self._inject(id, kind, {NODE: None})
+        self._watch.record("fault", NODE, {"fault": kind, "id": id, "targets": 1, **_log_fields(fault)})
+        if isinstance(fault, Restart):
+            self._end_with_node()
+            machine.kill("kept" if fault.writes is UNSET else fault.writes, float(fault.down))
+            return
+        if isinstance(fault, SlowDisk):
+            machine.slow_disk(fault.factor)
+            heal = partial(self._undo_slow_disk, machine, fault.factor, injected)
+        else:
+            machine.fill_disk()
+            heal = partial(self._clear_disk, machine, injected)
+        machine.call_at(trio.current_time() + fault.duration, heal)
+
+    def _end_with_node(self) -> None:
+        """End what was in force on agents of a node that is killed; crashed ones are to run again."""
+        for injected in tuple(self._in_force):
+            if injected.kind in ("slow", "pause"):
+                self._heal(injected, injected.targets)
+            for path in injected.left:
+                injected.left[path] = None
+        self._paces.clear()
+        for ended in self._ends.values():
+            ended.set()
+        self._ends.clear()
+
+    def node_came_up(self) -> None:
+        """All agents of a node that was killed have been started again."""
+        for injected in tuple(self._in_force):
+            if injected.kind == "restart":
+                self._heal(injected, injected.targets)
+
+    def _undo_slow_disk(self, machine: Machine, factor: float, injected: _InjectedFault) -> None:
+        machine.undo_slow_disk(factor)
+        self._heal(injected, injected.targets)
+
+    def _clear_disk(self, machine: Machine, injected: _InjectedFault) -> None:
+        machine.clear_disk()
+        self._heal_once_all_run(machine, injected)
+
+    def _heal_once_all_run(self, machine: Machine, injected: _InjectedFault) -> None:
+        """End a full disk once the agents that it has stopped run again."""
+        seconds = machine.look_again_in()
+        if seconds is None:
+            self._heal(injected, injected.targets)
+        else:
+            again = partial(self._heal_once_all_run, machine, injected)
+            machine.call_at(trio.current_time() + seconds, again)
+
     # ---- what is in force
 
-    def _heal(self, injected: _InjectedFault, slots: Sequence[Slot]) -> None:
-        for slot in slots:
-            injected.left.pop(slot.path, None)
+    def _heal(self, injected: _InjectedFault, paths: Sequence[str]) -> None:
+        for path in paths:
+            injected.left.pop(path, None)
         if not injected.left:
             injected.end = trio.current_time()
             del self._in_force[injected]
-        for slot in slots:
-            self._watch.record("healed", slot.path, {"fault": injected.kind, "id": injected.id})
+        for path in paths:
+            self._watch.record("healed", path, {"fault": injected.kind, "id": injected.id})
 
     @property
     def active(self) -> bool:
@@ -262,7 +352,7 @@ class Faults:
             FaultResult(
                 id=injected.id,
                 kind=injected.kind,
-                targets=tuple(slot.path for slot in injected.slots),
+                targets=injected.targets,
                 begin=injected.begin,
                 end=injected.end,
             )
@@ -270,7 +360,7 @@ class Faults:
         )
 
 
-def fault_of(entry: FaultAt) -> Crash | Slow | Pause:
+def fault_of(entry: FaultAt) -> AnyFault:
     """Return the fault that an entry of a timeline stands for, as a step would have it."""
     if entry.kind == "crash":
         return Crash(
@@ -279,19 +369,29 @@ def fault_of(entry: FaultAt) -> Crash | Slow | Pause:
             with_="RuntimeError" if entry.with_ is UNSET else entry.with_,
             restart=None if entry.restart is UNSET else entry.restart,
         )
+    if entry.kind == "restart":
+        down = {} if entry.down is UNSET else {"down": entry.down}
+        return Restart(writes=entry.writes, **down)
     assert entry.duration is not UNSET
+    if entry.kind == "full_disk":
+        return FullDisk(duration=entry.duration)
     if entry.kind == "pause":
         return Pause(target=entry.target, pick=entry.pick, duration=entry.duration)
     assert entry.factor is not UNSET
+    if entry.kind == "slow_disk":
+        return SlowDisk(factor=entry.factor, duration=entry.duration)
     return Slow(target=entry.target, pick=entry.pick, factor=entry.factor, duration=entry.duration)
 
 
-def _log_fields(fault: Crash | Slow | Pause) -> dict[str, object]:
+def _log_fields(fault: AnyFault) -> dict[str, object]:
     """Return the fields of a fault for the log, without its kind."""
     if isinstance(fault, Crash):
         return {"with": fault.with_}
+    if isinstance(fault, Restart):
+        writes = {} if fault.writes is UNSET else {"writes": fault.writes}
+        return {**writes, "down": float(fault.down)}
     duration = {"duration": float(fault.duration)}
-    return {"factor": fault.factor, **duration} if isinstance(fault, Slow) else {**duration}
+    return {"factor": fault.factor, **duration} if isinstance(fault, Slow | SlowDisk) else {**duration}
 
 
 def _check_service(refs: list[Ref[Any]]) -> None:

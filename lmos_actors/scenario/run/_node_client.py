@@ -13,7 +13,7 @@ from lmos_actors.actors import trace_context
 from lmos_actors.bindings import consume_thing, http_of, remote_ref, remote_thing
 from lmos_actors.errors import AgentError
 from lmos_actors.protocol.lmos import SessionOptions
-from lmos_actors.transport import TcpNetwork
+from lmos_actors.transport import MemoryNetwork, TcpNetwork
 
 from .._worlds import LISTEN_ADDRESSES, is_real, wait_until_idle
 from ..format import RemoteAccess
@@ -32,11 +32,15 @@ HOPS: Final = 4
 """Round trips that `wait_until_idle` makes in real time: longest chain of messages that it covers."""
 
 
-def node_options(world: str) -> dict[str, Any]:
+def node_network(world: str) -> MemoryNetwork | None:
+    """Return the network of a simulated world; None where it is that of this machine."""
+    return None if is_real(world) else MemoryNetwork()
+
+
+def node_options(world: str, network: MemoryNetwork | None) -> dict[str, Any]:
     """Return the arguments of `open_node` for a world whose agents are reached over a connection."""
     session = SessionOptions(max_open=MOST, max_listening=MOST, max_open_bytes=1 << 30)
-    network = TcpNetwork() if is_real(world) else None
-    return {"listen": LISTEN_ADDRESSES[world], "session": session, "network": network}
+    return {"listen": LISTEN_ADDRESSES[world], "session": session, "network": network or TcpNetwork()}
 
 
 class NodeClient:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..format import Cell, RemoteAccess
     from ..judge import Judges
     from ._faults import Faults
+    from ._machine import Machine
     from ._node_client import NodeClient
     from ._run_agents import RunAgents
     from ._step_log import StepLog
@@ -53,6 +54,8 @@ class Run:
     stop: StopInstrument | None = None
     """The instrument that stops the run at its stop point, if there is one."""
     crashes: Crashes = attrs.Factory(lambda: Crashes())
+    machine: Machine | None = None
+    """The machine of its node; there from the begin of its world on."""
     client: NodeClient | None = None
     """The connection to the node, in worlds where agents are reached over one."""
     _agents: RunAgents | None = None
@@ -63,6 +66,11 @@ class Run:
         """The agents of the run. Available once its node is open."""
         assert self._agents is not None
         return self._agents
+
+    @property
+    def deaths(self) -> int:
+        """How often its node was killed."""
+        return 0 if self.machine is None else self.machine.deaths
 
     def set_agents(self, agents: RunAgents) -> None:
         """Set the agents, once the node is open."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.actors import Ref, Slot, Thing, found_link, slot_of
+from lmos_actors.errors import AgentUnavailable
 from lmos_actors.supervision import Supervisor, agents_of, children_of, supervisors_of
 
 from ..model import ALL_AGENTS, Simulation
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
 
     from ..format import Cell
+    from ._machine import Machine
     from ._node_client import NodeClient
 
 SHOWN: Final = 16
@@ -36,7 +38,12 @@ class RunAgents:
     """
 
     def __init__(
-        self, cell: Cell, node: Node, paths: Mapping[str, str], client: NodeClient | None = None
+        self,
+        cell: Cell,
+        node: Node,
+        paths: Mapping[str, str],
+        machine: Machine,
+        client: NodeClient | None = None,
     ) -> None:
         self._node = node
         self._cell = cell
@@ -55,8 +62,18 @@ class RunAgents:
         self._slots: dict[str, tuple[Slot, ...]] = {}
         self._members: dict[str, tuple[Slot, ...]] = {}  # of populations, by number
         known = dict.fromkeys((*paths, *cell.remotes), 1)
-        self.given: Mapping[str, Any] = _GivenRefs(self, known | self._counts)
+        self.given = _GivenRefs(self, known | self._counts)
         """Values of `$(agents.NAME)`: a ref, or the refs of a population."""
+        self._machine = machine
+
+    def move(self, node: Node, client: NodeClient | None) -> None:
+        """Look at the agents of another node from now on: the one before it was killed."""
+        self._node, self._client = node, client
+        for found in (self._refs, self._population_refs, self._remote_refs, self._things):
+            found.clear()
+        self._slots.clear()
+        self._members.clear()
+        self.given.forget()
 
     # ---- refs
 
@@ -132,7 +149,12 @@ class RunAgents:
         return found
 
     def thing(self, target: str) -> Thing | ConsumedThing:
-        """Return the untyped view of an agent that steps use."""
+        """Return the untyped view of an agent that steps use.
+
+        Raises AgentUnavailable while its node is down.
+        """
+        if self._machine.is_down:
+            raise AgentUnavailable(self.path(target), "its node is down")
         found = self._things.get(target)
         if found is None:
             client = self._client
@@ -141,14 +163,21 @@ class RunAgents:
         return found
 
     def link(self, target: str) -> Link:
-        """Return the link of an agent whose class is known, which takes sources of input streams."""
+        """Return the link of an agent whose class is known, which takes sources of input streams.
+
+        Raises AgentUnavailable while its node is down.
+        """
+        if self._machine.is_down:
+            raise AgentUnavailable(self.path(target), "its node is down")
         link: Link = found_link(self.given_ref(target)._link)  # pyright: ignore[reportPrivateUsage] # as a ref does
         return link
 
     # ---- slots
 
     def slot(self, target: str) -> Slot:
-        """Return the slot of one agent."""
+        """Return the slot of one agent. Raises AgentUnavailable while its node is down."""
+        if not self._machine.has_node:
+            raise AgentUnavailable(self.path(target), "its node is down")
         population, slash, number = target.partition("/")
         if slash and population in self._counts and number.isdecimal():
             members = self._members.get(population)
@@ -161,7 +190,12 @@ class RunAgents:
         return slot_of(self.ref(target))
 
     def slots(self, of: str) -> tuple[Slot, ...]:
-        """Return the slots of an agent, a population, a pool, of what is below a supervisor, or all (`*`)."""
+        """Return the slots of an agent, a population, a pool, of what is below a supervisor, or all (`*`).
+
+        There are none while the node is down.
+        """
+        if not self._machine.has_node:
+            return ()
         found = self._slots.get(of)
         if found is None:
             found = self._slots[of] = self._find_slots(of)
@@ -197,7 +231,9 @@ class RunAgents:
         return None if supervisor is None else supervisor.numbered
 
     def supervisor(self, name: str) -> Supervisor | None:
-        """Return the supervisor of that name, None if there is none."""
+        """Return the supervisor of that name, None if there is none, or its node is down."""
+        if not self._machine.has_node:
+            return None
         there = list(supervisors_of(self._node.root))
         found = next((each for each in there if each.label == name), None)
         return found or next((each for each in there if each.path == name), None)
@@ -223,6 +259,8 @@ class RunAgents:
 
     def draw(self) -> tuple[str, ...]:
         """Draw the tree as it stands, with mailboxes and counts; a large one in part."""
+        if not self._machine.has_node:
+            return ("the node is down",)
         drawing = _TreeDrawing()
         drawing.add(self._node.root, "")
         return drawing.lines()
@@ -242,6 +280,10 @@ class _GivenRefs(Mapping[str, Any]):
         if name not in self._whole:
             self._whole[name] = tuple(self._agents.given_refs(name))
         return self._whole[name]
+
+    def forget(self) -> None:
+        """Make all refs anew at their next use."""
+        self._whole.clear()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -11,30 +11,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import trio
 
 from lmos_actors.actors import Ref, set_service_time
-from lmos_actors.errors import LmosActorsError, StartFailed
+from lmos_actors.errors import LmosActorsError, StartFailed, raise_together
 from lmos_actors.node import open_node
+from lmos_actors.persistence import SimulatedStore
 from lmos_actors.supervision import BulkSpec, Pool, SupervisorSpec
 
-from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment
+from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, is_real, wait_until_idle
 from ..format import TreeBuilder
 from ..judge import Judges
-from ..model import AgentEntry, Mock, PoolEntry, Replay, Restarts, Simulation, Statistics
+from ..model import (
+    AgentEntry,
+    FaultAt,
+    Inject,
+    Mock,
+    PoolEntry,
+    Replay,
+    Restart,
+    Restarts,
+    Simulation,
+    Statistics,
+)
 from ._faults import Faults
+from ._machine import Machine
 from ._populations import Populations
 from ._run_agents import RunAgents
+from ._step_text import each_step
 from ._stop_point import KINDS
 from ._view import RunView
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from lmos_actors.bindings import ConsumedThing
     from lmos_actors.node import Node
+    from lmos_actors.persistence import Store
+    from lmos_actors.transport import MemoryNetwork
 
     from ..format import Cell
-    from ..model import Remote
+    from ..model import Remote, Scenario
     from ._doubles import Doubles
     from ._run import Run
 
@@ -46,26 +63,46 @@ class RunEnvironment:
         self._run = run
         self._doubles = doubles
         self._node: Node | None = None
+        self._populations: Populations | None = None
+        self._options: dict[str, Any] = {}
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
         """Open a node with all agents of the file. Raises StartFailed, and whatever `open_node` raises."""
         run, cell = self._run, self._run.cell
         world = cell.scenario.world
-        populations: Populations | None = None
         if isinstance(cell.scenario, Simulation):
-            populations = Populations(cell.scenario, run.document, cell.classes, change_environment().entropy)
-            change_environment(staging=populations)
-        options: dict[str, Any] = {}
+            entropy = change_environment().entropy
+            self._populations = Populations(cell.scenario, run.document, cell.classes, entropy)
+            change_environment(staging=self._populations)
+        network: MemoryNetwork | None = None
         if world in LISTEN_ADDRESSES:
-            from ._node_client import node_options  # what speaks over wires, which most files have no use for
+            from ._node_client import node_network, node_options  # what speaks over wires: few files need it
 
-            options = node_options(world)
-        if cell.has_durable_agents:
-            options["store"] = "memory:"
-        async with open_node(_root_spec(cell), instrument=run.watch, **options) as node:
-            self._node = node
-            self._connect_observers(node)
+            network = node_network(world)
+            self._options = node_options(world, network)
+        machine = run.machine = Machine(run.watch, network)
+        if cell.has_durable_agents and not is_real(world):
+            machine.put_in_disk(cell.scenario.store, change_environment().entropy)
+        async with self._restartable() if _is_restarted(cell.scenario) else self._opened():
+            yield
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[None]:
+        """Open a node, and start all agents of the file."""
+        run, cell = self._run, self._run.cell
+        machine = run.machine
+        assert machine is not None
+        store: Store | str | None = "memory:" if cell.has_durable_agents else None
+        if machine.disk is not None:
+            store = SimulatedStore(machine.disk)
+        async with open_node(_root_spec(cell), instrument=run.watch, store=store, **self._options) as node:
+            before, self._node = self._node, node
+            machine.power_on(node)
+            if before is None:
+                self._connect_observers(node)
+            else:
+                self._connect_again(before, node)
             if run.client is not None:
                 await run.client.open()
                 for name, entry in cell.remotes.items():
@@ -74,10 +111,62 @@ class RunEnvironment:
             for spec in TreeBuilder(cell, run.agents.given, self._doubles.classes).root().children:
                 await _start(node, spec)
             self._set_service_times()
-            if populations is not None:
-                for index in range(len(populations)):
-                    await node.start_supervisor(populations.spec_of(index, run.agents))
+            if self._populations is not None:
+                for index in range(len(self._populations)):
+                    await node.start_supervisor(self._populations.spec_of(index, run.agents))
+            machine.came_up()
+            if before is not None:
+                self._note_restart()
             yield
+
+    # ---- a node that is killed and started again
+
+    @asynccontextmanager
+    async def _restartable(self) -> AsyncGenerator[None]:
+        """Keep a node open in a task of its own, and start another one whenever it was killed."""
+        over = trio.Event()
+        try:
+            async with trio.open_nursery(strict_exception_groups=True) as nursery:
+                await nursery.start(self._live, over)
+                try:
+                    yield
+                finally:
+                    over.set()
+        except BaseExceptionGroup as group:
+            raise_together(list(group.exceptions), "errors of one run")
+
+    async def _live(self, over: trio.Event, task_status: trio.TaskStatus[None]) -> None:
+        machine = self._run.machine
+        assert machine is not None
+        while not over.is_set():
+            async with self._opened():
+                if not machine.deaths:
+                    task_status.started()
+                await _first_of(machine.wait_killed, over.wait)
+                if machine.is_down:
+                    await wait_until_idle()  # callers elsewhere see that the connection is gone
+            self._run.watch.muted = False
+            with trio.move_on_at(machine.back_at):
+                await over.wait()
+
+    def _connect_again(self, before: Node, node: Node) -> None:
+        """Connect steps, judges and the stop point to another node."""
+        run = self._run
+        node.root.rt.messages = before.root.rt.messages  # the log goes on
+        if run.client is not None:
+            from ._node_client import NodeClient
+
+            run.client = NodeClient(node, run.note_number)
+        run.agents.move(node, run.client)
+        if run.stop is not None:
+            run.stop.follow(node)
+
+    def _note_restart(self) -> None:
+        run = self._run
+        if run.judges is not None:
+            run.judges.forget_agents()
+        if run.faults is not None:
+            run.faults.node_came_up()
 
     async def _find(self, name: str, entry: Remote) -> ConsumedThing:
         """Connect to an agent of another node. Raises StartFailed."""
@@ -99,7 +188,9 @@ class RunEnvironment:
             from ._node_client import NodeClient
 
             run.client = NodeClient(node, run.note_number)
-        run.set_agents(RunAgents(run.cell, node, places, run.client))
+        machine = run.machine
+        assert machine is not None
+        run.set_agents(RunAgents(run.cell, node, places, machine, run.client))
         judges = Judges(
             scenario.checks,
             scenario.measure,
@@ -107,6 +198,7 @@ class RunEnvironment:
             lambda index: run.place(("checks", index)),
         )
         run.judges = judges
+        machine.at_death = judges.node_ends
         for kind in judges.kinds:
             run.watch.add(judges.record, kind, paths=judges.paths(kind))
         run.watch.add(run.crashes.record, "crashed")
@@ -114,7 +206,7 @@ class RunEnvironment:
             run.stop.begin(node, run.agents.draw)
             run.watch.add(run.stop.record, *KINDS)
         run.watch.add(run.note_sent, "sent")
-        faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.agents.refs)
+        faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.agents.refs, machine)
         run.watch.add(faults.record, "started", "crashed", "stopped")
 
     def _set_service_times(self) -> None:
@@ -134,6 +226,26 @@ class RunEnvironment:
         assert self._node is not None
         self._run.watch.end()
         self._node.root.kill()
+
+
+def _is_restarted(scenario: Scenario | Simulation) -> bool:
+    """Return whether the file has a fault that restarts the node."""
+    if isinstance(scenario, Simulation):
+        return any(isinstance(entry, FaultAt) and entry.kind == "restart" for entry in scenario.timeline)
+    steps = (step for _, step in each_step(scenario.steps))
+    return any(isinstance(step, Inject) and isinstance(step.fault, Restart) for step in steps)
+
+
+async def _first_of(*waits: Callable[[], Awaitable[object]]) -> None:
+    """Wait until one of several waits is over."""
+    async with trio.open_nursery() as nursery:
+
+        async def wait(for_: Callable[[], Awaitable[object]]) -> None:
+            await for_()
+            nursery.cancel_scope.cancel("another has come first")
+
+        for each in waits:
+            nursery.start_soon(wait, each)
 
 
 def _root_spec(cell: Cell) -> SupervisorSpec:

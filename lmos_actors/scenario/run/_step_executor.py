@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from lmos_actors._core import plain
 from lmos_actors.actors import Invocation, LocalCall, acting_as
-from lmos_actors.errors import AgentDied, AgentError, SourceFailed
+from lmos_actors.errors import AgentDied, AgentError, OutcomeUnknown, SourceFailed
 
 from .._worlds import wait_until_idle
 from ..format import remedy_for
@@ -206,6 +206,7 @@ class StepExecutor:
         Raises StepFailed where the outcome is not what the step expects.
         """
         error: AgentError | None = None
+        deaths = self.run.deaths
         sender = getattr(step, "as_", USER)
         token = STEP.set(step.id or "")
         try:
@@ -216,6 +217,8 @@ class StepExecutor:
                     await doing
         except AgentError as caught:
             error = caught
+            if self.run.deaths != deaths and not isinstance(caught, OutcomeUnknown):
+                error = OutcomeUnknown(step.target, "its node has ended")  # and so has said nothing
         finally:
             STEP.reset(token)
             doing.close()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import UNSET
 
 from ..model import (
+    OF_NODE,
     USER,
     Asking,
     Cancel,
@@ -21,6 +22,7 @@ from ..model import (
     Timed,
     TimedAsking,
     Wait,
+    kind_of_fault,
 )
 
 if TYPE_CHECKING:
@@ -84,11 +86,14 @@ def _words(step: Any) -> list[str]:
 
 def _fault(fault: Any) -> str:
     """Return a fault as text: `crash weather with RuntimeError`, `slow 20 of peer`."""
-    kind = fault.kind if isinstance(fault, FaultAt) else type(fault).__name__.lower()
-    pick, whom = fault.pick, fault.target
+    kind = kind_of_fault(fault)
+    pick, whom = getattr(fault, "pick", None), getattr(fault, "target", None)
     if pick is not None:
         whom = f"{pick.count} of {pick.of}" if pick.count is not UNSET else f"{pick.share:g} of {pick.of}"
-    words = [kind, str(whom)]
+    words = [kind.replace("_", " "), "of the node" if kind in OF_NODE else str(whom)]
+    writes, down = getattr(fault, "writes", UNSET), getattr(fault, "down", UNSET)
+    words += [f"with writes {writes}"] if writes is not UNSET else []
+    words += [f"for {down}"] if down is not UNSET else []
     error = getattr(fault, "with_", UNSET)
     words += [f"with {error}"] if error is not UNSET and kind == "crash" else []
     factor = getattr(fault, "factor", UNSET)

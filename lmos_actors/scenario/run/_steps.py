@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from lmos_actors._core import plain
-from lmos_actors.errors import LmosActorsError
+from lmos_actors.errors import AgentError, AgentUnavailable, LmosActorsError
 from lmos_actors.supervision import supervisor_of
 
 from ..judge import Verdict, fill_expect, judge_expect, waits_to_the_end
@@ -188,7 +188,10 @@ class Story(StepExecutor):
 
     async def _stop_or_start(self, step: Stop | Start, path: DataPath) -> None:
         await self.run.wait_until_delivered()
-        slot = self.run.agents.slot(step.target)
+        try:
+            slot = self.run.agents.slot(step.target)
+        except AgentUnavailable as error:
+            raise self.fail(step, path, f"{step.target} in a node", str(error)) from None
         state = slot.statistics().state
         supervisor = supervisor_of(slot)
         if isinstance(step, Stop) and slot.agent is None:
@@ -228,17 +231,28 @@ class Story(StepExecutor):
     async def _collect(
         self, step: Observe | Subscribe, seen: list[Any], task_status: trio.TaskStatus[None]
     ) -> None:
+        machine, deaths, first = self.run.machine, -1, True
+        assert machine is not None
+        while deaths != machine.deaths:  # a node that was killed has taken the feed along
+            await machine.wait_up()
+            deaths = machine.deaths
+            try:
+                async with self._open_feed(step) as feed:
+                    if first:
+                        task_status.started()
+                    first = False
+                    async for value in feed:
+                        seen.append(plain(value))
+                        self.run.watch.notify()
+            except AgentError:
+                if first or deaths == machine.deaths:
+                    raise
+
+    def _open_feed(self, step: Observe | Subscribe) -> Any:
         thing = self.thing(step)
-        opening = (
-            thing.observe(step.property)
-            if isinstance(step, Observe)
-            else thing.subscribe(step.event, size=EVENTS)
-        )
-        async with opening as feed:
-            task_status.started()
-            async for value in feed:
-                seen.append(plain(value))
-                self.run.watch.notify()
+        if isinstance(step, Observe):
+            return thing.observe(step.property)
+        return thing.subscribe(step.event, size=EVENTS)
 
     # ---- faults and waiting
 
@@ -248,11 +262,17 @@ class Story(StepExecutor):
             await trio.sleep(step.for_ or 0)
             return
         await self.run.wait_until_delivered()
-        slot = self.run.agents.slot(until.agent)
         deadline = trio.current_time() + self._within(step)
-        if not await self.run.watch.until(lambda: state_of(slot) == until.is_, deadline):
+        if not await self.run.watch.until(lambda: self._state(until.agent) == until.is_, deadline):
             expected = f"{until.agent} {until.is_} within {self._within(step)}"
-            raise self.fail(step, path, expected, f"it is {state_of(slot)}")
+            raise self.fail(step, path, expected, f"it is {self._state(until.agent)}")
+
+    def _state(self, agent: str) -> str:
+        """Return the state of an agent as `wait until` names it; that of one whose node is down, too."""
+        try:
+            return state_of(self.run.agents.slot(agent))
+        except AgentUnavailable:
+            return "restarting"
 
     # ---- expecting
 

@@ -107,6 +107,10 @@ class StopInstrument:
             clock: Any = trio.lowlevel.current_clock()
             self._timer = clock.call_at(self.point.at + _INSTANT, self._take_snapshot)
 
+    def follow(self, node: Node) -> None:
+        """Look at another node, as the one before it was killed."""
+        self._node = node
+
     @contextmanager
     def around(self) -> Generator[None]:
         """Enclose the run: the block is cancelled at the stop point, and the timer with its end."""

@@ -34,6 +34,8 @@ class Watch:
         self._looks: tuple[Callable[[], object], ...] = ()
         self._changed: trio.Event | None = None
         self._ended = False
+        self.muted = False
+        """Ignore records for a time: those of a node that has been killed, while it unwinds."""
         self._left = OFTEN
         self.counts: defaultdict[str, int] = defaultdict(int)
         """Number of records by kind."""
@@ -42,7 +44,7 @@ class Watch:
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
         """Log one record, pass it on, and check what is waited for."""
-        if self._ended:
+        if self._ended or self.muted:
             return
         self._log(kind, agent, fields)
         takers = self._takers.get(kind)

@@ -14,6 +14,7 @@ from .._fields import acts_by_itself, discovers_agents
 from ._check_validator import CheckValidator
 from ._double_validator import DoubleValidator
 from ._fault_validator import FaultValidator
+from ._store_validator import StoreValidator
 from ._story_validator import StoryValidator
 from ._timeline_validator import TimelineValidator
 from ._topology_validator import IdentityValidator, TopologyValidator
@@ -42,7 +43,9 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     `folder` is that of the file. Where it is not `whole`, as parts of it are wrong in themselves, these may
     be what uses an agent.
     """
-    validator, faults = ValueValidator(names), FaultValidator(names)
+    validator, store = ValueValidator(names), StoreValidator(names)
+    faults = FaultValidator(names, store)
+    store.check()
     TopologyValidator(names, validator).check()
     validator.agents()
     DoubleValidator(names, validator).check()

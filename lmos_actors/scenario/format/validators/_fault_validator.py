@@ -8,30 +8,35 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
-from ...model import FAULT_KEYS, Crash, FaultAt, Pick, Slow
+from ...model import FAULT_KEYS, OF_NODE, Crash, FaultAt, Pick, Slow, kind_of_fault
 from ...values import exception_class, exception_names, problem_at
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from .._cell_names import CellNames
+    from ._store_validator import StoreValidator
 
-_KEYS = ("with", "restart", "factor", "duration")
+_KEYS = ("with", "restart", "factor", "duration", "writes", "down")
 
 
 class FaultValidator:
     """Validates faults; mistakes go to `names`."""
 
-    def __init__(self, names: CellNames) -> None:
+    def __init__(self, names: CellNames, store: StoreValidator) -> None:
         self.names = names
+        self.store = store
         self.any = False
         """True if the file has a fault, even one with mistakes."""
 
     def fault(self, fault: Any, path: DataPath) -> None:
         """Check the fault of an `inject` step or of a timeline entry."""
-        kind = fault.kind if isinstance(fault, FaultAt) else type(fault).__name__.lower()
+        kind = kind_of_fault(fault)
         if isinstance(fault, FaultAt):
             self._keys(fault, path)
+        if kind in OF_NODE:
+            self._of_node(fault, kind, path)
+            return
         if (fault.target is None) == (fault.pick is None):
             self.names.report(path, 'a fault has exactly one of "target" and "pick"', "shape")
         if fault.target is not None:
@@ -47,7 +52,7 @@ class FaultValidator:
 
     def _keys(self, fault: FaultAt, path: DataPath) -> None:
         needed, more = FAULT_KEYS[fault.kind]
-        values = (fault.with_, fault.restart, fault.factor, fault.duration)
+        values = (fault.with_, fault.restart, fault.factor, fault.duration, fault.writes, fault.down)
         given = [key for key, value in zip(_KEYS, values, strict=True) if value is not UNSET]
         for key in sorted(needed.difference(given)):
             self.names.report(path, f'"kind: {fault.kind}" needs "{key}"', "shape")
@@ -55,6 +60,24 @@ class FaultValidator:
             if key not in needed | more:
                 message = f'"{key}" says nothing about "kind: {fault.kind}"'
                 self.names.report((*path, key), message, "shape", key=True)
+
+    def _of_node(self, fault: Any, kind: str, path: DataPath) -> None:
+        """Check a fault of the node as a whole, or of its disk."""
+        for key in ("target", "pick"):
+            if getattr(fault, key, None) is not None:
+                message = f'"{key}" says nothing about "kind: {kind}", which is of the whole node'
+                self.names.report((*path, key), message, "shape", key=True)
+        place = (*path, "kind")
+        self.store.check_world(f'"kind: {kind}"', place)
+        if kind == "restart":
+            if fault.writes is not UNSET:
+                self.store.check_durable('"writes"', (*path, "writes"), key=True)
+            return
+        self._lasting(fault, path)
+        self.store.check_durable(f'"kind: {kind}"', place)
+        if kind == "slow_disk" and not self.store.takes_time:
+            message = 'commits take no time, there is nothing to slow: "store: {latency: ...}" says how long'
+            self.names.report(place, message, "shape")
 
     def _pick(self, pick: Pick, path: DataPath) -> None:
         if (pick.count is UNSET) == (pick.share is UNSET):
@@ -83,6 +106,10 @@ class FaultValidator:
         if entry is not None and entry.restart == "temporary":
             message = f'"{base}" is temporary: once it has crashed, it does not come back'
             self.names.report((*path, "restart"), message, "shape", key=True)
+        contract = self.names.contract(base)
+        if comeback.state is not UNSET and contract is not None and contract.state is not None:
+            message = f'"{base}" is durable: a restart finds what its store has'
+            self.names.report((*path, "restart", "state"), message, "shape", key=True)
         problem = problem_at(comeback.after, time=True)
         if problem is not None:
             self.names.report((*path, "restart", "after", problem[0]), problem[1], "shape")

@@ -1,0 +1,55 @@
+"""Validation of the store of a file, and of what only a file with durable agents can have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._worlds import is_real
+from ...model import WORLDS, Store
+from ...values import problem_at
+
+if TYPE_CHECKING:
+    from lmos_actors.files import DataPath
+
+    from .._cell_names import CellNames
+
+_HERE: DataPath = ("store",)
+
+
+class StoreValidator:
+    """Validates `store`, and knows whether there is anything to keep; mistakes go to `names`."""
+
+    def __init__(self, names: CellNames) -> None:
+        self.names = names
+
+    def check(self) -> None:
+        """Check the store of the file, if it has one."""
+        if "store" not in self.names.cell.data:
+            return
+        self.check_world('"store"', _HERE, key=True)
+        self.check_durable('"store"', _HERE, key=True)
+        made = self.names.made.get(_HERE)
+        problem = problem_at(made.latency, time=True) if isinstance(made, Store) else None
+        if problem is not None:
+            self.names.report((*_HERE, "latency", problem[0]), problem[1], "shape")
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether a commit takes time."""
+        made = self.names.made.get(_HERE)
+        return "store" in self.names.cell.data and (made is None or made.latency != 0)
+
+    def check_world(self, what: str, path: DataPath, *, key: bool = False) -> None:
+        """Refuse what needs a simulated node in a world where node and disk are real."""
+        world = self.names.cell.data.get("world", "memory")
+        if world in WORLDS and is_real(world):
+            message = f"{what} is for simulated nodes and disks: world: memory or wire, not {world}"
+            self.names.report(path, message, "shape", key=key)
+
+    def check_durable(self, what: str, path: DataPath, *, key: bool = False) -> None:
+        """Refuse what is about kept state where no agent keeps any, as far as their classes are known."""
+        names = self.names
+        known = names.fitted and all(name in names.classes for name in names.places)
+        if known and not names.has_durable_agents:
+            message = f"{what} does nothing: no agent of the file is durable, so nothing is kept"
+            self.names.report(path, message, "shape", key=key)
