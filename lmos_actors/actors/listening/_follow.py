@@ -92,18 +92,14 @@ class Following(InternalTurn):
         if follower.traced:
             value = _with_mark(value, current_mark(follower.rt))
         if not buffer:
-            self._buffer = self._kept(value)
+            if self._on_gap is None:  # nearly always one waits, and a list is a seventh of a deque
+                self._buffer = [value] if self._size <= FOLLOW_SIZE else deque((value,))
+            else:
+                self._buffer = Backlog(self._size)
+                self._buffer.append(value)
             follower.put(self)
             return
         self._add(buffer, value)
-
-    def _kept(self, value: Any) -> Any:
-        """Make the buffer for a first value; nearly always one waits, and a list is a seventh of a deque."""
-        if self._on_gap is not None:
-            backlog = Backlog(self._size)
-            backlog.append(value)
-            return backlog
-        return [value] if self._size <= FOLLOW_SIZE else deque((value,))
 
     def _add(self, buffer: Any, value: Any) -> None:
         if isinstance(buffer, Backlog):
@@ -130,7 +126,11 @@ class Following(InternalTurn):
         buffer = self._buffer
         if not buffer:  # cancelled meanwhile
             return _nothing, ()
-        value = _first_of(buffer)
+        if self._on_gap is None:  # in place: as many calls as followers would be made for each value
+            value = buffer[0]
+            del buffer[0]
+        else:
+            value = buffer.popleft()
         self.trace = None
         if type(value) is _Marked:
             self.trace, value = value.mark, value.value
@@ -186,14 +186,6 @@ class _Marked:
 
 def _with_mark(value: Any, mark: Mark | None) -> Any:
     return value if mark is None or type(value) is Gap else _Marked(value, mark)
-
-
-def _first_of(buffer: Any) -> Any:
-    if isinstance(buffer, Backlog):
-        return buffer.popleft()
-    value = buffer[0]
-    del buffer[0]
-    return value
 
 
 def _nothing() -> None:
