@@ -199,6 +199,9 @@ class SpelledAsInExamples(Client):
     async def do_reversed(self) -> None:
         pass
 
+    async def do_stream(self) -> None:
+        pass
+
 
 @caught_by("ids")
 class Counts(Client):
@@ -415,6 +418,24 @@ class ShortFrames(Client):
 class Ascii(Client):
     def token_of(self, status: Json) -> Any:
         return super().token_of(status).encode("ascii", "replace").decode()
+
+
+@caught_by("stream")
+class KeepsToNoCredit(Client):
+    def waits_for_credit(self) -> bool:
+        return False
+
+    def token_of(self, status: Json) -> Any:
+        return super().token_of(status) if "output" in status else "none"
+
+
+@caught_by("stream")
+class Miscounts(KeepsToNoCredit):
+    def waits_for_credit(self) -> bool:
+        return True
+
+    def counted(self, sent: int) -> int:
+        return sent + 1
 
 
 @caught_by("reconnects")

@@ -42,7 +42,7 @@ class Client:
     steps: tuple[str, ...] = (
         "read", "write", "zoned_time", "other_thing", "output", "pending", "progress", "failure", "error",
         "numeric_status", "observe", "event", "reversed", "unknown_members", "unknown_type", "stray_event",
-        "stray_answer", "stray_pong", "fragments", "long", "letters", "reconnects", "last",
+        "stray_answer", "stray_pong", "fragments", "long", "letters", "stream", "reconnects", "last",
     )  # fmt: skip
 
     path = "/ws"
@@ -158,6 +158,8 @@ class Client:
         return bool(message.get("correlationID") == to["messageID"])
 
     def is_final(self, message: Json) -> bool:
+        if message["messageType"] == "streamCredit":
+            return False
         return message["messageType"] != "actionStatus" or message["status"] in ("completed", "failed")
 
     # ---- what goes out
@@ -254,6 +256,39 @@ class Client:
 
     async def do_letters(self) -> None:
         await self.output("letters")
+
+    async def do_stream(self) -> None:
+        streams = {"words": {"stream": 1}}
+        invoked = await self.say("invokeAction", action="challenge_stream", streams=streams)
+        room, sent = 0, 0
+        while sent < 5:
+            while room == 0 and self.waits_for_credit():
+                room += self.room_in(await self.received(invoked))
+            room -= 1
+            await self.say_of(invoked, "streamItem", sequence=sent, data="word")
+            sent += 1
+        await self.say_of(invoked, "streamEnd", sequence=self.counted(sent))
+        while not self.is_final(status := await self.received(invoked)):
+            pass
+        self.open.remove(invoked)
+        await self.prove("stream", self.token_of(status))
+
+    def waits_for_credit(self) -> bool:
+        return True
+
+    def counted(self, sent: int) -> int:
+        """How many items the end of a stream says there were."""
+        return sent
+
+    def room_in(self, message: Json) -> int:
+        if message["messageType"] != "streamCredit":
+            raise GaveUp
+        return int(message["items"])
+
+    async def say_of(self, invoked: Json, kind: str, **members: Any) -> None:
+        members |= {"correlationID": invoked["messageID"], "stream": 1}
+        message = self.message(kind, ID, members)
+        await self.send(TEXT, json.dumps(message).encode())
 
     async def do_failure(self) -> None:
         status = await self.invoke("failure")

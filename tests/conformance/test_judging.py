@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import AsyncIterator
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import trio
 
-from lmos_actors import LmosActorsError, open_node
+from lmos_actors import Agent, LmosActorsError, action, open_node
 from lmos_actors.conformance import Card, Level, Verdict
 from lmos_actors.conformance.clients import (
     CHALLENGES,
@@ -110,9 +112,32 @@ async def solve(thing: ConsumedThing, beside: ConsumedThing) -> None:
     await prove("reconnects", output["token"])
 
 
+class Token(msgspec.Struct):
+    """What a challenge answers."""
+
+    token: str
+
+
+class Streamed(Agent):
+    """What of the thing with challenges takes a stream."""
+
+    @action
+    async def challenge_stream(self, words: AsyncIterator[str]) -> Token:
+        raise NotImplementedError
+
+
+async def words() -> AsyncIterator[str]:
+    for word in ("one", "two", "three", "four", "five"):
+        yield word
+
+
 async def ours(network: MemoryNetwork, **how: Any) -> None:
     async with open_node(network=network) as node:
         thing = await node.consume_thing("http://judge.example/agents/conformance", **how)
+        if not how:  # a peer of other habits is sent no streams
+            streamed = await node.consume(Streamed, "http://judge.example/agents/conformance")
+            output = await streamed.invoke(Streamed.challenge_stream, words())
+            await thing.invoke("prove", {"challenge": "stream", "token": output.token})
         await solve(thing, await node.consume_thing("http://judge.example/agents/conformance-b", **how))
 
 
@@ -450,7 +475,7 @@ def test_ids_of_cases_stay() -> None:
     challenges = (
         "read write zoned-time output pending progress failure error numeric-status observe event "
         "other-thing reversed unknown-members unknown-type stray-event stray-answer stray-pong fragments "
-        "long letters reconnects"
+        "long letters stream reconnects"
     )
     ids = [case.id for case in CLIENT_CASES]
     assert ids == [f"client.{each}" for each in (*watched.split(), *challenges.split())]

@@ -282,6 +282,13 @@ CHALLENGES: Final = (
         "invoke challenge_letters; the token is in its output, all of it",
     ),
     ClientCase(
+        "client.stream",
+        "An input stream keeps to its credit",
+        extension("Streams, Credit"),
+        "five items, none of them without credit, and an end that counts them",
+        "invoke challenge_stream with five texts as its input stream words; the token is in its output",
+    ),
+    ClientCase(
         "client.reconnects",
         "After 1012 it connects again",
         extension("How connections end"),

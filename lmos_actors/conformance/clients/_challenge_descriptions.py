@@ -16,7 +16,7 @@ _HOW: Final = {case.challenge: case.how for case in CHALLENGES}
 _ACTIONS: Final = (
     "output", "pending", "progress", "failure", "error", "numeric-status", "event", "reversed",
     "unknown-members", "unknown-type", "stray-event", "stray-answer", "stray-pong", "fragments", "long",
-    "letters", "restart",
+    "letters", "stream", "restart",
 )  # fmt: skip
 CHALLENGE_OF: Final = {
     **{f"challenge_{each.replace('-', '_')}": each for each in _ACTIONS},
@@ -86,6 +86,8 @@ def describe_challenges(base: str) -> Json:
     document["actions"] |= {
         name: {**_action(name, challenge), "forms": [invoke]} for name, challenge in CHALLENGE_OF.items()
     }
+    words = {"contentType": "application/json", "schema": {"type": "string"}}
+    document["lmosx:streams"] |= {"challenge_stream": {"input": {"words": words}}}
     document["actions"]["prove"] = {**_PROVE, "forms": [invoke]}
     document["events"]["challenged"] = {"description": _HOW["event"], "data": _TOKEN, "forms": [listen]}
     challenges = " ".join(f"{word}: {how}." for word, how in _HOW.items())

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lmos_actors.conformance.scripted import (
     ABSENT,
     Done,
+    Input,
     Json,
     Out,
     Outcome,
@@ -31,6 +32,7 @@ from lmos_actors.conformance.scripted import (
     ScriptedThing,
     SendFrame,
     SendText,
+    Taking,
     completed,
     not_allowed,
 )
@@ -58,6 +60,9 @@ NOT_YET: Final = "not yet"
 A_WHILE: Final = 0.3
 """Seconds that challenges take that take a while."""
 
+_SMALL: Final = (2, 65_536)
+"""The window of a stream that is a challenge, and how many items there have to be."""
+_WORDS: Final = 5
 _PROBLEM: Final = "urn:lmos-actors:errors#challenge"
 _LETTERS: Final = ' Grüße \u00a0 \u2028 \U0001f70a \U0001f469\u200d\U0001f680 "quoted" \\ \t e\u0301 \u05d0'
 
@@ -95,9 +100,24 @@ class ChallengeThing(ScriptedThing):
         challenge = CHALLENGE_OF.get(name)
         if challenge is None:
             return Done() if name == "prove" else super().act(name, value)
+        if challenge == "stream":
+            return self._taking()
         if challenge == "reversed":
             return Done({"token": self.server.random.randbytes(6).hex()})
         return Done({"token": self.token(challenge, _LETTERS if challenge == "letters" else "")})
+
+    def _taking(self) -> Taking:
+        words: list[str] = []
+
+        def take(word: str) -> list[Any]:
+            words.append(word)
+            return []
+
+        def end() -> Done:
+            missing = _WORDS - len(words)
+            return Done({"token": f"{missing} words are missing" if missing > 0 else self.token("stream")})
+
+        return Taking(take, end)
 
 
 class ChallengeConnection(ScriptedConnection):
@@ -164,6 +184,8 @@ class ChallengeConnection(ScriptedConnection):
             self.proof(run)
             return
         challenge = CHALLENGE_OF.get(name)
+        if challenge == "stream" and run.request.thing is self.challenges.main:
+            self.challenges.notes.begin(challenge, self.log)
         if (
             challenge is None
             or not isinstance(outcome, Done)
@@ -178,6 +200,26 @@ class ChallengeConnection(ScriptedConnection):
             super().on_outcome(run, outcome)
         else:
             put(run, outcome, outcome.output["token"])
+
+    def open_inputs(self, request: Request, offers: Any) -> dict[int, Input]:
+        """Open input streams; that of a challenge has a small window."""
+        inputs = super().open_inputs(request, offers)
+        if CHALLENGE_OF.get(request.name) == "stream":
+            for stream in inputs.values():
+                stream.window, stream.used = _SMALL, list(_SMALL)
+        return inputs
+
+    def grant_input(self, run: Run, stream: Input) -> None:
+        """Grant a stream credit; that of a challenge gets it after a while, when there is none left."""
+        if stream.window != _SMALL or not stream.next:
+            super().grant_input(run, stream)
+        elif min(stream.credit) <= 0:
+
+            def grant() -> None:
+                if run.final is None and not stream.is_over:
+                    super(ChallengeConnection, self).grant_input(run, stream)
+
+            run.timers.append(self.challenges.after(A_WHILE, grant))
 
     def proof(self, run: Run) -> None:
         """Answer whether a proof is right."""

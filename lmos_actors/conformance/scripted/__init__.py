@@ -40,6 +40,7 @@ from ._thing import (
     Outcome as Outcome,
     Problem as Problem,
     ScriptedThing as ScriptedThing,
+    Taking as Taking,
     invalid as invalid,
     not_allowed as not_allowed,
     not_found as not_found,

@@ -569,7 +569,7 @@ class ScriptedConnection:
             run.items, run.to, run.gathered = list(range(outcome.to)), outcome.to, []
             self.send_items(run)
         elif isinstance(outcome, Taking):
-            run.taking, run.is_open, run.gathered = outcome, True, []
+            run.taking, run.is_open = outcome, True
             self.grant(run)
         else:
             self.wait(run, outcome)
@@ -792,9 +792,11 @@ class ScriptedConnection:
             self.stop_input(run, stream, problem)
             self.end(run, problem)
             return
-        if run.taking is not None:
-            run.items += run.taking.take(item)
+        made = [] if run.taking is None else run.taking.take(item)
+        if made:
+            run.items += made
             run.to = len(run.items)
+            run.gathered = run.gathered or []
         self.send_items(run)
         self.grant(run)
 

@@ -27,6 +27,7 @@ _JSON: Final = "application/json"
 class Input:
     """An input stream of a run. `credit`: what is left of it; `used`: what was not granted again.
 
+    `window`: the items and bytes that may be on their way, all of which count as used at first.
     `next`: the number of the next item. `is_over`: its end has come; `is_stopped`: no more is wanted of it,
     and what comes is ignored.
     """
@@ -35,8 +36,9 @@ class Input:
     number: int
     is_binary: bool
     schema: Json
+    window: tuple[int, int] = WINDOW
     credit: list[int] = attrs.field(factory=lambda: [0, 0])
-    used: list[int] = attrs.field(factory=lambda: list(WINDOW))  # so that the first grant is the window
+    used: list[int] = attrs.field(default=attrs.Factory(lambda self: list(self.window), takes_self=True))
     next: int = 0
     is_over: bool = False
     is_stopped: bool = False
@@ -48,7 +50,7 @@ class Input:
 
     def grant(self) -> tuple[int, int] | None:
         """Return the credit to be granted: none before half of the window is used."""
-        if 2 * self.used[0] < WINDOW[0] and 2 * self.used[1] < WINDOW[1]:
+        if 2 * self.used[0] < self.window[0] and 2 * self.used[1] < self.window[1]:
             return None
         items, size = self.used
         self.used = [0, 0]
