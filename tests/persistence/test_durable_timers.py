@@ -23,6 +23,7 @@ from lmos_actors import (
     open_node,
     simulate,
 )
+from lmos_actors.actors import set_service_time
 from lmos_actors.errors import StateMismatch, StoreFailed
 from lmos_actors.persistence import MemoryStore
 
@@ -483,6 +484,20 @@ def test_a_rhythm_goes_on_with_one_firing_for_all_that_were_missed() -> None:
             assert await clock.invoke(Clock.get) == [10, 45, 50, 60]
 
     simulate(main)
+
+
+def test_a_rhythm_of_an_agent_that_works_on_its_turns() -> None:
+    """Each turn comes at the end of the work on it."""
+
+    async def life(clock: Ref[Any]) -> None:
+        set_service_time(clock, 2)
+        await trio.sleep(26)
+        assert await clock.invoke(Clock.get) == [12, 22]
+        await clock.tell(Clock.crash)  # from 28 to 30
+        await trio.sleep(8)
+        assert await clock.invoke(Clock.get) == [12, 22, 32]
+
+    in_turn(life, cls=Clock)
 
 
 @pytest.mark.parametrize("cls", BOTH)

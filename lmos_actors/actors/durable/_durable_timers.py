@@ -168,20 +168,45 @@ class _Rhythm(PeriodicTurn):
         """Queue its turn, unless one waits already, and wait for the next time."""
         if self._alarm is not None:
             self._alarm.leave()
+        self.start(max(0.0, self._next() - trio.current_time()))
         if not self.waiting:
             self.waiting = True
             self._timers.slot.put(self)
-        self.start(max(0.0, self._next() - trio.current_time()))
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
         """Return the function to run now; all firings until now are merged into it."""
-        self.when = self._next()
-        self._timers.touch()
+        self.move_on()
         return super().take()
+
+    def taken_up(self) -> InternalTurn:
+        """Return the turn that is to run once it was worked on: the rhythm moves on as that begins."""
+        self.waiting = False
+        return _Beat(self)
+
+    def move_on(self) -> None:
+        """Go on to the next instant after now, as a turn begins."""
+        if self.when <= trio.current_time():  # else an earlier firing was worked on for long
+            self.when = self._next()
+        self._timers.touch()
 
     def _next(self) -> float:
         missed = max(0, int((trio.current_time() - self.when) / self.seconds))
         return self.when + (missed + 1) * self.seconds
+
+
+class _Beat(InternalTurn):
+    """The turn of a rhythm that its agent works on."""
+
+    __slots__ = ("_rhythm",)
+
+    def __init__(self, rhythm: _Rhythm) -> None:
+        super().__init__(rhythm.fn)
+        self._rhythm = rhythm
+
+    def take(self) -> tuple[Any, tuple[Any, ...]]:
+        """Return the function to run now."""
+        self._rhythm.move_on()
+        return super().take()
 
 
 class DurableTimers:

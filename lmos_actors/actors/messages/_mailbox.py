@@ -482,6 +482,11 @@ class PeriodicTurn(InternalTurn):
         self.waiting = False
         return super().take()
 
+    def taken_up(self) -> InternalTurn:
+        """Return the turn that is to run once it was worked on; the next firing needs a seat again."""
+        self.waiting = False
+        return InternalTurn(self.fn, self.args)
+
 
 class Stashed(BaseException):
     """Ends a turn, or a run in its first step, whose message is put aside; it never leaves the runtime."""

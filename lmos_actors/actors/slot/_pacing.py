@@ -116,7 +116,7 @@ class Pacing:
                 item.phase = WORKED_ON
                 item.began()
         elif isinstance(item, PeriodicTurn):
-            item = InternalTurn(*item.take())  # it waits no more: the next firing is not merged into it
+            item = item.taken_up()  # it waits no more: the next firing is not merged into it
         self.item = item
         self.timer = slot.rt.timers.call_after(self.seconds, self._work_done)
         slot.gate = WORKING
