@@ -132,11 +132,13 @@ async def test_a_source_is_the_body_and_is_not_touched_before_it_is_wanted(autoj
         assert headers["accept"] == "application/json"
         await trio.sleep(4)
         assert tap.fate == "untouched"
+        before = trio.current_time()
         await server.say(CONTINUE)
         got = b""
         while chunk := await server.chunk():
             got += chunk
         assert got == b"0\n1\n2\n"
+        assert trio.current_time() - before < 0.5
         await server.say(say([0, 1, 2]))
         await asked.done.wait()
         assert (asked.value, tap.fate, asked.error) == ([0, 1, 2], "ended", None)

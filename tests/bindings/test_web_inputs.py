@@ -268,6 +268,16 @@ async def test_a_slow_handler_holds_its_client_back(autojump_clock: Any) -> None
         await trio.sleep(60)
 
 
+async def test_no_more_is_read_than_there_is_room_for(autojump_clock: Any) -> None:
+    async with world(door=DoorOptions(silence_seconds=10)) as w:
+        client = await w.client("slowly")
+        await client.chunk(b'"x"\n' * 40)
+        status, _ = await client.head()
+        # the fortieth is read when the 24th has been taken: from then on the client is silent
+        assert (status, trio.current_time()) == (408, pytest.approx(33, abs=9))
+        assert trio.current_time() > 24
+
+
 # ---- before it begins
 
 
