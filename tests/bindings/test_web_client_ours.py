@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 import trustme
+from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import (
+    Agent,
     AgentDied,
     AgentError,
     AgentUnavailable,
@@ -20,12 +23,14 @@ from lmos_actors import (
     Gap,
     NotAllowed,
     Ref,
+    action,
     open_node,
 )
 from lmos_actors.bindings import fetch
 from lmos_actors.errors import ActionCancelled
 from lmos_actors.transport import MemoryNetwork, TcpNetwork
 from tests.bindings.client_connections import Weather
+from tests.bindings.test_client_inputs import Later, Tap
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -42,19 +47,24 @@ def web_only(text: bytes) -> str:
         owner["forms"] = [
             form for form in owner.get("forms", ()) if form.get("subprotocol") != "lmosprotocol"
         ]
-    hours = {"href": f"{found['id']}/actions/hours", "op": ["invokeaction"], "subprotocol": "sse"}
-    found["actions"]["hours"]["forms"] = found["actions"]["hours"]["forms"] or [hours]
+    if not found["forms"]:
+        del found["forms"]
+    if "hours" in found["actions"]:
+        hours = {"href": f"{found['id']}/actions/hours", "op": ["invokeaction"], "subprotocol": "sse"}
+        found["actions"]["hours"]["forms"] = found["actions"]["hours"]["forms"] or [hours]
     return json.dumps(found)
 
 
 KINDS = ("properties", "actions", "events")
 
 
-async def consumed(node: Node, network: Network, url: str, path: Path, tls: Any = None) -> Ref[Weather]:
+async def consumed(
+    node: Node, network: Network, url: str, path: Path, tls: Any = None, cls: Any = Weather
+) -> Ref[Any]:
     """Consume an agent by a copy of its description that has only forms for HTTP."""
     text, _ = await fetch(network, url, tls)
     await trio.Path(path).write_text(web_only(text))
-    ref = await node.consume(Weather, path)
+    ref: Ref[Any] = await node.consume(cls, path)
     assert type(ref._link).__name__ == "HttpLink"
     return ref
 
@@ -273,11 +283,17 @@ async def test_over_real_sockets(tmp_path: Path) -> None:
         assert server.connections <= 6
 
 
-async def test_over_tls(tmp_path: Path) -> None:
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Give the contexts of a client and a server that it trusts."""
     authority = trustme.CA()
     ours, theirs = ssl.create_default_context(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.configure_trust(ours)
     authority.issue_cert("localhost").configure_cert(theirs)
+    return ours, theirs
+
+
+async def test_over_tls(tmp_path: Path) -> None:
+    ours, theirs = contexts()
     async with (
         open_node(listen="wss://localhost:0", tls=theirs) as server,
         open_node(client_tls=ours) as client,
@@ -290,3 +306,65 @@ async def test_over_tls(tmp_path: Path) -> None:
         with trio.fail_after(20):
             for number in range(3):
                 assert await far.invoke(Weather.turn, "Bonn", number) == f"Bonn {number}"
+
+
+# ---- sources
+
+
+class Echo(Agent):
+    @action
+    async def back(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for part in parts:
+            yield part
+
+    @action
+    async def add(self, numbers: AsyncIterator[int]) -> int:
+        return sum([number async for number in numbers])
+
+
+async def test_both_directions_are_full_at_once_over_tls(tmp_path: Path) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for number in range(60):
+            yield bytes([number]) * 100_000
+
+    ours, theirs = contexts()
+    async with (
+        open_node(listen="wss://localhost:0", tls=theirs) as server,
+        open_node(client_tls=ours) as client,
+    ):
+        await server.start_child(ChildSpec("echo", Echo))
+        url = f"{server.urls[0].replace('wss://', 'https://')}/agents/echo"
+        far = await consumed(client, TcpNetwork(), url, tmp_path / "echo.td.json", ours, Echo)
+        with trio.fail_after(20):
+            async with far.stream(Echo.back, parts()) as answers:
+                await trio.sleep(0.5)  # until nothing fits any more, in either direction
+                got = [(len(part), part[0]) async for part in answers]
+        assert got == [(100_000, number) for number in range(60)]
+        assert server.connection_failures == client.connection_failures == ()
+
+
+async def test_a_cancel_at_every_step_leaves_nothing_behind(tmp_path: Path, autojump_clock: Any) -> None:
+    network, fates = MemoryNetwork(), set[str]()
+    async with (
+        open_node(listen="ws://server", network=network) as server,
+        open_node(network=network) as client,
+    ):
+        near = await server.start_child(ChildSpec("echo", Echo))
+        far = await consumed(
+            client, network, "http://server/agents/echo", tmp_path / "echo.td.json", cls=Echo
+        )
+        for steps in range(60):
+            tap = Tap(*range(20), waits=False)
+            async with trio.open_nursery() as nursery:
+                Later(nursery, far.invoke(Echo.add, tap))
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+            await wait_all_tasks_blocked()
+            fates.add(tap.fate)
+            counts = near.statistics()
+            assert counts.accepted == counts.handled + counts.cancelled + counts.dropped, (steps, counts)
+            assert server.statistics().memory.bytes == 0, steps
+        assert fates == {"untouched", "GeneratorExit", "ended"}
+        assert await far.invoke(Echo.add, Tap(1, 2, waits=False)) == 3
+        assert server.connection_failures == client.connection_failures == ()
