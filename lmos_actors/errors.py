@@ -96,7 +96,7 @@ class NotFound(AgentError):
 
 
 class InvalidInput(AgentError):
-    """A value does not fit its declared type. `path` says where in the input, as in `$.city`."""
+    """A value does not fit its declared type. `path`: where in the input, as in `$.city`."""
 
     def __init__(self, message: str, path: str = "$") -> None:
         self.message = message
@@ -124,7 +124,7 @@ class NotAllowed(AgentError):
 class ActionFailed(AgentError):
     """The action ended in a failure that it declares; raise it in a handler. `output` is plain data.
 
-    A text words the failure. An object says more, as `{"code": "full", "detail": "no seat left", "row": 7}`:
+    A text words the failure. An object has more, as `{"code": "full", "detail": "no seat left", "row": 7}`:
     `code` is for programs, `detail` (or `message`) for people, `status` the status over HTTP, 409 unless it
     is named; everything else is its `data`. Callers find the same near and far.
     """
@@ -242,7 +242,7 @@ REASON = 1000  # characters of an exit reason in an answer: each agent that pass
 class AgentDied(AgentError):
     """The agent ended before it answered.
 
-    `reason` is the exit reason as text, 1,000 characters of it at most. `started` says whether the request
+    `reason` is the exit reason as text, 1,000 characters of it at most. `started` is whether the request
     had begun to run: if not, it is safe to repeat it.
     """
 
@@ -454,7 +454,7 @@ class TransportError(LmosActorsError):
 
 
 class ConnectFailed(TransportError):
-    """Nothing could be reached at `url`, or what was there refused; `why` says what went wrong.
+    """Nothing could be reached at `url`, or what was there refused; `why` is what went wrong.
 
     `status` is that of HTTP if something answered. `certificate` is "server" if the server's was not accepted
     here, "client" if the server refused the client's or missed it. `leads_here`: another host named this
@@ -493,7 +493,7 @@ class ConnectionLost(TransportError):
 class StoreFailed(LmosActorsError):
     """A store of kept state could not be opened, read or written.
 
-    `store` names it, by the path of its file if it has one; `why` says what went wrong, `way_out` what to do.
+    `store` names it, by the path of its file if it has one; `why` is what went wrong, `way_out` what to do.
     After a failed commit nothing of it can be read; only a crash at that moment may still bring it back.
     """
 

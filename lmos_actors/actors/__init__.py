@@ -5,6 +5,14 @@ from ._blocking_work import Outside as Outside
 from ._current_request import current_request as current_request, is_agents_code as is_agents_code
 from ._descriptions import check_id as check_id, describe as describe
 from ._dispatcher import dispatch as dispatch
+from ._doubles import (
+    DoubleRequest as DoubleRequest,
+    altered as altered,
+    answered as answered,
+    answered_in_turn as answered_in_turn,
+    double_of as double_of,
+    on_each_end as on_each_end,
+)
 from ._edge import Edge as Edge, Going as Going, TraceMembers as TraceMembers, Watch as Watch
 from ._parking import park_among as park_among, wake_all as wake_all
 from ._population import (
@@ -28,14 +36,6 @@ from ._runtime import (
     awaited as awaited,
     interruptible as interruptible,
     title_of as title_of,
-)
-from ._standin import (
-    StandInRequest as StandInRequest,
-    altered as altered,
-    answered as answered,
-    answered_in_turn as answered_in_turn,
-    on_each_end as on_each_end,
-    stand_in as stand_in,
 )
 from ._tally import Totals as Totals
 from ._trace_context import (

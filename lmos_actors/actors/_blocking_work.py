@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .slot._slot import Slot
 
 THREADS: Final = 16
-"""Threads that the agents of one node may use at a time, unless `open_node(threads=...)` says otherwise."""
+"""Threads that the agents of one node may use at a time; `open_node(threads=...)` sets another number."""
 
 ATTEMPTS: Final = 3  # workers asked in vain before the call fails
 RETURNED, RAISED, UNFIT = range(3)  # what a worker answers

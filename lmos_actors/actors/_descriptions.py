@@ -47,7 +47,7 @@ def check_id(id: object) -> str | None:
 def describe(cls: type[Agent], *, id: str | None = None) -> Description:
     """Return the description of an agent class: a tool's for one with `tool=True`. It has no forms.
 
-    The title is the name of the class; descriptions are docstrings, `doc=` and what `Meta` says. Types are TD
+    The title is the name of the class; descriptions are docstrings, `doc=` and that of `Meta`. Types are TD
     data schemas, the names are those on the wire. `id` is the URI of the thing, if it is known. Security is
     `nosec`: a server that asks for credentials says so in what it serves. Defaults that are secret are left
     out. (LMOS Agent Description Format; Thing Description 1.1.)

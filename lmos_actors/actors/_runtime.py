@@ -4,7 +4,7 @@
 called while a turn runs was called by that turn, and a `def` handler cannot await it.
 
 The protocols at the top are what this package needs of packages above it (a supervisor, the children of an
-agent, a test's stand-ins); supervision, node and testing fill them in, so that imports go one way.
+agent, a test's doubles); supervision, node and testing fill them in, so that imports go one way.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Owner(Protocol):
 
 
 class Staging(Protocol):
-    """Stand-ins of a test for agents and for the effects of messages; filled in by testing."""
+    """Doubles of a test for agents and for the effects of messages; filled in by testing."""
 
     def make(self, slot: Any) -> Any:
         """Make the agent object of a slot. Raises what its start is to fail with."""

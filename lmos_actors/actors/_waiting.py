@@ -60,7 +60,7 @@ class Waiting:
 
     Both are paths of agents, None for code outside any agent. `kind` is what is waited for: the answer to
     `affordance`, a seat for it, or room for one more of its runs; or that the agent is `ready`, an agent
-    elsewhere included: then `affordance` is empty, and `why` says what it lacks. What is to go to an agent of
+    elsewhere included: then `affordance` is empty, and `why` is what it lacks. What is to go to an agent of
     another node waits for `credit` of that agent, or for `room` on the connection: then `target` is its path
     there, and `why` the address that it is reached at. A stream whose consumer is too far behind waits for a
     seat with that consumer, and a source that is too far ahead for one with the agent. A handler waits for

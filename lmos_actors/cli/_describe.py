@@ -168,7 +168,7 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"is no JSON: {error}", place) from None
+        raise ConfigError(f"is not JSON: {error}", place) from None
     return _report(_Subject(url, data), options)
 
 

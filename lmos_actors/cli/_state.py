@@ -229,7 +229,7 @@ def _line(number: int, line: str) -> dict[str, Any]:
     try:
         data: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"is no JSON: {error}", f"line {number}") from None
+        raise ConfigError(f"is not JSON: {error}", f"line {number}") from None
     if not isinstance(data, dict):
         raise ConfigError("must be an object", f"line {number}")
     return cast("dict[str, Any]", data)

@@ -2,7 +2,7 @@
 
 A directory is another party: its answers are checked before they are used (`checked_result`). An entry must
 be a valid description with an id, match the query (a directory may ignore it), and fit the class. Its
-addresses must not lead to this node, or, if another host says so, to this machine's loopback: that would
+addresses must not lead to this node, or, if another host names them, to this machine's loopback: that would
 make a client send requests with its own rights to local services (server-side request forgery).
 """
 
@@ -197,6 +197,4 @@ def _check_targets(description: Description, directory: str, ours: Sequence[str]
         if endpoint.authority in ours:
             raise ResultRejected("it belonged to this node, and has gone")
         if is_here(endpoint.host) and not may_be_here:
-            raise ResultRejected(
-                f"it leads to {endpoint.host!r}: where it is said, that is another host than here"
-            )
+            raise ResultRejected(f"it leads to {endpoint.host!r}, which is another host there than here")

@@ -93,7 +93,7 @@ class TraceLog:
         self._now: Callable[[], float] | None = None
 
     def begin(self, *, seed: int | None, now: Callable[[], float]) -> None:
-        """Write the first line; `now` gives the instant of each record from here on.
+        """Write the first line; `now` returns the instant of each record from here on.
 
         `simulate` does this. Raises RuntimeError if the log has begun: it holds one run.
         """

@@ -11,12 +11,12 @@ from lmos_actors.actors import (
     STREAM,
     TURN,
     Agent,
+    DoubleRequest,
     Event,
     Operation,
-    StandInRequest,
     answered,
     answered_in_turn,
-    stand_in,
+    double_of,
 )
 from lmos_actors.errors import InvalidInput, nearest
 
@@ -74,7 +74,7 @@ def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
     def alter(key: str, op: Operation) -> Operation:
         return op if op.internal else _faked(cls, op, by_key.get(key, NOTHING))
 
-    made: Callable[..., A] = stand_in(cls, alter, values)
+    made: Callable[..., A] = double_of(cls, alter, values)
     made()  # a value of another type is refused here
     return made
 
@@ -175,7 +175,7 @@ def _raised(answer: object) -> BaseException | None:
     return None
 
 
-def respond(double: str, request: StandInRequest, answer: object) -> Any:
+def respond(double: str, request: DoubleRequest, answer: object) -> Any:
     """Return the value of an answer, perhaps one to be awaited; raise what it should raise.
 
     Raises NotFaked where there is no answer; then the test fails, even if it ignores the crash.
@@ -230,10 +230,10 @@ def _needs_time(answer: object) -> bool:
 def _faked(cls: type[Agent], op: Operation, answer: object) -> Operation:
     """Make the operation that returns an answer instead of running the original."""
 
-    def at_once(request: StandInRequest) -> Any:
+    def at_once(request: DoubleRequest) -> Any:
         return respond(f"fake of {cls.__name__}", request, answer)
 
-    async def in_time(request: StandInRequest) -> Any:
+    async def in_time(request: DoubleRequest) -> Any:
         return await outputs(op, at_once(request))
 
     in_turn = op.kind == TURN and not _needs_time(answer)

@@ -1,6 +1,6 @@
 """Probes: agents under the test's control, which records what they receive and answers it.
 
-A `Probe` is a stand-in whose every message becomes a `Received`, which waits in the probe's `_Inbox` until
+A `Probe` is a double whose every message becomes a `Received`, which waits in the probe's `_Inbox` until
 the test expects it, as a `_MessagePattern` has it, and answers it.
 """
 
@@ -16,19 +16,19 @@ from lmos_actors._core import HIDDEN
 from lmos_actors.actors import (
     STREAM,
     Agent,
+    DoubleRequest,
     ExitReason,
     Operation,
     PropertyHandle,
     Ref,
-    StandInRequest,
     acting_as,
     answered,
     answered_in_turn,
     conceal_all,
     current_request,
+    double_of,
     on_each_end,
     slot_of,
-    stand_in,
 )
 from lmos_actors.errors import nearest
 
@@ -61,7 +61,7 @@ class Received(Generic[R_contra]):
     expected.
     """
 
-    def __init__(self, request: StandInRequest, sender: str | None, *, written: bool) -> None:
+    def __init__(self, request: DoubleRequest, sender: str | None, *, written: bool) -> None:
         op = request.op
         self.affordance = op.name
         self.args: Mapping[str, Any] = dict(zip((p.name for p in op.params), request.args, strict=True))
@@ -234,7 +234,7 @@ class Probe(Generic[A]):
         self._cls = cls
         self._limit = limit
         self._inbox = _Inbox()
-        made = self._class = stand_in(cls, self._alter, {})
+        made = self._class = double_of(cls, self._alter, {})
         made.__contract__.serial = False  # messages reach the test at once
 
     # ---- identity
@@ -397,7 +397,7 @@ class Probe(Generic[A]):
         for slot in self._inbox.slots:
             if slot.agent is not None:
                 setattr(slot.agent, made.attribute, value)
-        values: dict[str, Any] = vars(self._class)["standin_values"]
+        values: dict[str, Any] = vars(self._class)["double_values"]
         values[made.attribute] = value if made.take is None else made.take(value)
 
     def emit(self, handle: EventHandle[A, V], value: V, /) -> None:
@@ -459,15 +459,15 @@ class Probe(Generic[A]):
             return answered(op, self._answer, concurrency=UNBOUNDED)
         return answered_in_turn(op, self._write) if op.verb in ("write", "write many") else op
 
-    def _write(self, request: StandInRequest) -> None:
+    def _write(self, request: DoubleRequest) -> None:
         op, (value,) = request.op, request.args
         op.fn(request.agent, value)
         written = {op.name: value} if op.verb == "write" else value
         for name, one in written.items():
             of_property = self._cls.__contract__.table[f"={name}"]
-            self._record(StandInRequest(request.agent, of_property, (one,)), written=True)
+            self._record(DoubleRequest(request.agent, of_property, (one,)), written=True)
 
-    async def _answer(self, request: StandInRequest) -> Any:
+    async def _answer(self, request: DoubleRequest) -> Any:
         op = request.op
         message = self._record(request)
         answer = self._inbox.automatic.get(op.name, NOTHING)
@@ -479,7 +479,7 @@ class Probe(Generic[A]):
             return await outputs(op, await message.outcome())
         return None if message.one_way else await message.outcome()
 
-    def _record(self, request: StandInRequest, *, written: bool = False) -> Received[Any]:
+    def _record(self, request: DoubleRequest, *, written: bool = False) -> Received[Any]:
         message = Received[Any](request, current_request().consumer, written=written)
         self._inbox.put(message)
         return message

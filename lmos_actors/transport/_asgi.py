@@ -46,7 +46,7 @@ class HttpLimits:
     """Limits of one request: bytes of its body, seconds of waiting for it and for each 64 KiB written.
 
     `silence_seconds` is for the next piece of a body that is read as a stream, in place of the first two.
-    `stamp` gives the headers that say when an answer was made.
+    `stamp` returns the headers with the time of an answer.
     """
 
     max_body_bytes: int

@@ -245,7 +245,7 @@ class FrontDoor:
     What `route`, `serve` or `app` raise ends one connection and goes to `on_failure`, once per connection;
     it must not block or raise. What is no `Exception`, such as KeyboardInterrupt, ends `serve`. `on_refusal`
     is called with a line for each TLS handshake that fails: who it was, and why. Any peer can have it called
-    as often as it connects. `now` gives the time of day for `Date` headers; without it there are none. What
+    as often as it connects. `now` returns the time of day for `Date` headers; without it there are none. What
     peers hold in memory is charged to `budget`; without one, this door has its own.
     """
 

@@ -48,8 +48,8 @@ async def connect(
 ) -> Connection:
     """Connect to a WebSocket server and do the handshake.
 
-    `headers` go with the request; `tls` None trusts the system's certificates; `masks` gives as many bytes as
-    it is asked for, to mask frames with. What the server makes this end hold is charged to `budget`, or to
+    `headers` go with the request; `tls` None trusts the system's certificates; `masks` returns random
+    bytes to mask frames with. What the server makes this end hold is charged to `budget`, or to
     one of its own. Raises ConnectFailed, within twice `handshake_seconds`; ConfigError
     if the URL is none, or a header cannot be sent.
     """

@@ -283,7 +283,7 @@ class Upgrade:
 
     `target` is as it came, `path` its percent-decoded path, `query` what follows the "?". `headers` are all
     of the request's, names lower-cased. `offered` are the subprotocols, best first. `peer` is the address it
-    comes from; `secure` says whether it came over TLS, `certificate` is the client's, if it has shown one.
+    comes from; `secure` is whether it came over TLS, `certificate` is the client's, if it has shown one.
     """
 
     target: str

@@ -224,7 +224,7 @@ class TcpNetwork:
             raise ConnectFailed(endpoint.url, _why(error)) from error
         if is_here(address):
             await trio.aclose_forcefully(found)
-            why = f"its name leads to {address}, and another host than this one has told of it"
+            why = f"its name leads to {address}, and another host has named it"
             raise ConnectFailed(endpoint.url, why, leads_here=True)
         stream = DirectStream(socket.socket(fileno=found.socket.detach()))
         return await secured(stream, endpoint, tls)
@@ -285,8 +285,8 @@ def _text(error: BaseException) -> str:
 def raise_descriptor_limit(wanted: int) -> int:
     """Raise this process's soft limit of open descriptors to `wanted`, or as far as its hard limit allows.
 
-    Gives the limit in force then, which may be lower or higher than `wanted`: it is never lowered. Where the
-    system has no such limit, as on Windows, it gives `wanted`.
+    Return the limit in force then, which may be lower or higher than `wanted`: it is never lowered. Where the
+    system has no such limit, as on Windows, it is `wanted`.
     """
     if sys.platform == "win32":
         return wanted

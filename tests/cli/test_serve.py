@@ -139,7 +139,7 @@ WRONG: list[tuple[list[str], list[str], str]] = [
     (["served.py:Slow", "served:Slow"], [], "both called slow"),
     (["served.py:Slow"], ["limit"], "not NAME=VALUE"),
     (["served.py:Slow"], ["limits=3"], 'did you mean "limit"'),
-    (["served.py:Slow"], ["limit=many"], "no JSON"),
+    (["served.py:Slow"], ["limit=many"], "is not JSON"),
     (["served.py:Slow"], ["limit=1.5"], "limit"),
     (["served.py:Slow"], ["slo.limit=3"], 'did you mean "slow"'),
     (["served.py:Slow", "two=served.py:Slow"], ["limit=3"], "as in slow.limit"),

@@ -158,7 +158,7 @@ def test_an_import_is_whole_or_nothing(call: Call, tmp_path: Path) -> None:
         (["new.db"], text + text, 2, "line 7: there is something after the last line"),
         (["new.db"], "", 2, "the export is cut off"),
         (["new.db"], "[]", 2, "line 1: must be an object"),
-        (["new.db"], "{", 2, "line 1: is no JSON"),
+        (["new.db"], "{", 2, "line 1: is not JSON"),
         (["new.db"], '{"lmos": "state/v2"}', 2, 'line 1: the first line must be {"lmos": "state/v1"}'),
         (["new.db"], text.replace('"text"', '"txt"'), 2, "line 2: must have space, key, and text or base64"),
         (["new.db"], text.replace('"/wAB"', '"?"'), 2, "line 5: must have space"),

@@ -180,7 +180,7 @@ class TakesAnyInput(Invokes):
         return "not JSON" not in problem.detail
 
 
-@SHELF("takes-any-body", "takes a body that is no JSON for none", "http.not-json")
+@SHELF("takes-any-body", "takes a body that is not JSON for none", "http.not-json")
 class TakesAnyBody(Invokes):
     def spares(self, problem: Problem) -> bool:
         return "not JSON" in problem.detail

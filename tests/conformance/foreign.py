@@ -104,7 +104,7 @@ class Client:
         try:
             request = json.loads(data)
         except (ValueError, RecursionError):
-            raise MalformedMessage(400, "this is no JSON") from None
+            raise MalformedMessage(400, "this is not JSON") from None
         if not isinstance(request, dict):
             raise MalformedMessage(400, "this is no object")
         for member in ("messageType", "messageID", "thingID"):

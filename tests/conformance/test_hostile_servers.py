@@ -231,7 +231,7 @@ def test_unreadable_answers_are_reported() -> None:
         ("[" * 100_000, "100 levels"),
         ("[" * 200 + "]" * 200, "100 levels"),
         ('{"a": 1e400}', "1e400 is too large"),
-        ('{"a": NaN}', "NaN is no JSON"),
+        ('{"a": NaN}', "NaN is not JSON"),
     ],
 )
 def test_unreadable_messages_are_reported(text: str, why: str) -> None:

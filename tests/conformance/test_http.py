@@ -141,8 +141,8 @@ async def test_over_a_real_socket() -> None:
     [
         (b"\xff", "UTF-8"),
         ("{", "Expecting"),
-        ("NaN", "NaN is no JSON"),
-        ("-Infinity", "no JSON"),
+        ("NaN", "NaN is not JSON"),
+        ("-Infinity", "-Infinity is not JSON"),
         ('{"a": 1, "b": {"c": 1, "c": 2}}', "the name 'c' stands twice"),
         ("[" * 100_000, "nested too deeply"),
     ],

@@ -176,7 +176,7 @@ def test_what_is_seen_says_what_to_mend() -> None:
     seen = {
         "handshake.version": ({"serving": HidesItsVersion}, "400 with no Sec-WebSocket-Version"),
         "description.security": ({"pages": HasNoSecurity}, 'add "security": "nosec_sc"'),
-        "frames.not-json": ({"connection": ClosesOnBadJson}, "after a word that is no JSON"),
+        "frames.not-json": ({"connection": ClosesOnBadJson}, "after a word that is not JSON"),
         "http.method": ({"pages": HidesItsMethods}, "PATCH of version"),
     }
     for case, (parts, wanted) in seen.items():

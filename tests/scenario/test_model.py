@@ -424,7 +424,7 @@ WRONG = [
     ),
     ("sequence: [completed]", "sequence: [done]", '"done" is not a status'),
     ("    sequence: [completed]\n", "", "nothing is expected: one of equals, sequence"),
-    ("    sequence: [completed]\n", "    contains: x\n", "says nothing about"),
+    ("    sequence: [completed]\n", "    contains: x\n", "does not apply to"),
     ("    of: watch\n", "", '"that: reading" needs "of"'),
     (
         "    target: concierge\n    event: asked\n    sequence",

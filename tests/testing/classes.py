@@ -33,16 +33,16 @@ class Weather(Agent):
     lived: int = 0
 
     def started(self) -> None:
-        raise AssertionError("a stand-in has not the original's first turn")
+        raise AssertionError("a double has not the original's first turn")
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        raise AssertionError("a stand-in has not the original's lifespan")
+        raise AssertionError("a double has not the original's lifespan")
         yield
 
     @every(1.0)
     def tick(self) -> None:
-        raise AssertionError("a stand-in has not the original's periodic turns")
+        raise AssertionError("a double has not the original's periodic turns")
 
     @action
     def forecast(self, city: str, days: int = 1) -> str:
@@ -104,15 +104,15 @@ class Counter(Agent):
 
 
 class Everything(Agent, history=8, trap_exits=True, serial=True, behaviours=("closed", "open")):
-    """Uses what a class may use; nothing of it is left in a stand-in."""
+    """Uses what a class may use; nothing of it is left in a double."""
 
     level: Property[int] = prop(default=0)
 
     def on_exit(self, down: Down) -> None:
-        raise AssertionError("a stand-in has not the original's turn for exits")
+        raise AssertionError("a double has not the original's turn for exits")
 
     def supervises(self) -> SupervisorSpec:
-        raise AssertionError("a stand-in has not the original's children")
+        raise AssertionError("a double has not the original's children")
 
     @action(when=("open",))
     def enter(self) -> int:

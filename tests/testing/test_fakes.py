@@ -95,7 +95,7 @@ async def test_properties_have_their_values_and_events_can_be_subscribed_to(virt
     async with open_test_node() as node:
         weather = await node.start(fake(Weather, units="kelvin"))
         assert await weather.read(Weather.units) == "kelvin"
-        with pytest.raises(NotAllowed, match="'station' of this stand-in for Weather has no value"):
+        with pytest.raises(NotAllowed, match="'station' of this double of Weather has no value"):
             await weather.read(Weather.station)
         with pytest.raises(NotAllowed, match="station"):
             await weather.read_all()

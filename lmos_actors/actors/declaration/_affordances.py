@@ -1,6 +1,6 @@
 """Properties, actions and events, and the typed handles by which consumers name them.
 
-`Weather.units` on the class is a handle; on an instance it is the value. A handle says which agent
+`Weather.units` on the class is a handle; on an instance it is the value. A handle names which agent
 class it belongs to (contravariantly, so that a subclass accepts its base's handles) and which types go
 in and out, so that `ref.read(Weather.units)` is checked by a type checker without knowing the agent.
 

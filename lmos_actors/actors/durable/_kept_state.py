@@ -87,7 +87,7 @@ _LIVE: Final = (
 )  # fmt: skip
 
 SNAPSHOT_EVERY: Final = 100
-"""Facts of a journal after which a snapshot is kept, unless the class says otherwise."""
+"""Facts of a journal after which a snapshot is kept, unless the class sets another number."""
 
 TAG: Final = "is"
 """The member of a value of a union that names its class."""

@@ -44,7 +44,7 @@ class Link(Protocol):
 
     `ask` has positional arguments and no `Invocation`: of a near agent nothing is made for a request that is
     answered at once. `seconds` is how long an answer is waited for; the attempts of one request have one
-    `attempt`, by which a far agent recognises a repeat. `unready` says why the agent takes no
+    `attempt`, by which a far agent recognises a repeat. `unready` is why the agent takes no
     messages now, for tasks in `wait_running`, and is empty where it is known to take some. It never raises.
     """
 

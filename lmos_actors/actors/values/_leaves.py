@@ -44,7 +44,7 @@ AnyTake: TypeAlias = Take[Any]
 class Part:
     """A compiled type.
 
-    `natives` are the classes of the values it takes, `mutable` says what of it can change (empty: nothing),
+    `natives` are the classes of the values it takes, `mutable` is what of it can change (empty: nothing),
     a value whose class is `exact` needs no look at all, and `tag` is a tagged struct's member and its value.
     """
 

@@ -63,7 +63,7 @@ async def fetch(
     `headers` are for the server of `url` alone. `headers_for` returns those of each hop, from its URL and
     what is left of `headers` there. `local`: a redirect may lead from another host to this machine.
 
-    Raises ConnectFailed: no server there, too late, too long, not found, or no JSON.
+    Raises ConnectFailed: no server there, too late, too long, not found, or not JSON.
     """
     from ..http_client._fetch import fetched  # a node that connects by addresses alone needs no HTTP
 

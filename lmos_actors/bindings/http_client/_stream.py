@@ -57,11 +57,11 @@ def connect_failed(url: str, error: Unanswered, *, secure: bool) -> ConnectFaile
 
 
 class BadAnswer(Exception):
-    """The answer is not HTTP, or is not accepted; the text says why."""
+    """The answer is not HTTP, or is not accepted; the text is the reason."""
 
 
 class Unsendable(Exception):
-    """The request cannot be written as HTTP; the text says why, without its values."""
+    """The request cannot be written as HTTP; the text is the reason, without its values."""
 
 
 @attrs.frozen

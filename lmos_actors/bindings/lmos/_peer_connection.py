@@ -266,7 +266,7 @@ class PeerConnection:
     def withdraw(self, request: PendingRequest) -> None:
         """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
         pending, session = request.pending, self.session
-        # the values of the lines are None, so `self` says that the request was not there
+        # the values of the lines are None, so `self`: the request was not there
         if self._queue.pop(request, self) is None:
             if self._messages(request) > 1:
                 self._send_queued()  # there may be room for those behind it, which are fewer
@@ -304,7 +304,7 @@ class PeerConnection:
                 request.fail(error)
             else:
                 del self._queue[request]
-        if self._stalled:  # else credit alone is missing, and `TellRoom` says when there is some
+        if self._stalled:  # else credit alone is missing, and `TellRoom`: when there is some
             self._send_credited()
         if self._unasked:
             self._ask_listenings()

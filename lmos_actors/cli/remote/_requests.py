@@ -62,7 +62,7 @@ class ActionCall:
         """Return the sources of the input streams by name. Raises ConfigError where they do not fit."""
         if len(inputs) > 1:
             raise ConfigError(
-                f"takes {len(inputs)} streams ({', '.join(inputs)}), and a command gives one: use Python",
+                f"takes {len(inputs)} streams ({', '.join(inputs)}), and a command sends one: use Python",
                 self.action,
             )
         if self.source is None:

@@ -149,7 +149,7 @@ def _value(cls: type[Agent], name: str, text: str) -> Any:
         try:
             return field.shape.take(text)
         except InvalidInput:
-            why = error if isinstance(error, InvalidInput) else f"{text!r} is no JSON: {error}"
+            why = error if isinstance(error, InvalidInput) else f"{text!r} is not JSON: {error}"
             raise ConfigError(f'"{name}" of {cls.__name__}: {why}', "--arg") from None
 
 

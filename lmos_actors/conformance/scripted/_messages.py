@@ -175,7 +175,7 @@ def is_texts(value: object) -> TypeGuard[list[str]]:
 
 def no_number(word: str) -> Any:
     """Refuse what JSON has no word for."""
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def is_deep(value: Json) -> bool:

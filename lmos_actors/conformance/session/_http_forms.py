@@ -62,7 +62,7 @@ def value_of(context: CaseContext, answer: HttpAnswer, what: str) -> Any:
     try:
         return answer.json()
     except ValueError as error:
-        context.fail(f"what {what} is answered with is no JSON: {error}")
+        context.fail(f"what {what} is answered with is not JSON: {error}")
 
 
 def must_be_refused(context: CaseContext, answer: HttpAnswer, what: str) -> None:

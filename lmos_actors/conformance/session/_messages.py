@@ -182,14 +182,14 @@ def parse_message(text: str | bytes, at: float, number: int) -> ReceivedMessage:
             raise RecursionError
     except (ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, ValueError) else f"more than {DEEPEST} levels are not read"
-        return ReceivedMessage(text, {}, f"a message that is no JSON ({why})", (), at, number)
+        return ReceivedMessage(text, {}, f"a message that is not JSON ({why})", (), at, number)
     if not isinstance(data, dict):
-        return ReceivedMessage(text, {}, "a message that is no JSON object", (), at, number)
+        return ReceivedMessage(text, {}, "a message that is not a JSON object", (), at, number)
     return ReceivedMessage(text, cast("dict[str, Any]", data), "", tuple(twice), at, number)
 
 
 def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def faults(received: ReceivedMessage) -> tuple[Fault, ...]:

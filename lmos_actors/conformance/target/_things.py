@@ -32,7 +32,7 @@ class Thing:
     """A thing by its description, which may be wrong.
 
     `text`: as served; of one of several, as written anew. `data`: the same as plain data, empty where it is
-    no JSON object. `description`: None where it cannot be loaded, `problem` saying why. `media_type`: as
+    not a JSON object. `description`: None where it cannot be loaded, `problem` saying why. `media_type`: as
     served, "" of a file. `where`: the URL that it was found at, redirects followed, or the file.
     """
 

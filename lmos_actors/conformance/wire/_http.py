@@ -102,7 +102,7 @@ def finite_number(text: str) -> float:
 
 
 def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

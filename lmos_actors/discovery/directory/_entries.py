@@ -183,7 +183,7 @@ def decoded(text: str | bytes | dict[str, Any], options: DirectoryOptions) -> di
     except RecursionError:
         raise _root(f"nested deeper than {MAX_DEPTH}") from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise _root(f"is no JSON: {str(error)[:MAX_SHOWN]}") from None
+        raise _root(f"is not JSON: {str(error)[:MAX_SHOWN]}") from None
     if not is_object(data):
         raise _root("must be a JSON object")
     return data
@@ -238,7 +238,7 @@ def _encoded(data: dict[str, Any]) -> bytes:
     try:
         return _encode(data)
     except (ValueError, OverflowError, UnicodeError, TypeError) as error:
-        raise _root(f"is no JSON: {str(error)[:MAX_SHOWN]}") from None
+        raise _root(f"is not JSON: {str(error)[:MAX_SHOWN]}") from None
 
 
 def _field_of(place: Sequence[str | int]) -> str:

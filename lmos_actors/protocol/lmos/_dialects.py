@@ -70,7 +70,7 @@ class Dialect:
 
     @classmethod
     def of_thing(cls, offered: bool) -> Dialect:
-        """Make that of a server's side: `offered` says whether the peer offered `lmosprotocol`.
+        """Make that of a server's side: `offered` is whether the peer offered `lmosprotocol`.
 
         If it did not, its first frame decides about the habits.
         """

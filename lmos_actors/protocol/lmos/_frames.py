@@ -33,7 +33,7 @@ class Binary(bytes):
 class Frame:
     """One item of a stream of bytes: number of the stream, number of the item modulo 2**32, its bytes.
 
-    `last` says that the stream ends with this item.
+    `last`: the stream ends with this item.
     """
 
     stream: int

@@ -139,7 +139,7 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
 
     Extension: `remaining` seconds until the caller gives up; `attempt` counts from 1 the attempts made under
     one `messageID`; `credit` is the room for items of the answer; `streams` are the input streams by
-    parameter; `binary` says that items of bytes may come in binary frames; `tell` is the number of a one-way
+    parameter; `binary`: items of bytes may come in binary frames; `tell` is the number of a one-way
     message, which has no answer but an error; `key` names the request, so that its answer is kept.
     """
 
@@ -279,7 +279,7 @@ class StreamItem(Base, tag="streamItem", frozen=True):
 
 
 class StreamEnd(Base, tag="streamEnd", frozen=True):
-    """The last word on a stream: `sequence` items it had; `reason` says why it broke off. Extension."""
+    """The last word on a stream: `sequence` items it had; `reason` is why it broke off. Extension."""
 
     stream: Count
     sequence: Count

@@ -152,7 +152,7 @@ class SentTells:
         return len(self._by_id)
 
     def room(self, thing: str) -> bool:
-        """Whether a message may be sent to a thing now; if not, `has_come` says when to look again."""
+        """Whether a message may be sent to a thing now; if not, ask `has_come` when to look again."""
         total, window = self._total, self.window
         if total.messages < window.items and total.bytes < window.bytes:
             used, each = self._things.get(thing), self.each

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from msgspec import UNSET
 
-from lmos_actors.actors import STREAM, StandInRequest, answered, stand_in
+from lmos_actors.actors import STREAM, DoubleRequest, answered, double_of
 from lmos_actors.errors import ActionFailed, InvalidInput
 from lmos_actors.reports import Failure
 
@@ -146,18 +146,18 @@ def mock_class(cls: type[Agent], script: MockScript) -> type[Agent]:
     properties = cls.__contract__.properties
     values = {properties[wire].attribute: value for wire, value in script.entry.state.items()}
 
-    async def respond(request: StandInRequest) -> Any:
+    async def respond(request: DoubleRequest) -> Any:
         answer = _Answer(script, request)
         await answer.begin()
         return answer.outputs() if request.op.kind == STREAM else await answer.output()
 
-    return stand_in(cls, lambda key, op: op if op.internal else answered(op, respond), values)
+    return double_of(cls, lambda key, op: op if op.internal else answered(op, respond), values)
 
 
 class _Answer:
     """One answer of a mock, by its rule."""
 
-    def __init__(self, script: MockScript, request: StandInRequest) -> None:
+    def __init__(self, script: MockScript, request: DoubleRequest) -> None:
         self.script = script
         self.request = request
         op = request.op

@@ -17,10 +17,10 @@ import lmos_actors.errors as errors
 from lmos_actors.actors import (
     STREAM,
     TURN,
-    StandInRequest,
+    DoubleRequest,
     answered,
     answered_in_turn,
-    stand_in,
+    double_of,
 )
 from lmos_actors.errors import ActionFailed, AgentError, InvalidInput
 from lmos_actors.reports import Failure
@@ -101,7 +101,7 @@ class ReplayScript:
         self._missed = 0
         self._failures: list[Failure] = []
 
-    def find(self, request: StandInRequest) -> Exchange:
+    def find(self, request: DoubleRequest) -> Exchange:
         """Return the recorded exchange for a request. Raises ActionFailed if there is none."""
         op = request.op
         shown = request.input(() if op.verb == "observe" else request.shown_args)
@@ -199,18 +199,18 @@ def replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
             return answered_in_turn(op, at_once, bare=True)
         return answered(op, in_time)
 
-    def of_property(request: StandInRequest) -> Any:
+    def of_property(request: DoubleRequest) -> Any:
         return _answer_of_property(script, request)
 
-    def at_once(request: StandInRequest) -> Any:
+    def at_once(request: DoubleRequest) -> Any:
         exchange = _repeat_at_once(script, request)
         return script.typed(exchange, request.op, exchange.value)
 
-    async def in_time(request: StandInRequest) -> Any:
+    async def in_time(request: DoubleRequest) -> Any:
         answer = _Answer(script, request)
         return answer.outputs() if request.op.kind == STREAM else await answer.output()
 
-    made: Any = stand_in(cls, alter, {})
+    made: Any = double_of(cls, alter, {})
     if script.recorded.effects:
         made.__contract__.has_started = True
         made.started = partialmethod(_schedule_effects, script.recorded)
@@ -233,7 +233,7 @@ def _schedule_effects(agent: Any, recorded: RecordedAgent) -> None:
             agent.after(effect.when - now, _perform, agent, effect.kind, effect.what)
 
 
-def _repeat_at_once(script: ReplayScript, request: StandInRequest) -> Exchange:
+def _repeat_at_once(script: ReplayScript, request: DoubleRequest) -> Exchange:
     """Repeat the effects of the recorded exchange for a request in one step, and raise its error, if any."""
     exchange = script.find(request)
     for _, kind, what in exchange.effects:
@@ -243,7 +243,7 @@ def _repeat_at_once(script: ReplayScript, request: StandInRequest) -> Exchange:
     return exchange
 
 
-def _answer_of_property(script: ReplayScript, request: StandInRequest) -> Any:
+def _answer_of_property(script: ReplayScript, request: DoubleRequest) -> Any:
     """Answer a read, a write or an observation."""
     agent, op = request.agent, request.op
     if op.verb == "read" and not _is_requested(agent, op):
@@ -277,7 +277,7 @@ def _perform(agent: Any, kind: str, what: Any) -> None:
 class _Answer:
     """One answer of a replay, as it was recorded."""
 
-    def __init__(self, script: ReplayScript, request: StandInRequest) -> None:
+    def __init__(self, script: ReplayScript, request: DoubleRequest) -> None:
         self.script = script
         self.request = request
         self.exchange = script.find(request)

@@ -44,7 +44,7 @@ def untyped_class(
 ) -> type[Agent]:
     """Make the class of an agent by what it offers; `properties` with their first values.
 
-    Its actions do nothing until `stand_in` alters them. Raises TypeError for a name that two of them have.
+    Its actions do nothing until `double_of` alters them. Raises TypeError for a name that two of them have.
     """
     body: dict[str, Any] = {
         "__module__": __name__,

@@ -158,7 +158,7 @@ def resolve(
     """Read a scenario file, check it, import its agents' classes, and return its cells in order.
 
     `settings` set variables, matrix keys or `world` to text from the command line; `seeds` replace the
-    file's; without `classes` nothing is imported; `accepts` says why a class cannot be an agent. With
+    file's; without `classes` nothing is imported; `accepts` returns why a class cannot be an agent. With
     `recording` replays are the real agents, to be recorded anew; `fitted` holds the file against the classes.
     Blocks on the disk and runs the code of the modules named. Raises FileError with every mistake found;
     ConfigError for a setting that the file does not know.

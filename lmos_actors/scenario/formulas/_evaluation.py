@@ -25,7 +25,7 @@ Look: TypeAlias = Callable[[str], Any]
 
 
 class FormulaFailed(Exception):
-    """A formula cannot be computed with the present values; the text says why."""
+    """A formula cannot be computed with the present values; the text is the reason."""
 
 
 def computing(text: str, tree: ast.expr) -> Callable[[Look], Any]:

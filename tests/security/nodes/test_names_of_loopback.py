@@ -43,7 +43,7 @@ class Named(MemoryNetwork):
     async def connect(self, endpoint: Endpoint, tls: Any) -> trio.abc.Stream:
         address = self.addresses.get(endpoint.host, endpoint.host)
         if endpoint.elsewhere and is_here(address):
-            why = f"its name leads to {address}, and another host than this one has told of it"
+            why = f"its name leads to {address}, and another host has named it"
             raise ConnectFailed(endpoint.url, why, leads_here=True)
         return await super().connect(attrs.evolve(endpoint, host=address), tls)
 

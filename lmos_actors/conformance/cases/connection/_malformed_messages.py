@@ -80,7 +80,7 @@ def _unreadable(
 def not_json(context: CaseContext, session: Session) -> Iterator[MalformedMessage]:
     whole = session.text("readProperty", name=context.target.unknown_property())
     yield MalformedMessage(what="half a message", text=whole[: len(whole) // 2], has_id=False)
-    yield MalformedMessage(what="a word that is no JSON", text="hello", has_id=False)
+    yield MalformedMessage(what="a word that is not JSON", text="hello", has_id=False)
     yield MalformedMessage(what="a message with an extra comma", text=f"{whole[:-1]},}}", has_id=False)
 
 

@@ -114,7 +114,7 @@ async def wrong_input(context: CaseContext) -> None:
 
 @HTTP_ACTIONS.case(
     "http.not-json",
-    "A body that is no JSON is refused",
+    "A body that is not JSON is refused",
     section=_BAD,
     expected="400, or another 4xx",
     needs="a form for HTTP that invokes a safe action with an input",
@@ -126,6 +126,6 @@ async def not_json(context: CaseContext) -> None:
             answer = await context.http(
                 form.method, form.url, headers=(*accepting(form), kind), body=b'{"a": '
             )
-            must_be_refused(context, answer, f"{form.method} of {call.action} with a body that is no JSON")
+            must_be_refused(context, answer, f"{form.method} of {call.action} with a body that is not JSON")
             return
     context.not_offered("it describes no form for HTTP that invokes a safe action with an input")

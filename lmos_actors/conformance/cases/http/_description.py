@@ -101,7 +101,7 @@ async def well_known(context: CaseContext) -> None:
     try:
         found = answer.json()
     except ValueError as error:
-        context.fail(f"{WELL_KNOWN} is no JSON: {error}")
+        context.fail(f"{WELL_KNOWN} is not JSON: {error}")
     if not is_object(found) or not any(word in found for word in _TYPICAL):
         context.fail(f"{WELL_KNOWN} is no description: {answer.text[:100]}")
 

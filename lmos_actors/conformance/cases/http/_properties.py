@@ -242,7 +242,7 @@ async def problem(context: CaseContext) -> None:
     try:
         details = answer.json()
     except ValueError as error:
-        context.fail(f"the problem details are no JSON: {error}")
+        context.fail(f"the problem details are not JSON: {error}")
     status = details.get("status", answer.status) if is_object(details) else None
     if status != answer.status:
         context.fail(f"the answer has the status {answer.status}, and its problem details {shown(status)}")

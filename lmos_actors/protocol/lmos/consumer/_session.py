@@ -94,7 +94,7 @@ class UnfinishedWork:
 class ConsumerSession:
     """The client's side of one LMOS connection.
 
-    `selected` says whether the server selected the subprotocol `lmosprotocol`, from which `auto` takes its
+    `selected` is whether the server selected the subprotocol `lmosprotocol`, from which `auto` takes its
     habits; `new_id` returns UUIDv4 texts; `offers` are the extensions that the peer's description
     announces. `wake` is called, in the midst of a method, when frames wait where none did; it must not call
     the session.
@@ -398,7 +398,7 @@ class ConsumerSession:
     def closed(self, *, drained: bool = False) -> UnfinishedWork:
         """End the session, as its connection has; return what is unanswered, oldest first.
 
-        A request that was sent may have run, one that was not has not. `drained` says that the close code
+        A request that was sent may have run, one that was not has not. `drained`: the close code
         was 1012: by then the peer had answered all it had begun, so that nothing counts as sent.
         Forgotten requests are there only if they were not sent, and one-way messages if they are not known to
         have begun; feeds that were being stopped are not.

@@ -67,7 +67,7 @@ class ThingSession:
         thing: str | None = None,
         grants: CreditGrants | None = None,
     ) -> None:
-        """Begin. `offered` says whether the peer offered `lmosprotocol`; `new_id` returns a new UUID as text,
+        """Begin. `offered` is whether the peer offered `lmosprotocol`; `new_id` returns a new UUID as text,
         and never raises; `memory` is that of the peer, shared by its connections, None for no repeats.
 
         `wake` is called, in the midst of a method, when frames wait where none did: maybe by an answer that

@@ -115,7 +115,7 @@ class ExpectValidator:
             self.names.report(path, f'"that: {step.that}" needs "{key}"', "shape")
         for key in sorted((given - needed) | (judged - some)):
             self.names.report(
-                (*path, key), f'"{key}" says nothing about "that: {step.that}"', "shape", key=True
+                (*path, key), f'"{key}" does not apply to "that: {step.that}"', "shape", key=True
             )
         if not judged:
             self.names.report(path, f"nothing is expected: one of {', '.join(sorted(some))}", "shape")

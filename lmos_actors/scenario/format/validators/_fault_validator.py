@@ -58,7 +58,7 @@ class FaultValidator:
             self.names.report(path, f'"kind: {fault.kind}" needs "{key}"', "shape")
         for key in given:
             if key not in needed | more:
-                message = f'"{key}" says nothing about "kind: {fault.kind}"'
+                message = f'"{key}" does not apply to "kind: {fault.kind}"'
                 self.names.report((*path, key), message, "shape", key=True)
 
     def _of_node(self, fault: Any, kind: str, path: DataPath) -> None:

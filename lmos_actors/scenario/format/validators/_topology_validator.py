@@ -47,7 +47,7 @@ class TopologyValidator:
             self.names.report(path, f'"kind: {topology.kind}" needs "{key}"', "shape", key=True)
         for key in given:
             if key not in needed:
-                message = f'"{key}" says nothing about "kind: {topology.kind}"'
+                message = f'"{key}" does not apply to "kind: {topology.kind}"'
                 self.names.report((*path, key), message, "shape", key=True)
         population = self.names.population(topology.of, (*path, "of"))
         if population is not None:

@@ -1,12 +1,12 @@
-"""Stand-ins: agents that take the place of a class without being it, with prepared answers.
+"""Doubles: agents that take the place of a class without being it, with prepared answers.
 
 Fakes and probes of tests, and the mocks and replays of scenarios, are all made here, in three steps:
 
-- `stand_in` makes a subclass of the agent class, so that `find`, refs and handles take it for one. Nothing
+- `double_of` makes a subclass of the agent class, so that `find`, refs and handles take it for one. Nothing
   of the original's own life runs: no constructor, no `started`, no lifespan, no periodic turn. Its
   properties and events are the real ones.
 - Its table of operations is altered key by key: an `altered` one carries out another function.
-- `answered` makes such an operation out of one function that is given each request as a `StandInRequest`:
+- `answered` makes such an operation out of one function that is given each request as a `DoubleRequest`:
   what was asked, by which agent, and how to report progress.
 """
 
@@ -66,8 +66,8 @@ def _unchecked(value: Any, /) -> Any:
     return value
 
 
-class StandInRequest:
-    """One request that a stand-in answers: its agent, the operation as the class has it, the arguments."""
+class DoubleRequest:
+    """One request that a double answers: its agent, the operation as the class has it, the arguments."""
 
     __slots__ = ("agent", "args", "op")
 
@@ -124,20 +124,20 @@ class StandInRequest:
 
 def answered(
     op: Operation,
-    respond: Callable[[StandInRequest], Awaitable[Any]],
+    respond: Callable[[DoubleRequest], Awaitable[Any]],
     *,
     concurrency: int | None = None,
 ) -> Operation:
-    """Return an action of a stand-in: `respond` returns its output, checked already.
+    """Return an action of a double: `respond` returns its output, checked already.
 
     For an action with many outputs it returns an asynchronous generator of them.
     """
 
     async def run(agent: Any, *args: Any) -> Any:
-        return await respond(StandInRequest(agent, op, args))
+        return await respond(DoubleRequest(agent, op, args))
 
     async def stream(agent: Any, *args: Any) -> AsyncGenerator[Any]:
-        async with aclosing(await respond(StandInRequest(agent, op, args))) as items:
+        async with aclosing(await respond(DoubleRequest(agent, op, args))) as items:
             async for item in items:
                 yield item  # noqa: ASYNC119 -- the runtime closes the streams it runs
 
@@ -147,25 +147,25 @@ def answered(
 
 
 def answered_in_turn(
-    op: Operation, respond: Callable[[StandInRequest], Any], *, bare: bool = False
+    op: Operation, respond: Callable[[DoubleRequest], Any], *, bare: bool = False
 ) -> Operation:
-    """Return an operation of a stand-in that `respond` carries out in one step."""
+    """Return an operation of a double that `respond` carries out in one step."""
 
     def turn(agent: Any, *args: Any) -> Any:
-        return respond(StandInRequest(agent, op, args))
+        return respond(DoubleRequest(agent, op, args))
 
     return altered(op, turn, kind=TURN, bare=bare)
 
 
 class NoValue(NotAllowed, AttributeError):
-    """A property of a stand-in was read that has no value."""
+    """A property of a double was read that has no value."""
 
 
-class _StandIn:
+class _Double:
     """The base that goes before the agent class: it keeps the original's own life from running."""
 
     __contract__: ClassVar[Contract]
-    standin_values: ClassVar[dict[str, Any]]
+    double_values: ClassVar[dict[str, Any]]
     """Values of properties by attribute; they go before constructor arguments and defaults."""
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -175,23 +175,23 @@ class _StandIn:
         """Accept what the original accepts, and use the values of properties among it."""
         for made in self.__contract__.properties.values():
             name = made.attribute
-            value = self.standin_values.get(name, given.get(name, NOTHING))
+            value = self.double_values.get(name, given.get(name, NOTHING))
             if value is NOTHING:
                 value = made.factory() if made.factory is not None else made.default
             if value is not NOTHING:
                 setattr(self, name, value)
 
     def on_exit(self, down: Down) -> None:
-        """Do nothing: links leave a stand-in as it is."""
+        """Do nothing: links leave a double as it is."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_prop_"):
             title = self.__contract__.title
-            raise NoValue(f"property {name[6:]!r} of this stand-in for {title} has no value: set one")
-        raise AttributeError(f"a stand-in for {self.__contract__.title} has no {name!r}", name=name, obj=self)
+            raise NoValue(f"property {name[6:]!r} of this double of {title} has no value: set one")
+        raise AttributeError(f"a double of {self.__contract__.title} has no {name!r}", name=name, obj=self)
 
 
-def stand_in(
+def double_of(
     cls: type[A], alter: Callable[[str, Operation], Operation], values: Mapping[str, Any]
 ) -> type[A]:
     """Make a class that stands for an agent class.
@@ -208,14 +208,14 @@ def stand_in(
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
         "__contract__": contract,
-        "standin_values": dict(values),
+        "double_values": dict(values),
     }
     metaclass = cast("Any", type(cls))
-    return cast("type[A]", metaclass(cls.__name__, (_StandIn, cls), body))
+    return cast("type[A]", metaclass(cls.__name__, (_Double, cls), body))
 
 
 def _ungated(op: Operation) -> Operation:
-    """Return an operation that every behaviour allows: a stand-in has none of its own."""
+    """Return an operation that every behaviour allows: a double has none of its own."""
     if op.when is None:
         return op
     open_op = altered(op, op.fn, kind=TURN if op.kind == GATED else None)
