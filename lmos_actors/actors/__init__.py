@@ -139,6 +139,7 @@ from .messages._invocation import (
     Run as Run,
     Runners as Runners,
     gate_of_caller as gate_of_caller,
+    running_gate as running_gate,
 )
 from .messages._mailbox import (
     DEFAULT_MAILBOX as DEFAULT_MAILBOX,
@@ -188,6 +189,7 @@ from .messages._request_keys import (
     wrong_key as wrong_key,
     wrong_operation as wrong_operation,
 )
+from .refs._after_kept import AfterKept as AfterKept, wait_kept as wait_kept
 from .refs._link import Attempt as Attempt, Invocation as Invocation, Link as Link
 from .refs._ref import (
     Call as Call,

@@ -41,14 +41,13 @@ from .declaration._fields import check_defaults, check_members, collect_fields
 from .declaration._options import About, ClassOptions, check_behaviour, check_said
 from .durable._durable_timers import DurableTimer, timers_of_agent, turn_after_durably
 from .durable._kept_state import ephemeral, state_form
-from .finding._registry import at_hand, link_to, neighbour_of
+from .finding._registry import link_to, neighbour_of
 from .listening._follow import Following, follow
 from .listening._groups import Group, join, leave
 from .listening._topics import Topic, topic_of
 from .messages._mailbox import MailboxOptions, Stashed
 from .messages._monitor import NORMAL, check_reason
 from .refs._ref import Ref
-from .slot._departure import Departure
 from .slot._lifespan_task import AgentNursery
 from .slot._links import Monitor, check_on_exit, link_agents, monitor_agent, unlink_agents
 from .slot._slot_start import child_supervisor
@@ -285,7 +284,7 @@ class Agent:
         if slot.output_gate is None:
             link.send_from(slot, key, args, kwargs)
         else:
-            slot.output_gate.hold(Departure.planned(slot, at_hand(link), key, args, kwargs))
+            slot.output_gate.hold_message(link, key, args, kwargs)
 
     def send_after(
         self,
@@ -311,7 +310,7 @@ class Agent:
             ) from None
         if not seconds >= 0:
             raise ValueError(f"send_after() needs a number of seconds of at least 0, not {seconds!r}")
-        return send_after(self._place(), seconds, at_hand(link), key, args, kwargs)
+        return send_after(self._place(), seconds, link, key, args, kwargs)
 
     # ---- topics and groups
 

@@ -30,6 +30,7 @@ from lmos_actors.errors import ConfigError, ForbiddenCall, WorkerDied, text_of
 
 from ._runtime import RUNTIME
 from .messages._operation import named
+from .refs._after_kept import wait_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -57,6 +58,7 @@ class Outside:
     @named("self.to_thread")
     async def to_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], abandon: bool) -> Any:
         """Call a function in a thread, in a copy of the caller's context."""
+        await _wait_kept()
         call = partial(_in_thread, fn, args)
         return await trio.to_thread.run_sync(call, abandon_on_cancel=abandon, limiter=self.threads)
 
@@ -67,6 +69,7 @@ class Outside:
         if "__main__" not in sys.modules:
             raise RuntimeError(f"a worker process, which imports the script, may start none itself: {_GUARD}")
         job = _packed(fn, args)
+        await _wait_kept()
         pool = self._pool
         if pool is None:
             pool = self._pool = _pool_of_run()
@@ -113,6 +116,12 @@ def outside_of(slot: Slot, verb: str) -> Outside:
         )
     outside: Outside = slot.rt.outside
     return outside
+
+
+async def _wait_kept() -> None:
+    rt = RUNTIME.get()
+    if rt is not None:
+        await wait_kept(rt.turns)
 
 
 def _in_thread(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:

@@ -206,7 +206,7 @@ class AgentStates:
             timers = restored_timers(slot, agent, found.timers, state.key)
         finally:
             FIND_REF.reset(with_refs)
-        gate.restored = found.exists
+        gate.begin(restored=found.exists)
         gate.timers = timers
         slot.ensure_extra()  # so that no turn runs in an asker's step, nor several in one batch
         state.begin(agent, form, found)

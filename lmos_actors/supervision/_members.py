@@ -13,7 +13,7 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.actors import SHUTDOWN, PoolLink, start_now
+from lmos_actors.actors import SHUTDOWN, PoolLink, start_now, wait_kept
 from lmos_actors.errors import NameTaken, StartFailed, StopFailed, WrongState
 
 from ._children import mailbox_of, needs_waiting
@@ -182,6 +182,7 @@ class PoolMembers:
         """Have so many members; see `PoolRef.resize`."""
         if type(size) is not int or size < 1:
             raise ValueError(f"a pool needs a whole number of members, at least 1, not {size!r}")
+        await wait_kept(self._loop.rt.turns)
         async with self._resizing:
             await self._all_left()  # of a resize whose caller was cancelled
             leaving: list[Slot] = await self._loop.request(partial(self._have, size))

@@ -15,7 +15,7 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protection
 
-from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited, needs_name, start_now
+from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited, needs_name, start_now, wait_kept
 from lmos_actors.errors import ConfigError, DeadlineExceeded, NotFound, StartFailed, StopFailed, WrongState
 
 from ._children import ChildInfo, agent_class, is_durable, mailbox_of, needs_waiting, read_states
@@ -101,6 +101,8 @@ class Supervisor:
         `made` is the factory, or a partial of it.
         """
         loop = self.loop
+        if loop.rt.turns.durables:
+            await wait_kept(loop.rt.turns)
         known = loop.specs_of_unnamed.get(factory) if isinstance(factory, type) else None
         if known is None:
             loop.members.check_addition()
@@ -130,6 +132,7 @@ class Supervisor:
     async def start_many(self, spec: ChildSpec[A], count: int) -> list[Ref[A]]:
         """Start `count` agents of one spec, named `name-1`, `name-2`, …; all or, on StartFailed, none."""
         loop = self.loop
+        await wait_kept(loop.rt.turns)
         _check_type(spec, ChildSpec)
         if count < 0:
             raise ValueError(f"start_many() needs a count of at least 0, not {count}")
@@ -150,6 +153,7 @@ class Supervisor:
     async def _add(self, spec: Spec, *, numbered: bool = False) -> Any:
         loop = self.loop
         loop.members.check_addition()
+        await wait_kept(loop.rt.turns)
         await loop.checkpoint_if_due()
         if loop.idle and isinstance(spec, ChildSpec) and not needs_waiting(spec):
             child = _reserved(loop, spec, numbered)
@@ -176,6 +180,8 @@ class Supervisor:
     @enable_ki_protection
     async def _terminate_child(self, name: str) -> None:
         loop = self.loop
+        if loop.rt.turns.durables:
+            await wait_kept(loop.rt.turns)
         await loop.checkpoint_if_due()
         if loop.idle:
             child = self._child(name)
@@ -194,6 +200,7 @@ class Supervisor:
     @awaited("supervisor.")
     async def restart_child(self, name: str) -> None:
         """Start a child that is stopped. Raises NotFound, WrongState, StartFailed (the spec is kept)."""
+        await wait_kept(self.loop.rt.turns)
         await self.loop.request(partial(self._restart, name))
 
     async def _restart(self, name: str) -> None:
@@ -213,6 +220,7 @@ class Supervisor:
     @awaited("supervisor.")
     async def delete_child(self, name: str) -> None:
         """Forget the spec of a child that is stopped. Raises NotFound, WrongState."""
+        await wait_kept(self.loop.rt.turns)
         await self.loop.request(partial(self._delete, name))
 
     async def _delete(self, name: str) -> None:

@@ -259,11 +259,6 @@ def ref_at(rt: Runtime, path: str) -> Ref[Any]:
     return Ref(LookupLink(rt, AgentQuery(None, path, is_place=True)))
 
 
-def at_hand(link: Any) -> Any:
-    """Return the slot or the pool that a link has found, or finds now, in its node; else the link itself."""
-    return (link.near() or link) if isinstance(link, LookupLink) else link
-
-
 def slot_of(ref: Ref[Any]) -> Slot:
     """Return the slot that a near ref points to. Raises NotFound when it leads nowhere yet.
 

@@ -8,6 +8,7 @@ process, and a name without members and watchers leaves nothing behind.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 import attrs
@@ -15,14 +16,15 @@ from trio.lowlevel import checkpoint, enable_ki_protection
 
 from lmos_actors.errors import AgentError, MailboxFull, NotFound
 
+from .._trace_context import current_mark
 from ..messages._gates import DRAINING
-from ..messages._invocation import CURRENT
+from ..messages._invocation import CURRENT, running_gate
 from ..messages._mailbox import DONE, Tell
 from ..messages._observers import Feed
 from ..refs._ref import Ref
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from .._runtime import Runtime
@@ -152,28 +154,20 @@ class Group(Generic[A]):
         shared, of the rest each member gets a copy. A full mailbox does not delay the sender: it drops by its
         policy, and under `wait` and `reject` the message is counted as refused and becomes a dead letter.
 
+        What a durable agent sends reaches the present members once its state is kept; returned is how many
+        they are.
+
         Raises InvalidInput and NotFound for arguments and an action that members do not take.
         """
         key = handle.name
         self._check(key, args, kwargs)
-        rt, run = self._rt, CURRENT.get()
-        sender: Any = rt.turns.slot if run is None else run.slot
-        shared: dict[Operation, tuple[Any, ...]] = {}
-        taken = 0
-        for slot in self._slots():
-            op = slot.table.get(key)
-            if op is None:  # of a class that took the action back, or renamed it
-                rt.dead_letter(str(slot.unknown(key)), slot, sender, key, args)
-                continue
-            try:
-                if slot is sender:
-                    slot.send_from(slot, key, args, kwargs)
-                    taken += 1
-                else:
-                    taken += _give(slot, op, _bound(op, args, kwargs, shared), sender)
-            except AgentError as exc:
-                rt.dead_letter(str(exc), slot, sender, key, args)
-        return taken
+        turns, run = self._rt.turns, CURRENT.get()
+        sender: Any = turns.slot if run is None else run.slot
+        members = self._slots()
+        if turns.durables and (gate := running_gate(turns)) is not None:
+            gate.hold(_HeldBroadcast(sender, members, key, *deepcopy((args, kwargs))))
+            return len(members)
+        return _broadcast(sender, members, key, args, kwargs)
 
     def _check(self, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         contract: Any = getattr(self._cls, "__contract__", None)
@@ -207,6 +201,61 @@ class Group(Generic[A]):
         finally:
             roll.unwatch(feed)
             feed.close()
+
+
+def _broadcast(
+    sender: Any, members: Iterable[Slot], key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> int:
+    """Send one way to agents, without waiting for any; return how many have taken it."""
+    shared: dict[Operation, tuple[Any, ...]] = {}
+    taken = 0
+    for slot in members:
+        op = slot.table.get(key)
+        if op is None:  # of a class that took the action back, or renamed it
+            slot.rt.dead_letter(str(slot.unknown(key)), slot, sender, key, args)
+            continue
+        try:
+            if slot is sender:
+                slot.send_from(slot, key, args, kwargs)
+                taken += 1
+            else:
+                taken += _give(slot, op, _bound(op, args, kwargs, shared), sender)
+        except AgentError as exc:
+            slot.rt.dead_letter(str(exc), slot, sender, key, args)
+    return taken
+
+
+class _HeldBroadcast:
+    """A message of a durable agent to the members of a group: it leaves once the agent's state is kept.
+
+    It stands for the turn that would send it then.
+    """
+
+    __slots__ = ("_args", "_key", "_kwargs", "_members", "sender", "trace")
+
+    def __init__(
+        self, sender: Any, members: list[Slot], key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.sender = sender
+        self.trace = current_mark(sender.rt) if sender.traced else None
+        self._members = members
+        self._key = key
+        self._args = args
+        self._kwargs = kwargs
+
+    def release(self) -> None:
+        """See `Output`."""
+        turns = self.sender.turns
+        turns.slot, turns.current = self.sender, self
+        try:
+            _broadcast(self.sender, self._members, self._key, self._args, self._kwargs)
+        finally:
+            turns.slot, turns.leave = None, False
+
+    def drop(self, why: str) -> None:
+        """See `Output`."""
+        for slot in self._members:
+            slot.rt.dead_letter(why, slot, self.sender, self._key, self._args)
 
 
 def _bound(

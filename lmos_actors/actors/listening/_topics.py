@@ -8,6 +8,7 @@ left in memory.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import attrs
@@ -15,12 +16,12 @@ from trio.lowlevel import checkpoint, enable_ki_protection
 
 from lmos_actors.errors import InvalidInput
 
-from ..messages._invocation import CURRENT
+from ..messages._invocation import CURRENT, running_gate
 from ..messages._observers import Feed
 from ..values import conceal, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
     from contextlib import AbstractAsyncContextManager
 
     from .._runtime import Runtime
@@ -78,7 +79,8 @@ class Topic(Generic[V]):
         """Push a value to every subscriber, without waiting for any; legal in turns.
 
         Values that cannot change are shared, of others each subscriber gets a copy. It takes a fraction
-        of a microsecond per subscriber, in one step. After the node's end it does nothing.
+        of a microsecond per subscriber, in one step. After the node's end it does nothing. What a durable
+        agent publishes reaches the present subscribers once its state is kept.
 
         Raises InvalidInput when the value is not of the topic's type.
         """
@@ -89,17 +91,25 @@ class Topic(Generic[V]):
             raise InvalidInput(f"topic {self.name!r}: {exc.message}", exc.path) from None
         if self._closed:
             return
-        sinks = tuple(self._sinks)
-        self._published += 1
-        self._delivered += len(sinks)
+        turns = self._rt.turns
         if self._rt.instrument is not None:
             self._record(value)
-        if shape.immutable:
+        if turns.durables and (gate := running_gate(turns)) is not None:
+            gate.hold(_Publication(partial(self._push, value, tuple(self._sinks))))
+        else:
+            self._push(value, tuple(self._sinks))
+
+    def _push(self, value: V, sinks: tuple[Any, ...]) -> None:
+        """Push a value to these subscribers."""
+        self._published += 1
+        self._delivered += len(sinks)
+        take = self._shape.take
+        if self._shape.immutable:
             for sink in sinks:
                 sink.push(value)
         else:
             for sink in sinks:
-                sink.push(shape.take(value))
+                sink.push(take(value))
 
     def _record(self, value: V) -> None:
         """Record a value for the instrument; the agent is the publisher, `user` outside any."""
@@ -167,6 +177,18 @@ class Topic(Generic[V]):
         for sink in tuple(self._sinks):
             self.remove("", sink)
             sink.close()
+
+
+class _Publication:
+    """A value that a durable agent has published: it leaves once the agent's state is kept."""
+
+    __slots__ = ("release",)
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self.release = release
+
+    def drop(self, why: str) -> None:
+        """See `Output`: nobody hears of it."""
 
 
 def topic_of(rt: Runtime, name: str, tp: Any) -> Topic[Any]:

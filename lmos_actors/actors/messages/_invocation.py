@@ -233,6 +233,16 @@ def gate_of_caller() -> ItemGate | None:
     return gate if gate is not None and gate.waits_in_runs else None
 
 
+def running_gate(turns: Any) -> Any:
+    """Return the output gate of the agent whose code runs now; None outside durable agents.
+
+    `turns` are those of the node: where it has had no durable agents, callers need not ask.
+    """
+    run = CURRENT.get()
+    slot = turns.slot if run is None else run.slot
+    return None if slot is None else slot.output_gate
+
+
 class OwnTask:
     """A task of an agent beside its turns and runs: its lifespan, or a task of its nursery.
 

@@ -15,7 +15,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import DeadlineExceeded
 
-from ..messages._invocation import CURRENT
+from ..messages._invocation import running_gate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -24,14 +24,18 @@ if TYPE_CHECKING:
     from ._link import Invocation, Link
 
 
-async def _wait_kept(link: Link, seconds: float | None) -> float | None:
-    """Wait until the state of the running agent is kept; return the seconds that are left of so many.
+async def wait_kept(turns: Turns) -> None:
+    """Wait until the state of the agent whose run calls this is kept.
 
     Code outside durable agents, and runs of serial ones, whose state is kept at their end, do not wait.
-    Raises DeadlineExceeded.
     """
-    run = CURRENT.get()
-    gate = None if run is None else run.slot.output_gate
+    if turns.durables and (gate := running_gate(turns)) is not None and gate.waits_in_runs:
+        await gate.wait_kept()
+
+
+async def _wait_kept(link: Link, seconds: float | None) -> float | None:
+    """Wait as `wait_kept`; return the seconds that are left of so many. Raises DeadlineExceeded."""
+    gate = running_gate(link.turns)
     if gate is None or not gate.waits_in_runs:
         return seconds
     if seconds is None:

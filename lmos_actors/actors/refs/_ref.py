@@ -18,6 +18,7 @@ from lmos_actors.errors import DeadlineExceeded
 
 from .._parking import waiting_for
 from ..declaration._affordances import EventHandle, PropertyHandle
+from ..messages._invocation import running_gate
 from ..messages._operation import named
 from ._after_kept import AfterKept
 from ._link import Invocation
@@ -193,7 +194,11 @@ class Ref(Generic[A_co]):
             key = handle.name
         except AttributeError:
             raise wrong_handle("tell_nowait", "an action", handle) from None
-        self._link.tell_nowait(key, args, kwargs)
+        link = self._link
+        if link.turns.durables and (gate := running_gate(link.turns)) is not None:
+            gate.hold_message(link, key, args, kwargs)
+        else:
+            link.tell_nowait(key, args, kwargs)
 
     # ---- properties
 

@@ -171,30 +171,30 @@ class Retrying:
 
     # ---- what is not asked again
 
-    def _check_no_key(self, verb: str) -> None:
+    def check_no_key(self, verb: str) -> None:
         """Raise NotAllowed if the caller has named a key: only `invoke` can have one."""
         if self._bounds.key is not None:
             raise NotAllowed(f"{verb} has no key: of a ref made by retrying(key=...) use invoke")
 
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
-        self._check_no_key("tell")
+        self.check_no_key("tell")
         await self.inner.tell(key, args, kwargs)
 
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
-        self._check_no_key("tell_nowait")
+        self.check_no_key("tell_nowait")
         self.inner.tell_nowait(key, args, kwargs)
 
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
-        self._check_no_key("send")
+        self.check_no_key("send")
         self.inner.send_from(sender, key, args, kwargs)
 
     def open(self, invocation: Invocation) -> AbstractAsyncContextManager[Any]:
         """See `Link`."""
         if invocation.key[:1] not in NO_ACTIONS:
-            self._check_no_key("stream" if invocation.stream else "begin")
+            self.check_no_key("stream" if invocation.stream else "begin")
         return self.inner.open(invocation)
 
     def listen(

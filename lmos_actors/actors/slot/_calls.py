@@ -21,7 +21,7 @@ from .._parking import park_among
 from .._runtime import awaited
 from ..messages._input_streams import CallSources, InputStream, streams_among
 from ..messages._invocation import CURRENT, gate_of_caller
-from ..messages._mailbox import DONE, RUNNING, WORKED_ON, Envelope
+from ..messages._mailbox import DONE, HELD_BACK, RUNNING, WORKED_ON, Envelope
 from ..messages._observers import Feed
 from ..messages._operation import STREAM, named
 from ..messages._output_queue import OutputQueue
@@ -160,7 +160,7 @@ class LocalCall(Envelope):
     def _status(self) -> CallStatus:
         if self._done:
             return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
-        return CallStatus("in progress" if self.phase in (RUNNING, WORKED_ON) else "pending")
+        return CallStatus("in progress" if self.phase in (RUNNING, WORKED_ON, HELD_BACK) else "pending")
 
 
 def with_sources(call: LocalCall, args: tuple[Any, ...]) -> CallSources:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from lmos_actors.errors import LmosActorsError
+from lmos_actors.errors import AgentUnavailable, LmosActorsError
 
 from .._trace_context import current_mark
 from ..messages._operation import CHECKED
+from ..refs._retrying import Retrying, found_link
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,11 +50,20 @@ class Departure:
     def planned(
         cls, sender: Any, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Departure:
-        """Check the arguments where the agent runs near. Raises InvalidInput, NotFound."""
-        if not getattr(link, "table", None):
-            return cls(sender, link, key, args, kwargs)
-        op: Operation = link.operation(key)
-        return cls(sender, link, key, op.bind(args, kwargs), CHECKED, op)
+        """Check the arguments, as far as it is known what they must be, and copy them.
+
+        Raises InvalidInput, NotFound, NotAllowed.
+        """
+        if isinstance(link, Retrying):
+            link.check_no_key("send")
+        found = found_link(link)
+        op = _operation(found, key)
+        if op is not None:
+            op.check_one_way()
+            bound = op.bind(args, kwargs)
+            if hasattr(found, "output_gate"):  # one agent of this node
+                return cls(sender, found, key, bound, CHECKED, op)
+        return cls(sender, link, key, *deepcopy((args, dict(kwargs))))
 
     @property
     def sender(self) -> Any:
@@ -86,3 +97,13 @@ class Departure:
     def drop(self, why: str) -> None:
         """See `Output`."""
         self._sender.rt.dead_letter(why, self._link, self._sender, self._key, self._args)
+
+
+def _operation(link: Any, key: str) -> Operation | None:
+    """Return the operation of a key, None where it is not known yet. Raises NotFound, NotAllowed."""
+    find = getattr(link, "operation", None)
+    try:
+        found: Operation | None = None if find is None else find(key)
+    except AgentUnavailable:
+        return None
+    return found

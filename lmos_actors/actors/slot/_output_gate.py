@@ -34,11 +34,13 @@ from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule,
 from lmos_actors.errors import AgentDied, MailboxFull
 
 from ..messages._gates import BUSY, DRAINING, HELD, IDLE, QUIET
+from ..messages._invocation import CURRENT, OwnTask
 from ..messages._mailbox import DONE, HELD_BACK
 from ..messages._monitor import ExitReason
+from ._departure import Departure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import trio
 
@@ -135,6 +137,7 @@ class OutputGate:
     """The outputs of one durable agent that wait for its state to be kept; it outlives the incarnations."""
 
     __slots__ = (
+        "_ended",
         "_held",
         "_kept",
         "_last",
@@ -152,6 +155,7 @@ class OutputGate:
         self.state = state
         self.restored = False  # the present incarnation began with state from the store
         self.timers: Any = None  # its `DurableTimers`, which stand above this file, once it has any
+        self._ended = False  # it unwinds, or there is none
         self._turn: list[Output] | None = None  # of the turn that runs now
         self._open: list[Output] = []  # of runs, since the state was last looked at
         self._held: deque[tuple[int, list[Output]]] = deque()  # with the number of the commit they wait for
@@ -192,11 +196,19 @@ class OutputGate:
         if slot.gate == HELD or slot.state == DRAINING or self._waiting >= MOST:
             self._after_change()
 
-    def forget_unkept(self) -> None:
+    def begin(self, *, restored: bool) -> None:
+        """An incarnation begins; `restored`: with state from the store."""
+        self.restored = restored
+        self._ended = False
+
+    def end(self) -> None:
         """The incarnation ends: what has been put out since its state was looked at is never seen.
 
-        That is all of a turn that has crashed, and what runs have put out since their last await.
+        That is all of a turn that has crashed, and what runs have put out since their last await. From now on
+        nothing is kept: what runs put out while they unwind is never seen either. What lifespans and other
+        tasks of the agent put out, to clean up, leaves after what waits.
         """
+        self._ended = True
         self._turn = None
         self.state.forget()
         opened, self._open = self._open, []
@@ -212,6 +224,8 @@ class OutputGate:
 
     def note(self, fact: object) -> None:
         """Take a fact that the running code records."""
+        if self._ended:
+            return
         self.state.note(fact)
         if self._turn is None:
             self.state.keep_soon()
@@ -227,17 +241,41 @@ class OutputGate:
         if self._turn is not None and self.slot.turns.slot is self.slot:
             self._turn.append(output)
             return
+        if self._ended:
+            self._hold_late(output)
+            return
         if len(self._open) >= MOST:
             raise MailboxFull(self.slot.path, MOST)
         self._open.append(output)
         self.state.keep_soon()
 
+    def hold_message(self, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Take a one-way message of the running code. Raises as `send` and `hold`."""
+        self.hold(Departure.planned(self.slot, link, key, args, kwargs))
+
+    def _hold_late(self, output: Output) -> None:
+        """Take something that is put out while the incarnation unwinds."""
+        if not isinstance(CURRENT.get(), OwnTask):
+            output.drop("its incarnation has ended before its state was kept")
+        elif self._held:
+            self._held.append((self._last, [output]))
+            self._waiting += 1
+        else:
+            output.release()
+
     def answer(self, envelope: Envelope, value: Any, error: Exception | None) -> None:
         """Take the answer of a turn, or of a run whose coroutine has ended."""
-        envelope.phase = HELD_BACK
         if envelope.is_keyed:
             keyed: Any = envelope
             self.state.keep_answer(keyed.key.name, keyed.outcome(value, error))
+        self._hold_answer(envelope, value, error)
+
+    def refuse(self, envelope: Envelope, error: Exception) -> None:
+        """Take the refusal of a message by the present behaviour, which may rest on what is not kept yet."""
+        self._hold_answer(envelope, None, error)
+
+    def _hold_answer(self, envelope: Envelope, value: Any, error: Exception | None) -> None:
+        envelope.phase = HELD_BACK
         answer = Answer(envelope, value, error)
         if self._turn is not None and self.slot.turns.slot is self.slot:
             self._turn.append(answer)
@@ -293,7 +331,12 @@ class OutputGate:
 
     @enable_ki_protection
     async def wait_kept(self) -> None:
-        """Wait until what the running run has changed so far is kept. Not for runs of serial classes."""
+        """Wait until what the running run has changed so far is kept. Not for runs of serial classes.
+
+        Of an incarnation that unwinds nothing is kept any more, and nothing is waited for.
+        """
+        if self._ended:
+            return
         awaited = Awaited(self.slot.rt.timers)
         self.hold(awaited)
         await awaited.wait()

@@ -135,7 +135,6 @@ from ..messages._observers import ALL_EVENTS, MONITORS, Feed, Occurrence, Sinks,
 from ..messages._operation import ASKING, CHECKED, RUNS, named, not_in
 from ..values import conceal
 from ._calls import LocalCall, LocalStream, ask_with_sources, with_sources
-from ._departure import Departure
 from ._lifespan_task import LifespanTask, is_cancel
 from ._output_gate import OutputGate, Push, ToOne
 from ._pacing import Pacing
@@ -680,9 +679,6 @@ class Slot:
             if run.envelope.trace is not None:  # a tuple has no place for it
                 self.post_or_block(op, args, sender)
                 return
-        if sender is not None and sender.output_gate is not None:
-            sender.output_gate.hold(Departure(sender, self, key, args, CHECKED, op))
-            return
         if self.accepted - self.begun >= self.size or op.kind:
             self.post_or_block(op, args, sender)
             return
@@ -1417,7 +1413,10 @@ class Slot:
             self.handled += 1
             item.phase = DONE
             self.rt.note("answered", item, error=f"NotAllowed: {error}")
-            item.fail(error)
+            if self.output_gate is None:
+                item.fail(error)
+            else:
+                self.output_gate.refuse(item, error)
             self.admit()
         else:
             self.lose(item, str(error), None)
@@ -1716,7 +1715,7 @@ class Slot:
         if extra is not None and extra.pace is not None:
             extra.pace.end_work()
         if self.output_gate is not None:
-            self.output_gate.forget_unkept()
+            self.output_gate.end()
         if self.turns.slot is self:
             self.turns.leave = True
         extra = self.extra

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from lmos_actors.actors import (
+    AfterKept,
     Invocation,
     Ref,
     entered_within,
@@ -118,7 +119,7 @@ class ConsumedThing:
         `streams` as for `invoke`.
         """
         sources = _named(streams)
-        return self._entered("begin").open(Invocation(name, _given(input), sources, self._seconds))
+        return AfterKept(self._entered("begin")).open(Invocation(name, _given(input), sources, self._seconds))
 
     def stream(
         self, name: str, input: Any = UNSET, *, streams: Sources | None = None
@@ -127,7 +128,7 @@ class ConsumedThing:
 
         `streams` as for `invoke`.
         """
-        link = self._entered("stream")
+        link = AfterKept(self._entered("stream"))
         return link.open(Invocation(name, _given(input), _named(streams), self._seconds, stream=True))
 
     def tell(self, name: str, input: Any = UNSET) -> Coroutine[Any, Any, None]:
@@ -135,9 +136,10 @@ class ConsumedThing:
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse("tell", of="thing.")
+        kept = AfterKept(link)
         if self._seconds is None:
-            return link.tell(name, _given(input), {})
-        return tell_within(link, name, _given(input), {}, self._seconds)
+            return kept.tell(name, _given(input), {})
+        return tell_within(kept, name, _given(input), {}, self._seconds)
 
     # ---- listening
 
@@ -191,19 +193,19 @@ class ConsumedThing:
 
     def reading(self, name: str) -> AbstractAsyncContextManager[RemoteCall]:
         """Read a property: `async with thing.reading("units") as call`, then `await call.result()`."""
-        return self._link.open(Invocation(property_key(name), (), {}, self._seconds))
+        return AfterKept(self._link).open(Invocation(property_key(name), (), {}, self._seconds))
 
     def writing(self, name: str, value: Any) -> AbstractAsyncContextManager[RemoteCall]:
         """Set a property."""
-        return self._link.open(Invocation(f"={name}", (value,), {}, self._seconds))
+        return AfterKept(self._link).open(Invocation(f"={name}", (value,), {}, self._seconds))
 
     def invoking(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[RemoteCall]:
         """Invoke an action; see `begin`."""
-        return self._link.open(Invocation(name, _given(data), {}, self._seconds))
+        return AfterKept(self._link).open(Invocation(name, _given(data), {}, self._seconds))
 
     def streaming(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[RemoteStream]:
         """Invoke an action with many outputs; see `stream`."""
-        return self._link.open(Invocation(name, _given(data), {}, self._seconds, stream=True))
+        return AfterKept(self._link).open(Invocation(name, _given(data), {}, self._seconds, stream=True))
 
     # ---- inside
 
@@ -219,7 +221,7 @@ class ConsumedThing:
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse(verb, of="thing.")
-        return link.ask(key, args, {}, self._seconds)
+        return AfterKept(link).ask(key, args, {}, self._seconds)
 
     def _entered(self, verb: str) -> Link:
         link = self._link
