@@ -164,6 +164,30 @@ def test_a_source_that_gives_nothing_fails_the_step_at_its_bound(folder: Path, w
     assert (failure.place.rpartition("/")[2], failure.saw) == ("story.yaml:6:5", "none by then")
 
 
+MOCKED = """\
+lmos: scenario/v1
+name: mocked
+agents:
+  desk:
+    from: mock
+    use: troupe_of_streams:Desk
+    rules: [{when: {action: total, equals: {start: 1}}, output: 7}]
+steps:
+  - {do: invoke, target: desk, id: sum, action: total, input: {start: 1},
+     streams: {rows: {items: [{number: 1}], times: 100}}}
+  - {do: expect, that: output, of: sum, equals: 7}
+"""
+
+
+@pytest.mark.parametrize("world", ["memory", "wire"])
+def test_a_mock_answers_without_the_items(folder: Path, world: str) -> None:
+    file = folder / "mocked.yaml"
+    file.write_text(MOCKED)
+    resolved = load_scenario(file, settings={"world": world})
+    result = run_cell(resolved, resolved.cells[0], 1)
+    assert result.ok, result.failures
+
+
 def test_mistakes_stand_where_they_are(folder: Path) -> None:
     file = folder / "wrong.yaml"
     file.write_text(HEAD + MISTAKES)
