@@ -1,0 +1,116 @@
+"""A server of durable agents is killed (SIGKILL) at its commits, again and again: each request counts once.
+
+Half of the kills come between the commit of a request and its answer, the other half just before the commit.
+The callers repeat what has no answer, by `ref.retrying()`.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from lmos_actors import Ref, open_node
+from lmos_actors.actors import _retrying
+from lmos_actors.bindings.lmos import _peer_backoff
+from tests.matrix import few_or_all
+from tests.persistence.killed_agents import Counter
+from tests.persistence.killed_server import AGENTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+KILLS = len(few_or_all(range(5), range(100)))
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+async def live(path: Path, url: str, commits: int, when: str, started: trio.Event) -> None:
+    """Run the server until it has killed itself."""
+    command = [sys.executable, "-m", "tests.persistence.killed_server", str(path), url, str(commits), when]
+    async with trio.open_nursery() as nursery:
+        process: trio.Process = await nursery.start(
+            partial(trio.run_process, command, stdout=subprocess.PIPE, capture_stdout=False, check=False)
+        )
+        try:
+            assert process.stdout is not None
+            async for _ in process.stdout:
+                started.set()
+            assert started.is_set(), "the server did not start"
+        finally:
+            process.kill()
+
+
+@attrs.define
+class Caller:
+    """Counts at one agent; every second request has a key of its own."""
+
+    agent: int
+    stop: bool = False
+    answers: list[int] = attrs.field(factory=list[int])
+    by_key: dict[str, int] = attrs.field(factory=dict[str, int])
+
+    async def run(self, ref: Ref[Counter]) -> None:
+        action = Counter.count if self.agent % 2 else Counter.count_slowly
+        while not self.stop:
+            key = f"{self.agent}-{len(self.answers)}" if len(self.answers) % 2 else None
+            n = await ref.retrying(attempts=None, seconds=None, key=key).invoke(action)
+            self.answers.append(n)
+            if key is not None:
+                self.by_key[key] = n
+
+    async def check(self, ref: Ref[Counter]) -> None:
+        """The agent has counted each request once; and a caller that has just begun gets the same answers."""
+        assert self.answers == list(range(1, len(self.answers) + 1))
+        action = Counter.count if self.agent % 2 else Counter.count_slowly
+        for key, n in list(self.by_key.items())[-5:]:
+            assert await ref.retrying(key=key).invoke(action) == n
+        assert (await ref.invoke(Counter.look))[0] == len(self.answers)
+
+
+async def test_a_request_counts_once_however_often_its_server_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_peer_backoff, "LONGEST", 0.2)
+    monkeypatch.setattr(_retrying, "LONGEST", 0.2)
+    chance, url = random.Random(19), f"ws://127.0.0.1:{free_port()}"
+    callers = [Caller(i) for i in range(AGENTS)]
+
+    async def serve(commits: int, when: str, started: trio.Event) -> None:
+        await live(tmp_path / "counters.db", url, commits, when, started)
+
+    async with trio.open_nursery() as nursery:
+        async with open_node() as node, trio.open_nursery() as calls:
+            for kill in range(KILLS):
+                started = trio.Event()
+                async with trio.open_nursery() as life:
+                    life.start_soon(serve, chance.randrange(20, 120), ("before", "after")[kill % 2], started)
+                    if not kill:
+                        await started.wait()
+                        for caller in callers:
+                            agent = f"{url}/agents/counter-{caller.agent}"
+                            calls.start_soon(caller.run, await node.consume(Counter, agent))
+            started = trio.Event()
+            nursery.start_soon(serve, 1 << 40, "after", started)
+            await started.wait()
+            for caller in callers:
+                caller.stop = True
+        async with open_node() as another:
+            for caller in callers:
+                agent = f"{url}/agents/counter-{caller.agent}"
+                await caller.check(await another.consume(Counter, agent))
+        nursery.cancel_scope.cancel()
+    assert sum(len(caller.answers) for caller in callers) > 10 * KILLS
