@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
 import trio
 
 from lmos_actors import Ref, open_node
@@ -25,8 +26,6 @@ from tests.persistence.killed_server import AGENTS
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 KILLS = len(few_or_all(range(5), range(100)))
 
@@ -81,6 +80,7 @@ class Caller:
         assert (await ref.invoke(Counter.look))[0] == len(self.answers)
 
 
+@pytest.mark.timeout(900)
 async def test_a_request_counts_once_however_often_its_server_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ from lmos_actors import (
     Ref,
     SupervisorSpec,
     action,
+    ephemeral,
     event,
     prop,
 )
@@ -318,7 +319,28 @@ class Taker(Subject, mailbox=MailboxOptions(size=1, when_full="reject")):
             raise
 
 
-KINDS = {each.__name__: each for each in (Subject, Small, Waiting, Oldest, Serial, Slow, Taker)}
+class Keeping(Agent, durable=True):
+    """Keeps what it has, and its answers."""
+
+    stage: Any = ephemeral(default=None)
+    sold: int = 0
+
+    @action
+    def order(self, item: str) -> int:
+        """Count an order."""
+        self.sold += 1
+        return self.sold
+
+    @action
+    def refuse(self, why: str) -> None:
+        """Fail as declared, and count that too."""
+        self.sold += 1
+        raise ActionFailed({"why": why, "sold": self.sold})
+
+
+KINDS: dict[str, type[Any]] = {
+    each.__name__: each for each in (Subject, Small, Waiting, Oldest, Serial, Slow, Taker, Keeping)
+}
 
 
 class Sender(Agent):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.wire_conformance.agents import (
+    Keeping,
     Newer,
     Oldest,
     Reading,
@@ -469,6 +470,30 @@ async def _(b: Bench) -> Any:
         await b.said(it.write(Subject.limit, 101)),
         await b.said(it.invoke(Newer.fresh)),
     ]
+
+
+@behaviour("retrying", "with keys", kind=Keeping)
+async def _(b: Bench) -> Any:
+    it: Any = await b.subject(Keeping)
+    plain: Any = (await b.subject()).retrying(key="a")
+    answers = [await b.said(it.retrying(key="a").invoke(Keeping.order, "tea")) for _ in range(2)]
+    refused = [await b.said(it.retrying(key="b").invoke(Keeping.refuse, "none left")) for _ in range(2)]
+    await b.crash()
+    await b.restarted()
+    return [
+        *answers,
+        *refused,
+        await b.said(it.retrying(key="a").invoke(Keeping.order, "tea")),
+        await b.said(it.retrying(key="a").invoke(Keeping.order, "milk")),
+        await b.said(it.retrying(key="c").invoke(Keeping.order, "milk")),
+        await b.said(plain.tell(Subject.echo, "a")),
+    ]
+
+
+@behaviour("retrying", "a key at an agent that keeps no answers")
+async def _(b: Bench) -> Any:
+    it = (await b.subject()).retrying(key="a")
+    return [await b.said(it.invoke(Subject.echo, "a")), await b.accounts()]
 
 
 @behaviour("ready", "runs")

@@ -27,7 +27,7 @@ STARTED = 30.0
 
 async def serve(port: int, *names: str) -> None:
     """Serve until the end of standard input; agents of these names are there before anybody connects."""
-    async with open_node(tree(*names), listen=f"ws://127.0.0.1:{port}") as node:
+    async with open_node(tree(*names), listen=f"ws://127.0.0.1:{port}", store="memory:") as node:
         await start_helper(node)
         sys.stdout.write(f"{node.urls[0]}\n")
         sys.stdout.flush()

@@ -70,7 +70,7 @@ def near(row: Behaviour) -> Any:
     """Carry out a row with near refs, on virtual time."""
 
     async def main() -> Any:
-        async with open_node(tree()) as node:
+        async with open_node(tree(), store="memory:") as node:
             return await carried_out(row, Near(node), await start_helper(node))
 
     return simulate(main)
@@ -80,7 +80,7 @@ def in_memory(row: Behaviour, session: SessionOptions | None = None) -> Any:
     """Carry out a row with refs of another node, over streams in memory, on virtual time."""
 
     async def main() -> Any:
-        async with open_node(tree(), listen="ws://here:0", session=session) as node:
+        async with open_node(tree(), listen="ws://here:0", session=session, store="memory:") as node:
             await start_helper(node)
             got = await over(node.urls[0], row)
             assert node.connection_failures == ()
@@ -152,7 +152,7 @@ def http(row: Behaviour) -> Any:
 
     async def main() -> Any:
         async with (
-            open_node(tree(), listen="ws://here:0") as served,
+            open_node(tree(), listen="ws://here:0", store="memory:") as served,
             open_node(tree()) as node,
             trio.open_nursery() as nursery,
         ):
