@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from lmos_actors import Ref, open_node
-from lmos_actors.actors import _retrying
+from lmos_actors.actors.refs import _retrying
 from lmos_actors.bindings.lmos import _peer_backoff
 from tests.matrix import few_or_all
 from tests.persistence.killed_agents import Counter
