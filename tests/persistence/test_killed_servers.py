@@ -18,8 +18,6 @@ import pytest
 import trio
 
 from lmos_actors import Ref, open_node
-from lmos_actors.actors.refs import _retrying
-from lmos_actors.bindings.lmos import _peer_backoff
 from tests.matrix import few_or_all
 from tests.persistence.killed_agents import Counter
 from tests.persistence.killed_server import AGENTS
@@ -84,8 +82,8 @@ class Caller:
 async def test_a_request_counts_once_however_often_its_server_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_peer_backoff, "LONGEST", 0.2)
-    monkeypatch.setattr(_retrying, "LONGEST", 0.2)
+    monkeypatch.setattr("lmos_actors.bindings.lmos._peer_backoff.LONGEST", 0.2)
+    monkeypatch.setattr("lmos_actors.actors.refs._retrying.LONGEST", 0.2)
     chance, url = random.Random(19), f"ws://127.0.0.1:{free_port()}"
     callers = [Caller(i) for i in range(AGENTS)]
 
