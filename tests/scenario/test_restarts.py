@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LEDGER = """\
 from __future__ import annotations
 
+import attrs
 import trio
 
 from lmos_actors import Agent, Event, Property, action, event, prop
@@ -57,6 +58,23 @@ class Safe(Book, durable=True, durability="power"):
 
 class Plain(Book):
     pass
+
+
+@attrs.frozen
+class Added:
+    amount: int
+
+
+class Journal(Agent, durable="journal", snapshot_every=2):
+    total: Property[int] = prop(default=0)
+
+    def apply(self, fact: Added) -> None:
+        self.total += fact.amount
+
+    @action
+    def add(self, amount: int = 1) -> int:
+        self.record(Added(amount))
+        return self.total
 """
 
 
@@ -145,6 +163,10 @@ def test_a_durable_agent_has_its_state_after_a_restart(project: Project, world: 
         ("fault", "root", 0.005),
         ("healed", "root", 2.005),
     ]
+    between = records[records.index(told[0]) + 1 : records.index(told[1])]
+    assert [(record["kind"], record["t"]) for record in between] == [("started", 2.005)], (
+        "it ends without a word"
+    )
     numbers = [record["id"] for record in records if record["kind"] == "sent"]
     assert numbers == sorted(set(numbers)), "the messages of both nodes are numbered through"
 
@@ -156,7 +178,7 @@ def test_an_agent_that_is_not_durable_begins_anew(project: Project, world: str) 
 
 @WORLDS
 def test_who_waits_for_an_answer_does_not_know_what_became_of_it(project: Project, world: str) -> None:
-    unknown = {"is": "OutcomeUnknown"}
+    unknown = {"is": "OutcomeUnknown", "contains": "node has ended" if world == "memory" else "connection"}
     slowly = {"do": "invoke", "target": "book", "action": "slowly", "wait": False, "error": unknown}
     passes(
         project,
@@ -189,6 +211,9 @@ def test_who_listens_hears_the_next_node_too(project: Project, world: str) -> No
         ("Ledger", "kept", {6}),
         ("Ledger", "lost", {0, 1, 3}),
         ("Ledger", "torn", {3}),
+        ("Journal", "kept", {6}),
+        ("Journal", "lost", {0, 1, 3}),
+        ("Journal", "torn", {3}),
         ("Safe", "kept", {6}),
         ("Safe", "lost", {6}),
         ("Safe", "torn", {6}),
