@@ -363,9 +363,9 @@ def test_a_timeline_has_the_same_rules(project: Project) -> None:
     with pytest.raises(FileError) as caught:
         load_scenario(file)
     assert [mistake.message for mistake in caught.value.mistakes] == [
-        '"target" says nothing about "kind: restart", which is of the whole node',
-        '"factor" says nothing about "kind: restart"',
-        '"writes" says nothing about "kind: pause"',
+        '"target" does not apply to "kind: restart", which is of the whole node',
+        '"factor" does not apply to "kind: restart"',
+        '"writes" does not apply to "kind: pause"',
         '"book" is durable: a restart finds what its store has',
     ]
 

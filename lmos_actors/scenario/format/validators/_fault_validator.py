@@ -65,7 +65,7 @@ class FaultValidator:
         """Check a fault of the node as a whole, or of its disk."""
         for key in ("target", "pick"):
             if getattr(fault, key, None) is not None:
-                message = f'"{key}" says nothing about "kind: {kind}", which is of the whole node'
+                message = f'"{key}" does not apply to "kind: {kind}", which is of the whole node'
                 self.names.report((*path, key), message, "shape", key=True)
         place = (*path, "kind")
         self.store.check_world(f'"kind: {kind}"', place)
