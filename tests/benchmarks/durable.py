@@ -169,11 +169,11 @@ async def replay(store: str, n: int) -> float:
 
 
 async def memory(store: str, n: int) -> float:
-    """Bytes per idle agent that is kept."""
+    """Bytes per idle agent that is kept, of one spec."""
     async with open_node(store=store) as node:
         gc.collect()
         before = resident()
-        refs = await started(node, Account, n)
+        refs = await node.root.start_many(ChildSpec("account", Named(Account, "somebody")), n)
         await invoke_all(refs, Account.pay_in, 5)
         gc.collect()
         return (resident() - before) / n

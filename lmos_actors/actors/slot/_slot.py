@@ -1884,7 +1884,7 @@ class Slot:
             if reason.report is not None:
                 more["report"] = reason.report
             self.rt.record("crashed" if reason.abnormal else "stopped", self, reason=str(reason), **more)
-        if report and not self.suspended:
+        if report and (extra is None or not extra.suspended):
             self.owner.exited(self, reason)
         if extra is not None:
             if extra.removed:
