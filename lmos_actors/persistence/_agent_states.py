@@ -446,11 +446,20 @@ class _AgentState:
 
     def _changed(self, form: StateForm) -> list[Write]:
         """Return the write of a snapshot, none if it is as it was."""
-        fields = msgspec.json.encode(form.plain(self._agent))
+        fields = self._encoded(form)
         if fields == self._fields and not self._has_moved:
             return []
+        form.check(self._agent)
         self._fields = fields
         return [self._snapshot(form, fields)]
+
+    def _encoded(self, form: StateForm) -> bytes:
+        """Return the fields as they are written. Raises TypeError for a value that is not of its type."""
+        try:
+            return msgspec.json.encode(form.plain(self._agent))
+        except Exception:
+            form.check(self._agent)  # which names what is wrong
+            raise
 
     def _answers_given(self, answered: list[tuple[str, KeptAnswer]]) -> list[Write]:
         """Return the writes of the answers since the last time."""
@@ -486,7 +495,9 @@ class _AgentState:
         extra = self.slot.extra
         if self._facts >= facts.every and not (extra is not None and extra.runs):
             self._facts = 0
-            writes.append(self._snapshot(form, msgspec.json.encode(form.plain(self._agent))))
+            fields = self._encoded(form)
+            form.check(self._agent)
+            writes.append(self._snapshot(form, fields))
             end = _fact_key(self.key, self._last_fact + 1)
             writes.append(DeleteRange(JOURNAL, _fact_key(self.key, 0), end))
         return writes

@@ -628,7 +628,7 @@ class Strict(Agent, durable=True):
 
 REFUSED = (
     "TypeError: Strict.greet: a durable timer cannot keep name=5: name must be str, not 5",
-    "TypeError: Strict.greet: a durable timer cannot keep times=['b']: expected int, not str",
+    "TypeError: Strict.greet: a durable timer cannot keep times=['b']: times[0] must be int, not 'b'",
     "TypeError: Strict.greet: missing a required argument: 'name'",
     "TypeError: Strict.guess, parameter 'what': a value of any type has no form to be kept in",
     "TypeError: Strict.lock, parameter 'lock': ",

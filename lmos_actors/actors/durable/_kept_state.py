@@ -43,7 +43,6 @@ from typing import (
     Final,
     Literal,
     NewType,
-    TypeAlias,
     Union,
     cast,
     get_args,
@@ -57,20 +56,17 @@ import msgspec
 
 from lmos_actors.errors import ConfigError, StateMismatch, group_of, nearest
 
-from ..crashes._traces import place_of
 from ..declaration._affordances import Property
 from ..refs._ref import Ref
 from ..values import WHOLE, annotations_of, record_of, secrecy_of
+from ._migrations import Migration, Plain, migrated, versions_of
+from ._value_checks import Check, checked, run_check, value_check
 
 if TYPE_CHECKING:
     from cattrs import Converter
 
 EPHEMERAL: Final = "lmos_actors.ephemeral"
 """The key of a field's metadata that keeps it out of stored state."""
-
-Plain: TypeAlias = dict[str, Any]
-Migration: TypeAlias = Callable[[Plain], Plain]
-"""Returns the state of the next version, made from that of its own; it may change its argument."""
 
 FIND_REF: ContextVar[Callable[[str], Ref[Any]]] = ContextVar("lmos_actors_find_ref")
 """Returns the ref for an address, in the node whose state is being restored."""
@@ -95,6 +91,7 @@ TAG: Final = "is"
 _UNION: Final[Any] = Union
 _MAPPINGS: Final[tuple[Any, ...]] = (dict, Mapping, MutableMapping)
 _CONTAINERS: Final[tuple[Any, ...]] = (list, set, frozenset, tuple, Sequence, AbstractSet)
+_PLAIN: Final = (bool, int, float, str)
 _KEYS: Final = (str, int, float, uuid.UUID, datetime.date, datetime.datetime, enum.Enum)
 
 
@@ -211,6 +208,9 @@ class _Member:
     attribute: str
     unstructure: Callable[[Any], Any]
     structure: Callable[[Any], Any]
+    plain: type | None
+    """The class whose values are plain data as they are: the calls of the hooks are most of the time."""
+    check: Check
 
 
 @attrs.frozen
@@ -227,12 +227,17 @@ class FactForm:
     every: int
     """Facts after which a snapshot is kept."""
 
+    checks: Mapping[str, Check]
+    """The checks of the classes, by name."""
+
     def check(self, fact: object) -> None:
-        """Raise TypeError for a fact of another class."""
-        if self.classes.get(type(fact).__name__) is not type(fact):
+        """Raise TypeError for a fact of another class, or with a value that could not be given back."""
+        name = type(fact).__name__
+        if self.classes.get(name) is not type(fact):
             raise TypeError(
                 f"{self.title}.apply takes {', '.join(self.classes)}, and {fact!r} is none of them"
             )
+        run_check(self.checks[name], fact, name)
 
     def plain(self, fact: Any) -> Plain:
         """Return a fact as plain data."""
@@ -245,7 +250,7 @@ class FactForm:
         an unknown class or of other types.
         """
         what = f"fact {number} of its journal"
-        members = dict(_migrated(plain, version, self.version, self.migrations, self.title, key, what))
+        members = dict(migrated(plain, version, self.version, self.migrations, self.title, key, what))
         name = str(members.pop(TAG, None))
         cls: Any = self.classes.get(name) or self.formerly.get(name)
         if cls is None:
@@ -286,7 +291,19 @@ class StateForm:
         Raises what a hook raises for a value that is not of its declared type.
         """
         values: Plain = agent.__dict__
-        return {m.name: m.unstructure(values[m.attribute]) for m in self.members if m.attribute in values}
+        plain: Plain = {}
+        for member in self.members:
+            if member.attribute in values:
+                value = values[member.attribute]
+                plain[member.name] = value if type(value) is member.plain else member.unstructure(value)
+        return plain
+
+    def check(self, agent: Any) -> None:
+        """Raise TypeError, naming the place, if a value of a kept field could not be given back."""
+        values: Plain = agent.__dict__
+        for member in self.members:
+            if member.attribute in values:
+                run_check(member.check, values[member.attribute], f"{type(agent).__name__}.{member.name}")
 
     def restored(self, plain: Plain, version: int, key: str) -> Plain:
         """Return the attributes of an agent for stored state of some version, migrated to this one.
@@ -294,7 +311,7 @@ class StateForm:
         Raises StateMismatch: a newer version, a step without a migration, a migration that raised, a field
         that is unknown now, or a value of another type.
         """
-        plain = _migrated(plain, version, self.version, self.migrations, self.title, key, "it")
+        plain = migrated(plain, version, self.version, self.migrations, self.title, key, "it")
         members = {m.name: m for m in self.members}
         values: Plain = {}
         for name, value in plain.items():
@@ -306,38 +323,6 @@ class StateForm:
             except Exception as error:
                 raise StateMismatch(key, f"field {name!r}: {why_refused(error)}; {_HINT}") from error
         return values
-
-
-def _migrated(
-    plain: Plain, version: int, now: int, migrations: Mapping[int, Migration], title: str, key: str, what: str
-) -> Plain:
-    """Return plain data of a version as that of the present one, `now`; `what` names it in errors.
-
-    Raises StateMismatch.
-    """
-    if version > now:
-        raise StateMismatch(
-            key, f"{what} was written by version {version} of {title}, and this is version {now}"
-        )
-    for step in range(version, now):
-        migration = migrations.get(step)
-        if migration is None:
-            raise StateMismatch(
-                key, f"{what} is of version {step} of {title}, which has no migration from that version"
-            )
-        try:
-            plain = migration(plain)
-        except Exception as error:
-            raise StateMismatch(
-                key,
-                f"{what} is of version {step} of {title}, and the migration from that version raised "
-                f"{type(error).__name__}: {error} at {place_of(error)}",
-            ) from error
-        if not isinstance(plain, dict):  # pyright: ignore[reportUnnecessaryIsInstance] # of the user's code
-            raise StateMismatch(
-                key, f"{what}: the migration of {title} from version {step} returned {plain!r}, and no dict"
-            )
-    return plain
 
 
 _HINT: Final = "raise state_version and write a migration"
@@ -400,7 +385,7 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
         except TypeError as error:
             raise TypeError(f"{error}. {_NOT_KEPT}") from None
         members.append(_member(field.name, attribute, hint, converter))
-    version, migrations = _versions(cls, "state_migrations")
+    version, migrations = versions_of(cls, "state_migrations")
     title = f"{cls.__module__}:{cls.__qualname__}"
     formerly = tuple(cls.__contract__.options.formerly or ())
     facts = _fact_form(cls, namespace, converter)
@@ -411,12 +396,12 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
 
 def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> FactForm | None:
     options = cls.__contract__.options
-    version, migrations = _versions(cls, "fact_migrations")
+    version, migrations = versions_of(cls, "fact_migrations")
     if options.durable != "journal":
         if migrations:
             raise TypeError(f"{cls.__name__}.fact_migrations goes with durable='journal'")
         return None
-    unmatched = set(migrations) ^ set(_versions(cls, "state_migrations")[1])
+    unmatched = set(migrations) ^ set(versions_of(cls, "state_migrations")[1])
     if unmatched:
         raise TypeError(
             f"{cls.__name__}: state_migrations and fact_migrations need the same steps, and one of them has "
@@ -442,7 +427,8 @@ def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> 
     if len(classes) + sum(len(_former_names(kind)) for kind in kinds) > len({**former, **classes}):
         raise TypeError(f"{where}: two classes of its facts have one name: {', '.join((*classes, *former))}")
     every = options.snapshot_every or SNAPSHOT_EVERY
-    return FactForm(cls.__name__, classes, former, version, migrations, converter, every)
+    checks = {name: value_check(kind) for name, kind in classes.items()}
+    return FactForm(cls.__name__, classes, former, version, migrations, converter, every, checks)
 
 
 def _former_names(kind: type) -> tuple[str, ...]:
@@ -456,52 +442,21 @@ def _former_names(kind: type) -> tuple[str, ...]:
 
 
 def _member(name: str, attribute: str, hint: Any, converter: Converter) -> _Member:
-    return _Member(name, attribute, *hooks_of(f"field {name!r}", hint, converter))
+    from cattrs.fns import identity
+
+    structure = converter.get_structure_hook(hint)
+    unstructure = converter.get_unstructure_hook(hint)
+    plain = hint if unstructure is identity and hint in _PLAIN else None
+    return _Member(
+        name, attribute, unstructure, lambda value: structure(value, hint), plain, value_check(hint)
+    )
 
 
 def hooks_of(what: str, hint: Any, converter: Converter) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """Return the functions that make plain data of a value of a type, and a value of such data."""
     structure = converter.get_structure_hook(hint)
-    unstructure = _checked(what, hint, converter.get_unstructure_hook(hint))
+    unstructure = checked(what, hint, converter.get_unstructure_hook(hint))
     return unstructure, lambda value: structure(value, hint)
-
-
-def _checked(what: str, hint: Any, unstructure: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a hook that refuses a value that is not of a plain class: it could not be given back."""
-    classes: Any = (int, float) if hint is float else hint
-    if not isinstance(hint, type) or is_typeddict(hint):
-        return unstructure
-
-    def check(value: Any) -> Any:
-        if not isinstance(value, classes):
-            raise TypeError(f"{what} must be {hint.__name__}, not {value!r}")
-        return unstructure(value)
-
-    return check
-
-
-def _versions(cls: type, name: str) -> tuple[int, dict[int, Migration]]:
-    """Return the version of a class's state and its migrations, those of `state_migrations` or of facts.
-
-    Raises TypeError for a step without one.
-    """
-    version = getattr(cls, "state_version", 1)
-    if type(version) is not int or version < 1:
-        raise TypeError(f"{cls.__name__}.state_version must be a whole number of at least 1, not {version!r}")
-    given: Any = getattr(cls, name, {})
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{cls.__name__}.{name} must be a dict of functions by version")
-    migrations = dict(cast("Mapping[int, Migration]", given))
-    for step, migration in migrations.items():
-        if step not in range(1, version) or not callable(migration):
-            raise TypeError(
-                f"{cls.__name__}.{name}: {step!r} must be a version before state_version, which is "
-                f"{version}, with a function from the state of that version to the next"
-            )
-    missing = [step for step in range(min(migrations, default=version), version) if step not in migrations]
-    if missing:
-        raise TypeError(f"{cls.__name__}.{name}: the step from version {missing[0]} is missing")
-    return version, migrations
 
 
 # ---- the types that can be kept

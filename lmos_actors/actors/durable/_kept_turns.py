@@ -17,10 +17,12 @@ import msgspec
 from lmos_actors.errors import nearest
 
 from ..declaration._affordances import Turn
-from ._kept_state import Plain, check_type, hooks_of, state_converter, why_refused
+from ._kept_state import check_type, hooks_of, state_converter, why_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from ._migrations import Plain
 
 _STARS: Final = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 
