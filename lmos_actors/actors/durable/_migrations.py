@@ -23,13 +23,18 @@ def migrated(
     """
     if version > now:
         raise StateMismatch(
-            key, f"{what} was written by version {version} of {title}, and this is version {now}"
+            key,
+            f"{what} was written by version {version} of {title}, and this is version {now}, "
+            f"which cannot read it: run the newer program",
         )
     for step in range(version, now):
         migration = migrations.get(step)
         if migration is None:
+            name = "state_migrations" if what == "it" else "fact_migrations"
             raise StateMismatch(
-                key, f"{what} is of version {step} of {title}, which has no migration from that version"
+                key,
+                f"{what} is of version {step} of {title}, which has no migration from that version: "
+                f"{name} = {{{step}: function}}",
             )
         try:
             plain = migration(plain)
