@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
+import msgspec
 import trio
 
 from lmos_actors._core import time_jumps
@@ -102,27 +103,18 @@ class _Totals:
     failures: int = 0
 
 
-class Ticket:
+class Ticket(msgspec.Struct, eq=False):
     """Writes that were submitted together, and what became of them."""
 
-    __slots__ = ("_done", "_event", "durability", "error", "settled", "size", "writes")
-
-    def __init__(
-        self,
-        writes: Sequence[Write],
-        durability: Durability,
-        done: Callable[[StoreFailed | WriteConflict | None], None] | None,
-    ) -> None:
-        self.writes = writes
-        self.durability: Durability = durability
-        self.size = 0
-        for write in writes:
-            self.size += size_of(write)
-        self.settled = False
-        self.error: StoreFailed | WriteConflict | None = None
-        """Why nothing of it is kept, once it is settled."""
-        self._done = done
-        self._event: trio.Event | None = None
+    writes: Sequence[Write]
+    durability: Durability
+    size: int
+    """Bytes of the writes."""
+    _done: Callable[[StoreFailed | WriteConflict | None], None] | None
+    settled: bool = False
+    error: StoreFailed | WriteConflict | None = None
+    """Why nothing of it is kept, once it is settled."""
+    _event: trio.Event | None = None
 
     async def wait(self) -> None:
         """Wait until it is committed. Raise StoreFailed, WriteConflict. A cancel does not take it back."""
@@ -196,7 +188,10 @@ class StoreWriter:
         later tickets; it must not block or raise. Raise StoreFailed while the store is failing or closing,
         ValueError and TypeError for writes that no store can keep: then nothing is submitted.
         """
-        ticket = Ticket(writes, durability, done)
+        size = 0
+        for write in writes:
+            size += size_of(write)
+        ticket = Ticket(writes, durability, size, done)
         if self._ending:
             raise StoreFailed(self.name, "it is being closed", "submit before that")
         if self._failure is not None:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
 from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
 
 from lmos_actors.errors import AgentDied, MailboxFull
@@ -364,15 +365,12 @@ class OutputGate:
             output.drop(why)
 
 
-class Answer:
-    """The answer of a turn or run."""
+class Answer(msgspec.Struct, eq=False):
+    """The answer of a turn or run. A struct, as it is made for each of them."""
 
-    __slots__ = ("_envelope", "_error", "_value")
-
-    def __init__(self, envelope: Envelope, value: Any, error: Exception | None) -> None:
-        self._envelope = envelope
-        self._value = value
-        self._error = error
+    _envelope: Envelope
+    _value: Any
+    _error: Exception | None
 
     def release(self) -> None:
         """See `Output`."""

@@ -562,7 +562,7 @@ class Slot:
         await checkpoint_if_cancelled()
         turns = self.turns
         budget = turns.budget = turns.budget - 1
-        if budget < 0:
+        if budget < 0 and not self.queues_now:  # else it waits anyway
             await self.yield_to_others()
         if (self.gate and not self.leave_tally()) or op.kind:
             return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
@@ -605,6 +605,11 @@ class Slot:
         else:
             self.gate = IDLE
         return value
+
+    @property
+    def queues_now(self) -> bool:
+        """Whether a message waits in the queue, as the agent is not idle and there is a seat."""
+        return self.gate not in (IDLE, TALLIED) and self.accepted - self.begun < self.size
 
     async def yield_to_others(self) -> None:
         """Make a checkpoint, now that the budget is spent."""
