@@ -70,6 +70,9 @@ WARNED: Final = 5
 
 WARNED_SECONDS: Final = 60.0
 
+STORE_HANGS: Final = 5.0
+"""Seconds of one commit from which on the node is not ready."""
+
 GRACE: Final = 5.0
 """Seconds to wait for peers beyond the time of a connection's own closing handshake."""
 
@@ -290,8 +293,11 @@ class Connections:
         if self._server is not None and self._server.context.draining:
             return "draining"
         keeping = self._rt.keeping
-        if keeping is not None and keeping.retry_in is not None:
-            return "store fails"
+        if keeping is not None:
+            if keeping.retry_in is not None:
+                return "store fails"
+            if keeping.statistics().waiting_seconds >= STORE_HANGS:
+                return "store hangs"
         return None if self._open else "starting"
 
     def start(self) -> None:

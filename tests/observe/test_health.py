@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import trio
 
-from lmos_actors import Agent, AgentDied, ChildSpec, ConfigError, action, open_node
+from lmos_actors import Agent, AgentDied, ChildSpec, ConfigError, DeadlineExceeded, action, open_node
+from lmos_actors._core import RandomStream
 from lmos_actors.errors import ConnectFailed, StoreFailed
-from lmos_actors.persistence import MemoryStore
+from lmos_actors.persistence import MemoryStore, SimulatedDisk, SimulatedStore
 from lmos_actors.security import Access, Basic, Security
 from lmos_actors.supervision import RESERVED
 from lmos_actors.transport import endpoint_of
@@ -103,6 +104,41 @@ async def test_a_node_whose_store_fails_is_not_ready(autojump_clock: Any) -> Non
         assert (await ask(node, "/healthz")).status == 200
         store.fails = False
         await ref.ready()
+        assert (await ask(node, "/readyz")).status == 200
+
+
+async def test_a_store_that_hangs_is_seen_and_holds_up_nobody_else(autojump_clock: Any) -> None:
+    seconds = 0.0
+    store = SimulatedStore(SimulatedDisk(RandomStream(1), lambda: seconds))
+    async with open_node(listen="ws://here", store=store) as node, trio.open_nursery() as nursery:
+        ref = await node.start_child(ChildSpec("keeps", Keeps))
+        slow = await node.start(Slow)
+        seconds = 30.0
+        answers = list[int]()
+
+        async def add() -> None:
+            answers.append(await ref.invoke(Keeps.add))
+
+        nursery.start_soon(add)
+        await trio.sleep(1)
+        assert (await ask(node, "/readyz")).status == 200
+        with pytest.raises(DeadlineExceeded):
+            await ref.within(2).invoke(Keeps.add)
+        with trio.move_on_after(2) as scope:
+            await ref.invoke(Keeps.add)
+        assert scope.cancelled_caught
+        assert await slow.within(2).invoke(Slow.work, 1) == "done"
+        answer = await ask(node, "/readyz")
+        assert (answer.status, answer.text) == (503, "store hangs\n")
+        assert (await ask(node, "/healthz")).status == 200
+        statistics = node.statistics().store
+        assert statistics is not None
+        assert statistics.waiting == 3
+        assert statistics.waiting_seconds == pytest.approx(6, abs=0.1)
+        seconds = 0.0
+        await trio.sleep(25)
+        assert answers == [1]
+        assert await ref.invoke(Keeps.add) == 4
         assert (await ask(node, "/readyz")).status == 200
 
 
