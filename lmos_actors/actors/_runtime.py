@@ -371,7 +371,6 @@ class Runtime:
     def end(self) -> None:
         """End: wake the tasks that wait for an agent to appear, and close all feeds."""
         self.ended = True
-        self.deadlines.close()
         for task in self.appeared:
             reschedule(task)
         self.appeared.clear()

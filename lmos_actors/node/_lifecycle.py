@@ -214,6 +214,7 @@ def _runtime(services: ShieldedNursery, options: NodeOptions, lifecycle: NodeLif
     real = environment.timers is None
     rt = Runtime(timers=timers, entropy=environment.entropy, instrument=instrument, real=real)
     rt.staging = environment.staging
+    services.at_end.append(rt.deadlines.close)  # callers may wait for the store, which ends after the agents
     rt.fatal = lifecycle.fatal
     rt.outside = Outside(threads=options.threads, processes=options.processes)
     rt.link = Slot if rt.instrument is None else TracedSlot
