@@ -25,7 +25,7 @@ class Summary(Struct, frozen=True):
 
 
 class Voice(Agent):
-    """Listens, and gives back what is spoken, louder."""
+    """Listens, and repeats what is spoken, louder."""
 
     gain: Property[Annotated[float, Meta(gt=0, le=16)]] = prop(default=2.0, doc="By how much it is louder.")
     quiet: Property[Annotated[int, Meta(ge=0, le=LOUDEST)]] = prop(
@@ -35,7 +35,7 @@ class Voice(Agent):
 
     @action(concurrency=8)
     async def converse(self, said: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Give back each frame in which somebody speaks, as it comes."""
+        """Repeat each frame in which somebody speaks, louder, as it comes."""
         speaks = False
         async for frame in said:
             samples = samples_of(frame)

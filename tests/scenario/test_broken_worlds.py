@@ -146,6 +146,15 @@ BREAKS = [
         ("self.balance += amount", "pass", "never none_is_lost"),
     ),
     *breaks(
+        "voice",
+        "voice",
+        ("if speaks:", "if True:", "expect items"),
+        ("if speaks:", "if not speaks:", "expect items"),
+        ("self.speaking.emit(speaks)", "pass", "expect event"),
+        ("round(gain * sample)", "sample", "expect items"),
+        ("len(frames), sum(frames)", "len(frames), len(frames)", "expect output"),
+    ),
+    *breaks(
         "travel",
         "travel",
         ("self.bookings += 1", "pass", "expect output"),
