@@ -1,0 +1,53 @@
+"""Stops of agents, supervisors and nodes while a commit is open: each ends within its time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from lmos_actors import Agent, AgentDied, ChildSpec, SupervisorSpec, action, open_node
+from lmos_actors._core import RandomStream
+from lmos_actors.persistence import SimulatedDisk, SimulatedStore
+
+
+class Counter(Agent, durable=True):
+    n: int = 0
+
+    @action
+    def add(self) -> int:
+        self.n += 1
+        return self.n
+
+
+@pytest.mark.parametrize(("commit", "answer"), [(3.0, 1), (1_000.0, "may be kept")])
+@pytest.mark.parametrize("stopped", ["agent", "supervisor", "node"])
+async def test_a_stop_while_a_commit_is_open(
+    stopped: str, commit: float, answer: Any, autojump_clock: object
+) -> None:
+    """What is kept in time is answered; else the wait ends: 5 s for an agent, 10 s more for the store."""
+    outcome: list[object] = []
+    disk = SimulatedDisk(RandomStream(1), lambda: commit)
+    tree = SupervisorSpec("root", [SupervisorSpec("group", [ChildSpec("counter", Counter)])])
+
+    async def ask(ref: Any) -> None:
+        try:
+            outcome.append(await ref.invoke(Counter.add))
+        except AgentDied as error:
+            outcome.append("may be kept" if error.started else "not started")
+
+    async with trio.open_nursery() as nursery:
+        async with open_node(tree, store=SimulatedStore(disk)) as node:
+            nursery.start_soon(ask, node.find(Counter, "group/counter"))
+            await trio.sleep(1)
+            began = trio.current_time()
+            if stopped == "agent":
+                await node.root.supervisor("group").terminate_child("counter")
+            elif stopped == "supervisor":
+                await node.root.terminate_child("group")
+            assert trio.current_time() - began <= 5.5
+        assert trio.current_time() - began <= 16
+    assert outcome == [answer]
+    assert trio.current_time() - began <= 16
+    assert disk.user is None
