@@ -363,7 +363,8 @@ class _AgentState:
         self._waiting: list[trio.lowlevel.Task] = []
 
     def begin(self, agent: Any, form: StateForm, found: _Found) -> None:
-        """Begin an incarnation with what was found in the store."""
+        """Begin an incarnation with what was found. Raises TypeError for an undeclared attribute."""
+        form.check_attributes(agent)
         self._agent, self._form, self._fields = agent, form, found.fields
         if form.facts is not None:  # what the first fact is kept with, unless there is a record
             self._fields = b"" if found.journal else msgspec.json.encode(form.plain(agent))
@@ -446,6 +447,7 @@ class _AgentState:
 
     def _changed(self, form: StateForm) -> list[Write]:
         """Return the write of a snapshot, none if it is as it was."""
+        form.check_attributes(self._agent)
         fields = self._encoded(form)
         if fields == self._fields and not self._has_moved:
             return []

@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 
-from lmos_actors import Agent, AgentDied, ChildSpec, action, open_node
+from lmos_actors import Agent, AgentDied, ChildSpec, StartFailed, action, open_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,6 +104,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("colour", "red", r"Shop\.colour must be Colour or None, not 'red'"),
     ("sizes", {"width": "wide"}, r"Shop\.sizes\['width'\] must be int, not 'wide'"),
     ("points", "5", r"Shop\.points must be int, not '5'"),
+    ("total", 5, r"Shop\.total is not declared, and so not kept: declare it in the class, as `total: int`"),
 ]
 
 FITTING: list[tuple[str, Any, str]] = [
@@ -163,3 +164,16 @@ async def test_a_fact_that_could_not_be_given_back_is_refused_where_it_is_record
         ref = await node.start_child(ChildSpec("journal", Journal))
         with pytest.raises(AgentDied, match=r"Line\.below\[0\]\.amounts\[0\] must be Decimal, not 5"):
             await ref.invoke(Journal.note)
+
+
+class Hidden(Agent, durable=True):
+    n: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.total = 5
+
+
+async def test_an_attribute_that_is_not_declared_is_refused_as_the_agent_starts() -> None:
+    async with open_node(store="memory:") as node:
+        with pytest.raises(StartFailed, match=r"Hidden\.total is not declared"):
+            await node.start_child(ChildSpec("hidden", Hidden))

@@ -277,6 +277,8 @@ class StateForm:
     formerly: tuple[str, ...]
     version: int
     members: tuple[_Member, ...]
+    declared: frozenset[str]
+    """The attributes that an agent may have: kept ones, ephemeral ones and those of every agent."""
     migrations: Mapping[int, Migration]
     facts: FactForm | None = None
     """The form of the facts of a journal, None where snapshots alone are kept."""
@@ -304,6 +306,17 @@ class StateForm:
         for member in self.members:
             if member.attribute in values:
                 run_check(member.check, values[member.attribute], f"{type(agent).__name__}.{member.name}")
+
+    def check_attributes(self, agent: Any) -> None:
+        """Raise TypeError for an attribute that is not declared: it would be lost without a word."""
+        values: Plain = agent.__dict__
+        if self.declared.issuperset(values):
+            return
+        name = next(name for name in values if name not in self.declared)
+        raise TypeError(
+            f"{type(agent).__name__}.{name} is not declared, and so not kept: declare it in the class, as "
+            f"`{name}: {type(values[name]).__name__}`, or by `= ephemeral(...)`, for what may be lost"
+        )
 
     def restored(self, plain: Plain, version: int, key: str) -> Plain:
         """Return the attributes of an agent for stored state of some version, migrated to this one.
@@ -372,11 +385,13 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
     converter = state_converter()
     hints = annotations_of(cls, {**namespace, cls.__name__: cls})
     members: list[_Member] = []
+    declared = {"_slot", "_behaviour", "_history"}  # which every agent may have
     for field in attrs.fields(cls):
         hint, attribute = hints.get(field.name), field.name
         static = inspect.getattr_static(cls, field.name, None)
         if isinstance(static, Property):
             hint, attribute = (get_args(hint) or (hint,))[0], static.hidden
+        declared.add(attribute)
         secrecy = secrecy_of(hint)
         if field.metadata.get(EPHEMERAL) or field.repr is False or secrecy == WHOLE:
             continue
@@ -391,7 +406,7 @@ def state_form(cls: Any, namespace: Mapping[str, Any]) -> StateForm:
     facts = _fact_form(cls, namespace, converter)
     # the names of a module are found by its functions themselves
     local = {} if cls.__module__ == namespace.get("__name__") else dict(namespace)
-    return StateForm(title, formerly, version, tuple(members), migrations, facts, local)
+    return StateForm(title, formerly, version, tuple(members), frozenset(declared), migrations, facts, local)
 
 
 def _fact_form(cls: Any, namespace: Mapping[str, Any], converter: Converter) -> FactForm | None:
