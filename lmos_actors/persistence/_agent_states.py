@@ -22,6 +22,7 @@ they have changed nothing (`_answers.py`).
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -47,6 +48,7 @@ from lmos_actors.errors import NameTaken, StateMismatch, StoreFailed, WrongState
 
 from ._answers import AgentAnswers, AnswerLookups
 from ._store import DeleteRange, Put
+from ._writer import HANGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -199,10 +201,15 @@ class AgentStates:
             raise needs_name(type(agent).__name__)
         state = await self._claim(slot)
         gate = slot.output_gate or OutputGate(slot, state)
-        await state.wait_kept()
+        # a supervisor restarts one child after another: a store that hangs must not hold up the others
+        with trio.move_on_after(HANGS if slot.incarnation else math.inf) as scope:
+            await state.wait_kept()
+            kept = await self._read(state.key)
+        if scope.cancelled_caught:
+            raise StoreFailed(self.writer.name, f"it has not answered for {HANGS:g} s", "wait until it does")
         with_refs = FIND_REF.set(partial(ref_at, self._rt))
         try:
-            found = await self._found(state.key, form, agent)
+            found = await self._found(state.key, kept, form, agent)
             timers = restored_timers(slot, agent, found.timers, state.key)
         finally:
             FIND_REF.reset(with_refs)
@@ -212,10 +219,9 @@ class AgentStates:
         state.begin(agent, form, found)
         slot.output_gate = gate
 
-    async def _found(self, key: str, form: StateForm, agent: Any) -> _Found:
-        """Restore the snapshot of an agent, and the facts since then; return what there was."""
+    async def _found(self, key: str, kept: bytes | None, form: StateForm, agent: Any) -> _Found:
+        """Restore the snapshot of an agent, if it has one, and the facts since then; return both."""
         found = _Found()
-        kept = await self._read(key)
         attributes: dict[str, Any] = agent.__dict__
         if kept is not None:
             record = _record(key, kept, form)

@@ -64,6 +64,9 @@ LAST_PROBE: Final = 5.0
 ENDING_SECONDS: Final = 10.0
 """Seconds for the last commits and for closing the store."""
 
+HANGS: Final = 1.0
+"""Seconds of a commit after which it holds up no restarts: they wait for its end outside their supervisor."""
+
 PROBE: Final = Put("lmos-actors", "probe", b"")
 """The write that tries whether a store works again."""
 
@@ -223,12 +226,16 @@ class StoreWriter:
         return None if self._failure is None else max(0.0, self._probe_at - trio.current_time())
 
     async def ready(self) -> None:
-        """Wait until the store works. Raise StoreFailed if it is closed before that."""
+        """Wait until the store works, and does not hang. Raise StoreFailed if it is closed before that."""
         await trio.lowlevel.checkpoint()
-        while self._failure is not None:
-            if self._ending:
+        while self._failure is not None or self._hangs:
+            if self._failure is not None and self._ending:
                 raise copy.copy(self._failure)
             await self._changed.park()
+
+    @property
+    def _hangs(self) -> bool:
+        return bool(self._committing) and trio.current_time() - self._began >= HANGS
 
     def statistics(self) -> WriterStatistics:
         """Return what was done so far, and what is pending."""

@@ -494,7 +494,9 @@ class Slot:
         if self.state == GONE:
             return NotFound("agent", self.path)
         if self.suspended and self.rt.keeping is not None:
-            return AgentUnavailable(self.path, "its store fails", retry_in=self.rt.keeping.retry_in)
+            retry_in = self.rt.keeping.retry_in
+            why = "it waits for its store" if retry_in is None else "its store fails"
+            return AgentUnavailable(self.path, why, retry_in=retry_in)
         return AgentUnavailable(self.path, STATE_TEXTS[self.state])
 
     def bound(self, op: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
