@@ -229,7 +229,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(
     call: Callable[..., Ran], place: Place, tmp_path: Path
 ) -> None:
     for words, wrong in (
-        (("merge", "--stream", "-"), "merge: takes 2 streams (left, right), and a command gives one"),
+        (("merge", "--stream", "-"), "merge: takes 2 streams (left, right), and a command sends one"),
         (("total", "--stream", "-"), "--stream: total takes no stream"),
         (("ingest",), "ingest: takes the stream rows: give its items with --stream FILE, or --stream -"),
         (("ingest", "--stream", "nowhere"), "nowhere: cannot be read: No such file or directory"),
