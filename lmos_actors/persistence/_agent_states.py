@@ -202,6 +202,7 @@ class AgentStates:
         state = await self._claim(slot)
         gate = slot.output_gate or OutputGate(slot, state)
         # a supervisor restarts one child after another: a store that hangs must not hold up the others
+        kept: bytes | None = None
         with trio.move_on_after(HANGS if slot.incarnation else math.inf) as scope:
             await state.wait_kept()
             kept = await self._read(state.key)
