@@ -1,4 +1,4 @@
-"""What agents listen to: other agents (`_follow`), topics (`_topics`) and who is in a group (`_groups`).
+"""Subscriptions of agents to other agents (`_follow`) and topics (`_topics`), and groups (`_groups`).
 
 `lmos_actors.actors` exports what others may use.
 """

@@ -46,7 +46,7 @@ class Machine:
         self.has_node = False
         self.back_at = 0.0
         """The instant at which the node is to be started again."""
-        self.at_death: Callable[[], object] = list
+        self.at_death: Callable[[], object] = _do_nothing
         """Called before the node is killed."""
         self._watch = watch
         self._network = network
@@ -145,3 +145,7 @@ class Machine:
         if keeping is not None and keeping.retry_in is not None:
             return max(keeping.retry_in, LOOK_AGAIN)
         return LOOK_AGAIN if any(slot.suspended for slot in agents_of(node.root)) else None
+
+
+def _do_nothing() -> None:
+    """Be what is called before the node is killed, until the run sets it."""
