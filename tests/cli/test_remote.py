@@ -237,6 +237,18 @@ def test_write_sets_the_properties_that_are_named(call: Call) -> None:
         (["read", "--header", "a b: c"], '--header: "a b: c" is not NAME:VALUE'),
         (["read", "--header", "a: c\r\nd: e"], "--header: the value of a must be printable ASCII"),
         (["read", "--header", "a:b", "--header", "A: c"], "--header: A is given twice"),
+        (
+            ["call", "forecast", "--request-key", "a b"],
+            "--request-key: a key has visible ASCII characters alone, and no blanks, not 'a b'",
+        ),
+        (
+            ["call", "forecast", "--request-key", "a", "--many"],
+            "--request-key: streams cannot be repeated from a kept answer: leave out --many",
+        ),
+        (
+            ["call", "hours", "--request-key", "a"],
+            "--request-key: hours has streams, which cannot be repeated from a kept answer",
+        ),
         (["read", "--raw", "--json"], "--raw: give --json or --raw, not both"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -22,7 +22,7 @@ from lmos_actors.cli import main
 from lmos_actors.cli.serve._announcer import Announcer
 from lmos_actors.cli.serve._serve import RESERVED, Serving, door_options
 from lmos_actors.cli.serve._targets import planned_of, tree_at
-from tests.commands import RunningCommand, started
+from tests.commands import RunningCommand, called, started
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -53,6 +53,15 @@ class Slow(Agent):
     @action
     def crash(self) -> None:
         raise KeyError("the key that is not there")
+
+
+class Shop(Agent, durable=True):
+    sold: int = 0
+
+    @action
+    def order(self, item: str) -> str:
+        self.sold += 1
+        return f"{item}, receipt {self.sold}"
 
 
 class Needy(Agent):
@@ -335,6 +344,22 @@ def test_all_requests_accepted_before_the_stop_are_answered(project: Path) -> No
         trio.run(client, served)
         assert served.end() == (0, ["draining", "stopped"]), served.errors
     assert answers == ["celsius 9"] * 50
+
+
+def test_a_request_with_a_key_is_carried_out_once_over_a_kill_of_the_server(project: Path) -> None:
+    def call(served: Served, *words: str, url: str = "http") -> tuple[int, str]:
+        agent = served.url if url == "http" else served.url.replace("http:", "ws:")
+        ended = called(("call", agent, "order", "item=tea", *words, "--raw"), project, timeout=30)
+        return ended.returncode, ended.stdout + ended.stderr
+
+    for _ in range(2):
+        with serving("served.py:Shop", "--store", "sqlite:shop.db") as served:  # and killed
+            assert call(served, "--request-key", "order-17") == (0, "tea, receipt 1\n")
+    with serving("served.py:Shop", "--store", "sqlite:shop.db") as served:
+        code, refused = call(served, "--request-key", "order-17", url="ws")
+        assert code == 2
+        assert "--request-key: needs a description of the agent" in refused
+        assert call(served, "--request-key", "order-18") == (0, "tea, receipt 2\n")
 
 
 def test_a_tree_is_served_with_its_pools_and_with_targets_beside_it(project: Path) -> None:

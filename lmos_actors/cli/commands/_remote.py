@@ -79,6 +79,7 @@ def call(
     *input_: Annotated[str, Parameter(name="INPUT", allow_leading_hyphen=True)],
     stream: Annotated[File, Parameter(allow_leading_hyphen=True)] = None,
     many: Switch = False,
+    request_key: Annotated[str | None, Parameter(metavar="KEY")] = None,
     options: RemoteOptions = _ALONE,
 ) -> int:
     """Invoke an action of an agent, and print its answer, or its answers as they come.
@@ -94,6 +95,8 @@ interactionMode=text
     cat question.json | lmos-actors call http://127.0.0.1:8080/agents/weather getWeather -
 
     cat rows.jsonl | lmos-actors call http://127.0.0.1:8080/agents/ledger ingest account=main --stream -
+
+    lmos-actors call http://127.0.0.1:8080/agents/shop order item=tea --request-key order-17
 
     Progress is shown on standard error. Ctrl-C cancels the action.
 
@@ -111,18 +114,36 @@ interactionMode=text
 input. A stream of bytes takes them as they are.
     many
         Expect many answers even if no description declares them.
+    request_key
+        A name for this request, for durable agents: they keep the answer, and give it again for the same \
+key, over restarts of both sides, instead of carrying the request out once more. Where no answer comes, the \
+command asks again.
     """
     from .._inputs import input_of
     from ..remote._requests import ActionCall
     from ..remote._sources import FileSource
 
+    if request_key is not None:
+        _check_key(request_key, "--stream" if stream is not None else "--many" if many else None)
     if stream == "-" and input_ == ("-",):
         raise ConfigError("the standard input is read once: for INPUT, or for the stream", "--stream")
-    given = input_of(input_, ("--stream", "--many", *_NAMES))
+    given = input_of(input_, ("--stream", "--many", "--request-key", *_NAMES))
     if stream is None:
-        return options.run_session(url, ActionCall(action, given, many))
+        return options.run_session(url, ActionCall(action, given, many, key=request_key))
     with closing(FileSource(stream)) as source:
         return options.run_session(url, ActionCall(action, given, many, source))
+
+
+def _check_key(key: str, beside: str | None) -> None:
+    """Raise ConfigError for what cannot be the key of a request, or an option that it cannot stand beside."""
+    from lmos_actors.actors import wrong_key
+
+    if beside is not None:
+        raise ConfigError(
+            f"streams cannot be repeated from a kept answer: leave out {beside}", "--request-key"
+        )
+    if (wrong := wrong_key(key)) is not None:
+        raise ConfigError(wrong, "--request-key")
 
 
 @app.command(sort_key=2, group=ELSEWHERE, usage="Usage: lmos-actors read [OPTIONS] URL [PROPERTY...]")

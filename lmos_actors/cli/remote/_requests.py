@@ -18,7 +18,7 @@ from ._session import GRACE, OK
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 
-    from lmos_actors.protocol.td import Stream
+    from lmos_actors.protocol.td import Stream, Streams
 
     from .._answers import AnswerPrinter
     from .._inputs import Pairs, Written
@@ -32,22 +32,29 @@ _ITEM: Final = re.compile(r"at \$\.((?:[^\s\[\]]+)\[(\d{1,9})\])")
 
 @attrs.frozen
 class ActionCall:
-    """The work of `call`: an action, its input, whether it has many outputs without a description, and the
-    source of its input stream."""
+    """The work of `call`: an action, its input, whether it has many outputs without a description, the source
+    of its input stream, and the key of the request."""
 
     action: str
     given: Written | Pairs | None
     many: bool = False
     source: FileSource | None = None
+    key: str | None = None
 
     async def __call__(self, session: RemoteSession) -> int:
         """Invoke the action. Returns the exit code."""
         about = session.about("action", self.action)
         streams = session.streams(self.action)
+        if self.key is not None:
+            self._check_key(session, streams)
         sources = self._sources(session, (streams and streams.input) or {})
         args = () if self.given is None else (self.given.value(about.input if about is not None else None),)
         many = self.many or (streams is not None and streams.output is not None)
-        invoke = partial(self._stream if many else self._call, session, args, sources)
+        invoke = (
+            partial(self._call_by_key, session, args, self.key)
+            if self.key is not None
+            else partial(self._stream if many else self._call, session, args, sources)
+        )
         try:
             await (invoke() if self.source is None else self._with_progress(session, self.source, invoke))
         except LmosActorsError as error:
@@ -57,6 +64,17 @@ class ActionCall:
                 session.answers.note(f"{item[1]} is at {self.source.place_of(int(item[2]))}")
             return code
         return OK
+
+    def _check_key(self, session: RemoteSession, streams: Streams | None) -> None:
+        if streams is not None:
+            raise ConfigError(
+                f"{self.action} has streams, which cannot be repeated from a kept answer", "--request-key"
+            )
+        if session.thing.description is None:  # a server that keeps none would carry out each request
+            raise ConfigError(
+                "needs a description of the agent, which says whether it keeps answers: give its http:// URL",
+                "--request-key",
+            )
 
     def _sources(self, session: RemoteSession, inputs: Mapping[str, Stream]) -> dict[str, AsyncIterable[Any]]:
         """Return the sources of the input streams by name. Raises ConfigError where they do not fit."""
@@ -107,6 +125,11 @@ class ActionCall:
     ) -> None:
         async with session.thing.begin(self.action, *args, streams=sources) as call:
             await self._print(session.answers, await self._result(session, call))
+
+    async def _call_by_key(self, session: RemoteSession, args: tuple[Any, ...], key: str) -> None:
+        """Ask again, by the same key, until there is an answer; see `Ref.retrying`."""
+        asked = session.thing.retrying(key=key)
+        await self._print(session.answers, await asked.invoke(self.action, *args))
 
     async def _result(self, session: RemoteSession, call: Any) -> Any:
         """Wait for the answer, and show the progress of the run."""
