@@ -208,7 +208,8 @@ def interruptible(fn: Callable[[], Any]) -> Any:
 class Turns:
     """The turn that runs now, its message, and how many more may run before a checkpoint.
 
-    `current` is an item of a mailbox; where the turn runs in its asker's step, the operation alone, as
+    All nodes of one `trio.run` share it, as one turn runs at a time, and its agent may send to agents of any
+    of them. `current` is an item of a mailbox; where the turn runs in its asker's step, the operation alone, as
     the present task's context names the sender.
     """
 
@@ -219,7 +220,7 @@ class Turns:
         self.current: Any = None
         self.leave = False
         self.budget = BUDGET
-        self.durables = 0  # durable agents that the node has had: none costs the others nothing
+        self.durables = 0  # durable agents that there have been: none costs the others nothing
 
     def misuse(self, verb: str, *, of: str = "ref.", how: str = "awaited") -> RuntimeError:
         """Make the error of a `def` handler that calls what has to be awaited; it names handler and line."""
@@ -229,6 +230,19 @@ class Turns:
             f"{of}{verb}(...) has to be {how}, and the turn {title_of(self.current)!r} of {agent!r} "
             f"that calls it is a def: {way} ({_caller()})"
         )
+
+
+_turns: trio.lowlevel.RunVar[Turns] = trio.lowlevel.RunVar("lmos_actors.turns")
+
+
+def _turns_of_run() -> Turns:
+    """Return the turns of the present `trio.run`."""
+    try:
+        return _turns.get()
+    except LookupError:
+        turns = Turns()
+        _turns.set(turns)
+        return turns
 
 
 _PACKAGE: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -334,7 +348,7 @@ class Runtime:
         self.entropy = entropy
         self.instrument = instrument
         self.real = real
-        self.turns = Turns()
+        self.turns = _turns_of_run()
         self.ready: deque[Any] = deque()  # slots with mail
         self.dispatcher: trio.lowlevel.Task | None = None
         self.deadlines = Deadlines(timers)

@@ -161,6 +161,8 @@ TURNS: dict[str, tuple[Callable[[Putter], None], str]] = {
     "send": (lambda a: a.send(a.to["near"], Witness.take), "taken"),
     "send to pool": (lambda a: a.send(a.to["pool"], Witness.take), "taken"),
     "send to found": (lambda a: a.send(a.find(Witness, "witness"), Witness.take), "taken"),
+    "send to a neighbour node": (lambda a: a.send(a.to["neighbour"], Witness.take), "taken"),
+    "tell_nowait to a neighbour node": (lambda a: a.to["neighbour"].tell_nowait(Witness.take), "taken"),
     "send by retrying": (lambda a: a.send(a.to["near"].retrying(), Witness.take), "taken"),
     "send over frames": (lambda a: a.send(a.to["far"], Witness.take), "taken"),
     "send over HTTP": (lambda a: a.send(a.to["http"], Witness.take), "taken"),
@@ -212,6 +214,14 @@ async def sync(verb: Callable[[Putter], Any], agent: Putter) -> None:
 RUNS: dict[str, tuple[Callable[[Putter], Awaitable[Any]], str]] = {
     "invoke": (lambda a: a.to["near"].invoke(Witness.take), "taken"),
     "invoke found": (lambda a: a.find(Witness, "witness").invoke(Witness.take), "taken"),
+    "invoke a neighbour node": (lambda a: a.to["neighbour"].invoke(Witness.take), "taken"),
+    "tell a neighbour node": (lambda a: a.to["neighbour"].tell(Witness.take), "taken"),
+    "begin at a neighbour node": (lambda a: open_call(a, "neighbour"), "taken"),
+    "write at a neighbour node": (lambda a: a.to["neighbour"].write(Witness.level, 1), "written"),
+    "tell_nowait to a neighbour node in a run": (
+        lambda a: sync(TURNS["tell_nowait to a neighbour node"][0], a),
+        "taken",
+    ),
     "invoke pool": (lambda a: a.to["pool"].invoke(Witness.take), "taken"),
     "invoke over frames": (lambda a: a.to["far"].invoke(Witness.take), "taken"),
     "invoke over HTTP": (lambda a: a.to["http"].invoke(Witness.take), "taken"),
@@ -311,6 +321,7 @@ async def world(folder: Path, **options: Any) -> AsyncGenerator[World]:
         to: dict[str, Any] = {
             "near": near,
             "pool": await node.start_pool(Pool(Witness, 1, name="witnesses")),
+            "neighbour": elsewhere,
             "far": await node.consume(Witness, "http://server/witness"),
             "http": await node.consume(Witness, await by_http_alone(network, folder)),
             "thing": await node.consume_thing("http://server/witness"),

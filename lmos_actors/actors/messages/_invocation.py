@@ -236,7 +236,7 @@ def gate_of_caller() -> ItemGate | None:
 def running_gate(turns: Any) -> Any:
     """Return the output gate of the agent whose code runs now; None outside durable agents.
 
-    `turns` are those of the node: where it has had no durable agents, callers need not ask.
+    Callers need not ask where `turns.durables` is 0: there have been no durable agents.
     """
     run = CURRENT.get()
     slot = turns.slot if run is None else run.slot
