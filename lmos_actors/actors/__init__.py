@@ -182,6 +182,7 @@ from .messages._request_keys import (
     KEPT_ANSWERS as KEPT_ANSWERS,
     KEPT_BYTES as KEPT_BYTES,
     KEPT_SECONDS as KEPT_SECONDS,
+    KEY_LENGTH as KEY_LENGTH,
     KeptAnswer as KeptAnswer,
     RequestKey as RequestKey,
     far_key as far_key,

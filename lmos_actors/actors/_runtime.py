@@ -209,8 +209,8 @@ class Turns:
     """The turn that runs now, its message, and how many more may run before a checkpoint.
 
     All nodes of one `trio.run` share it, as one turn runs at a time, and its agent may send to agents of any
-    of them. `current` is an item of a mailbox; where the turn runs in its asker's step, the operation alone, as
-    the present task's context names the sender.
+    of them. `current` is an item of a mailbox; where the turn runs in its asker's step, the operation alone,
+    as the present task's context names the sender.
     """
 
     __slots__ = ("budget", "current", "durables", "leave", "slot")

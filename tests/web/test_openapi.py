@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from subprocess import STDOUT
 from typing import TYPE_CHECKING
 
 import trio
 
-from lmos_actors import open_node
+from lmos_actors import ChildSpec, open_node
+from lmos_actors.bindings import fetch
+from lmos_actors.transport import MemoryNetwork
 from tests.matrix import few_or_all
-from tests.web.things import Desk
+from tests.web.things import Desk, Till
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +31,24 @@ SCHEMATHESIS = [
 
 
 async def test_nothing_undocumented_comes(tmp_path: Path) -> None:
-    async with open_node(listen="ws://127.0.0.1:0") as node:
+    async with open_node(listen="ws://127.0.0.1:0", store="memory:") as node:
         await node.start(Desk)
+        await node.start_child(ChildSpec("till", Till))
         command = [*SCHEMATHESIS, f"{node.urls[0].replace('ws:', 'http:')}/openapi.json"]
         done = await trio.run_process(command, capture_stdout=True, stderr=STDOUT, check=False, cwd=tmp_path)
         assert done.returncode == 0, done.stdout.decode()
         assert node.connection_failures == ()
+
+
+async def test_a_request_may_have_a_key_where_answers_are_kept() -> None:
+    network = MemoryNetwork()
+    async with open_node(listen="ws://server", network=network, store="memory:") as node:
+        await node.start(Desk)
+        await node.start_child(ChildSpec("till", Till))
+        text, _ = await fetch(network, "http://server/openapi.json", None)
+    takes_key = {
+        path: "422" in item["post"]["responses"]
+        for path, item in json.loads(text)["paths"].items()
+        if any(each["name"] == "Idempotency-Key" for each in item.get("post", {}).get("parameters", ()))
+    }
+    assert takes_key == {"/agents/till/actions/sell": True}

@@ -61,3 +61,20 @@ class Desk(Agent, rename="camel"):
     def reset(self) -> None:
         """Be as at first."""
         self.level, self.place = 3, None
+
+
+class Till(Agent, durable=True):
+    """Keeps answers, so a request for an action may have a key."""
+
+    sold: int = 0
+
+    @action
+    def sell(self) -> int:  # without an input, as another one is refused under the same key
+        """Sell something."""
+        self.sold += 1
+        return self.sold
+
+    @action(snapshot_safe=True)
+    async def steps(self) -> AsyncIterator[int]:
+        """Give a number."""
+        yield self.sold

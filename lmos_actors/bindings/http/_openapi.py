@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from lmos_actors.actors import describe
+from lmos_actors.actors import KEY_LENGTH, describe
 from lmos_actors.protocol.td import LINES, OCTETS, SCHEMA_WORDS, dump
 
 from ..exposure._description_security import anything
@@ -34,6 +34,7 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 PROBLEM_JSON: Final = "application/problem+json"
 STREAMS: Final = "lmosx:streams"
+ANSWERS: Final = "lmosx:answers"
 
 _RATHER: Final = ("title", "description")
 _TEXT: Final = {"type": "string"}
@@ -94,6 +95,16 @@ _ALWAYS: Final = ("400", "401", "403", "404", "405", "406", "429", "500", "503")
 """The refusals that any operation can be answered with; `_BRINGING` are those of requests with a body."""
 
 _BRINGING: Final = ("412", "413", "415")
+
+_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The key of the request. A repeat gets the answer that was kept, and is not carried out.",
+    "schema": {"type": "string", "pattern": f"^[!#-~][!-~]{{0,{KEY_LENGTH - 1}}}$"},
+}
+_REUSED: Final = {"422": _PROBLEM_REF}
+"""Of a key that names another request."""
 
 
 KEPT: Final = 8
@@ -194,7 +205,13 @@ def _paths_of(agent: str, described: JsonObject) -> Iterator[tuple[str, JsonObje
     )
     yield place, {"get": {**read, "responses": {**read["responses"], "304": _UNCHANGED}}}
     yield from _properties(writer, place, described.get("properties", {}))
-    yield from _actions(writer, place, described.get("actions", {}), described.get(STREAMS, {}))
+    yield from _actions(
+        writer,
+        place,
+        described.get("actions", {}),
+        described.get(STREAMS, {}),
+        keeps_answers=ANSWERS in described,
+    )
     yield from _events(writer, place, described.get("events", {}))
 
 
@@ -284,7 +301,7 @@ def _property(
 
 
 def _actions(
-    writer: _OperationWriter, place: str, actions: JsonObject, streams: JsonObject
+    writer: _OperationWriter, place: str, actions: JsonObject, streams: JsonObject, *, keeps_answers: bool
 ) -> Iterator[tuple[str, JsonObject]]:
     # a request has one body
     actions = {
@@ -299,15 +316,23 @@ def _actions(
     )
     for name, each in actions.items():
         where = f"{place}/actions/{quote(name, safe='')}"
-        yield from _action(writer, where, name, each, streams.get(name, {}))
+        yield from _action(writer, where, name, each, streams.get(name, {}), keeps_answers=keeps_answers)
 
 
 def _action(
-    writer: _OperationWriter, place: str, name: str, affordance: JsonObject, streams: JsonObject
+    writer: _OperationWriter,
+    place: str,
+    name: str,
+    affordance: JsonObject,
+    streams: JsonObject,
+    *,
+    keeps_answers: bool,
 ) -> Iterator[tuple[str, JsonObject]]:
     summary = _summary(affordance)
     more = _streamed_body(affordance, streams["input"]) if "input" in streams else _body_of(affordance)
     outcomes = {**_outcomes(affordance, streams), "409": _FAILURE_REF}
+    if keeps_answers and not streams:
+        more, outcomes = {"parameters": [_KEY], **more}, {**outcomes, **_REUSED}
     invoke = writer.operation("invoke", name, summary, outcomes, **more)
     if streams:  # such a run ends with its response, so there is nothing to query
         yield place, {"post": invoke}
