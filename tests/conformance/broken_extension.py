@@ -19,7 +19,7 @@ from lmos_actors.conformance.scripted import (
 from tests.conformance.shelf import Shelf
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.scripted import Final_, Json, Request, Run
+    from lmos_actors.conformance.scripted import Final_, Json, KeyedRequest, Request, Run
 
 SHELF = Shelf()
 SOON = 0.01
@@ -169,6 +169,55 @@ class NoPeers(ScriptedServer):
 class OnePeer(ScriptedServer):
     def connect(self, *, offered: bool, path: str = "/ws", peer: str = "") -> ScriptedConnection:
         return super().connect(offered=offered, path=path, peer=peer or "anybody")
+
+
+# --- keys
+
+
+@SHELF("forgets-keys", "carries out each request of a key", "extension.key", "extension.key-other")
+class ForgetsKeys(ScriptedConnection):
+    def known_by_key(self, request: Request) -> KeyedRequest | None:
+        return None
+
+
+@SHELF("keys-of-a-connection", "does not know a key over another connection", "extension.key")
+class KeysOfAConnection(ScriptedConnection):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.keys: set[str] = set()
+
+    def known_by_key(self, request: Request) -> KeyedRequest | None:
+        key = request.message["key"]
+        if key in self.keys:
+            return super().known_by_key(request)
+        self.keys.add(key)
+        return None
+
+
+@SHELF("keys-unanswered", "does not answer a second request of a key", "extension.key-answer")
+class KeysUnanswered(ScriptedConnection):
+    def answered_by_key(self, request: Request) -> bool:
+        self.check_key(request)
+        return self.known_by_key(request) is not None
+
+
+@SHELF("keys-of-anything", "answers any request of a key as the first one", "extension.key-other")
+class KeysOfAnything(ScriptedConnection):
+    def known_by_key(self, request: Request) -> KeyedRequest | None:
+        return self.server.kept_answers.find(request)
+
+
+@SHELF("key-of-any-length", "takes a key of 257 characters", "extension.key-form")
+class KeyOfAnyLength(ScriptedConnection):
+    def check_key(self, request: Request) -> None:
+        if len(str(request.message["key"])) <= 256:
+            super().check_key(request)
+
+
+@SHELF("keys-of-streams", "takes a key where it keeps no answer", "extension.key-unkept")
+class KeysOfStreams(ScriptedConnection):
+    def key_of(self, request: Request) -> Any:
+        return None if request.name in request.thing.streams else super().key_of(request)
 
 
 # --- streams

@@ -136,7 +136,7 @@ async def test_the_handshake(autojump_clock: trio.abc.Clock) -> None:
         assert status == 101
         assert headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
         assert headers["sec-websocket-protocol"] == "lmosprotocol"
-        assert headers["lmos-extensions"] == "acks, gaps, streams, deadlines, retries, tells"
+        assert headers["lmos-extensions"] == "acks, gaps, streams, deadlines, retries, tells, keys"
 
 
 @pytest.mark.parametrize(

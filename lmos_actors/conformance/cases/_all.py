@@ -26,6 +26,7 @@ _CHAPTERS: Final[tuple[Chapter, ...]] = (
     subscriptions.SEVERAL_THINGS,
     extensions.MEMBERS,
     extensions.RETRIES,
+    extensions.KEYS,
     extensions.STREAMS,
     extensions.INPUT_STREAMS,
     extensions.BINARY_ANSWERS,

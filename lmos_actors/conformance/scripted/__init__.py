@@ -29,7 +29,13 @@ from ._messages import (
     is_object as is_object,
     no_number as no_number,
 )
-from ._runs import Final_ as Final_, Run as Run, completed as completed, content_of as content_of
+from ._runs import (
+    Final_ as Final_,
+    KeyedRequest as KeyedRequest,
+    Run as Run,
+    completed as completed,
+    content_of as content_of,
+)
 from ._server import ScriptedServer as ScriptedServer
 from ._serving import NetworkServer as NetworkServer, RequestHead as RequestHead, refusal as refusal
 from ._thing import (

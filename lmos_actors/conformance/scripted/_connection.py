@@ -16,6 +16,7 @@ one in `received_by`, so that a repeated request joins it, and it ends with the 
 from __future__ import annotations
 
 import base64
+import re
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
@@ -45,7 +46,19 @@ from ._messages import (
     text_of,
     unified,
 )
-from ._runs import REMEMBERED_SECONDS, Final_, RequestHistory, Run, Timer, completed, credit_of, with_items
+from ._runs import (
+    REMEMBERED_SECONDS,
+    Final_,
+    KeptAnswers,
+    KeyedRequest,
+    RequestHistory,
+    Run,
+    Timer,
+    completed,
+    content_of,
+    credit_of,
+    with_items,
+)
 from ._thing import (
     ABSENT,
     Done,
@@ -60,7 +73,9 @@ from ._thing import (
     cancelled,
     failed,
     invalid,
+    not_allowed,
     not_found,
+    reused,
     too_late,
     too_many,
     unsupported,
@@ -81,6 +96,7 @@ _OWED_BYTES: Final = 2048
 _OWED_SECONDS: Final = 0.5
 _WITH_EFFECT: Final = ("writeProperty", "writeMultipleProperties", "writeAllProperties", "invokeAction")
 _LISTENINGS: Final = 256
+_KEY: Final = re.compile(r"[!-~]{1,256}")
 
 
 @attrs.define(eq=False)
@@ -101,6 +117,8 @@ class Listening:
 class ServerContext(Protocol):
     """The server, as its connections see it."""
 
+    @property
+    def kept_answers(self) -> KeptAnswers: ...
     def new_id(self) -> str: ...
     def timestamp(self) -> str: ...
     def thing(self, thing_id: str) -> ScriptedThing | None: ...
@@ -484,10 +502,14 @@ class ScriptedConnection:
             self.do_tell(request, request.message["tell"])
             return
         thing.check_input(name, request.payload)
+        if self.key_of(request) is not None and self.answered_by_key(request):
+            return
         run = self.run_of(request)
         if len(self.live) >= _OPEN:
             raise too_many("runs")
         self.live.append(run)
+        if self.key_of(request) is not None:
+            self.server.kept_answers.begin(request)
         if run.credit is None and not run.inputs:
             self.known.begin(request, run)
         if not thing.action(name).get("synchronous", True):
@@ -495,6 +517,43 @@ class ScriptedConnection:
             self.send_pending(run)
         if run.final is None:
             self.on_outcome(run, thing.act(name, request.payload))
+
+    def key_of(self, request: Request) -> Any:
+        """Return the key of a request, None where it has none: kotlin-wot knows none."""
+        return None if self.kotlin else request.message.get("key")
+
+    def answered_by_key(self, request: Request) -> bool:
+        """Answer a request whose key came before, or have it wait for the answer. Raises Problem."""
+        self.check_key(request)
+        known = self.known_by_key(request)
+        if known is None:
+            return False
+        if known.final is None:
+            known.waiting.append((self, request))
+        else:
+            self.send_final(request, self.correlation(request), known.final)
+        return True
+
+    def check_key(self, request: Request) -> None:
+        """Raise Problem for a key that is none, or that is of no use."""
+        key = request.message["key"]
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
+            raise invalid("a key has 1 to 256 visible ASCII characters", "$.key")
+        if not request.thing.keeps_answers or request.name in request.thing.streams:
+            raise not_allowed(f"answers of {request.name!r} are not kept")
+
+    def known_by_key(self, request: Request) -> KeyedRequest | None:
+        """Return what is known of the key of a request. Raises Problem if that is another request."""
+        known = self.server.kept_answers.find(request)
+        if known is not None and known.content != content_of(request):
+            raise reused()
+        return known
+
+    def settle_key(self, request: Request, final: Final_ | None) -> None:
+        """Answer those that waited for an answer; if there is none to keep, the next one is carried out."""
+        known = None if self.key_of(request) is None else self.server.kept_answers.settle(request, final)
+        for voice, waiting in () if known is None else known.waiting:
+            voice.take(waiting)
 
     def do_tell(self, request: Request, number: Any) -> None:
         """Carry out a one-way message: the action begins at once, and is not answered."""
@@ -652,6 +711,7 @@ class ScriptedConnection:
             more = {"inReplyTo": reply[1]} if reply is not None and reply[0] is voice else {}
             gathered = run.gathered if voice.kotlin else None
             voice.send_final(run.request, correlation, with_items(final, gathered), more)
+        self.settle_key(run.request, final)
 
     def send_final(
         self, request: Request, correlation: str | None, final: Final_, more: Json | None = None
@@ -865,6 +925,7 @@ class ScriptedConnection:
             for timer in run.timers:
                 timer.cancel()
             self.known.forget(run.request)
+            self.settle_key(run.request, None)
 
 
 def _plain(item: Any) -> Any:

@@ -11,7 +11,9 @@ NAME: Final = "conformance"
 NAME_B: Final = "conformance-b"
 ID: Final = "urn:uuid:8d1f5f0a-3c59-4c0e-9a53-7f1c2f6b4e11"
 ID_B: Final = "urn:uuid:c2a7e9d4-61b8-4f3d-8e25-0b9d4a7c5f22"
-OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "retries", "tells")
+OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "retries", "tells", "keys")
+
+KEPT_ANSWERS: Final = 1_000
 
 _CONTEXT: Final = [
     "https://www.w3.org/2022/wot/td/v1.1",
@@ -171,6 +173,7 @@ def _document(
         "id": thing_id,
         "title": title,
         "lmosx:offers": list(OFFERS),
+        "lmosx:answers": {"seconds": 86400, "count": KEPT_ANSWERS, "bytes": KEPT_ANSWERS << 16},
         **_of_actions("lmosx:progress", PROGRESS, groups[1]),
         **_of_actions("lmosx:streams", STREAMS, groups[1]),
         "securityDefinitions": {"nosec_sc": {"scheme": "nosec"}},

@@ -61,6 +61,7 @@ class RunFollower(Protocol):
     def send_final(
         self, request: Request, correlation: str | None, final: Final_, more: Json | None = None
     ) -> None: ...
+    def take(self, request: Request) -> None: ...
 
 
 @attrs.define(eq=False)
@@ -89,6 +90,47 @@ class Run:
     sequence: int = 0
     is_stopped: bool = False
     timers: list[Timer] = attrs.field(factory=list[Timer])
+
+
+@attrs.define(eq=False)
+class KeyedRequest:
+    """A request with a key: its content, its answer, and the requests of the same key that wait for that."""
+
+    content: str
+    final: Final_ | None = None
+    waiting: list[tuple[RunFollower, Request]] = attrs.field(factory=list[tuple["RunFollower", Request]])
+
+
+class KeptAnswers:
+    """The requests with keys, of all consumers, as none of them has a name; the newest ones."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: OrderedDict[tuple[str, str], KeyedRequest] = OrderedDict()
+
+    def find(self, request: Request) -> KeyedRequest | None:
+        """Return what is known of the key of a request."""
+        return self._known.get(self._place(request))
+
+    def begin(self, request: Request) -> None:
+        """Note that a request is carried out."""
+        self._known[self._place(request)] = KeyedRequest(content_of(request))
+        while len(self._known) > self._limit:
+            self._known.popitem(last=False)
+
+    def settle(self, request: Request, final: Final_ | None) -> KeyedRequest | None:
+        """Note how a request was answered; one that leaves nothing is forgotten. Return those that waited."""
+        known = self.find(request)
+        if known is None or known.final is not None:
+            return None
+        if final is None or isinstance(final, Problem) or final[1].get("cancelled"):
+            del self._known[self._place(request)]
+        else:
+            known.final = final
+        return known
+
+    def _place(self, request: Request) -> tuple[str, str]:
+        return request.thing.id, request.message["key"]
 
 
 class RequestHistory:

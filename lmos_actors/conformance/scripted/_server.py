@@ -22,8 +22,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from ._connection import ScriptedConnection
-from ._description import NAME, NAME_B, OFFERS, described, described_b
-from ._runs import RequestHistory, Timer
+from ._description import KEPT_ANSWERS, NAME, NAME_B, OFFERS, described, described_b
+from ._runs import KeptAnswers, RequestHistory, Timer
 from ._thing import Json, ScriptedThing
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class ScriptedServer:
         self._numbers = count()
         self._most_timers = _TIMERS
         self._memories: dict[str, RequestHistory] = {}
+        self.kept_answers = KeptAnswers(KEPT_ANSWERS)
         self._ticking = False
         self.main = self.add(NAME, self.describe)
         self.beside = self.add(NAME_B, self.describe_b)

@@ -43,6 +43,11 @@ def not_allowed(detail: str) -> Problem:
     return Problem(f"{_LMOS}operation-not-allowed", "Operation Not Allowed", 405, detail)
 
 
+def reused() -> Problem:
+    """Return the problem of a key that names another request."""
+    return Problem(f"{_OURS}key-reused", "Key Reused", 422, "the key names another request")
+
+
 def unsupported(kind: str) -> Problem:
     """Return the problem of an unknown message type."""
     title = "Unsupported Message Type"
@@ -137,6 +142,7 @@ class ScriptedThing:
         self.actions: Mapping[str, Json] = data["actions"]
         self.events: Mapping[str, Json] = data["events"]
         self.streams: Mapping[str, Json] = data.get("lmosx:streams", {})
+        self.keeps_answers = "lmosx:answers" in data
         self.values = {name: value for name, value in VALUES.items() if name in self.properties}
         self.rung = 0
 

@@ -2,6 +2,7 @@
 
 from ._binary_answers import BINARY_ANSWERS as BINARY_ANSWERS
 from ._input_streams import INPUT_STREAMS as INPUT_STREAMS
+from ._keys import KEYS as KEYS
 from ._kotlin import KOTLIN as KOTLIN
 from ._members import MEMBERS as MEMBERS
 from ._one_way_messages import ONE_WAY_MESSAGES as ONE_WAY_MESSAGES
