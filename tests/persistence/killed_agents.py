@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import AsyncIterator
 from functools import partial
 
 import attrs
@@ -73,6 +74,46 @@ class Journal(Agent, durable="journal", snapshot_every=7):
 
     @action
     def look(self) -> int:
+        return self.n
+
+
+class Intake(Agent, durable=True):
+    """Counts the rows of streams, and answers each by its number."""
+
+    n: int = 0
+
+    @action(snapshot_safe=True)
+    async def take(self, rows: AsyncIterator[int]) -> AsyncIterator[int]:
+        async for _ in rows:
+            self.n += 1
+            yield self.n
+
+
+class JournalIntake(Agent, durable="journal", snapshot_every=7):
+    """Does the same by facts."""
+
+    n: int = 0
+
+    def apply(self, fact: Counted) -> None:
+        assert fact.n == self.n + 1, (fact, self.n)
+        self.n = fact.n
+
+    @action
+    async def take(self, rows: AsyncIterator[int]) -> AsyncIterator[int]:
+        async for _ in rows:
+            self.record(Counted(self.n + 1))
+            yield self.n
+
+
+class Batches(Agent, durable=True, serial=True):
+    """Counts the rows of a stream, all or none."""
+
+    n: int = 0
+
+    @action
+    async def ingest(self, rows: AsyncIterator[int]) -> int:
+        async for _ in rows:
+            self.n += 1
         return self.n
 
 

@@ -11,7 +11,7 @@ import trio
 
 from lmos_actors import ChildSpec, SupervisorSpec, open_node
 from lmos_actors.persistence import SqliteStore
-from tests.persistence.killed_agents import Counter
+from tests.persistence.killed_agents import Batches, Counter, Intake, JournalIntake
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,11 @@ class FatalStore(SqliteStore):
 
 async def main(path: str, url: str, commits: int, when: str) -> None:
     store = FatalStore(path, commits, after=when == "after")
-    tree = SupervisorSpec("main", [ChildSpec(f"counter-{i}", Counter) for i in range(AGENTS)])
+    counters = [ChildSpec(f"counter-{i}", Counter) for i in range(AGENTS)]
+    takers = [
+        ChildSpec("intake", Intake), ChildSpec("journal-intake", JournalIntake), ChildSpec("batches", Batches)
+    ]  # fmt: skip
+    tree = SupervisorSpec("main", [*counters, *takers])
     async with open_node(tree, listen=url, store=store):
         os.write(1, b"ready\n")
         await trio.sleep_forever()

@@ -11,18 +11,19 @@ import socket
 import subprocess
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 import trio
 
-from lmos_actors import Ref, open_node
+from lmos_actors import AgentDied, AgentUnavailable, OutcomeUnknown, Ref, open_node
 from tests.matrix import few_or_all
-from tests.persistence.killed_agents import Counter
+from tests.persistence.killed_agents import Batches, Counter, Intake, JournalIntake
 from tests.persistence.killed_server import AGENTS
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 KILLS = len(few_or_all(range(5), range(100)))
@@ -76,6 +77,97 @@ class Caller:
         for key, n in list(self.by_key.items())[-5:]:
             assert await ref.retrying(key=key).invoke(action) == n
         assert (await ref.invoke(Counter.look))[0] == len(self.answers)
+
+
+@attrs.define
+class Feeder:
+    """Sends rows to an agent that answers each by its number, as a stream that goes on until it breaks."""
+
+    sent: int = 0
+    seen: int = 0
+    ends: int = 0
+    stop: bool = False
+
+    async def rows(self) -> AsyncIterator[int]:
+        while not self.stop:
+            self.sent += 1
+            yield self.sent
+
+    async def run(self, ref: Ref[Any], handle: Any) -> None:
+        while not self.stop:
+            try:
+                async with ref.stream(handle, self.rows()) as numbers:
+                    first = True
+                    async for n in numbers:
+                        if first:  # what was seen is kept, and no row counts twice
+                            assert self.seen < n <= self.sent, (self.seen, n, self.sent)
+                        else:
+                            assert n == self.seen + 1
+                        self.seen, first = n, False
+            except (AgentDied, AgentUnavailable, OutcomeUnknown):
+                self.ends += 1
+                await ref.ready()
+
+
+@attrs.define
+class Batcher:
+    """Sends rows five at a time: of each five all count, or none."""
+
+    batches: int = 0
+    n: int = 0
+    ends: int = 0
+    stop: bool = False
+
+    async def five(self) -> AsyncIterator[int]:
+        for row in range(5):
+            yield row
+
+    async def run(self, ref: Ref[Batches]) -> None:
+        while not self.stop:
+            self.batches += 1
+            try:
+                n = await ref.invoke(Batches.ingest, self.five())
+                assert self.n < n <= 5 * self.batches, (self.n, n, self.batches)
+                assert n % 5 == 0
+                self.n = n
+            except (AgentDied, AgentUnavailable, OutcomeUnknown):
+                self.ends += 1
+                await ref.ready()
+
+
+@pytest.mark.timeout(900)
+async def test_streams_into_agents_end_once_with_a_kill_and_no_row_counts_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmos_actors.bindings.lmos._peer_backoff.LONGEST", 0.2)
+    chance, url = random.Random(20), f"ws://127.0.0.1:{free_port()}"
+    feeders, batcher = {Intake: Feeder(), JournalIntake: Feeder()}, Batcher()
+    async with open_node() as node, trio.open_nursery() as streams:
+        for kill in range(KILLS + 1):
+            started, last = trio.Event(), kill == KILLS
+            commits = 1 << 40 if last else chance.randrange(20, 120)
+            async with trio.open_nursery() as life:
+                when = ("before", "after")[kill % 2]
+                life.start_soon(live, tmp_path / "takers.db", url, commits, when, started)
+                await started.wait()
+                if not kill:
+                    for cls, name in ((Intake, "intake"), (JournalIntake, "journal-intake")):
+                        ref: Ref[Any] = await node.consume(cls, f"{url}/agents/{name}")
+                        streams.start_soon(feeders[cls].run, ref, cls.take)
+                    streams.start_soon(batcher.run, await node.consume(Batches, f"{url}/agents/batches"))
+                if last:
+                    for each in (*feeders.values(), batcher):
+                        each.stop = True
+                    await streams_ended(streams)
+                    life.cancel_scope.cancel()
+    assert all(1 <= each.ends <= KILLS for each in (*feeders.values(), batcher))  # none by a kill between two
+    assert min(each.seen for each in feeders.values()) > 5 * KILLS
+    assert batcher.n > 5 * KILLS
+
+
+async def streams_ended(nursery: trio.Nursery) -> None:
+    while nursery.child_tasks:
+        await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.timeout(900)
