@@ -117,7 +117,7 @@ from .finding._registry import (
     link_to as link_to,
     near_agents as near_agents,
     near_links as near_links,
-    ref_at as ref_at,
+    ref_by as ref_by,
     release_link as release_link,
     slot_of as slot_of,
 )

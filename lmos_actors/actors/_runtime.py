@@ -333,6 +333,8 @@ class Runtime:
 
     edge: Edge | None = None  # measures and traces requests from and to other nodes
     seeker: RemoteLookup | None = None
+    remote_ref: Callable[[type[Any], str, str], Any] | None = None
+    """Returns a ref to an agent of another node, by the address of that and the agent's id there."""
     spread: Spreading | None = None
     keeping: StateKeeping | None = None  # of nodes with a store
     messages: int = 0  # numbered where an instrument looks

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.routing import BaseRoute
 
-    from lmos_actors.actors import Runtime
+    from lmos_actors.actors import Ref, Runtime
     from lmos_actors.bindings import Descriptions, Exposure, LmosServer, Peers
     from lmos_actors.observe import Metrics
     from lmos_actors.security import Credentials, Guard, Security
@@ -129,6 +129,7 @@ class Connections:
 
     def __init__(self, rt: Runtime, options: NodeOptions, nursery: trio.Nursery) -> None:
         self._rt = rt
+        rt.remote_ref = self._remote_ref
         self._options = options
         self._stage = ShieldedNursery(nursery)
         self._network = options.network
@@ -343,6 +344,11 @@ class Connections:
         if self._peers is None:
             self._peers = self.peers_with(tls=self._options.client_tls, credentials=self._options.credentials)
         return self._peers
+
+    def _remote_ref(self, cls: type[Any], url: str, thing: str) -> Ref[Any]:
+        from lmos_actors.bindings import remote_ref
+
+        return remote_ref(self.peers, cls, url, thing)
 
     def peers_with(self, *, tls: ssl.SSLContext | None, credentials: Credentials | None) -> Peers:
         """Return peers of their own, to which this is presented; they share no connection with others."""

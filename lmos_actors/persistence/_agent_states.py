@@ -40,7 +40,7 @@ from lmos_actors.actors import (
     needs_name,
     park_among,
     place_of,
-    ref_at,
+    ref_by,
     restored_timers,
     wake_all,
 )
@@ -208,7 +208,7 @@ class AgentStates:
             kept = await self._read(state.key)
         if scope.cancelled_caught:
             raise StoreFailed(self.writer.name, f"it has not answered for {HANGS:g} s", "wait until it does")
-        with_refs = FIND_REF.set(partial(ref_at, self._rt))
+        with_refs = FIND_REF.set(partial(ref_by, self._rt))
         try:
             found = await self._found(state.key, kept, form, agent)
             timers = restored_timers(slot, agent, found.timers, state.key)

@@ -365,6 +365,8 @@ async def test_a_cancel_at_every_step_leaves_nothing_behind(tmp_path: Path, auto
             counts = near.statistics()
             assert counts.accepted == counts.handled + counts.cancelled + counts.dropped, (steps, counts)
             assert server.statistics().memory.bytes == 0, steps
-        assert fates == {"untouched", "GeneratorExit", "ended"}
+        assert (
+            {"untouched", "ended"} <= fates <= {"untouched", "GeneratorExit", "ended"}
+        )  # trio shuffles tasks
         assert await far.invoke(Echo.add, Tap(1, 2, waits=False)) == 3
         assert server.connection_failures == client.connection_failures == ()

@@ -12,6 +12,7 @@ import pytest
 from lmos_actors.actors import OutputGate
 from lmos_actors.files import FileError
 from lmos_actors.scenario import load_scenario, run_cell
+from tests.matrix import few_or_all
 from tests.scenario.project import Project
 from tests.source import ROOT
 
@@ -86,7 +87,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     made.write("ledger.py", LEDGER)
     yield made
     sys.path[:] = path
-    sys.modules.pop("ledger", None)
+    for name in ("ledger", "alarms"):
+        sys.modules.pop(name, None)
 
 
 def story(*steps: Any, cls: str = "Ledger", **more: Any) -> str:
@@ -398,3 +400,121 @@ def test_the_bank_loses_no_money_and_makes_some_without_the_gate(
     monkeypatch.setattr(OutputGate, "_seal", let_go)
     failed = run_cell(resolved, cell, 1, real_limit=60)
     assert "check never none_is_made" in [failure.what for failure in failed.failures]
+
+
+# --- timers and answers that are kept
+
+ALARMS = """\
+from __future__ import annotations
+
+import attrs
+
+from lmos_actors import Agent, Ref, action, every
+
+
+class Alarm(Agent, durable=True):
+    sets: int = 0
+    rung: list[str] = attrs.field(factory=list)
+    twice: int = 0
+    ticks: int = 0
+
+    @action
+    def set(self, name: str) -> int:
+        self.sets += 1
+        self.after(0.7, self.ring, name, durable=True)
+        return self.sets
+
+    def ring(self, name: str) -> None:
+        self.twice += name in self.rung
+        self.rung.append(name)
+
+    @every(0.5, durable=True)
+    def tick(self) -> None:
+        self.ticks += 1
+
+
+class Asker(Agent, durable=True):
+    alarm: Ref[Alarm]
+    answers: dict[str, int] = attrs.field(factory=dict)
+    changed: int = 0
+
+    @action(snapshot_safe=True)
+    async def ask(self, name: str) -> None:
+        n = await self.alarm.retrying(key=f"set-{name}").invoke(Alarm.set, name)
+        self.changed += self.answers.setdefault(name, n) != n
+"""
+
+
+@WORLDS
+@pytest.mark.parametrize("writes", ["kept", "lost", "torn"])
+def test_timers_fire_once_and_each_request_of_a_key_counts_once_over_restarts(
+    project: Project, world: str, writes: str
+) -> None:
+    project.write("alarms.py", ALARMS)
+    ask = {"do": "tell", "target": "asker/0", "action": "ask"}
+    timeline: list[dict[str, Any]] = []
+    for number in range(8):
+        timeline += [  # what the last ones asked for, too, before and after the restart
+            {
+                "at": f"{400 * number + (0, 1, 100)[each]}ms",
+                **ask,
+                "input": {"name": f"n{max(0, number - each)}"},
+            }
+            for each in range(3)
+        ]
+        fault = {"do": "fault", "kind": "restart", "writes": writes, "down": "50ms"}
+        timeline.append({"at": f"{400 * number + 3 * number + 2}ms", **fault})
+    timeline += [{"at": f"{4000 + each}ms", **ask, "input": {"name": f"n{each}"}} for each in range(8)]
+    series = {
+        name: {"agg": "sum", "of": of, "expr": expr}
+        for name, of, expr in (
+            ("sets", "alarm", "state.sets"),
+            ("rung", "alarm", "len(state.rung)"),
+            ("twice", "alarm", "state.twice"),
+            ("ticks", "alarm", "state.ticks"),
+            ("answers", "asker", "len(state.answers)"),
+            ("changed", "asker", "state.changed"),
+        )
+    }
+    whole = {
+        "lmos": "simulation/v1",
+        "name": "alarms",
+        "seeds": {"from": 1, "count": few_or_all(3, 40)},
+        "world": world,
+        "stop": {"at": "6s"},
+        "population": [
+            {"id": "alarm", "count": 1, "use": "alarms.py:Alarm"},
+            {"id": "asker", "count": 1, "use": "alarms.py:Asker", "args": {"alarm": "$(agents.alarm)"}},
+        ],
+        "store": {"latency": {"dist": "uniform", "min": "1ms", "max": "15ms"}},
+        "timeline": timeline,
+        "measure": {"every": "50ms", "series": series},
+        "checks": [
+            {
+                "check": "never",
+                "name": "an_answer_changes",
+                "when": {"expr": "series.changed > 0", "fault_free": True},
+            },
+            {
+                "check": "never",
+                "name": "a_key_counts_twice",
+                "when": {"expr": "series.sets > 8", "fault_free": True},
+            },
+            {
+                "check": "never",
+                "name": "a_timer_fires_twice",
+                "when": {"expr": "series.twice > 0", "fault_free": True},
+            },
+            {
+                "check": "eventually",
+                "name": "all_is_done",
+                "expr": "series.rung == 8 and series.sets == 8 and series.answers == 8 and series.ticks >= 8",
+                "by": "6s",
+            },
+        ],
+    }
+    resolved = load_scenario(project.root / project.write("alarms.yaml", json.dumps(whole, indent=1)))
+    for cell in resolved.cells:
+        result = run_cell(resolved, cell, 1, real_limit=20)
+        assert result.failures == ()
+        assert result.ended == "passed"

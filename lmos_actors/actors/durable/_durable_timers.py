@@ -31,7 +31,7 @@ from lmos_actors.errors import StateMismatch
 
 from .._trace_context import current_mark
 from ..declaration._history import kept_turn
-from ..finding._registry import ref_at
+from ..finding._registry import ref_by
 from ..messages._mailbox import InternalTurn, PeriodicTurn
 from ._kept_state import FIND_REF
 from ._kept_turns import method_of, turn_form
@@ -256,7 +256,7 @@ class DurableTimers:
         form = turn_form(type(self.agent), name)
         if len(self._pending) >= MOST:
             raise RuntimeError(f"{self.slot.path} has {MOST} durable timers, and can have no more at a time")
-        with_refs = FIND_REF.set(partial(ref_at, self.slot.rt))
+        with_refs = FIND_REF.set(partial(ref_by, self.slot.rt))
         try:
             plain = form.plain(args, kwargs)
             values = form.restored(plain)

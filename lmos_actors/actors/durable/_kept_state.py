@@ -57,6 +57,7 @@ import msgspec
 from lmos_actors.errors import ConfigError, StateMismatch, group_of, nearest
 
 from ..declaration._affordances import Property
+from ..finding._registry import address_of
 from ..refs._ref import Ref
 from ..values import WHOLE, annotations_of, record_of, secrecy_of
 from ._migrations import Migration, Plain, migrated, versions_of
@@ -68,8 +69,8 @@ if TYPE_CHECKING:
 EPHEMERAL: Final = "lmos_actors.ephemeral"
 """The key of a field's metadata that keeps it out of stored state."""
 
-FIND_REF: ContextVar[Callable[[str], Ref[Any]]] = ContextVar("lmos_actors_find_ref")
-"""Returns the ref for an address, in the node whose state is being restored."""
+FIND_REF: ContextVar[Callable[[Any, Any], Ref[Any]]] = ContextVar("lmos_actors_find_ref")
+"""Returns the ref for a class and an address, in the node whose state is being restored."""
 
 _LIVE_MODULES: Final = frozenset(
     ("asyncio", "concurrent", "contextvars", "io", "_io", "multiprocessing", "queue", "selectors", "socket",
@@ -137,8 +138,10 @@ def state_converter() -> Converter:
         made.register_structure_hook(text, lambda value, _, parse=parse: parse(value))
     made.register_unstructure_hook(datetime.timedelta, datetime.timedelta.total_seconds)
     made.register_structure_hook(datetime.timedelta, lambda value, _: datetime.timedelta(seconds=value))
-    made.register_unstructure_hook_func(_is_ref, lambda ref: ref.path)
-    made.register_structure_hook_func(_is_ref, lambda value, _: FIND_REF.get()(value))
+    made.register_unstructure_hook_func(_is_ref, address_of)
+    made.register_structure_hook_func(
+        _is_ref, lambda value, hint: FIND_REF.get()(next(iter(get_args(hint)), None), value)
+    )
     made.register_structure_hook_factory(_has_number_keys, _dict_hook)
     made.register_unstructure_hook_factory(_is_set, _set_hook)
     return made

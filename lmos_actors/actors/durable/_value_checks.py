@@ -20,6 +20,7 @@ from typing import (
     NewType,
     TypeAlias,
     Union,
+    cast,
     get_args,
     get_origin,
     is_typeddict,
@@ -27,6 +28,7 @@ from typing import (
 
 import msgspec
 
+from ..finding._registry import address_of
 from ..refs._ref import Ref
 from ..values import annotations_of, record_of
 
@@ -83,7 +85,7 @@ def value_check(hint: Any, known: dict[Any, Check] | None = None) -> Check:
     if origin is Annotated:
         return value_check(get_args(hint)[0], known)
     if hint is Ref or origin is Ref:
-        return _instance_check(Ref)
+        return _ref_check
     if origin is Literal:
         return _literal_check(get_args(hint))
     if any(origin is union for union in _UNIONS):
@@ -109,6 +111,15 @@ def _instance_check(cls: Any) -> Check:
             raise _misfit(cls.__name__, value)
 
     return check
+
+
+def _ref_check(value: Any) -> None:
+    if not isinstance(value, Ref):
+        raise _misfit("Ref", value)
+    try:
+        address_of(cast("Ref[Any]", value))
+    except TypeError as error:
+        raise Misfit(f"is {value!r}, {error}") from None
 
 
 def _misfit(wanted: str, value: Any) -> Misfit:

@@ -254,9 +254,32 @@ def release_link(ref: Any) -> None:
         let_go()
 
 
-def ref_at(rt: Runtime, path: str) -> Ref[Any]:
-    """Return a ref to the agent at a path of the tree; it resolves on first use."""
-    return Ref(LookupLink(rt, AgentQuery(None, path, is_place=True)))
+def address_of(ref: Ref[Any]) -> str | dict[str, str]:
+    """Return the address by which a ref is kept: a path, or the `url` of another node and the `thing` there.
+
+    Raises TypeError where neither would lead there again; its text is a clause about the ref.
+    """
+    link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
+    link = link.inner if isinstance(link, Retrying) else link
+    far: dict[str, str] | None = getattr(link, "address", None)
+    if far is not None:  # it leads to another node
+        return far
+    if link.rt.keeping is None:  # else it may be the node of the agent that keeps the ref
+        raise TypeError("which leads to another node of this process without a URL: use node.consume()")
+    return ref.path
+
+
+def ref_by(rt: Runtime, cls: Any, address: str | dict[str, str]) -> Ref[Any]:
+    """Return the ref that was kept by an address, for agents of a class; it resolves on first use.
+
+    Raises TypeError for an address that is none, or one of another node where the class is not known.
+    """
+    if isinstance(address, str):
+        return Ref(LookupLink(rt, AgentQuery(None, address, is_place=True)))
+    if address.keys() != {"url", "thing"} or not isinstance(cls, type) or rt.remote_ref is None:
+        raise TypeError(f"no ref to a {cls} can be made from the address {address!r}")
+    found: Ref[Any] = rt.remote_ref(cls, address["url"], address["thing"])
+    return found
 
 
 def slot_of(ref: Ref[Any]) -> Slot:

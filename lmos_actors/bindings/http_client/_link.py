@@ -68,6 +68,11 @@ class HttpLink:
         return self.far.path
 
     @property
+    def address(self) -> dict[str, str]:
+        """See `RemoteLink`."""
+        return (self._web if self._socket is None else self._socket).address
+
+    @property
     def sockets(self) -> tuple[RemotePeer, ...]:
         """The connections that have to stand before a request: over HTTP there is always a way to ask."""
         return () if self._socket is None else self._socket.sockets

@@ -53,6 +53,7 @@ from lmos_actors.errors import (
 )
 
 from ..exposure._exposure import EXITED
+from ._peer import Peer
 from ._peer_listening import FeedMemory, RemoteListener, SharedListening, down_of
 from ._peer_requests import STREAM, PendingAsk, PendingTell, SentTell, TurnTell
 from ._remote_calls import RemoteCall, RemoteStream
@@ -141,6 +142,16 @@ class RemoteLink:
     def path(self) -> str:
         """The agent's path on its node, or the id of the thing where the path is unknown."""
         return self.far.path
+
+    @property
+    def address(self) -> dict[str, str]:
+        """The address by which a durable agent keeps the ref. Raises TypeError where it has none."""
+        peer = self.far.peer
+        if not isinstance(peer, Peer):
+            raise TypeError("which is for HTTP alone, and needs the description: make the field ephemeral")
+        if peer.headers:
+            raise TypeError("which has headers of its own: give the node credentials, or make it ephemeral")
+        return {"url": peer.url, "thing": self.far.thing_id}
 
     @property
     def sockets(self) -> tuple[RemotePeer, ...]:
