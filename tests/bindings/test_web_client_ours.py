@@ -365,8 +365,7 @@ async def test_a_cancel_at_every_step_leaves_nothing_behind(tmp_path: Path, auto
             counts = near.statistics()
             assert counts.accepted == counts.handled + counts.cancelled + counts.dropped, (steps, counts)
             assert server.statistics().memory.bytes == 0, steps
-        assert (
-            {"untouched", "ended"} <= fates <= {"untouched", "GeneratorExit", "ended"}
-        )  # trio shuffles tasks
+        # trio shuffles tasks, so a step may hit the third one or not
+        assert {"untouched", "ended"} <= fates <= {"untouched", "GeneratorExit", "ended"}
         assert await far.invoke(Echo.add, Tap(1, 2, waits=False)) == 3
         assert server.connection_failures == client.connection_failures == ()

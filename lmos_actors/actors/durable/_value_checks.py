@@ -20,7 +20,6 @@ from typing import (
     NewType,
     TypeAlias,
     Union,
-    cast,
     get_args,
     get_origin,
     is_typeddict,
@@ -116,8 +115,9 @@ def _instance_check(cls: Any) -> Check:
 def _ref_check(value: Any) -> None:
     if not isinstance(value, Ref):
         raise _misfit("Ref", value)
+    ref: Ref[Any] = value
     try:
-        address_of(cast("Ref[Any]", value))
+        address_of(ref)
     except TypeError as error:
         raise Misfit(f"is {value!r}, {error}") from None
 
