@@ -112,12 +112,13 @@ def _instance_check(cls: Any) -> Check:
     return check
 
 
+_is_ref: Final = _instance_check(Ref)
+
+
 def _ref_check(value: Any) -> None:
-    if not isinstance(value, Ref):
-        raise _misfit("Ref", value)
-    ref: Ref[Any] = value
+    _is_ref(value)
     try:
-        address_of(ref)
+        address_of(value)
     except TypeError as error:
         raise Misfit(f"is {value!r}, {error}") from None
 
