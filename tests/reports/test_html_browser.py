@@ -108,6 +108,21 @@ def few() -> tuple[str, ...]:
     return tuple(log.lines)
 
 
+def restarted() -> tuple[str, ...]:
+    """An agent, asked and restarted with its node, which ends without a record of each agent."""
+    log = Writing()
+    log.add("started", "bank", incarnation=1)
+    log.ask(1, "user", "bank", 1)
+    log.at = 2.0
+    log.add("fault", "root", fault="restart", id="timeline.0", writes="lost", down=0.5)
+    log.at = 2.5
+    log.add("started", "bank", incarnation=1)
+    log.add("healed", "root", fault="restart", id="timeline.0")
+    log.at = 4.0
+    log.ask(2, "user", "bank", 2)
+    return tuple(log.lines)
+
+
 def gossip(seed: int, fanout: int) -> tuple[SeriesResult, ...]:
     times = tuple(n / 30 for n in range(120))
     informed = tuple(1 / (1 + math.exp(seed / 9 - 8 * (time - 4 / fanout))) for time in times)
@@ -164,6 +179,8 @@ def address() -> Iterator[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("pages")
     (made / "story.html").write_text(html_page([story()], title=f"Story {HOSTILE}"), encoding="utf-8")
+    restart = result(failed(log=restarted(), virtual=4.0))
+    (made / "restarted.html").write_text(html_page([restart], title="restarted"), encoding="utf-8")
     crowd = result(failed(log=many(), virtual=60.0))
     (made / "many.html").write_text(html_page([crowd], title="many"), encoding="utf-8")
     return made
@@ -228,6 +245,29 @@ async def test_a_page_of_50_000_messages_opens_in_time(page: Page, folder: Path,
     if view == "messages":
         assert await rows(page) == 2 * MESSAGES + MESSAGES // 500  # answered or dropped each, and the crashes
         assert await page.run("document.querySelectorAll('.diagram *').length") < 1500
+
+
+async def test_a_restart_of_the_node_ends_the_agents(page: Page, folder: Path) -> None:
+    async def texts(view: str, where: str) -> list[str]:
+        await page.open(folder / "restarted.html", f"#run=0&view={view}")
+        await page.until(f"document.querySelector('#view.view-{view}') !== null")
+        await drawn(page)
+        found: list[str] = await page.run(
+            f"[...document.querySelectorAll({where!r})].map((e) => e.textContent)"
+        )
+        return found
+
+    assert await texts("timeline", ".life rect title") == [
+        "bank runs from 0 s to 2 s",
+        "bank runs from 2.5 s to 4 s",
+    ]
+    await texts("tree", ".tree")
+    await page.run(
+        "(() => { const e = document.querySelector('.scrub input'); e.value = 2;"
+        " e.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+    await drawn(page)
+    assert "stopped" in await page.run("document.querySelector('.tree').textContent")
 
 
 async def opening(page: Page, file: Path, view: str) -> float:

@@ -58,7 +58,15 @@ class Diagram {
   spans(begins, ends, key) {
     const open = new Map(), found = [];
     const add = (span, to) => found.push({ agent: span.agent, from: span.row, to });
+    const begun = new Set();
     this.rows.forEach((record, row) => {
+      if (record.kind === 'started') begun.add(record.agent);
+      if (endsAll(record)) {
+        const down = begins.has('crashed');
+        if (!down) for (const span of open.values()) add(span, row);
+        if (!down) open.clear();
+        else for (const agent of begun) if (!open.has(agent)) open.set(agent, { agent, row });
+      }
       const name = key(record);
       if (name === undefined || name === null) return;
       const span = open.get(name);

@@ -1,5 +1,10 @@
 // The message log of one run: records, who sent what to whom, and what befell agents.
 
+// A restart of the node: it ends all agents at once, and no record says so of each.
+function endsAll(record) {
+  return record.kind === 'fault' && record.name === 'restart';
+}
+
 const LIFE = new Set(['started', 'stopped', 'crashed', 'restarting', 'fault', 'healed']);
 const LOST = new Set(['refused', 'dropped', 'cancelled', 'dead_letter']);
 

@@ -164,16 +164,18 @@ function packed(steps) {
 // When each agent ran and what befell it; those to whom most happened come first.
 function lives(log, whole) {
   const found = new Map();
+  const end = (life, at) => { if (life.begin !== null) life.spans.push([life.begin, at]); life.begin = null; };
   for (const record of log.lives) {
+    if (endsAll(record)) for (const life of found.values()) end(life, record.t);
     if (!found.has(record.agent)) found.set(record.agent, { agent: record.agent, spans: [], marks: [], begin: null });
     const life = found.get(record.agent);
     if (record.kind === 'started') life.begin = record.t;
     else {
-      if ((record.kind === 'crashed' || record.kind === 'stopped') && life.begin !== null) { life.spans.push([life.begin, record.t]); life.begin = null; }
+      if (record.kind === 'crashed' || record.kind === 'stopped') end(life, record.t);
       if (record.kind !== 'stopped') life.marks.push(record);
     }
   }
-  for (const life of found.values()) if (life.begin !== null) life.spans.push([life.begin, whole]);
+  for (const life of found.values()) end(life, whole);
   return [...found.values()].sort((one, other) => other.marks.length - one.marks.length);
 }
 

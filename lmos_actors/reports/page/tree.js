@@ -50,7 +50,10 @@ function treeAt(log, at) {
     const own = node(record.agent);
     own.lives = own.lives || record.kind === 'started';
   }
-  for (let n = 0; n <= at; n++) count(log.records[n], node);
+  for (let n = 0; n <= at; n++) {
+    if (endsAll(log.records[n])) for (const own of nodes.values()) if (own.lives) Object.assign(own, { state: 'stopped', reason: 'the node restarts', waiting: 0, running: 0 });
+    count(log.records[n], node);
+  }
   return root;
 }
 
