@@ -124,6 +124,11 @@ class ReplicaLink:
         return self._current.link
 
     @property
+    def address(self) -> dict[str, str]:
+        """See `RemoteLink`. Raises TypeError: what a search finds need not be there after a restart."""
+        raise TypeError("which is found in directories: make the field ephemeral, and find it in started()")
+
+    @property
     def path(self) -> str:
         """Path of the single agent; the text of the query until it is found, and for several."""
         if self._by is None and self._current is not None and self.is_settled:

@@ -26,6 +26,7 @@ from lmos_actors import (
     OutcomeUnknown,
     Pool,
     Property,
+    Ref,
     SupervisorSpec,
     action,
     event,
@@ -613,5 +614,36 @@ def test_a_redirect_is_not_followed() -> None:
             with pytest.raises(AgentUnavailable, match="307"):
                 await node.find(Clock).read_all()
             assert elsewhere.asked == []
+
+    run(main)
+
+
+# ---- kept
+
+
+class Planner(Agent, durable=True):
+    weather: Ref[Weather] | None = None
+    turns: int = 0
+
+    @action
+    def take_turn(self) -> None:
+        self.turns += 1
+
+
+@pytest.mark.parametrize("spread", [None, "round_robin"])
+def test_a_ref_that_a_directory_has_answered_cannot_be_kept(spread: Any) -> None:
+    async def main() -> None:
+        async with (
+            directory_at(URL),
+            place("bonn"),
+            open_node(lookup=URL, store="memory:") as node,
+        ):
+            ref = node.find(Weather, spread=spread)
+            assert await ref.invoke(Weather.where) == "bonn"
+            planner = await node.start_child(ChildSpec("planner", partial(Planner, weather=ref)))
+            with pytest.raises(
+                AgentDied, match=r"Planner\.weather is <Ref .*>, which is found in directories"
+            ):
+                await planner.invoke(Planner.take_turn)
 
     run(main)

@@ -261,6 +261,8 @@ def address_of(ref: Ref[Any]) -> str | dict[str, str]:
     """
     link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
     link = link.inner if isinstance(link, Retrying) else link
+    if isinstance(link, LookupLink):
+        link = link.look() or link
     far: dict[str, str] | None = getattr(link, "address", None)
     if far is not None:  # it leads to another node
         return far
