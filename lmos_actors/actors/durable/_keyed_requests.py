@@ -34,7 +34,7 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 from lmos_actors.errors import ActionFailed, AgentUnavailable, InvalidInput, KeyReused, NotAllowed
 
 from .._remote_requests import Far
-from ..messages._mailbox import ATTACHED, DONE, HELD_BACK, Ask, Envelope
+from ..messages._mailbox import ATTACHED, DONE, HELD_BACK, NEW, Ask, Envelope
 from ..messages._operation import ASKING, named
 from ..messages._request_keys import NEAR, KeptAnswer, RequestKey, content_of, wrong_operation
 
@@ -224,8 +224,9 @@ class KeyedRequests:
         request.callers.remove(caller)
         if not request.callers and request.phase != HELD_BACK:
             del self._open[request.key.name]
-            self.slot.withdraw(request)
-            request.leave()
+            if request.phase != NEW:  # else the store is still being asked for an answer
+                self.slot.withdraw(request)
+                request.leave()
 
     def ended(self, request: KeyedRequest) -> list[Ask]:
         """Forget a request that has its answer; return its callers, which now get it."""

@@ -1092,7 +1092,8 @@ class Slot:
         if len(queue) == 1 and type(queue) is list:
             self.queue = []
             return queue
-        return [self.long_queue().popleft()]
+        queue = self.long_queue()
+        return [queue.popleft()] if queue else []  # what waited may have been withdrawn
 
     def put_back(self, items: list[Any]) -> None:
         """Put items back that were not taken after all, before all others."""
