@@ -327,11 +327,9 @@ async def _(b: Bench) -> Any:
 @behaviour("tell", "success")
 async def _(b: Bench) -> Any:
     it = await b.subject()
-    return [
-        await b.said(it.tell(Subject.echo, "a")),
-        await b.said(it.invoke(Subject.counted)),
-        await b.accounts(),
-    ]
+    told = await b.said(it.tell(Subject.echo, "a"))
+    await b.handled(1)
+    return [told, await b.said(it.invoke(Subject.counted)), await b.accounts()]
 
 
 @behaviour("tell", "invalid input")
@@ -343,11 +341,9 @@ async def _(b: Bench) -> Any:
 @behaviour("tell", "failure, heard by nobody")
 async def _(b: Bench) -> Any:
     it = await b.subject()
-    return [
-        await b.said(it.tell(Subject.fail, "no luck")),
-        await b.said(it.invoke(Subject.counted)),
-        await b.accounts(),
-    ]
+    told = await b.said(it.tell(Subject.fail, "no luck"))
+    await b.handled(1)
+    return [told, await b.said(it.invoke(Subject.counted)), await b.accounts()]
 
 
 @behaviour("tell", "crashed in its turn")
@@ -372,6 +368,7 @@ async def _(b: Bench) -> Any:
 async def _(b: Bench) -> Any:
     it = await b.subject()
     it.tell_nowait(Subject.echo, "a")
+    await b.handled(1)
     return [await b.said(it.invoke(Subject.counted)), await b.accounts()]
 
 

@@ -69,6 +69,11 @@ class Bench:
         """Wait until the agent's accounts are such."""
         await self.helper.invoke(Helper.standing, self.name, wanted)
 
+    async def handled(self, number: int) -> None:
+        """Wait until so many messages are handled, where later ones could overtake them."""
+        if not self.world.keeps_order:
+            await self.standing(handled=number)
+
     async def crash(self) -> None:
         """End the agent's incarnation as a bug would."""
         await self.helper.invoke(Helper.crash, self.name)
@@ -201,6 +206,8 @@ class World:
     """Where the agents are: here, or at the other end of a connection."""
 
     far = False
+    keeps_order = True
+    """Whether what is sent one way comes before what is asked later."""
     node: Node
 
     async def ref(self, cls: type[Any], name: str) -> Ref[Any]:

@@ -92,6 +92,8 @@ def in_memory(row: Behaviour, session: SessionOptions | None = None) -> Any:
 class OverHttp(Far):
     """The agents are at the other end too, and their descriptions tell of HTTP alone."""
 
+    keeps_order = False
+
     def __init__(self, node: Node, base: str) -> None:
         super().__init__(node, base)
         self.papers: dict[str, bytes] = {}
