@@ -32,6 +32,7 @@ class Machine(Protocol):
     def open(self) -> Store: ...
     def commit(self, number: int, durability: Durability) -> None: ...
     def crash(self, writes: WritesAtCrash) -> None: ...
+    def close(self) -> None: ...
 
 
 class FileMachine:
@@ -76,6 +77,9 @@ class FileMachine:
             size = self.random.randrange(self.sizes[last - 1] + 1, self.sizes[last])
         os.truncate(f"{self.path}-wal", size)
 
+    def close(self) -> None:
+        self.store.close()
+
 
 class SimulatedMachine:
     """The simulated disk."""
@@ -96,6 +100,9 @@ class SimulatedMachine:
         self.disk.crash(writes)
         with pytest.raises(StoreFailed, match="is closed"):
             self.commit(99, "process")
+
+    def close(self) -> None:
+        self.store.close()
 
 
 def commit(store: Store, number: int, durability: Durability) -> None:
@@ -148,6 +155,7 @@ def test_what_a_crash_leaves(
         machine.commit(7, "power")
         machine.crash("lost")
         assert last_whole(machine.open()) == 7, "it goes on, and keeps what is synced from then on"
+        machine.close()
     assert seen <= outcomes
     assert len(seen) > 1 or len(outcomes) == 1, "which ones are lost is chance"
 
@@ -176,6 +184,7 @@ def test_a_byte_that_is_not_what_was_written(tmp_path: Path) -> None:
         log_file.seek((machine.sizes[1] + machine.sizes[2]) // 2)
         log_file.write(b"\xff" * 64)
     assert last_whole(machine.open()) == 1
+    machine.close()
 
 
 def opened(disk: SimulatedDisk) -> SimulatedStore:

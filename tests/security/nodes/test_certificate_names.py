@@ -40,14 +40,18 @@ def authority() -> trustme.CA:
 def certificate(*names: x509.GeneralName) -> bytes:
     """A key and a certificate made out to the common name alice.example, and to these alternative names."""
     ca, key, now = authority(), ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    issuer = x509.load_pem_x509_certificate(ca.cert_pem.bytes())
+    known = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     made = (
         x509.CertificateBuilder()
         .subject_name(ALICE)
-        .issuer_name(x509.load_pem_x509_certificate(ca.cert_pem.bytes()).subject)
+        .issuer_name(issuer.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(hours=1))
+        # Python 3.13 and later take no certificate that does not say which key signed it.
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known), critical=False)
     )
     if names:
         made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
