@@ -20,6 +20,7 @@ settings.register_profile("ci", settings.get_profile("local"), derandomize=True,
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Offer the options that ask for more than an ordinary run does."""
     parser.addoption("--long", action="store_true", help="run the tests marked `long`, too: hours")
+    parser.addoption("--slow", action="store_true", help="run the tests marked `slow`, too")
     parser.addoption("--matrix", action="store_true", help="run every case of every matrix: tests/matrix.py")
 
 
@@ -29,14 +30,20 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--matrix"):
         ask_everything()
+    names_tests = config.args_source is pytest.Config.ArgsSource.ARGS
+    # an option, as these are all that workers of xdist get
+    config.option.slow |= names_tests or config.option.matrix
     for name in ("local", "ci"):
         settings.register_profile(name, settings.get_profile(name), max_examples=examples(EXAMPLES))
     settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes or hours, and what is left to `--matrix`, unless it is asked for."""
-    marks = {mark for mark in ("long", "matrix") if not config.getoption(f"--{mark}")}
+    """Leave out what takes long, and what is left to `--matrix`, unless it is asked for.
+
+    Slow tests are left out of a run of the whole suite only: for them, to name their folder is to ask.
+    """
+    marks = {mark for mark in ("long", "matrix", "slow") if not config.getoption(f"--{mark}")}
     left = [item for item in items if not marks.isdisjoint(mark.name for mark in item.iter_markers())]
     if left:
         config.hook.pytest_deselected(items=left)

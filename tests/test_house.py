@@ -193,6 +193,7 @@ def test_the_matrix_finds_one_interpreter_of_each_version_that_starts(tmp_path: 
     ]
 
 
+@pytest.mark.slow
 def test_the_matrix_runs_the_suite_on_each_and_says_where_it_failed(tmp_path: Path) -> None:
     for minor, code in ((11, 0), (12, 1), (13, 0)):
         fake(tmp_path / f"shims/python3.{minor}", f"3.{minor}", code)

@@ -64,6 +64,7 @@ def marked(path: Path) -> list[int]:
     return [number for number, line in enumerate(lines, 1) if line.endswith("# E")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checker", [mypy, pyright], ids=["mypy", "pyright"])
 def test_a_checker_refuses_the_marked_lines_and_no_other(checker: Callable[[], Errors]) -> None:
     errors = checker()

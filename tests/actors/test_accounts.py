@@ -420,6 +420,7 @@ def raised_at_the_end(exc: BaseException | None) -> None:
 
 
 # a failing example takes its time to be made small
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @settings(max_examples=examples(300), phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink])
 @given(PLANS)

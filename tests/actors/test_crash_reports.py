@@ -655,6 +655,7 @@ def _texts(data: Any) -> list[str]:
     return [text for item in data for text in _texts(item)] if isinstance(data, list) else [str(data)]
 
 
+@pytest.mark.slow
 async def test_ten_thousand_crashes_keep_no_more_than_a_hundred_reports(virtual_clock) -> None:
     tree = SupervisorSpec("root", (ChildSpec("weather", Weather),), max_restarts=2, max_seconds=0.5)
 

@@ -288,6 +288,7 @@ async def test_a_process_gives_its_value_and_is_used_again() -> None:
     assert pids != {os.getpid()}
 
 
+@pytest.mark.slow
 async def test_what_can_go_wrong_in_a_process() -> None:
     async with open_node(FORGIVING) as node:
         worker = await node.start(Worker)
@@ -360,6 +361,7 @@ def gone(pid: int) -> None:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
+@pytest.mark.slow
 @posix
 async def test_a_cancel_kills_the_worker(pipe: str) -> None:
     async with open_node() as node:
@@ -384,6 +386,7 @@ async def test_a_worker_that_is_killed_is_a_clear_error(pipe: str) -> None:
     assert str(pid) in str(Talking.error)
 
 
+@pytest.mark.slow
 @posix
 async def test_an_idle_worker_that_is_killed_is_not_used() -> None:
     async with open_node() as node:
@@ -406,6 +409,7 @@ async def test_ctrl_c_is_not_the_workers_business() -> None:
             assert Worker.seen == (pid, 2 * number)
 
 
+@pytest.mark.slow
 @posix
 async def test_a_worker_that_was_interrupted_before_is_sent_away() -> None:
     """Interrupted before it was told to ignore it, it answers each question with the answer before."""
@@ -468,6 +472,7 @@ def children() -> set[str]:
     return {line for line in said.stdout.splitlines() if " ps " not in line}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="counts open files as Linux shows them")
 async def test_nodes_leave_no_processes_and_no_open_files() -> None:
     counts, before = [], children()
@@ -520,6 +525,7 @@ async def test_no_worker_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None
     assert "could be started" in str(Worker.error)
 
 
+@pytest.mark.slow
 @posix
 async def test_workers_end_with_the_last_node_that_used_them() -> None:
     async with open_node() as outer:

@@ -212,6 +212,7 @@ trio.run(main)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warnings_are", ["default", "error"])
 def test_a_turn_that_never_ends_is_named_while_it_runs(warnings_are: str) -> None:
     with subprocess.Popen(

@@ -421,6 +421,7 @@ async def test_a_ring_of_a_hundred_is_named_where_the_run_ends(virtual_clock: Vi
     assert len(lines) < 60
 
 
+@pytest.mark.slow
 async def test_a_ring_deeper_than_pythons_stack(virtual_clock: VirtualClock) -> None:
     count = 2000
     async with open_test_node() as node, trio.open_nursery() as nursery:

@@ -75,6 +75,7 @@ async def test_where_warnings_are_errors_it_ends_the_node() -> None:
         await block()
 
 
+@pytest.mark.slow
 def test_what_writes_a_log_imports_what_that_needs_before_any_turn() -> None:
     """The first line of a log would import it in the middle of a turn, and hold it up for 100 ms and more."""
     code = """

@@ -71,6 +71,7 @@ def play(body: Any) -> None:
     trio.run(in_time, clock=MockClock(autojump_threshold=0.02))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", MOST)
 def test_a_client_that_asks_one_at_a_time_waits_for_few_turns_of_a_greedy_one(how: str) -> None:
     async def body() -> None:
@@ -147,6 +148,7 @@ def test_one_way_messages_to_agents_that_are_gone_are_reported_and_hold_up_nobod
     play(body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_cuts_in_mid_credit_of_many_connections_leave_nothing_and_carry_out_nothing_twice(seed: int) -> None:
     async def body() -> None:

@@ -140,6 +140,7 @@ async def test_peers_that_reset_at_any_time_leave_nothing() -> None:
     await attack(body)
 
 
+@pytest.mark.slow
 async def test_a_peer_that_reads_late_has_one_answer_to_each_request() -> None:
     async def body(node: Node) -> None:
         peer = await connect(node)

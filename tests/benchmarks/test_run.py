@@ -145,6 +145,7 @@ def test_sides_take_turns_and_the_first_round_does_not_count(monkeypatch: pytest
     assert (result.limit, result.ours) == (4.5, 4.5)
 
 
+@pytest.mark.slow
 def test_the_command_measures_in_processes_of_their_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

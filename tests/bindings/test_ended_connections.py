@@ -152,6 +152,7 @@ async def test_ended_runs_count_with_what_is_remembered(virtual_clock: Any) -> N
         assert memories.bound.bytes == 0
 
 
+@pytest.mark.slow
 async def test_peers_that_come_once_leave_no_more_than_the_bound(virtual_clock: Any) -> None:
     """Neither as garbage nor as Python objects, which are many times as large as their text."""
     async with open_test_node() as node, serving(node) as served:

@@ -182,6 +182,7 @@ async def test_more_than_an_agent_may_keep_is_refused_in_its_turn() -> None:
             await sender.invoke(Sender.send_some, 1 + 256 + 1024)
 
 
+@pytest.mark.slow
 @simulated
 async def test_many_connections_to_many_agents_one_stopped_one_broken() -> None:
     names = [f"counter-{n}" for n in range(10)]
@@ -377,6 +378,7 @@ async def test_credit_comes_back_in_bytes_too() -> None:
         assert len(it.came["counter"]) == 20
 
 
+@pytest.mark.slow
 @simulated
 async def test_honest_connections_to_slow_agents_wait_and_none_is_closed_for_the_memory_of_all() -> None:
     narrow = ConnectionOptions(total_bytes=8 << 20)

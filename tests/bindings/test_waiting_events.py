@@ -208,6 +208,7 @@ class Heard:
         self.all.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["events/issued", "events"])
 async def test_many_slow_readers_of_large_events_hold_no_more_than_the_budget(
     autojump_clock: object, path: str

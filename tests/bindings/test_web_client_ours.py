@@ -322,6 +322,7 @@ class Echo(Agent):
         return sum([number async for number in numbers])
 
 
+@pytest.mark.slow
 async def test_both_directions_are_full_at_once_over_tls(tmp_path: Path) -> None:
     async def parts() -> AsyncIterator[bytes]:
         for number in range(60):

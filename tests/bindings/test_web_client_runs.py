@@ -275,6 +275,7 @@ STREAMS = described(
 END = sent(None, "lmosx:end")
 
 
+@pytest.mark.slow
 async def test_items_come_as_events_and_hold_the_server_back(autojump_clock: object) -> None:
     async with lamp(STREAMS) as (site, _, thing):
         written = 0

@@ -181,6 +181,7 @@ def test_a_client_that_never_reads_holds_nobody_back_and_is_given_up() -> None:
     served(main, buffer=1024)
 
 
+@pytest.mark.slow
 def test_large_events_leave_one_by_one() -> None:
     """What is put together for a client is a copy of its own, for each that does not read."""
 

@@ -199,6 +199,7 @@ def test_the_description_of_a_class_is_checked_too(call: Callable[..., Ran]) -> 
     assert ran.err.startswith("clerks:Odd: error: /properties/limit")
 
 
+@pytest.mark.slow
 def test_a_terminal_that_knows_no_other_letters_gets_json_all_the_same(project: Project) -> None:
     ran = project.command("describe", "clerks:Clerk", PYTHONIOENCODING="ascii")
     assert json.loads(ran.out)["description"] == "Keeps a count für alle."
@@ -474,6 +475,7 @@ def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 PLACES = list(places(dump(SERVED)))
 
 
+@pytest.mark.slow
 @given(place=st.sampled_from(PLACES), value=JSON, strict=st.booleans(), as_json=st.booleans())
 @settings(max_examples=examples(150), deadline=None)
 def test_any_value_at_any_place_is_an_answer(

@@ -303,6 +303,7 @@ def test_a_handler_that_loops_for_ever(project: Project, call: Callable[..., Ran
     assert "in spin" in ran.out
 
 
+@pytest.mark.slow
 def test_a_handler_that_cannot_be_ended_ends_the_process(project: Project) -> None:
     step = {"do": "invoke", "target": "actor", "action": "spin_hard"}
     file = project.write("hard.yaml", story(step))
@@ -321,6 +322,7 @@ def test_a_module_that_hangs_when_imported(project: Project, call: Callable[...,
     assert "hanging.py:" in ran.err
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_same_log(project: Project, call: Callable[..., Ran]) -> None:
     file = project.write("same.yaml", story(NOTE, seeds=[1, 2]))
     assert "same log in a second process: 1 of 1" in call("run", file).out
@@ -338,6 +340,7 @@ def test_a_log_that_depends_on_the_hash_seed(project: Project, call: Callable[..
     assert not data["files"][0]["determinism"][0]["equal"]
 
 
+@pytest.mark.slow
 def test_ctrl_c(project: Project) -> None:
     """A real SIGINT while an agent is busy: 130, and no traceback."""
     busy = {"do": "invoke", "target": "actor", "action": "speak"}

@@ -86,6 +86,7 @@ def test_files_of_folders_stand_in_order_and_once(call: Callable[..., Ran], proj
     assert [each["file"] for each in said["files"]] == [here[0], here[2], here[1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "validate", "sim"])
 def test_commands_take_folders(call: Callable[..., Ran], command: str) -> None:
     ran = call(command, "stories")

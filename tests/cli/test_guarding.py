@@ -138,6 +138,7 @@ def test_a_token_is_for_a_server_and_not_for_what_a_file_says(
     assert "or --insecure" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_served_with_security_and_called_with_a_token(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +170,7 @@ def test_served_with_security_and_called_with_a_token(
         assert "token-" not in served.errors
 
 
+@pytest.mark.slow
 def test_client_certificates_and_the_error_without_one(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

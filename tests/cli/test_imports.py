@@ -47,6 +47,7 @@ SAVED = {**NOTE, "save": {"heard": "$.output"}}
 USED = {"do": "expect", "that": "value", "of": "$(saved.heard)", "match": {"$": {"ne": "other"}}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "not_there"),
     [

@@ -123,10 +123,12 @@ def command(project: Project) -> Iterator[Command]:
         made.process.kill_all()
 
 
+@pytest.mark.slow
 def test_every_report_says_that_it_was_interrupted(project: Project, command: Command) -> None:
     check_interrupted(project, command, signal.SIGINT, 130, "SIGINT")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [pytest.param((), marks=pytest.mark.matrix), ("-j", "2")], ids=["here", "workers"]
 )
@@ -219,6 +221,7 @@ def test_json_says_that_it_was_interrupted(project: Project, command: Command) -
     ]
 
 
+@pytest.mark.slow
 def test_reports_are_there_when_a_run_takes_the_process_with_it(project: Project, command: Command) -> None:
     command.start("run", "deaf.yaml", "--time-limit", "100ms", "--check-determinism", "off", *REPORTS)
     ended = command.end()
@@ -256,6 +259,7 @@ def test_replay_and_diff_say_that_a_log_is_of_an_interrupted_call(project: Proje
         assert (ended.code, said in ended.out.splitlines()) == (0, True)
 
 
+@pytest.mark.slow
 def test_no_file_is_left_beside_and_old_ones_keep_their_permissions(
     project: Project, command: Command
 ) -> None:
@@ -320,6 +324,7 @@ first.main()
 """A command that goes on while a child of its own is interrupted wherever something is imported."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "words"),
     [

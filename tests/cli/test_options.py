@@ -8,6 +8,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lmos_actors import open_node
 from lmos_actors.cli.commands import app
 from lmos_actors.cli.options._connection import in_shell
@@ -28,7 +30,14 @@ OF_OTHERS = {
     "curl": {"--data"},
     "pip": {"--upgrade"},
     "pytest-cov and coverage": {"--cov", "--cov-context", "--cov-report", "--show-contexts"},
-    "our suite, benchmarks and long runs": {"--long", "--matrix", "--resume", "--rounds", "--scale"},
+    "our suite and benchmarks": {
+        "--long",
+        "--matrix",
+        "--resume",
+        "--rounds",
+        "--scale",
+        "--slow",
+    },
     "arrows of Mermaid": {"--x"},
 }
 
@@ -68,6 +77,7 @@ def unknown(texts: Iterable[str]) -> set[str]:
     return {option for text in texts for option in OPTION.findall(text)} - known()
 
 
+@pytest.mark.slow
 def test_every_option_that_is_named_is_one() -> None:
     named: dict[Path, list[str]] = {path: [path.read_text(encoding="utf-8")] for path in PAGES}
     named |= {path: list(texts(path.read_text(encoding="utf-8"))) for path in MODULES}

@@ -140,6 +140,7 @@ def test_a_recorded_run_gives_the_same_log_again(call: Any, log: str) -> None:
     assert data["exit_code"] == 0
 
 
+@pytest.mark.slow
 def test_settings_seed_and_values_are_those_of_the_log(call: Any) -> None:
     assert call("run", "shop.yaml", "--set", "count=2", "--seed", "9", "--log", "set.jsonl").code == 0
     assert call("replay", "set.jsonl").out.startswith("seed=9: equal, ")
@@ -256,6 +257,7 @@ def test_errors_name_the_mistake(call: Any, log: str, words: list[str], message:
     assert message in said.err
 
 
+@pytest.mark.slow
 def test_of_several_runs_one_is_named(call: Any) -> None:
     assert call("run", "shop.yaml", "--seeds", "1,2", "--log", "two.jsonl").code == 0
     said = call("replay", "two.jsonl")
@@ -313,6 +315,7 @@ def test_the_first_difference_is_shown_with_what_is_around_it(call: Any, log: st
     assert data["common"] == data["before"][-1]["n"]
 
 
+@pytest.mark.slow
 def test_runs_of_two_seeds_differ_in_their_heads(call: Any, log: str) -> None:
     assert call("run", "shop.yaml", "--seed", "2", "--log", "other.jsonl").code == 0
     said = call("diff", log, "other.jsonl")
@@ -321,6 +324,7 @@ def test_runs_of_two_seeds_differ_in_their_heads(call: Any, log: str) -> None:
     assert "run.file" not in said.out
 
 
+@pytest.mark.slow
 def test_logs_of_several_runs_are_compared_run_by_run(call: Any, log: str) -> None:
     assert call("run", "shop.yaml", "--seeds", "1,2", "--log", "two.jsonl").code == 0
     said = call("diff", log, "two.jsonl")

@@ -171,6 +171,7 @@ SIMULATION = {
 }
 
 
+@pytest.mark.slow
 def test_a_simulation_ends_on_a_signal(project: Project, call: Callable[..., Ran]) -> None:
     file = project.write("sim.yaml", json.dumps(SIMULATION))
     for words, virtual in ((("run",), 30.0), (("sim", "--until", "2m", "-j", "2"), 120.0)):
@@ -181,6 +182,7 @@ def test_a_simulation_ends_on_a_signal(project: Project, call: Callable[..., Ran
         assert result["determinism"][0]["equal"]
 
 
+@pytest.mark.slow
 def test_what_failed_is_repeated_up_to_the_same_end(project: Project, call: Callable[..., Ran]) -> None:
     restarted = {"check": "restarts", "of": "peer", "equals": 1}
     file = project.write("sim.yaml", json.dumps({**SIMULATION, "checks": [restarted]}))
@@ -197,6 +199,7 @@ def test_what_failed_is_repeated_up_to_the_same_end(project: Project, call: Call
 # --- help and completion
 
 
+@pytest.mark.slow
 def test_every_command_teaches_by_example(call: Callable[..., Ran]) -> None:
     whole = call("--help").out
     listed = [line.split(":")[0].strip() for line in whole.splitlines() if line.startswith("  ")]
@@ -209,6 +212,7 @@ def test_every_command_teaches_by_example(call: Callable[..., Ran]) -> None:
         assert all(ord(character) < 128 for character in ran.out), "boxes are for terminals"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_of_a_shell_has_every_verb(
     call: Callable[..., Ran], project: Project, shell: str
@@ -227,6 +231,7 @@ def test_the_completion_of_a_shell_has_every_verb(
         assert told.stdout.strip() == "_cyclopts_lmos-actors", told.stderr
 
 
+@pytest.mark.slow
 def test_the_startup_file_of_zsh_reads_the_completion_once(
     call: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -324,6 +324,7 @@ def left(text: str) -> list[str]:
     return "\n".join(row.rstrip() for row in rows).rstrip("\n").split("\n")
 
 
+@pytest.mark.slow
 def test_a_long_run_moves_on_a_terminal_and_what_agents_print_stays_above(project: Project) -> None:
     ran = on_a_terminal(project, project.write("busy.yaml", busy()))
     assert ran.code == 0
@@ -341,6 +342,7 @@ def test_a_long_run_moves_on_a_terminal_and_what_agents_print_stays_above(projec
     ]
 
 
+@pytest.mark.slow
 def test_several_processes_share_the_terminal(project: Project) -> None:
     file = project.write("busy.yaml", busy(seeds=[1, 2, 3]))
     ran = on_a_terminal(project, file, "-j", "2")
@@ -377,6 +379,7 @@ def test_json_holds_the_results_up_to_an_interrupt(project: Project) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_is_not_overrun(project: Project) -> None:
     ran = on_a_terminal(project, project.write("busy.yaml", busy()), size=(6, 30))
     assert ran.code == 0

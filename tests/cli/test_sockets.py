@@ -269,6 +269,7 @@ def test_somebody_elses_agent(call: Callable[..., Ran], oracle: tuple[Oracle, st
     assert (seen.code, seen.lines) == (0, [{"property": "mood", "value": "moved"}])
 
 
+@pytest.mark.slow
 def test_somebody_elses_action_is_cancelled(call: Callable[..., Ran], oracle: tuple[Oracle, str]) -> None:
     made, there = oracle
     ran = call("call", f"http://{there}/oracle", "ask", "question=when?", "--within", "1s")
@@ -329,6 +330,7 @@ def test_nobody_reads_any_more(place: str) -> None:
         assert ran.wait(PATIENCE) == 1
 
 
+@pytest.mark.slow
 def test_on_a_terminal(place: str) -> None:
     mine, theirs = os.openpty()
     environment = {"TERM": "xterm-256color", "COLUMNS": "80", "PATH": os.environ["PATH"]}

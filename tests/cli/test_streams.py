@@ -260,6 +260,7 @@ def test_answers_are_printed_as_they_come_and_an_interrupt_cancels_the_run(place
     assert place.notes.get(timeout=PATIENCE) == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_reader_of_the_answers_that_leaves_ends_the_run(place: Place) -> None:
     with running(place, "LMOS", "running", "--stream", "-", "--raw") as process:
         assert process.stdin is not None
@@ -275,6 +276,7 @@ def test_a_reader_of_the_answers_that_leaves_ends_the_run(place: Place) -> None:
     assert place.notes.get(timeout=PATIENCE) == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_what_has_been_sent(place: Place, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_bytes(b"1\n" * 20)

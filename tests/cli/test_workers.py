@@ -120,6 +120,7 @@ def runs_of(out: str) -> list[dict[str, Any]]:
 # --- the command
 
 
+@pytest.mark.slow
 def test_fifty_runs_at_once_give_the_logs_that_they_give_alone(
     project: Project, call: Callable[..., Ran]
 ) -> None:
@@ -132,6 +133,7 @@ def test_fifty_runs_at_once_give_the_logs_that_they_give_alone(
     assert len(dict.fromkeys(ours)) == 50
 
 
+@pytest.mark.slow
 def test_results_are_shown_in_file_order(project: Project, call: Callable[..., Ran]) -> None:
     waits = {"do": "wait", "for": "$(matrix.pause)"}
     matrix = {"pause": ["9s", "1s"], "size": [1, 2, 3]}
@@ -156,6 +158,7 @@ def test_a_log_that_depends_on_the_hash_seed_is_seen_in_several_processes_too(
     assert ran.out.count("NOT DETERMINISTIC") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_what_one_run_leaves_for_the_next_is_seen(project: Project, workers: str) -> None:
     step = {"do": "invoke", "target": "actor", "action": "count"}
@@ -167,6 +170,7 @@ def test_what_one_run_leaves_for_the_next_is_seen(project: Project, workers: str
     assert "NOT DETERMINISTIC" in ran.out
 
 
+@pytest.mark.slow
 def test_what_a_worker_prints_goes_to_the_error_output(project: Project, call: Callable[..., Ran]) -> None:
     step = {"do": "invoke", "target": "actor", "action": "speak"}
     ran = call("run", project.write("speak.yaml", story(step)), "-j", "2", "--json")
@@ -174,6 +178,7 @@ def test_what_a_worker_prints_goes_to_the_error_output(project: Project, call: C
     assert json.loads(ran.out)["exit_code"] == 0
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_an_outcome_and_is_replaced(
     project: Project, call: Callable[..., Ran]
 ) -> None:
@@ -188,6 +193,7 @@ def test_a_process_that_dies_is_an_outcome_and_is_replaced(
     assert (len(first["runs"]), second["exit_code"], second["passed"]) == (2, 0, 2)
 
 
+@pytest.mark.slow
 def test_a_second_process_that_dies_has_given_no_log(project: Project) -> None:
     text = dying(die(signal.SIGTERM), seeds=[1])
     cast = project.write("dies.yaml", text)
@@ -203,6 +209,7 @@ def test_a_second_process_that_dies_has_given_no_log(project: Project) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_be_ended_keeps_the_time_limit(project: Project) -> None:
     step = {"do": "invoke", "target": "actor", "action": "spin_hard"}
     file = project.write("hard.yaml", story(step))
@@ -212,6 +219,7 @@ def test_a_worker_that_cannot_be_ended_keeps_the_time_limit(project: Project) ->
     assert "in spin_hard" in ran.out
 
 
+@pytest.mark.slow
 def test_fail_fast_hands_out_no_more(project: Project, call: Callable[..., Ran]) -> None:
     wrong = {"do": "expect", "that": "output", "of": "note", "equals": "ho"}
     file = project.write("fast.yaml", story(NOTE, wrong, seeds={"from": 1, "count": 40}))
@@ -234,6 +242,7 @@ def test_ctrl_c_ends_every_process(project: Project) -> None:
     assert not any(map(runs, pids))
 
 
+@pytest.mark.slow
 def test_a_worker_does_not_outlive_its_parent(project: Project) -> None:
     ready = project.root / "orphan"
     step = {"do": "invoke", "target": "actor", "action": "ready", "input": {"path": str(ready)}}
@@ -283,6 +292,7 @@ def results(inbox: SimpleQueue[WorkerMessage], count: int) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_worker_takes_orders_one_after_the_other(project: Project) -> None:
     file = str(project.root / project.write("orders.yaml", story(NOTE, seeds=[1, 2])))
     inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
@@ -298,6 +308,7 @@ def test_a_worker_takes_orders_one_after_the_other(project: Project) -> None:
     assert inbox.empty()  # it was told to end: that is no news
 
 
+@pytest.mark.slow
 def test_results_come_through_whole(project: Project) -> None:
     sizes = {"name": "é", "size": 3}
     text = story(NOTE, matrix={"room": [sizes]}).replace(
@@ -340,6 +351,7 @@ def next_end(pool: Pool) -> tuple[Task, Any]:
     return said
 
 
+@pytest.mark.slow
 def test_a_pool_replaces_a_process_and_what_it_had_to_do_is_done(project: Project) -> None:
     """Second runs wait in one process; the first of them kills it."""
     bad = str(project.root / project.write("bad.yaml", dying(die(signal.SIGKILL))))
@@ -357,6 +369,7 @@ def test_a_pool_replaces_a_process_and_what_it_had_to_do_is_done(project: Projec
     assert [what.ok for _, what in heard[1:]] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_dropped_is_not_heard_of(project: Project) -> None:
     spin = {"do": "invoke", "target": "actor", "action": "spin"}
     busy = str(project.root / project.write("spins.yaml", story(spin)))
@@ -372,6 +385,7 @@ def test_a_run_that_is_dropped_is_not_heard_of(project: Project) -> None:
     assert said.ended == "passed"
 
 
+@pytest.mark.slow
 def test_first_and_second_runs_have_other_hash_seeds(project: Project) -> None:
     step = {"do": "invoke", "id": "seed", "target": "actor", "action": "seed"}
     file = str(project.root / project.write("seeds.yaml", dying(step)))

@@ -22,6 +22,7 @@ SHOWN = "[...document.querySelectorAll('.case')].filter((each) => each.offsetPar
 ALL = [each.id for each in everything().results]
 
 
+@pytest.mark.slow
 async def test_a_page_is_read_filtered_printed_and_runs_no_script_of_others(tmp_path: Path) -> None:
     binary = chromium()
     if binary is None:

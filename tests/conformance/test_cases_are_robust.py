@@ -37,6 +37,7 @@ class Garbling(ScriptedConnection):
         return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_no_answer_puts_the_kit_out_of_step(seed: int) -> None:
     Garbling.chance = Random(seed)
@@ -87,6 +88,7 @@ def _with(kept: str) -> type[ScriptedServer]:
 KEPT = ("nothing", "properties", "version", "secret", "actions", "reset", "events")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", some(KEPT, of=2))
 def test_a_thing_with_less_fails_nothing(kept: str) -> None:
     card = card_of(lambda: right(server=_with(kept)), hints=Hints())
@@ -117,6 +119,7 @@ def test_a_server_that_refuses_undefined_members_can_be_tested() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_is_unsafe_is_sent_only_with_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
     record = CaseContext.record
@@ -132,6 +135,7 @@ def test_what_is_unsafe_is_sent_only_with_leave(monkeypatch: pytest.MonkeyPatch)
     assert not [text for text in sent if "reset" in text]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_changed() -> None:
     seen: list[Json] = []
 

@@ -105,6 +105,7 @@ def card(level: Level) -> Card:
     return kotlin_card(level)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", Level, ids=lambda level: level.value)
 def test_the_card_is_the_one_predicted(level: Level) -> None:
     which = list(Level).index(level)

@@ -94,11 +94,13 @@ def test_an_agent_that_keeps_answers_passes_every_case_of_keys() -> None:
     assert ids(card, Verdict.PASSED) == {*KEYED, "extension.key-form", "extension.key-unkept"}, told(card)
 
 
+@pytest.mark.slow
 def test_without_hints_everything_is_found_that_it_takes() -> None:
     card = own_card("ws://here/agents/conformance", level=Level.SPEC, allow_unsafe=True, seed=1)
     assert ids(card, Verdict.PASSED) == {case.id for case in all_cases()} - KEYED, told(card)
 
 
+@pytest.mark.slow
 def test_it_can_be_judged_again_with_the_same_seed() -> None:
     async def judged() -> Card:
         network = MemoryNetwork()
@@ -112,6 +114,7 @@ def test_it_can_be_judged_again_with_the_same_seed() -> None:
     assert {each.id for each in card.results} - ids(card, Verdict.PASSED) == KEYED, told(card)
 
 
+@pytest.mark.slow
 def test_it_serves_who_speaks_as_kotlin_wot() -> None:
     card = own_card(level=Level.KOTLIN_WOT, allow_unsafe=True, hints=HINTS)
     assert not ids(card, Verdict.FAILED, Verdict.NOT_RUN), told(card)
@@ -145,6 +148,7 @@ def serving() -> Generator[str]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_one_command_judges_what_another_serves(capsys: pytest.CaptureFixture[str]) -> None:
     quick = ("handshake.*", "description.*", "things.*", "events.*", "http.*", "extension.stream*")
     words = [word for each in quick for word in ("--case", each)]

@@ -85,6 +85,7 @@ def run(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
     return run
 
 
+@pytest.mark.slow
 def test_each_case_is_a_test_without_a_test_file(server: Server, run: Callable[..., Any]) -> None:
     ran = run("--lmos-url", URL, "-v", "-rsP")
     ran.assert_outcomes(passed=2, failed=1, skipped=2)
@@ -104,6 +105,7 @@ def test_each_case_is_a_test_without_a_test_file(server: Server, run: Callable[.
     assert len(server.prepared) == 1, "the description is looked for once"
 
 
+@pytest.mark.slow
 def test_options_say_how_it_is_judged(
     server: Server, run: Callable[..., Any], pytester: pytest.Pytester
 ) -> None:
@@ -118,6 +120,7 @@ def test_options_say_how_it_is_judged(
     assert server.ran == ["read.value", "read.timestamp", "read.unknown", "write.all"]
 
 
+@pytest.mark.slow
 def test_cases_are_chosen_as_tests_are(server: Server, run: Callable[..., Any]) -> None:
     ran = run("--lmos-url", URL, "-k", "read and not value")
     assert "collected 5 items / 3 deselected / 2 selected" in ran.stdout.str()
@@ -152,6 +155,7 @@ def test_a_wrong_usage_beside_test_files(run: Callable[..., Any], pytester: pyte
     assert "no case is called 'nothing.*'" in ran.stderr.str()
 
 
+@pytest.mark.slow
 def test_what_is_not_reached_is_looked_for_once(server: Server, run: Callable[..., Any]) -> None:
     server.missing = True
     ran = run("--lmos-url", URL)
@@ -160,6 +164,7 @@ def test_what_is_not_reached_is_looked_for_once(server: Server, run: Callable[..
     assert len(server.prepared) == 1
 
 
+@pytest.mark.slow
 def test_a_fixture_may_start_the_server(
     server: Server, run: Callable[..., Any], pytester: pytest.Pytester
 ) -> None:
@@ -191,6 +196,7 @@ def test_a_fixture_may_start_the_server(
     assert server.prepared[-1][0] == "http://127.0.0.1:9999", "no tests beside those that are written"
 
 
+@pytest.mark.slow
 def test_without_a_url_nothing_is_judged(
     server: Server, run: Callable[..., Any], pytester: pytest.Pytester
 ) -> None:
@@ -223,6 +229,7 @@ def test_workers_take_turns_at_a_server() -> None:
     assert order == ["first", "other"]
 
 
+@pytest.mark.slow
 def test_a_real_server_in_other_processes(tmp_path: Path) -> None:
     with near() as url:
         words = [

@@ -26,18 +26,21 @@ def test_a_right_server_passes_everything() -> None:
     assert ids(card, Verdict.PASSED) == {case.id for case in all_cases()}, told(card)
 
 
+@pytest.mark.slow
 def test_a_right_server_passes_whatever_the_seed() -> None:
     for seed in few_or_all((1,), (1, 2)):
         card = card_of(seed=seed)
         assert not ids(card, Verdict.FAILED, Verdict.TOLERATED), f"seed {seed}\n{told(card)}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [Level.LENIENT, Level.KOTLIN_WOT], ids=lambda level: level.value)
 def test_a_right_server_passes_at_the_other_levels(level: Level) -> None:
     card = card_of(level=level)
     assert not ids(card, Verdict.FAILED), told(card)
 
 
+@pytest.mark.slow
 def test_without_permission_only_what_changes_something_is_not_run() -> None:
     card = card_of(allow_unsafe=False)
     unsafe = {case.id for case in all_cases() if case.unsafe}

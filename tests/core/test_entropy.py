@@ -104,6 +104,7 @@ def test_unseeded_streams_are_all_new() -> None:
     assert draw(Entropy().stream("x")) != draw(Entropy().stream("x"))
 
 
+@pytest.mark.slow
 def test_the_same_under_every_hash_seed_and_for_ever() -> None:
     code = (
         "from lmos_actors._core._entropy import *; from lmos_actors.simulation import VirtualClock\n"

@@ -122,6 +122,7 @@ def set_orders(module: Module) -> Iterator[str]:
                 yield f"{module.name}:{expression.lineno} takes the order of a set: {ast.unparse(expression)}"
 
 
+@pytest.mark.slow
 def test_nothing_takes_the_order_of_a_set() -> None:
     found: list[str] = []
     for module in package_modules():

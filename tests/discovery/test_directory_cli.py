@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.commands import RunningCommand, started
 
 from .web import td
@@ -63,6 +65,7 @@ def next_event(stream: Any) -> tuple[str, str]:
             return data, value
 
 
+@pytest.mark.slow
 def test_a_client_that_was_attached_when_it_was_killed_misses_nothing(tmp_path: Path) -> None:
     with served(tmp_path / "directory.db") as (process, place):
         stream, connection = events(place)

@@ -48,6 +48,7 @@ trio.run(main)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_that_it_has_answered(tmp_path: Path) -> None:
     path = tmp_path / "directory.db"
     command = [sys.executable, "-c", PROGRAM, str(path)]
@@ -173,6 +174,7 @@ async def _unwritten(options: DirectoryOptions, monkeypatch: pytest.MonkeyPatch)
         assert ref.statistics().restarts == 0
 
 
+@pytest.mark.slow
 async def test_the_log_on_disk_stays_bounded(tmp_path: Path, autojump_clock: MockClock) -> None:
     path = tmp_path / "directory.db"
     async with directory(DirectoryOptions(path=path, max_events=10)) as node:

@@ -45,6 +45,7 @@ def multicasts() -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not multicasts(), reason="no multicast at the loopback interface of this machine")
 def test_what_is_announced_is_heard() -> None:
     async def main() -> None:

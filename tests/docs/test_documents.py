@@ -165,6 +165,7 @@ def test_the_python_of_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str
     assert run_python(str(page), page.read_text(encoding="utf-8"), capsys)
 
 
+@pytest.mark.slow
 @has_command
 @pytest.mark.parametrize("page", with_blocks(SHELL))
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def test_frames_are_written_as_a_client_does() -> None:
         assert frames_of(written, masked=True) == [(fuzz_frames.TEXT, payload)]
 
 
+@pytest.mark.slow
 def test_a_server_lives_through_a_few_damaged_frames(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +127,7 @@ class ForgetsTheLimit(Plan[Child]):
         return True
 
 
+@pytest.mark.slow
 def test_stories_are_told_until_enough_are_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,6 +189,7 @@ async def test_a_lifespan_that_hangs(virtual_clock: VirtualClock) -> None:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 async def test_many_agents_are_counted_and_those_with_news_shown(virtual_clock: VirtualClock) -> None:
     async with open_test_node() as node, trio.open_nursery() as nursery:
         refs = await node.root.start_many(ChildSpec("clerk", Clerk), 100_000)

@@ -492,6 +492,7 @@ def test_on_virtual_time_spans_have_its_times() -> None:
         assert span.end_time - span.start_time == pytest.approx(3600e9, rel=1e-3)
 
 
+@pytest.mark.slow
 async def test_one_trace_over_lmos_to_a_thing_that_speaks_http(autojump_clock: Any, tmp_path: Any) -> None:
     last = Recorder()
     async with scene() as (node, near, _far), open_node(listen="ws://thing", tracing=last.provider) as third:

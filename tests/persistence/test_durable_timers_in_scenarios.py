@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.commands import called
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ checks:
 """
 
 
+@pytest.mark.slow
 def test_each_timer_fires_once_however_its_agent_crashes(tmp_path: Path) -> None:
     (tmp_path / "desks.py").write_text(AGENTS, encoding="utf-8")
     (tmp_path / "desks.yaml").write_text(SCENARIO, encoding="utf-8")

@@ -366,6 +366,7 @@ async def test_what_turns_put_out_waits_for_their_state(tmp_path: Path) -> None:
             await at.seen(word)
 
 
+@pytest.mark.slow
 async def test_what_runs_put_out_waits_for_their_state(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
         for number, (verb, (_, word)) in enumerate(RUNS.items()):

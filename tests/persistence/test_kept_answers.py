@@ -360,6 +360,7 @@ class Serial(Agent, durable=True, serial=True):
         return self.sold
 
 
+@pytest.mark.slow
 async def test_journals_and_serial_classes_keep_answers_too(tmp_path: Path) -> None:
     answers = []
     for _ in range(2):

@@ -135,6 +135,7 @@ class Batcher:
                 await ref.ready()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_streams_into_agents_end_once_with_a_kill_and_no_row_counts_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -170,6 +171,7 @@ async def streams_ended(nursery: trio.Nursery) -> None:
         await trio.lowlevel.checkpoint()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_a_request_counts_once_however_often_its_server_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -195,6 +195,7 @@ def test_a_power_commit_is_synced_also_if_it_changes_nothing(tmp_path: Path) -> 
         assert first == equal < power < empty
 
 
+@pytest.mark.slow
 def test_a_shell_that_writes_delays_and_does_not_break(tmp_path: Path) -> None:
     path = made(tmp_path / "store.db")
     with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as shell:
@@ -330,6 +331,7 @@ def test_a_folder_that_is_missing(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "missing" / "store.db").open()
 
 
+@pytest.mark.slow
 def test_a_commit_larger_than_a_file_may_be(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
@@ -406,6 +408,7 @@ def test_files_of_every_version_can_be_opened(tmp_path: Path) -> None:
             store.commit([[Put("state", "bank/2", b"")]], "power")
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_has_left_is_read_and_copied(tmp_path: Path) -> None:
     path = made(tmp_path / "store.db")
     code = (

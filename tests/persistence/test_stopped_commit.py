@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
 async def test_a_process_that_stands_still_in_a_commit(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.persistence.stopped_commit", str(tmp_path / "counter.db")]

@@ -107,6 +107,7 @@ def test_a_conflict_fails_its_own_ticket(run: Any) -> None:
     run(main)
 
 
+@pytest.mark.slow
 def test_a_failure_takes_all_that_is_pending_and_is_tried_again(run: Any) -> None:
     async def main() -> None:
         store, settled = Watched(), list[str]()

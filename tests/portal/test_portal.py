@@ -395,6 +395,7 @@ async def test_a_system_exit_of_a_function_ends_the_node_and_is_answered() -> No
     assert len(answers) == 1
 
 
+@pytest.mark.slow
 async def test_attack_threads_while_agents_crash() -> None:
     """50 threads with 200 calls each, a crash in every fifth; every call one answer, the accounts add up."""
     answers: list[str] = []
@@ -468,6 +469,7 @@ async def test_every_verb_from_asyncio() -> None:
         await asyncio_in_thread(main)
 
 
+@pytest.mark.slow
 async def test_2000_asyncio_calls_in_flight() -> None:
     class Gathering(Agent):
         waiting: int = 0
@@ -662,6 +664,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), node.portal.invoke(wea
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_process_has_no_node_and_says_so() -> None:
     """It ends, too, although nobody has closed the node in it."""
@@ -862,6 +865,7 @@ def run_notebook(text: str, printed: pytest.CaptureFixture[str]) -> None:
     asyncio.run(run_cells())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebooks_run(path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     run_notebook(path.read_text(encoding="utf-8"), capsys)

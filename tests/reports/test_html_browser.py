@@ -234,6 +234,7 @@ async def fill(page: Page, name: str, text: str) -> int:
 # ---- many messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["story", "messages", "timeline", "tree"])
 async def test_a_page_of_50_000_messages_opens_in_time(page: Page, folder: Path, view: str) -> None:
     file = folder / "many.html"
@@ -247,6 +248,7 @@ async def test_a_page_of_50_000_messages_opens_in_time(page: Page, folder: Path,
         assert await page.run("document.querySelectorAll('.diagram *').length") < 1500
 
 
+@pytest.mark.slow
 async def test_a_restart_of_the_node_ends_the_agents(page: Page, folder: Path) -> None:
     async def texts(view: str, where: str) -> list[str]:
         await page.open(folder / "restarted.html", f"#run=0&view={view}")
@@ -281,6 +283,7 @@ async def opening(page: Page, file: Path, view: str) -> float:
     return took
 
 
+@pytest.mark.slow
 async def test_rows_are_drawn_as_they_come_into_sight(page: Page, folder: Path) -> None:
     await page.open(folder / "many.html", "#run=0&view=messages")
     first = await page.run("document.querySelector('.row .time').textContent")
@@ -294,6 +297,7 @@ async def test_rows_are_drawn_as_they_come_into_sight(page: Page, folder: Path) 
     assert await fill(page, "trace", "") == 2
 
 
+@pytest.mark.slow
 async def test_a_log_too_long_says_what_is_left_out(page: Page, tmp_path: Path) -> None:
     log = many()[:9001]
     file = tmp_path / "long.html"
@@ -313,6 +317,7 @@ async def test_a_log_too_long_says_what_is_left_out(page: Page, tmp_path: Path) 
     assert len(dict.fromkeys(gaps)) == missing
 
 
+@pytest.mark.slow
 async def test_packed_data_is_read_without_help_of_the_browser(page: Page, folder: Path) -> None:
     hide = "delete window.DecompressionStream"
     await page.call("Page.addScriptToEvaluateOnNewDocument", source=hide)
@@ -324,6 +329,7 @@ async def test_packed_data_is_read_without_help_of_the_browser(page: Page, folde
 # ---- what it shows
 
 
+@pytest.mark.slow
 async def test_a_failed_run_is_what_is_seen_first(page: Page, folder: Path) -> None:
     await page.open(folder / "story.html")
     text = await page.run("document.body.innerText")
@@ -343,6 +349,7 @@ async def test_a_failed_run_is_what_is_seen_first(page: Page, folder: Path) -> N
     assert await page.run("document.querySelector('b') === null")
 
 
+@pytest.mark.slow
 async def test_the_command_is_copied(page: Page, folder: Path) -> None:
     await page.open(folder / "story.html")
     await page.run("document.querySelector('.command .copy').focus()")
@@ -352,6 +359,7 @@ async def test_the_command_is_copied(page: Page, folder: Path) -> None:
     await page.until("document.querySelector('.command .copy').textContent === 'Copied'")
 
 
+@pytest.mark.slow
 async def test_runs_are_filtered_and_chosen(page: Page, folder: Path) -> None:
     await page.open(folder / "story.html")
     squares = "document.querySelectorAll('.square').length"
@@ -371,6 +379,7 @@ async def test_runs_are_filtered_and_chosen(page: Page, folder: Path) -> None:
     await page.until("document.querySelector('.runhead h2').textContent.includes('fanout=2')")
 
 
+@pytest.mark.slow
 async def test_views_are_reached_by_keys(page: Page, folder: Path) -> None:
     await page.open(folder / "story.html")
     await page.run("document.querySelector('[role=tab][aria-selected=true]').focus()")
@@ -398,6 +407,7 @@ async def test_messages_are_filtered(page: Page, folder: Path) -> None:
         assert await fill(page, name, "") == whole
 
 
+@pytest.mark.slow
 async def test_kinds_are_filtered(page: Page, folder: Path) -> None:
     await shown(page, folder, "messages")
     before = await rows(page)
@@ -407,6 +417,7 @@ async def test_kinds_are_filtered(page: Page, folder: Path) -> None:
     await page.until(f"document.querySelector('.tools .count').textContent.startsWith('{before} ')")
 
 
+@pytest.mark.slow
 async def test_a_click_shows_the_raw_records(page: Page, folder: Path) -> None:
     await shown(page, folder, "messages")
     await fill(page, "id", "7")
@@ -422,6 +433,7 @@ async def test_a_click_shows_the_raw_records(page: Page, folder: Path) -> None:
     assert await rows(page) == len(few()) - 1 - 40
 
 
+@pytest.mark.slow
 async def test_rows_are_reached_by_keys(page: Page, folder: Path) -> None:
     await shown(page, folder, "messages")
     await page.run("document.querySelector('.diagram').focus()")
@@ -437,6 +449,7 @@ async def test_rows_are_reached_by_keys(page: Page, folder: Path) -> None:
         assert await page.run(f"{ROW}.id") == f"row-{row}"
 
 
+@pytest.mark.slow
 async def test_the_diagram_is_zoomed(page: Page, folder: Path) -> None:
     await shown(page, folder, "messages")
     height = "parseFloat(document.querySelector('.diagram > div').style.height)"
@@ -454,6 +467,7 @@ async def test_the_diagram_is_zoomed(page: Page, folder: Path) -> None:
     assert await page.run(height) > before
 
 
+@pytest.mark.slow
 async def test_the_timeline_is_zoomed_and_leads_to_messages(page: Page, folder: Path) -> None:
     await shown(page, folder, "timeline")
     await page.until("document.querySelector('.timeline .faultband') !== null")
@@ -477,6 +491,7 @@ async def test_the_timeline_is_zoomed_and_leads_to_messages(page: Page, folder: 
     assert 10 < await rows(page) < 40
 
 
+@pytest.mark.slow
 async def test_the_tree_is_told_at_any_time(page: Page, folder: Path) -> None:
     await shown(page, folder, "tree")
     slider, words = (
@@ -507,6 +522,7 @@ async def test_the_tree_is_told_at_any_time(page: Page, folder: Path) -> None:
     assert "lone stopped" in fate["lone stopped: shutdown"]
 
 
+@pytest.mark.slow
 async def test_series_have_bands_over_the_seeds(page: Page, folder: Path) -> None:
     await shown(page, folder, "series")
     await page.until("document.querySelectorAll('.plot path.extremes').length === 2")
@@ -566,6 +582,7 @@ async def test_faults_have_labels_that_do_not_lie_upon_each_other(page: Page, tm
     assert [kind for kind in ("crash", "slow", "pause", "loss") if kind not in words] == []
 
 
+@pytest.mark.slow
 async def test_an_interrupted_page_says_so(page: Page, tmp_path: Path) -> None:
     missing = [
         Missing(label=f"seed={seed}", values={}, seed=seed, trial=1, begun=seed == 2) for seed in (2, 3)
@@ -586,6 +603,7 @@ async def test_an_interrupted_page_says_so(page: Page, tmp_path: Path) -> None:
 # ---- windows and colours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1366, 768)])
 async def test_nothing_sticks_out_of_the_window(page: Page, folder: Path, width: int, height: int) -> None:
     await page.window(width, height)
@@ -602,6 +620,7 @@ async def test_nothing_sticks_out_of_the_window(page: Page, folder: Path, width:
             assert whole <= inside <= width, (view, element)
 
 
+@pytest.mark.slow
 async def test_all_runs_fold_away_in_a_narrow_window(page: Page, folder: Path) -> None:
     await page.window(390, 844)
     await shown(page, folder, "story")
@@ -634,6 +653,7 @@ CONTRASTS = """(() => {
 })()"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 async def test_text_can_be_read_on_its_ground(page: Page, folder: Path, dark: bool) -> None:
     await page.window(1366, 768, dark=dark)
@@ -646,6 +666,7 @@ async def test_text_can_be_read_on_its_ground(page: Page, folder: Path, dark: bo
         assert await page.run(CONTRASTS) == {}, view
 
 
+@pytest.mark.slow
 async def test_everything_to_press_has_a_name(page: Page, folder: Path) -> None:
     for view in VIEWS:
         await shown(page, folder, view)

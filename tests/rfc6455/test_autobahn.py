@@ -38,6 +38,7 @@ async def test_every_case_of_a_group_ends_as_it_should(end: str, fast: bool, gro
     await check(end, fast, (case for each in GROUPS[group] for case in each()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "fast"),
     [

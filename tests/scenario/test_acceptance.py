@@ -49,6 +49,7 @@ def test_the_first_runs(project: Path) -> None:
         assert (project / "out" / name).stat().st_size > 0, name
 
 
+@pytest.mark.slow
 def test_the_second_runs_with_fewer_agents(project: Path) -> None:
     text = (project / FILES[1]).read_text()
     for old, new in (("count: 1000", "count: 80"), ("count: 50,", "count: 4,"), ("count: 20,", "count: 5,")):

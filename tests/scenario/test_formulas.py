@@ -277,6 +277,7 @@ def test_a_condition_that_cannot_be_one_is_refused(text: str, why: str) -> None:
         formula(text, condition=True)
 
 
+@pytest.mark.slow
 def test_a_formula_may_look_at_a_hundred_thousand_items_again_and_again() -> None:
     values = {"state.xs": list(range(100_000))}
     made = compile_formula(" + ".join(["sum(state.xs)"] * 40), {"state.xs": None})

@@ -104,6 +104,7 @@ def test_what_a_run_has_changed_is_put_back_without_an_interrupt() -> None:
     assert said == []
 
 
+@pytest.mark.slow
 def test_workers_of_a_parent_that_was_killed_end_without_a_word(project: Project, tmp_path: Path) -> None:
     project.write("own.py", PRELUDE + textwrap.dedent(BUSY))
     agents = {"actor": {"from": "agent", "use": "own.py:X"}}
@@ -161,6 +162,7 @@ def test_paths_that_the_library_chokes_on(project: Project, path: str) -> None:
 # --- logs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "key", "value"),
     [(1, "t", "x"), (1, "t", None), (1, "n", None), (1, "kind", []), (0, "run", "x")],

@@ -168,6 +168,7 @@ def test_a_thread_left_by_an_agent_is_not_waited_for(project: Project) -> None:
     assert "1/1 runs passed" in ran.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["os.chdir('/')\n" + FINE, FINE.replace("pass", "os.chdir('/')")])
 def test_where_we_are_is_not_for_agents_to_say(project: Project, code: str) -> None:
     ran = project.command("run", with_agent(project, code, report={"log": "here.jsonl"}))
@@ -176,6 +177,7 @@ def test_where_we_are_is_not_for_agents_to_say(project: Project, code: str) -> N
     assert (project.root / "here.jsonl").is_file()
 
 
+@pytest.mark.slow
 def test_a_regular_expression_that_never_ends(project: Project) -> None:
     long = {**NOTE, "input": {"text": "a" * 40 + "!"}}
     file = project.write("s.yaml", story(long, matched(regex="^(a+)+$")))
@@ -187,6 +189,7 @@ def test_a_regular_expression_that_never_ends(project: Project) -> None:
 # --- surroundings
 
 
+@pytest.mark.slow
 def test_modules_of_the_project_do_not_hide_ours(project: Project) -> None:
     for name in ("trio", "json", "attrs", "rich", "jsonpath"):
         project.write(f"{name}.py", "raise RuntimeError('not the right one')\n")
@@ -203,6 +206,7 @@ def test_modules_of_the_project_do_not_hide_ours(project: Project) -> None:
     assert "same log in a second process: 1 of 1" in ended.stdout
 
 
+@pytest.mark.slow
 def test_line_ends_inside_of_text_are_no_line_ends_of_the_log(project: Project) -> None:
     text = {**NOTE, "input": {"text": "a\u2028b\x85c"}}
     ran = project.command("run", project.write("s.yaml", story(text)))
@@ -240,6 +244,7 @@ def test_a_full_disk(project: Project, words: tuple[str, ...]) -> None:
     assert (command.returncode, err) == (3, "lmos-actors: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_without_any_streams(project: Project) -> None:
     project.write("s.yaml", story(NOTE))
     line = f"{sys.executable} -m lmos_actors run s.yaml {' '.join(OFF)} <&- >&- 2>&-"
@@ -252,6 +257,7 @@ def test_without_any_streams(project: Project) -> None:
     assert ended.returncode == 0
 
 
+@pytest.mark.slow
 def test_characters_that_the_output_cannot_show(project: Project) -> None:
     file = project.write("s.yaml", story(NOTE, name="été"))
     ran = project.command("run", file, *OFF, PYTHONIOENCODING="ascii")
@@ -300,6 +306,7 @@ class Hit:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_that_a_finalizer_swallows_ends_the_run(project: Project) -> None:
     """As where trio holds it back to the next checkpoint: what runs next may loop, and never come to one."""
     file = with_agent(project, INTERRUPTING.format(signal=int(signal.SIGINT)))
@@ -307,6 +314,7 @@ def test_ctrl_c_that_a_finalizer_swallows_ends_the_run(project: Project) -> None
     assert (ran.code, ran.err) == (130, "interrupted\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["importing its agents hangs at", "it cannot be ended: it hangs at"])
 def test_ctrl_c_that_nothing_heeds_ends_the_process(project: Project, where: str) -> None:
     loop = """

@@ -118,6 +118,7 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", ["", ', use: "cast_of_remote.py:Clock"'])
 @pytest.mark.parametrize("scheme", ["http", "ws"])
 def test_steps_turn_to_somebody_elses_agent(folder: Path, url: str, use: str, scheme: str) -> None:

@@ -317,6 +317,7 @@ def ran(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     return called(words, place.root, timeout=60)
 
 
+@pytest.mark.slow
 def test_options_are_for_entries_that_say_nothing(place: Place) -> None:
     place.write(HEAD + STEPS)
     origin = place.urls["rules"].removesuffix("/agents/clock")
@@ -352,6 +353,7 @@ def test_mistakes_of_the_options(place: Place, words: list[str], said: str) -> N
     assert "hunter2" not in ended.stderr + ended.stdout
 
 
+@pytest.mark.slow
 def test_no_secret_is_in_anything_that_is_written(place: Place) -> None:
     steps = STEPS.replace("ge: 2", "ge: 1000000")  # a failed run says most
     place.write(HEAD + "    ca: ca.pem\n    cert: eve.pem\n    bearer: file:alice\n" + steps)
@@ -406,6 +408,7 @@ def guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lis
         yield found, tmp_path, port
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_guide_that_need_its_agent(guide: tuple[list[Block], Path, str]) -> None:
     found, folder, port = guide
     examples = [block for block in found if "test_remote_access.py runs it" in block.marker]

@@ -640,6 +640,7 @@ def test_an_agent_that_cannot_be_stopped_ends_the_run(project: Project) -> None:
     assert run(project, *steps, agents=cast).ended == "failed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ["spin", "again"])
 def test_a_run_that_never_comes_to_an_end_is_ended(project: Project, action: str) -> None:
     step = {"do": "tell", "target": "actor", "action": action}

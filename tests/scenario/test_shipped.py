@@ -199,6 +199,7 @@ def test_every_name_that_dangles_is_found(folder: Path, file: Path) -> None:
     assert missed == []
 
 
+@pytest.mark.slow
 def test_the_schema_accepts_them(tmp_path: Path) -> None:
     """As editors do, by a validator that is not ours."""
     schema = tmp_path / "schema.json"

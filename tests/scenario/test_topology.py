@@ -146,6 +146,7 @@ def test_networks_that_cannot_be(
     assert words in message
 
 
+@pytest.mark.slow
 def test_networks_that_are_written_out_need_no_library() -> None:
     said = (
         "import sys; from lmos_actors.scenario.model import Topology; "

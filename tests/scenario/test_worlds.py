@@ -70,6 +70,7 @@ def test_the_verdict_is_the_same_over_simulated_streams(name: str) -> None:
     assert all(run.ok for run in far)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [file.stem for file in FILES if file.stem not in NOT_IN_REAL_TIME])
 def test_the_verdict_is_the_same_over_sockets(name: str) -> None:
     speed, settings = LIVE.get(name, (100.0, {}))

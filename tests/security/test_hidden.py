@@ -166,6 +166,7 @@ def shared_keys(folder: Path) -> Security:
     return Security(schemes=(Jwt(keys=reference, issuer=ISSUER, audience=AUDIENCE, algorithms="HS256"),))
 
 
+@pytest.mark.slow
 def test_a_guard_that_breaks_while_it_is_made(security: Security, tmp_path: Path) -> None:
     for each in (security, shared_keys(tmp_path)):
         count = everywhere(lambda each=each: guard_of(each))
@@ -213,6 +214,7 @@ def everywhere(call: Callable[[], object], before: Callable[[], object] = lambda
     raise AssertionError("it never came to its end")
 
 
+@pytest.mark.slow
 def test_credentials_that_break_while_they_are_presented(security: Security, tmp_path: Path) -> None:
     def present() -> None:
         kept = Credentials(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 import trio
 
 from lmos_actors import Agent, TraceLog, action, open_node, simulate
 from lmos_actors.actors import _dispatcher
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Busy(Agent, behaviours=("a", "b")):
@@ -70,6 +68,7 @@ def test_time_goes_on_past_a_message_that_is_tried_again_for_ever(monkeypatch: p
     assert 3 + 5 <= ended < 3 + 5 + 1
 
 
+@pytest.mark.slow
 def test_it_goes_on_in_the_same_way_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     short_patience(monkeypatch)
     digests = []

@@ -117,6 +117,7 @@ print(len(log), log.digest())
 """
 
 
+@pytest.mark.slow
 def test_same_order_in_processes_with_other_hash_seeds() -> None:
     outputs = {
         subprocess.run(

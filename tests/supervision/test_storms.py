@@ -27,6 +27,7 @@ def balanced(numbers: Any) -> bool:
     return bool(numbers.accepted == left + numbers.waiting + numbers.running)
 
 
+@pytest.mark.slow
 def test_ten_thousand_crash_at_once_and_all_are_back_while_others_are_served():
     starts = 0
 

@@ -100,6 +100,7 @@ def test_fixtures_and_the_command_to_run_it_again(tmp_path: Path) -> None:
     assert "pytest test_it.py::test_plain" not in said
 
 
+@pytest.mark.slow
 def test_many_seeds(tmp_path: Path) -> None:
     said = run(tmp_path, "--lmos-seeds", "3", "-k", "roll or test_node or plain", LMOS_ACTORS_SEED="5")
     assert "7 failed, 3 passed" in said
@@ -114,6 +115,7 @@ def test_many_seeds(tmp_path: Path) -> None:
     assert "LMOS_ACTORS_SEED=7 pytest test_it.py::test_node\n" in said
 
 
+@pytest.mark.slow
 def test_on_several_processes(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
     said = run(tmp_path, "-n", "2", "--lmos-seeds", "2", "-k", "ids or setup")

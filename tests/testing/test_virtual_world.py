@@ -200,6 +200,7 @@ def test_outside_any_agent_there_is_no_current_request() -> None:
         current_request()
 
 
+@pytest.mark.slow
 def test_it_needs_no_pytest() -> None:
     code = (
         "import sys; sys.modules['pytest'] = None; import importlib.util as u; find = u.find_spec\n"

@@ -361,6 +361,7 @@ def test_a_server_ends_the_stream_at_once() -> None:
     assert peer.ended == Ended(1000, "", "peer", clean=True)
 
 
+@pytest.mark.slow
 @both
 def test_a_handler_that_never_runs_dry_is_closed_all_the_same(end: str) -> None:
     class Endless(Recorder):

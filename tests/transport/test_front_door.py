@@ -313,6 +313,7 @@ async def test_at_its_end_nobody_listens_any_more():
         await door.knock()
 
 
+@pytest.mark.slow
 async def test_thousands_of_silent_peers_lock_nobody_out():
     async with open_door(max_half_open=8) as door:
         silent = [await door.knock() for _ in range(500)]

@@ -87,6 +87,7 @@ def outcome(end: str, data: bytes, sizes: list[int], fast: bool) -> object:
     return handler.got, peer.came(), ended
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["server", "client"]), streams, cuts)
 @settings(max_examples=examples(300))
 @example("server", [frame(TEXT, b"a"), frame(PING, b"p"), frame(TEXT, b"b")], [2, 3])
@@ -146,6 +147,7 @@ def test_masks_are_not_to_be_guessed() -> None:
     assert len(set(found)) > 4990
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_process_does_not_mask_as_its_parent_does() -> None:
     program = (

@@ -7,6 +7,7 @@ import sys
 from subprocess import STDOUT
 from typing import TYPE_CHECKING
 
+import pytest
 import trio
 
 from lmos_actors import ChildSpec, open_node
@@ -30,6 +31,7 @@ SCHEMATHESIS = [
 ]
 
 
+@pytest.mark.slow
 async def test_nothing_undocumented_comes(tmp_path: Path) -> None:
     async with open_node(listen="ws://127.0.0.1:0", store="memory:") as node:
         await node.start(Desk)

@@ -76,6 +76,7 @@ def check(load: Load) -> None:
 # ---- a process that is killed, and another one that takes its place
 
 
+@pytest.mark.slow
 async def test_a_killed_process_and_its_successor() -> None:
     seen: list[Any] = []
     async with open_node() as node:
@@ -113,6 +114,7 @@ async def _listening(nursery: trio.Nursery, it: Ref[Subject], seen: list[Any]) -
     return await nursery.start(listen)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
 async def test_a_process_that_stands_still_is_waited_for() -> None:
     async with started(0, "steady") as (process, base), open_node() as node:

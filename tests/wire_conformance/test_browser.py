@@ -77,6 +77,7 @@ async def test_a_page_from_elsewhere_is_not_let_in(address: str) -> None:
     assert (told["protocol"], told["code"], told["heard"]) == ("", 1006, [])
 
 
+@pytest.mark.slow
 async def test_a_page_that_offers_nothing_we_speak_is_told_so(address: str) -> None:
     told = await talk(address, ["soap"])
     assert (told["protocol"], told["code"], told["heard"]) == ("", 1006, [])

@@ -39,6 +39,7 @@ class Source(Agent):
         return self.given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("handle", [Source.parts, Source.texts], ids=["binary frames", "text frames"])
 async def test_a_stream_of_64_mb_leaves_no_memory_behind(handle: Any) -> None:
     async with open_node() as ours, open_node(listen="ws://127.0.0.1:0") as theirs:
@@ -98,6 +99,7 @@ class Mirror(Agent):
         return self.taken
 
 
+@pytest.mark.slow
 async def test_streams_both_ways_at_once_leave_no_memory_behind() -> None:
     given = 0
 

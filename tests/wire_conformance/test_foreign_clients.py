@@ -87,5 +87,6 @@ async def test_the_websocket_of_node() -> None:
     check(await conversation(partial(by_node, "built-in"), ["lmosprotocol"]), "lmosprotocol")
 
 
+@pytest.mark.slow
 async def test_ws_of_npm(ws_folder: str) -> None:
     check(await conversation(partial(by_node, "ws"), ["lmosprotocol"], ws_folder), "lmosprotocol")

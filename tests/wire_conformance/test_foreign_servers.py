@@ -187,6 +187,7 @@ async def test_a_server_by_hand_in_node() -> None:
             assert await told(port) == TOLD
 
 
+@pytest.mark.slow
 async def test_ws_of_npm(ws_folder: str) -> None:
     with trio.fail_after(SECONDS):
         async with by_node("ws", ws_folder) as port:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pytest
 import trio
 from wsproto.events import TextMessage
 
@@ -109,6 +110,7 @@ async def insist(attack: Callable[[str], Awaitable[None]], url: str) -> None:
             await trio.sleep(0.3)
 
 
+@pytest.mark.slow
 async def test_a_client_that_behaves_is_served_among_sixty_that_take_what_they_get() -> None:
     gate = trio.Event()
     narrow = ConnectionOptions(total_bytes=LIMIT)

@@ -185,6 +185,7 @@ def test_credit_that_is_owed_can_be_given_at_any_time() -> None:
     assert line.thing.statistics().answered == 1
 
 
+@pytest.mark.slow
 def test_slow_agents_do_not_use_up_the_credit_of_those_that_are_not() -> None:
     line = Line()
     for n in range(3):

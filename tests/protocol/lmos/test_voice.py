@@ -206,6 +206,7 @@ def test_calls_of_every_kind(how: dict[str, Any]) -> None:
     call.all_said()
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 60),
     st.builds(lmos.Credit, items=st.integers(1, 5), bytes=st.integers(1, 200)),

@@ -232,6 +232,7 @@ class Pair:
         return not self.sizes and not self.items
 
 
+@pytest.mark.slow
 @given(CREDITS, SIZES, st.booleans(), st.randoms(use_true_random=False))
 def test_no_interleaving_exceeds_the_credit_or_stops_for_ever(
     window: Credit, sizes: list[int], granted: bool, random
