@@ -58,13 +58,18 @@ USER: Final = "user code"
 class Waiting:
     """One wait: `waiter` cannot go on before `target` has done something.
 
-    Both are paths of agents, None for code outside any agent. `kind` is what is waited for: the answer to
-    `affordance`, a seat for it, or room for one more of its runs; or that the agent is `ready`, an agent
-    elsewhere included: then `affordance` is empty, and `why` is what it lacks. What is to go to an agent of
-    another node waits for `credit` of that agent, or for `room` on the connection: then `target` is its path
-    there, and `why` the address that it is reached at. A stream whose consumer is too far behind waits for a
-    seat with that consumer, and a source that is too far ahead for one with the agent. A handler waits for
-    an `item` of the input stream that `why` names, from its caller, which is None too if it is elsewhere.
+    Both are paths of agents, None for code outside any agent. What is waited for:
+
+    | `kind` | the waiter waits for | `why` |
+    |---|---|---|
+    | "answer" | the answer to `affordance` | |
+    | "seat" | a seat for `affordance`; a stream and a source: for a reader that is too far behind | |
+    | "concurrency" | the end of one of the runs of `affordance` | |
+    | "ready" | the start of the agent, near or far; `affordance` is "" | what it lacks |
+    | "credit" | credit of an agent of another node, whose path there is `target` | its address |
+    | "room" | room on the connection to that agent | its address |
+    | "item" | an item of an input stream from its caller, None for one elsewhere | the stream's name |
+
     `run` names the waiting run's action; the task, for code outside agents and, with `own_task`, for an
     agent's lifespan and nursery. It is None when a message of a turn holds the waiter back.
     """
@@ -111,7 +116,7 @@ class WaitingGraph:
     def cycles(self) -> tuple[tuple[Waiting, ...], ...]:
         """Return the circles of waits that nothing inside them can end, each once, from its first wait on.
 
-        Cancellation and deadlines may still end them. Of circles that overlap at least one is given.
+        Cancellation and deadlines may still end them. Of circles that overlap at least one is returned.
         """
         return self._cycles
 

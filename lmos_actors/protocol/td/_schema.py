@@ -313,10 +313,10 @@ def _union(tree: types.UnionType) -> Schema:
 
 def _common_type(members: list[Schema]) -> Schema:
     """Return the common type of all alternatives, if any: kotlin-wot needs it next to `oneOf`."""
-    types = sorted({member.get("type", "") for member in members})
-    if types == ["integer", "number"]:
+    words = sorted({member.get("type", "") for member in members})
+    if words == ["integer", "number"]:
         return {"type": "number"}
-    return {"type": types[0]} if len(types) == 1 and types[0] else {}
+    return {"type": words[0]} if len(words) == 1 and words[0] else {}
 
 
 def _not_covered(member: Schema, wide: set[str]) -> Iterator[Schema]:

@@ -54,10 +54,9 @@ if TYPE_CHECKING:
     from ._stop_point import StopInstrument
 
 REAL_LIMIT = 60.0
-"""Seconds of real time that a run may take, without a population."""
+"""Default limit of a run without a population, in seconds of real time."""
 AGENTS_PER_SECOND = 1_000
-"""Agents of populations for which a run may take a second longer."""
-"""Default limit of one run, in seconds of real time."""
+"""Agents of populations for which a run may take one second more."""
 
 SHOWN_CAUSES = 3
 SHOWN_CRASHES = 5
