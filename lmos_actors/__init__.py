@@ -6,7 +6,8 @@ one.
 
 The public names are in `_public.py`, which is imported when the first of them is used. The command starts
 without them: `lmos-actors --version` needs none, and Ctrl-C during imports is handled by the command itself.
-Further names are in `lmos_actors.errors` and `lmos_actors.types`, as the error says if one is expected here.
+Further names are in `lmos_actors.errors`, `lmos_actors.types` and `lmos_actors.facades`, as the error says
+if one is expected here.
 """
 
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take time
@@ -37,7 +38,7 @@ else:
         """Return the other public module that has the name."""
         from importlib import import_module  # not `from . import types`, which calls `__getattr__` for it
 
-        for place in (f"{__name__}.errors", f"{__name__}.types"):
+        for place in (f"{__name__}.errors", f"{__name__}.types", f"{__name__}.facades"):
             found = vars(import_module(place)).get(name)
             if getattr(found, "__module__", "").startswith(__name__):
                 return place

@@ -117,6 +117,19 @@ class SourceFailed(InvalidInput):
         super().__init__(f"the input stream {stream!r} broke off: {self.reason}", f"$.{stream}")
 
 
+class ToolFailed(LmosActorsError):
+    """A tool of a chat agent has not returned a result; the turn that used it may go on.
+
+    `tool` is its name, `reason` why: its arguments were not right, it raised, the client that has it refused
+    or did not answer in time.
+    """
+
+    def __init__(self, tool: str, reason: str) -> None:
+        self.tool = tool
+        self.reason = reason
+        super().__init__(f"the tool {tool!r} failed: {reason}")
+
+
 class NotAllowed(AgentError):
     """The affordance exists but does not allow this, such as writing a read-only property."""
 

@@ -18,6 +18,7 @@ import msgspec
 import lmos_actors
 import lmos_actors.conformance
 import lmos_actors.errors
+import lmos_actors.facades
 import lmos_actors.testing
 import lmos_actors.types
 from lmos_actors.protocol import lmos, td
@@ -31,6 +32,7 @@ FACES: tuple[ModuleType, ...] = (
     lmos_actors,
     lmos_actors.errors,
     lmos_actors.types,
+    lmos_actors.facades,
     lmos_actors.testing,
     lmos_actors.conformance,
     td,

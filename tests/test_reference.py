@@ -14,6 +14,7 @@ import pytest
 
 import lmos_actors
 import lmos_actors.errors
+import lmos_actors.facades
 import lmos_actors.testing
 import lmos_actors.types
 from lmos_actors import (
@@ -48,6 +49,7 @@ REFERENCE = ROOT / "docs/reference"
 FACES = {
     "lmos_actors": vars(lmos_actors),
     "lmos_actors.types": vars(lmos_actors.types),
+    "lmos_actors.facades": vars(lmos_actors.facades),
     "lmos_actors.errors": {
         name: thing
         for name, thing in vars(lmos_actors.errors).items()
@@ -67,6 +69,7 @@ OTHERS = [name for name in EXPORTED if name not in ERRORS or name == "SlowTurnWa
 CLASSES = {name: EXPORTED[name] for name in OTHERS if isinstance(EXPORTED[name], type)}
 
 FOR_THE_RUNTIME = {
+    "ChatTurn": {"run", "take_answer"},
     "CrashReport": {
         "before",
         "hand",

@@ -110,8 +110,9 @@ class Agent:
     `behaviours=("new", "paid")`: the names for `@action(when=...)` and `become`, the first one first.
     `trap_exits=True`: exit signals of linked agents become turns of `on_exit`. `history=16`: its crash
     reports show the last 16 messages, and the state before the one that failed. `about=About(...)`: vendor,
-    model and the like, for the description. `tool=True`: the description says that it is a tool. A subclass
-    inherits the options that it does not set, except `rename`.
+    model and the like, for the description. `tool=True`: the description says that it is a tool.
+    `private=True`: it is for this node alone, and no peer finds or reaches it. A subclass inherits the
+    options that it does not set, except `rename`.
 
     `durable=True`: its fields and properties are kept in the node's store after each turn and given back to
     the next incarnation; what it puts out leaves once they are kept. Fields declared by `ephemeral` are not
@@ -142,11 +143,11 @@ class Agent:
         durability: Durability | None = None,
         formerly: tuple[str, ...] | None = None,
         snapshot_every: int | None = None,
+        private: bool | None = None,
     ) -> None:
-        # the arguments have the names of the fields
-        options = ClassOptions(**{name: value for name, value in locals().items() if name in _OPTIONS})
+        options = ClassOptions(**{name: each for name, each in locals().items() if name in _OPTIONS})
         super().__init_subclass__()
-        check_said(cls.__name__, about, tool, vars(cls))
+        check_said(cls.__name__, about, tool, private, vars(cls))
         check_members(cls, _VERBS)
         fields = collect_fields(cls, _RESERVED)
         attrs.define(cls, these=fields, slots=False, kw_only=True, eq=False, repr=False)

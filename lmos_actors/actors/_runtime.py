@@ -123,6 +123,9 @@ class Staging(Protocol):
 class StateKeeping(Protocol):
     """The states of durable agents in the store of the node; filled in by persistence."""
 
+    writer: Any
+    """The `StoreWriter` of the node, for what else is kept in its store."""
+
     @property
     def retry_in(self) -> float | None:
         """Seconds until a store that has failed is tried again; None if it works."""

@@ -26,9 +26,11 @@ from .consume._thing import (
     ConsumedThing as ConsumedThing,
 )
 from .exposure._access_middleware import (
+    asks_nothing as asks_nothing,
     guarded as guarded,
     presented_by as presented_by,
     presented_in as presented_in,
+    principal_of as principal_of,
 )
 from .exposure._bind_policy import (
     ArgumentNames as ArgumentNames,
@@ -37,6 +39,7 @@ from .exposure._bind_policy import (
 from .exposure._description_security import (
     anything as anything,
     check_sight as check_sight,
+    sees as sees,
 )
 from .exposure._descriptions import (
     Descriptions as Descriptions,

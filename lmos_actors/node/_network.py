@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lmos_actors.observe import Metrics
     from lmos_actors.security import Credentials, Guard, Security
     from lmos_actors.supervision import Supervisor
-    from lmos_actors.transport import Endpoint, FrontDoor, Listener, Network
+    from lmos_actors.transport import Accept, Endpoint, FrontDoor, Listener, Network, Refuse, Upgrade
 
     from ._options import NodeOptions
 
@@ -250,10 +250,11 @@ class Connections:
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
         more = [*self.more_routes(server, bases, guard.security), *self._routes()]
         app = http_app(descriptions, server, extra=more, guard=guard)
+        route = self._with_omnia(server, exposure, guard)
         for endpoint, listener in zip(self._options.endpoints, self._listeners, strict=True):
             door = FrontDoor(
                 listener,
-                route=server.accept,
+                route=route,
                 app=app,
                 tls=options.tls if endpoint.secure else None,
                 on_failure=self._failed,
@@ -263,6 +264,20 @@ class Connections:
                 **_without_none(options=options.door, connection=options.connection),
             )
             self._doors.append(door)
+
+    def _with_omnia(
+        self, server: LmosServer, exposure: Exposure, guard: Guard
+    ) -> Callable[[Upgrade], Accept | Refuse]:
+        """Return what decides about upgrades: LMOS, and Omnia's protocol if the node speaks it."""
+        options = self._options.omnia
+        if not options:
+            return server.accept
+        from lmos_actors.facades.omnia import OmniaOptions, OmniaServer
+
+        given = OmniaOptions() if options is True else options
+        facade = OmniaServer(self._rt, exposure, options=given, guard=guard, on_failure=self._failed)
+        server.join(facade)
+        return partial(facade.route, server.accept)
 
     def _guard(self, exposure: Exposure) -> Guard:
         """Return the guard of this node. Raises ConfigError if a secret is missing."""

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Spread
     from lmos_actors.bindings import ConsumedThing, Habits
     from lmos_actors.discovery import DirectoryOptions, Exploration, Found, Registered, Registration
+    from lmos_actors.facades import OmniaOptions
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.persistence import Store
     from lmos_actors.protocol.lmos import SessionOptions
@@ -409,6 +410,7 @@ async def open_node(
     metrics: bool | MetricsOptions = False,
     tracing: bool | TracerProvider | None = None,
     store: Store | str | None = None,
+    omnia: bool | OmniaOptions = False,
 ) -> AsyncGenerator[Node]:
     """Open a node: a root supervisor with the children of `tree`, and the tasks that run their turns.
 
@@ -439,6 +441,9 @@ async def open_node(
 
     `store` is where durable agents are kept: `"sqlite:PATH"`, a database that is made if there is none,
     `"memory:"` for the life of the node, or a `Store`.
+
+    `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
+    True, or `OmniaOptions`.
 
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Instrument
     from lmos_actors.discovery import DirectoryOptions, Registration
+    from lmos_actors.facades import OmniaOptions
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.persistence import Store
     from lmos_actors.protocol.lmos import SessionOptions
@@ -69,6 +70,7 @@ class NodeOptions:
     metrics: bool | MetricsOptions = False
     tracing: bool | TracerProvider | None = None
     store: Store | str | None = None
+    omnia: bool | OmniaOptions = False
     endpoints: tuple[Endpoint, ...] = attrs.field(init=False, repr=False, eq=False)
     """The endpoints to listen at, in the order of `listen`."""
 
@@ -120,7 +122,7 @@ class NodeOptions:
             )
 
     def _check_no_server(self) -> None:
-        for name in ("public_url", "tls", "door", "security", "origins", "insecure"):
+        for name in ("public_url", "tls", "door", "security", "origins", "insecure", "omnia"):
             if getattr(self, name) not in (None, (), [], False):
                 raise ConfigError("goes with listen=, which is not given", argument(name))
 

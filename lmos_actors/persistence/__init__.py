@@ -4,6 +4,13 @@ from ._address import store_of as store_of
 from ._agent_states import AgentStates as AgentStates
 from ._backup import back_up as back_up, new_file as new_file
 from ._memory import MemoryStore as MemoryStore
+from ._sessions import (
+    KeptMessage as KeptMessage,
+    Session as Session,
+    SessionInfo as SessionInfo,
+    SessionOptions as SessionOptions,
+    Sessions as Sessions,
+)
 from ._simulated import (
     SimulatedDisk as SimulatedDisk,
     SimulatedStore as SimulatedStore,

@@ -484,7 +484,7 @@ class FrontDoor:
                 subprotocol=answer.subprotocol,
                 headers=answer.headers,
                 peer=client.peer,
-                options=self._connection,
+                options=answer.options or self._connection,
                 account=client.account,
             )
         except ConnectionLost:

@@ -20,6 +20,7 @@ from lmos_actors._core import hide
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from ._options import ConnectionOptions
     from ._tls import ClientCertificate
     from ._websocket import Connection
 
@@ -300,12 +301,14 @@ class Upgrade:
 class Accept:
     """The WebSocket is opened, with `headers` more in its answer; then `serve` has it until it returns.
 
-    `subprotocol` is one of those offered, or None.
+    `subprotocol` is one of those offered, or None. `options` are for this connection, None: those of the
+    front door.
     """
 
     subprotocol: str | None
     serve: Callable[[Connection], Awaitable[None]]
     headers: Headers = ()
+    options: ConnectionOptions | None = None
 
 
 @attrs.frozen

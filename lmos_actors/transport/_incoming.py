@@ -95,7 +95,7 @@ class IncomingMessage:
         elif isinstance(event, Ping):
             owner.on_ping(bytes(event.payload))
         elif isinstance(event, Pong):
-            owner.on_trifle()  # a pong only shows that the peer is alive
+            owner.on_pong()
         elif isinstance(event, CloseConnection):
             # wsproto reports errors by the same event, and then the state is as before
             callback = owner.on_error if is_live else owner.on_close

@@ -30,7 +30,8 @@ class ConnectionOptions:
     first byte of a message to its last; a peer that takes longer is closed with 1008. `total_bytes`: what all
     peers of a node together may hold in its memory, see `_budget.py`. `messages_per_second`: as
     many, pings among them, may also come at once; a peer that sends more is closed with 1008. `fast_frames`:
-    whole text frames are coded past wsproto, with the same verdicts.
+    whole text frames are coded past wsproto, with the same verdicts. `needs_pongs`: the peer is pinged every
+    `heartbeat_seconds`, and only its pongs count as a sign of life.
     """
 
     max_message_bytes: int = 4 << 20
@@ -43,10 +44,11 @@ class ConnectionOptions:
     total_bytes: int = TOTAL
     messages_per_second: int | None = None
     fast_frames: bool = True
+    needs_pongs: bool = False
 
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self).items():
-            if value is not None and not value > 0 and name != "fast_frames":
+            if value is not None and value is not False and not value > 0:
                 raise ConfigError(f"{name} of a connection must be above 0, not {value!r}")
 
 
@@ -106,6 +108,7 @@ class FrameListener(Protocol):
     def on_text(self, text: str) -> None: ...
     def on_binary(self, data: bytes) -> None: ...
     def on_ping(self, payload: bytes) -> None: ...
+    def on_pong(self) -> None: ...
     def on_trifle(self) -> None: ...
     def on_close(self, code: int, reason: str) -> None: ...
     def on_error(self, code: int, reason: str) -> None: ...

@@ -64,9 +64,9 @@ class Connection:
     __slots__ = (
         "_asked_close", "_beat", "_bucket", "_bytes_out", "_codec", "_ended", "_failure", "_flush_by",
         "_handler", "_is_last", "_is_more", "_is_open", "_is_over", "_messages_in", "_messages_out", "_mute",
-        "_news", "_options", "_owes", "_patience", "_ping_due", "_pinged", "_pongs", "_rest", "_scope",
-        "_send_now", "_sending", "_stream", "_take_binary", "_take_text", "_wire", "account", "headers",
-        "is_direct", "offered", "peer", "subprotocol", "target",
+        "_news", "_options", "_owes", "_patience", "_ping_due", "_pinged", "_ponged", "_pongs", "_rest",
+        "_scope", "_send_now", "_sending", "_stream", "_take_binary", "_take_text", "_wire", "account",
+        "headers", "is_direct", "offered", "peer", "subprotocol", "target",
     )  # fmt: skip
 
     def __init__(self, wire: Wire, peer: str, options: ConnectionOptions, account: Account) -> None:
@@ -102,6 +102,7 @@ class Connection:
         self._mute = False  # nothing more is passed to the handler
         self._pongs: list[bytes] | None = None
         self._ping_due = self._pinged = False
+        self._ponged = False  # since the last ping
         self._asked_close: tuple[int, str] | None = None
         self._flush_by: float | None = None
         self._ended: Ended | None = None
@@ -243,6 +244,11 @@ class Connection:
             self._pongs = [*(self._pongs or ())[1 - _PONGS :], self._codec.pong(payload)]
             self.wake()
 
+    def on_pong(self) -> None:
+        """Take note of a pong, which shows nothing but that the peer is alive."""
+        self.on_trifle()
+        self._ponged = True
+
     def on_trifle(self) -> None:
         if self._bucket is not None and not self._mute:
             self._may_spend(self._bucket)
@@ -351,6 +357,8 @@ class Connection:
         if self._sending:
             self._sending = False
             self._break(f"the peer did not take what was sent within {self._patience:g} s")
+        elif options.needs_pongs:
+            self._look_for_a_pong()
         elif self._codec.heard or self._rest:
             self._codec.heard = self._pinged = False
             self._beat = options.heartbeat_seconds
@@ -359,6 +367,15 @@ class Connection:
             self._beat = options.heartbeat_grace
         else:
             self._break(f"the peer sent nothing within {options.heartbeat_grace:g} s after a ping")
+
+    def _look_for_a_pong(self) -> None:
+        seconds = self._options.heartbeat_seconds
+        if self._pinged and not self._ponged:
+            self._break(f"the peer answered no ping within {seconds:g} s")
+            return
+        self._pinged = self._ping_due = True
+        self._ponged = False
+        self._beat = seconds
 
     def _sent_at_once(self) -> bool:
         if self._send_now is None:

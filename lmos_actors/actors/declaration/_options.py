@@ -123,6 +123,7 @@ class ClassOptions:
     durability: Any = None
     formerly: Any = None
     snapshot_every: Any = None
+    private: bool | None = None
 
     def over(self, base: ClassOptions | None) -> ClassOptions:
         """Return the options of a subclass: its own, and those of its base that it leaves out."""
@@ -134,7 +135,7 @@ class ClassOptions:
         return attrs.evolve(base, **given)
 
 
-def check_said(title: str, about: Any, tool: Any, body: Mapping[str, Any]) -> None:
+def check_said(title: str, about: Any, tool: Any, private: Any, body: Mapping[str, Any]) -> None:
     """Raise TypeError for what cannot stand in the head of a class, and for an `About` in its body."""
     if isinstance(body.get("about"), About):
         raise TypeError(f"{title}.about: it belongs in the head, class {title}(Agent, about=About(...))")
@@ -142,6 +143,8 @@ def check_said(title: str, about: Any, tool: Any, body: Mapping[str, Any]) -> No
         raise TypeError(f"{title}: about must be an About, not {about!r}")
     if tool is not None and not isinstance(tool, bool):
         raise TypeError(f"{title}: tool must be True or False, not {tool!r}")
+    if private is not None and not isinstance(private, bool):
+        raise TypeError(f"{title}: private must be True or False, not {private!r}")
 
 
 _DURABLE: Final = (None, True, False, "journal")

@@ -30,13 +30,17 @@ class Attempt:
 
 @attrs.frozen
 class Invocation:
-    """A call or a stream that is to be opened: what is invoked with what, for how many seconds at most."""
+    """A call or a stream that is to be opened: what is invoked with what, for how many seconds at most.
+
+    `principal` is on whose behalf a server of this node asks; agents read it from `current_request()`.
+    """
 
     key: str
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     seconds: float | None = None
     stream: bool = False
+    principal: str | None = None
 
 
 class Link(Protocol):

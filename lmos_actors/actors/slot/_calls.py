@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 from trio.lowlevel import (
     Abort,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Timer
 
+    from ..messages._mailbox import Request
     from ..messages._operation import Operation
 
 
@@ -39,8 +41,8 @@ class LocalCall(Envelope):
     """An invocation whose consumer may look at it before it ends; see `Call`."""
 
     __slots__ = (
-        "_done", "_error", "_timer", "_value", "_waiting", "cancelled", "deadline", "feed", "reason",
-        "sources", "stood_in_line",
+        "_done", "_error", "_timer", "_value", "_waiting", "cancelled", "deadline", "feed", "principal",
+        "reason", "sources", "stood_in_line",
     )  # fmt: skip
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
@@ -55,6 +57,7 @@ class LocalCall(Envelope):
         self.cancelled = False
         self.reason: str | None = None
         self.deadline: float | None = None
+        self.principal: str | None = None
         self.feed: Feed[Any] = Feed(slot.rt.timers, conflate=True)
 
     # ---- the slot's side
@@ -100,6 +103,11 @@ class LocalCall(Envelope):
                 self.fail(DeadlineExceeded(self.slot.path, seconds))
 
         self._timer = self.slot.rt.timers.call_at(self.deadline, expire)
+
+    def request(self) -> Request:
+        """Return what it asks for, and on whose behalf."""
+        request = super().request()
+        return request if self.principal is None else attrs.evolve(request, principal=self.principal)
 
     # ---- the consumer's side
 

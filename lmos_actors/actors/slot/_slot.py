@@ -866,6 +866,7 @@ class Slot:
         args = self.bound(op, invocation.args, invocation.kwargs)
         await checkpoint_if_cancelled()
         call = (LocalStream if invocation.stream else LocalCall)(self, op, args, self.sender())
+        call.principal = invocation.principal
         sources = with_sources(call, args) if op.streams else None
         try:
             self.post(call)

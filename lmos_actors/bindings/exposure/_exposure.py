@@ -64,7 +64,7 @@ class Exposed:
 
 
 class Exposure:
-    """The part of a node's tree that can be reached from outside: all agents, and pools as a whole.
+    """The part of a node's tree that can be reached from outside: all agents but private ones, and pools.
 
     `bases` are the addresses at which the node is reached, such as `http://127.0.0.1:8080`. What has no id of
     its own is known by its address at the first of them.
@@ -88,7 +88,8 @@ class Exposure:
     def names(self) -> Iterator[str]:
         """Return all public names, in start order."""
         for link in self._tree.links():
-            yield public_name(link.path)
+            if not _is_private(link):
+                yield public_name(link.path)
 
     def named(self, name: str) -> Exposed | None:
         """Return what is exposed under a public name, None if nothing is."""
@@ -97,7 +98,9 @@ class Exposure:
 
     def _exposed(self, link: Slot | PoolLink) -> Exposed | None:
         cls = class_at(link)
-        if cls is None:  # a factory that does not tell, and no agent yet
+        if (
+            cls is None or cls.__contract__.options.private
+        ):  # None: a factory that does not tell, and no agent yet
             return None
         name = public_name(link.path)
         return Exposed(name, self._id_of(link, name), link, cls)
@@ -161,7 +164,8 @@ class Exposure:
 
     def at(self, name: str) -> Slot | PoolLink | None:
         """Return what has that public name, or that path; None if nothing has."""
-        return self._tree.at(path_named(name))
+        found = self._tree.at(path_named(name))
+        return None if found is None or _is_private(found) else found
 
     def _look(self, thing_id: str) -> Slot | PoolLink | None:
         if len(thing_id) > LONGEST:
@@ -171,6 +175,12 @@ class Exposure:
             return found
         name = _named(thing_id)
         return None if name is None else self.at(name)
+
+
+def _is_private(link: Slot | PoolLink) -> bool:
+    """Return whether it is an inner part of another agent, which no peer may reach."""
+    cls = class_at(link)
+    return cls is not None and bool(cls.__contract__.options.private)
 
 
 def name_meant(thing_id: str) -> str:

@@ -1,0 +1,18 @@
+"""Conversations: chat agents, their turns, their tools."""
+
+from ._agent import ChatAgent as ChatAgent
+from ._items import (
+    ChatItem as ChatItem,
+    ChatMedia as ChatMedia,
+    ChatPart as ChatPart,
+    ClientAnswer as ClientAnswer,
+    Said as Said,
+    SessionEntry as SessionEntry,
+    TextChunk as TextChunk,
+    ToolCalled as ToolCalled,
+    ToolReturned as ToolReturned,
+    TurnBegan as TurnBegan,
+    TurnDone as TurnDone,
+)
+from ._tools import Tool as Tool, tool_of as tool_of
+from ._turn import ChatTurn as ChatTurn

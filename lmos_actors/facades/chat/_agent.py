@@ -1,0 +1,311 @@
+"""Chat agents: conversations with people and programs, as ordinary agents.
+
+A subclass writes `reply`; what is around it stands here:
+
+- **Sessions.** A conversation goes on where it stopped, over connections and restarts of the process: what
+  was said and what the agent remembers is kept in the node's store, or in memory where it has none. A
+  session belongs to its caller: for all others it does not exist.
+- **One turn at a time in a session, many sessions at once.** A message that comes during a turn waits; of
+  those that wait in one session the ninth is refused.
+- **A turn is kept before its end is told**: who has got `done` finds the turn in the history, whatever
+  happens then. A turn that fails, or whose caller leaves, is not kept.
+- **A crash ends one turn.** Each runs in a temporary child (`_turn.py`). Its caller gets INTERNAL_ERROR, and
+  nothing of the exception: that is in the crash report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- types of actions are read
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from weakref import WeakKeyDictionary
+
+import msgspec
+import trio
+
+from lmos_actors.actors import Agent, MailboxOptions, action, current_request
+from lmos_actors.errors import ActionFailed, AgentDied, AgentUnavailable, NotFound, StopFailed, StoreFailed
+from lmos_actors.persistence import KeptMessage, MemoryStore, SessionOptions, Sessions, open_writer
+from lmos_actors.supervision import ChildSpec
+
+from ._items import (
+    INTERNAL_ERROR,
+    INVALID_MESSAGE,
+    RATE_LIMITED,
+    SESSION_EXPIRED,
+    ChatItem,
+    ChatPart,
+    ClientAnswer,
+    Said,
+    SessionEntry,
+    TurnBegan,
+    TurnDone,
+)
+from ._turn import ChatTurn, TurnRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from lmos_actors.actors import Runtime
+    from lmos_actors.persistence import Session
+
+MAX_TURNS: Final = 4_096
+"""Turns of one agent, those that wait included."""
+
+MAX_WAITING: Final = 8
+"""Messages of one session that may wait behind the turn in progress."""
+
+LONGEST_ID: Final = 200
+"""Characters of the id of a session."""
+
+Reply: TypeAlias = "str | ChatPart | None"
+
+_MEMORIES: Final[WeakKeyDictionary[Runtime, dict[str, MemoryStore]]] = WeakKeyDictionary()
+"""The sessions of nodes without a store, by the path of the agent: they outlive its incarnations."""
+
+
+class _Line:
+    """The turns of one session: the one in progress, and those that wait."""
+
+    __slots__ = ("lock", "members")
+
+    def __init__(self) -> None:
+        self.lock = trio.Lock()
+        self.members = 0
+
+
+def _failure(code: str, message: str) -> ActionFailed:
+    return ActionFailed({"code": code, "message": message})
+
+
+class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
+    """Agent that people talk to. Subclass it and write `reply`.
+
+    `reply(self, turn)` answers one message: an async generator that yields pieces of text or `ChatPart`s, or
+    an async or plain function that returns the whole answer. In it `turn` has the message, the history and a
+    memory that is kept; `await turn.use(tool, ...)` calls a tool. What `reply` raises ends the turn, and no
+    other one; `ActionFailed({"code": ..., "message": ...})` is told to the caller. While it runs, turns of
+    other sessions go on, and all share the fields of `self`.
+
+    `session_options` in the body of a class bounds what is kept.
+    """
+
+    session_options: ClassVar[SessionOptions] = SessionOptions()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.reply is ChatAgent.reply:
+            raise TypeError(
+                f"{cls.__name__} has no reply: write `async def reply(self, turn: ChatTurn)`, which yields "
+                "or returns text"
+            )
+
+    def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart] | Awaitable[Reply] | Reply:
+        """Answer a message. To be written by subclasses, as an async generator or a function."""
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Read what sessions there are. A subclass that has a lifespan of its own enters this one in it."""
+        slot = self._place()
+        self._lines: dict[tuple[str, str], _Line] = {}
+        self._number = 0
+        async with AsyncExitStack() as stack:
+            if slot.rt.keeping is not None:
+                writer = slot.rt.keeping.writer
+            else:
+                stores = _MEMORIES.setdefault(slot.rt, {})
+                store = stores.setdefault(self.path, MemoryStore())
+                writer = await stack.enter_async_context(open_writer(store))
+            wall = slot.rt.entropy.now
+            self._sessions = Sessions(writer, self.path, self.session_options, lambda: wall().timestamp())
+            await self._sessions.load()
+            yield
+
+    # ---- what callers use
+
+    @action(concurrency=MAX_TURNS)
+    async def chat(
+        self,
+        content: str = "",
+        session: str | None = None,
+        parts: list[ChatPart] | None = None,
+        metadata: dict[str, Any] | None = None,
+        new: bool = False,
+    ) -> AsyncGenerator[ChatItem]:
+        """Say something, and get the answer piece by piece.
+
+        Without `session` a new one begins; the first item names it. With `new` a session of that id begins
+        if there is none.
+        """
+        async with self._turn(content, session, parts, metadata, new=new) as (turn, items):
+            yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119 -- the runtime closes what it runs
+            async for item in items:
+                yield item  # noqa: ASYNC119
+        yield TurnDone(turn.answer, list(turn.answer_parts))
+
+    @action(concurrency=MAX_TURNS)
+    async def converse(
+        self,
+        answers: AsyncIterator[ClientAnswer],
+        content: str = "",
+        session: str | None = None,
+        parts: list[ChatPart] | None = None,
+        metadata: dict[str, Any] | None = None,
+        new: bool = False,
+    ) -> AsyncGenerator[ChatItem]:
+        """Say something as `chat`, and carry out tools for the agent: `answers` are those to its calls."""
+        async with self._turn(content, session, parts, metadata, new=new, answers=answers) as (turn, items):
+            yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119
+            async for item in items:
+                yield item  # noqa: ASYNC119
+        yield TurnDone(turn.answer, list(turn.answer_parts))
+
+    @action(safe=True, idempotent=True)
+    def sessions(self) -> list[SessionEntry]:
+        """Return the sessions of the caller, the one that expires first at first."""
+        found = self._sessions.of_owner(self._owner())
+        return [SessionEntry(each.id, each.began, each.until, each.messages) for each in found]
+
+    @action(safe=True, idempotent=True, concurrency=MAX_TURNS)
+    async def history(self, session: str) -> list[Said]:
+        """Return what was said in a session of the caller, oldest first."""
+        found = await self._read(self._owner(), session)
+        return _said(found)
+
+    @action(idempotent=True, concurrency=MAX_TURNS)
+    async def forget(self, session: str) -> bool:
+        """Remove a session of the caller; return whether there was one."""
+        with _kept():
+            return await self._sessions.forget(self._owner(), session)
+
+    # ---- one turn
+
+    def _owner(self) -> str:
+        return current_request().principal or ""
+
+    @asynccontextmanager
+    async def _turn(
+        self,
+        content: str,
+        session_id: str | None,
+        parts: list[ChatPart] | None,
+        metadata: dict[str, Any] | None,
+        *,
+        new: bool,
+        answers: AsyncIterator[ClientAnswer] | None = None,
+    ) -> AsyncGenerator[tuple[ChatTurn, AsyncIterator[ChatItem]]]:
+        """Run one turn in a block, and keep it at the end of the block."""
+        if not content and not parts:
+            raise _failure(INVALID_MESSAGE, "a message has content or parts")
+        owner, id = self._owner(), self._session_for(session_id, new=new)
+        async with self._place_in_line(owner, id):
+            session = await self._read(owner, id)
+            turn = ChatTurn(
+                id,
+                content,
+                parts=parts or (),
+                metadata=metadata,
+                history=partial(_said, session),
+                memory=session.head.memory,
+                is_new=not session.written,
+                has_client_tools=answers is not None,
+                new_id=self.new_id,
+            )
+            async with self._runner(turn, answers) as items:
+                yield turn, items
+            await self._keep(session, turn, content, parts or [])
+
+    def _session_for(self, session_id: str | None, *, new: bool) -> str:
+        """Return the id of the session that a message belongs to. Raises ActionFailed."""
+        owner = self._owner()
+        if session_id is not None and not 0 < len(session_id) <= LONGEST_ID:
+            raise _failure(INVALID_MESSAGE, f"the id of a session has 1 to {LONGEST_ID} characters")
+        with _kept():
+            if session_id is not None and (not new or self._sessions.has(owner, session_id)):
+                if not self._sessions.has(owner, session_id):
+                    raise _failure(SESSION_EXPIRED, "session expired or not found; start a new session")
+                return session_id
+            begun = session_id or self.new_id()
+            self._sessions.begin(owner, begun)
+            return begun
+
+    @asynccontextmanager
+    async def _place_in_line(self, owner: str, id: str) -> AsyncGenerator[None]:
+        """Wait until no other turn of the session is in progress. Raises ActionFailed if too many wait."""
+        line = self._lines.setdefault((owner, id), _Line())
+        if line.members > MAX_WAITING:
+            raise _failure(RATE_LIMITED, "too many in-flight requests")
+        line.members += 1
+        try:
+            async with line.lock:
+                yield
+        finally:
+            line.members -= 1
+            if not line.members:
+                del self._lines[owner, id]
+
+    async def _read(self, owner: str, id: str) -> Session:
+        with _kept():
+            found = await self._sessions.read(owner, id)
+        if found is None:
+            raise _failure(SESSION_EXPIRED, "session expired or not found; start a new session")
+        return found
+
+    async def _keep(self, session: Session, turn: ChatTurn, content: str, parts: list[ChatPart]) -> None:
+        at = self.now().timestamp()
+        session.head.memory = turn.memory
+        with _kept():
+            await self._sessions.keep(
+                session,
+                [
+                    KeptMessage("user", content, at, _plain(parts)),
+                    KeptMessage("agent", turn.answer, at, _plain(turn.answer_parts)),
+                ],
+            )
+
+    @asynccontextmanager
+    async def _runner(
+        self, turn: ChatTurn, answers: AsyncIterator[ClientAnswer] | None
+    ) -> AsyncGenerator[AsyncIterator[ChatItem]]:
+        """Have a child run a turn for a block. A crash of it is INTERNAL_ERROR."""
+        self._number += 1
+        name = f"turn-{self._number}"
+        made = partial(TurnRunner, turn=turn, reply=self.reply)
+        runner = await self.start_child(ChildSpec(name, made, restart="temporary", shutdown="brutal"))
+        try:
+            opened = (
+                runner.stream(TurnRunner.run)
+                if answers is None
+                else runner.stream(TurnRunner.converse, answers)
+            )
+            async with opened as items:
+                yield items
+        except (AgentDied, AgentUnavailable):
+            raise _failure(INTERNAL_ERROR, "internal server error") from None
+        finally:
+            with trio.CancelScope(shield=True), suppress(NotFound, StopFailed):
+                await self.children.terminate_child(name)
+
+
+class _kept:
+    """A block in which a failure of the store is told to the caller as INTERNAL_ERROR."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, StoreFailed):
+            raise _failure(INTERNAL_ERROR, "the session cannot be reached") from error
+
+
+def _said(session: Session) -> list[Said]:
+    return [
+        Said(each.role, each.text, each.at, msgspec.convert(each.parts, list[ChatPart]))
+        for each in session.messages
+    ]
+
+
+def _plain(parts: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = msgspec.to_builtins(list(parts))
+    return found

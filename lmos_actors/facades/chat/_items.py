@@ -1,0 +1,108 @@
+"""The values of conversations: what a chat agent takes, what its answer consists of, what is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+SESSION_EXPIRED: Final = "SESSION_EXPIRED"
+RATE_LIMITED: Final = "RATE_LIMITED"
+INTERNAL_ERROR: Final = "INTERNAL_ERROR"
+INVALID_MESSAGE: Final = "INVALID_MESSAGE"
+TOOL_ERROR: Final = "TOOL_ERROR"
+
+PartType: TypeAlias = Literal["text", "image", "audio", "video", "file"]
+
+
+class ChatMedia(Struct, frozen=True, omit_defaults=True):
+    """The content of a part: exactly one of `data` (base64), `url` and `storage_ref` says where it is."""
+
+    mime_type: str
+    data: str | None = None
+    url: str | None = None
+    storage_ref: str | None = None
+    filename: str | None = None
+    size_bytes: int | None = None
+
+
+class ChatPart(Struct, frozen=True, omit_defaults=True):
+    """A piece of content: `text`, or `media` of one of the other types."""
+
+    type: PartType
+    text: str | None = None
+    media: ChatMedia | None = None
+
+
+class TurnBegan(Struct, frozen=True, tag="began"):
+    """The first item of an answer: its session, and whether that is new."""
+
+    session: str
+    is_new: bool
+
+
+class TextChunk(Struct, frozen=True, tag="chunk", omit_defaults=True):
+    """A piece of the answer."""
+
+    text: str = ""
+    parts: list[ChatPart] = []
+
+
+class ToolCalled(Struct, frozen=True, tag="tool_call", omit_defaults=True):
+    """The agent calls a tool. `by_client`: one of the caller's, who is to answer."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    by_client: bool = False
+    consent_message: str | None = None
+    categories: list[str] = []
+
+
+class ToolReturned(Struct, frozen=True, tag="tool_result", omit_defaults=True):
+    """What a tool has returned, or else why there is no result."""
+
+    id: str
+    result: Any = None
+    error: str | None = None
+
+
+class TurnDone(Struct, frozen=True, tag="done", omit_defaults=True):
+    """The last item of an answer: all of it."""
+
+    text: str = ""
+    parts: list[ChatPart] = []
+
+
+ChatItem: TypeAlias = TurnBegan | TextChunk | ToolCalled | ToolReturned | TurnDone
+
+
+class ClientAnswer(Struct, frozen=True, omit_defaults=True):
+    """The caller's answer to a call of one of its tools.
+
+    `kind` is "accepted" where the result is to come, "refused" where it will not; else it is in `result`, or
+    `error` says why there is none.
+    """
+
+    call_id: str
+    kind: Literal["accepted", "result", "error", "refused"]
+    result: Any = None
+    error: str = ""
+
+
+class Said(Struct, frozen=True, omit_defaults=True):
+    """A message of the past: by whom, what, and when (Unix time)."""
+
+    role: Literal["user", "agent"]
+    text: str
+    at: float
+    parts: list[ChatPart] = []
+
+
+class SessionEntry(Struct, frozen=True):
+    """A session of the caller. Times are Unix time."""
+
+    id: Annotated[str, Meta(description="To be named by the next message.")]
+    began: float
+    until: Annotated[float, Meta(description="When it expires, unless it goes on.")]
+    messages: int

@@ -1,0 +1,251 @@
+"""One turn of a conversation: what was said, what is remembered, and how the agent answers.
+
+A turn runs in an agent of its own (`TurnRunner`), a temporary child of the chat agent: a mistake in it ends
+that turn alone, its crash report says which, and `node.tree()` shows it while it runs.
+
+The answer goes through a channel without a buffer, from the task that runs `reply` to the run whose items
+the caller gets. So `reply` goes no faster than its reader, and a tool that is used in the middle of it shows
+itself in order.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import trio
+
+from lmos_actors.actors import Agent, action
+from lmos_actors.errors import ActionFailed, SourceFailed, ToolFailed
+
+from ._items import TOOL_ERROR, ChatItem, ChatPart, ClientAnswer, Said, TextChunk, ToolCalled, ToolReturned
+from ._tools import Tool, tool_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+ACCEPT_SECONDS: Final = 5.0
+"""Seconds that a client has to accept a call of a tool, or to answer it."""
+
+RESULT_SECONDS: Final = 60.0
+"""Seconds that a client has for the result of a call, from the call on."""
+
+
+class _OpenCall:
+    """A call of a client's tool that has not been answered."""
+
+    __slots__ = ("answer", "changed", "is_accepted")
+
+    def __init__(self) -> None:
+        self.answer: ClientAnswer | None = None
+        self.is_accepted = False
+        self.changed = trio.Event()
+
+    def take(self, answer: ClientAnswer) -> None:
+        if answer.kind == "accepted":
+            self.is_accepted = True
+        else:
+            self.answer = answer
+        self.changed.set()
+        self.changed = trio.Event()
+
+    async def wait(self) -> str | None:
+        """Wait for the answer; return why there is none, None if it has come."""
+        began = trio.current_time()
+        with trio.move_on_at(began + ACCEPT_SECONDS):
+            while self.answer is None and not self.is_accepted:
+                await self.changed.wait()
+        if self.answer is None and not self.is_accepted:
+            return f"the client did not acknowledge the call within {ACCEPT_SECONDS:g} s"
+        with trio.move_on_at(began + RESULT_SECONDS):
+            while self.answer is None:
+                await self.changed.wait()
+        return None if self.answer is not None else f"the client did not answer within {RESULT_SECONDS:g} s"
+
+
+class ChatTurn:
+    """One message of a user, and the way to answer it; `ChatAgent.reply` gets it.
+
+    `text`, `parts` and `metadata` are the message; `session` is the id of the conversation, `is_new` whether
+    it has just begun, `history` what was said before. `memory` is a dict of plain data that is
+    kept with the session: what `reply` changes in it is there at the next turn, if this one ends well.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        text: str,
+        *,
+        parts: Sequence[ChatPart] = (),
+        metadata: Mapping[str, Any] | None = None,
+        history: Callable[[], Sequence[Said]] = tuple,
+        memory: dict[str, Any] | None = None,
+        is_new: bool = False,
+        has_client_tools: bool = False,
+        new_id: Callable[[], str],
+    ) -> None:
+        self.session = session
+        self.text = text
+        self.parts = tuple(parts)
+        self.metadata = dict(metadata or {})
+        self._history = history
+        self.memory = {} if memory is None else memory
+        self.is_new = is_new
+        self.has_client_tools = has_client_tools
+        """Whether the caller carries out calls of tools of its own (`ask_client`)."""
+        self._new_id = new_id
+        self._out: trio.MemorySendChannel[ChatItem] | None = None
+        self._said: list[str] = []
+        self._shown: list[ChatPart] = []
+        self._calls: dict[str, _OpenCall] = {}
+
+    @cached_property
+    def history(self) -> tuple[Said, ...]:
+        """What was said before, oldest first."""
+        return tuple(self._history())
+
+    @property
+    def answer(self) -> str:
+        """The text of the answer so far."""
+        return "".join(self._said)
+
+    @property
+    def answer_parts(self) -> tuple[ChatPart, ...]:
+        """The parts of the answer so far that are no plain text."""
+        return tuple(self._shown)
+
+    async def say(self, piece: str | ChatPart) -> None:
+        """Send a piece of the answer, as `yield` in `reply` does. Waits until the reader has room."""
+        if isinstance(piece, str):
+            if not piece:
+                return
+            self._said.append(piece)
+            await self._put(TextChunk(piece))
+            return
+        if not isinstance(piece, ChatPart):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a piece of an answer is text or a ChatPart, not {piece!r}")
+        self._shown.append(piece)
+        await self._put(TextChunk(parts=[piece]))
+
+    async def use(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
+        """Call a tool, and show that; return its result as plain data. Raises ToolFailed."""
+        tool = tool if isinstance(tool, Tool) else tool_of(tool)
+        call_id = self._new_id()
+        await self._put(ToolCalled(call_id, tool.name, arguments))
+        try:
+            result = await tool.call(arguments)
+        except ToolFailed as error:
+            await self._put(ToolReturned(call_id, error=error.reason))
+            raise
+        await self._put(ToolReturned(call_id, result))
+        return result
+
+    async def ask_client(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        consent_message: str | None = None,
+        categories: Sequence[str] = (),
+    ) -> Any:
+        """Have the caller carry out a tool of its own; return the result.
+
+        The caller has 5 s to accept the call and 60 s to answer it. Raises ToolFailed: it has no tools, it
+        refuses, it fails, it is silent.
+        """
+        if not self.has_client_tools:
+            raise ToolFailed(name, "the client carries out no tools")
+        call_id = self._new_id()
+        call = self._calls[call_id] = _OpenCall()
+        asked = ToolCalled(call_id, name, dict(arguments or {}), True, consent_message, list(categories))
+        await self._put(asked)
+        try:
+            why = await call.wait()
+        finally:
+            del self._calls[call_id]
+        answer = call.answer
+        if why is None and answer is not None and answer.kind != "result":
+            why = answer.error or ("refused" if answer.kind == "refused" else "the client names no reason")
+        if why is not None or answer is None:
+            await self._put(ToolReturned(call_id, error=why))
+            raise ToolFailed(name, why or "no answer")
+        await self._put(ToolReturned(call_id, answer.result))
+        return answer.result
+
+    def take_answer(self, answer: ClientAnswer) -> None:
+        """Take the caller's answer to a call; one that nobody waits for is passed over."""
+        call = self._calls.get(answer.call_id)
+        if call is not None:
+            call.take(answer)
+
+    async def _put(self, item: ChatItem) -> None:
+        if self._out is None:
+            raise RuntimeError("the turn is not in progress")
+        await self._out.send(item)
+
+    async def run(self, reply: Callable[[ChatTurn], Any], out: trio.MemorySendChannel[ChatItem]) -> None:
+        """Have `reply` answer into a channel."""
+        self._out = out
+        said: Any = reply(self)
+        if isinstance(said, AsyncGenerator):
+            pieces = cast("AsyncGenerator[Any]", said)
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    await self.say(piece)
+            return
+        if inspect.isawaitable(said):
+            said = await said
+        if said is not None:
+            await self.say(said)
+
+
+class TurnRunner(Agent, private=True):
+    """Runs one turn of a chat agent."""
+
+    turn: Any
+    reply: Any
+
+    def started(self) -> None:
+        self._failure: ActionFailed | None = None
+
+    @action
+    async def run(self) -> AsyncIterator[ChatItem]:
+        """Run the turn; the items are its answer."""
+        items = self._begin()
+        async for item in items:
+            yield item
+        if self._failure is not None:
+            raise self._failure
+
+    @action
+    async def converse(self, answers: AsyncIterator[ClientAnswer]) -> AsyncIterator[ChatItem]:
+        """Run the turn of a caller that has tools; `answers` are those to its calls."""
+        items = self._begin()
+        self.nursery.start_soon(self._hear, answers)
+        async for item in items:
+            yield item
+        if self._failure is not None:
+            raise self._failure
+
+    def _begin(self) -> trio.MemoryReceiveChannel[ChatItem]:
+        out, items = trio.open_memory_channel[ChatItem](0)
+        self.nursery.start_soon(self._answer, out)
+        return items
+
+    async def _answer(self, out: trio.MemorySendChannel[ChatItem]) -> None:
+        try:
+            await self.turn.run(self.reply, out)
+        except ActionFailed as failure:
+            self._failure = failure
+        except ToolFailed as error:  # its reason may be of an exception, and is not for the caller
+            message = f"the tool {error.tool!r} failed"
+            self._failure = ActionFailed({"code": TOOL_ERROR, "message": message})
+        out.close()  # and not where it crashes: the answer would seem to be whole
+
+    async def _hear(self, answers: AsyncIterator[ClientAnswer]) -> None:
+        with suppress(SourceFailed):  # the turn is over, or its caller has left
+            async for answer in answers:
+                self.turn.take_answer(answer)

@@ -1,0 +1,379 @@
+"""A conversation with an agent behind an Omnia facade: ours, or that of any other server.
+
+One connection carries the turns of one conversation, one after the other. Where it breaks between two turns,
+the next one connects again and goes on in the same session. Where it breaks in the middle of a turn, that
+turn is repeated only if its message had not been sent: else nobody can know what became of it, and the
+caller gets `OutcomeUnknown`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+import attrs
+import msgspec
+import trio
+from msgspec import UNSET
+
+from lmos_actors.errors import ActionFailed, ConnectFailed, DeadlineExceeded, OutcomeUnknown, ToolFailed
+from lmos_actors.protocol import omnia
+from lmos_actors.protocol.omnia import ClientConnection
+from lmos_actors.transport import ConnectionOptions, TcpNetwork, connect
+
+from ..chat import ChatPart, TextChunk, Tool, ToolCalled, ToolReturned, TurnDone, tool_of
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
+
+    from lmos_actors.protocol.omnia import ServerSaid
+    from lmos_actors.security import Credentials
+    from lmos_actors.transport import Connection, Network
+
+SILENCE: Final = 120.0
+"""Seconds without a frame after which a turn is given up, as Omnia's own runtime does."""
+
+FIRST_PAUSE: Final = 0.05
+"""Seconds before a message is sent again that the server refused as one too many; they double each time."""
+
+ANNOUNCEMENT: Final = 1.0
+"""Seconds that a client with tools waits for the announcement of a session."""
+
+ATTEMPTS: Final = 8
+"""Attempts to have a message taken."""
+
+BEHIND: Final = 256
+"""Items that wait for a reader before nothing more is read of the server."""
+
+MAX_MESSAGE: Final = 16 << 20
+
+ChatEvent: TypeAlias = TextChunk | ToolCalled | ToolReturned | TurnDone
+
+_AGENT_PATH: Final = re.compile(r"(.*)/agents/([^/]+)/?")
+
+
+async def _always(_: ToolCalled) -> bool:
+    """Consent to every call."""
+    await trio.lowlevel.checkpoint()
+    return True
+
+
+def chat_url(url: str, *, client_tools: bool = False) -> str:
+    """Return the address of the facade for what a user names: that of an agent will do.
+
+    `http://HOST/agents/NAME` becomes `ws://HOST/api/agents/NAME/ws`; other paths stay as they are.
+    """
+    parts = urlsplit(url)
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    named = None if "/api/agents/" in parts.path else _AGENT_PATH.fullmatch(parts.path)
+    path = parts.path if named is None else f"{named[1]}/api/agents/{named[2]}/ws"
+    query = parts.query
+    if client_tools:
+        query = "&".join(each for each in (query, urlencode({"client_tools": "true"})) if each)
+    return urlunsplit((scheme, parts.netloc, path, query, ""))
+
+
+@attrs.frozen
+class ChatAnswer:
+    """The whole answer to a message."""
+
+    text: str
+    parts: tuple[ChatPart, ...] = ()
+
+
+class _Line:
+    """One connection: a handler for the transport, and what has come for the turn in progress."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: str | None,
+        tools: Iterable[str],
+        frame: Callable[[str], object],
+    ) -> None:
+        self.connection = connection
+        self.wire = ClientConnection(session_id=session, tools=tuple(tools), wake=connection.wake)
+        self.said: deque[ServerSaid] = deque()
+        self.came = trio.Event()
+        self.announced = trio.Event()
+        """It has been, or the connection has ended."""
+        self.why: str | None = None
+        """Why the connection has ended; None while it stands."""
+        self._frame = frame
+
+    def text(self, text: str) -> None:
+        self._frame(text)
+        self.said.append(self.wire.receive(text))
+        self.came.set()
+        if self.wire.is_announced:
+            self.announced.set()
+
+    def binary(self, data: bytes) -> None:
+        self.wire.receive_binary(data)
+
+    def frames(self, room: int) -> list[bytes]:
+        return self.wire.frames(room)
+
+    def is_behind(self) -> bool:
+        return len(self.said) >= BEHIND
+
+    async def run(self) -> None:
+        """Carry frames until the connection has ended."""
+        try:
+            ended = await self.connection.run(self)
+            code = f" with {ended.code}" if ended.code is not None else ""
+            self.why = f"the connection ended{code}: {ended.reason}".rstrip(": ")
+        finally:
+            self.why = self.why or "the connection was given up"
+            self.came.set()
+            self.announced.set()
+
+    async def next(self) -> ServerSaid | None:
+        """Wait for the next frame; None once the connection has ended and all have been taken."""
+        while not self.said:
+            if self.why is not None:
+                return None
+            self.came = trio.Event()
+            await self.came.wait()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return self.said.popleft()
+
+
+class Chat:
+    """A conversation with an agent; made by `open_chat`. Its turns come one after the other."""
+
+    def __init__(
+        self,
+        url: str,
+        nursery: trio.Nursery,
+        *,
+        network: Network,
+        tls: ssl.SSLContext | None,
+        credentials: Credentials | None,
+        session: str | None,
+        tools: Sequence[Tool],
+        consent: Callable[[ToolCalled], Awaitable[bool]],
+        silence: float,
+        on_frame: Callable[[str], object],
+    ) -> None:
+        self.url = url
+        self.session = session
+        """The id of the conversation; None before the agent has named one."""
+        self._target = chat_url(url, client_tools=bool(tools))
+        self._nursery = nursery
+        self._network = network
+        self._tls = tls
+        self._credentials = credentials
+        self._tools = {tool.name: tool for tool in tools}
+        self._consent = consent
+        self._silence = silence
+        self._on_frame = on_frame
+        self._line: _Line | None = None
+        self._turn = trio.Lock()
+
+    async def say(
+        self, text: str = "", *, parts: Sequence[ChatPart] = (), metadata: Mapping[str, str] | None = None
+    ) -> ChatAnswer:
+        """Say something and return the whole answer; raises what `stream` does."""
+        async with self.stream(text, parts=parts, metadata=metadata) as items:
+            async for item in items:
+                if isinstance(item, TurnDone):
+                    return ChatAnswer(item.text, tuple(item.parts))
+        raise OutcomeUnknown(self.url, "the turn has no end")  # not reached: the last item is a TurnDone
+
+    @asynccontextmanager
+    async def stream(
+        self, text: str = "", *, parts: Sequence[ChatPart] = (), metadata: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[AsyncIterator[ChatEvent]]:
+        """Say something, and get the answer piece by piece; the last item is a TurnDone.
+
+        Leaving the block early closes the connection, which cancels the turn; the conversation goes on with
+        the next message. Raises ConnectFailed; ActionFailed with the `code` and `message` of an error of the
+        server; DeadlineExceeded for a server that is silent for too long; OutcomeUnknown where the
+        connection ended in the middle.
+        """
+        async with self._turn:
+            line = await self._begin(text, parts, metadata)
+            items = self._items(line)
+            try:
+                yield items
+            finally:
+                await items.aclose()
+                if line.wire.stage != "none":
+                    line.connection.close()
+                    self._line = None
+
+    async def _begin(self, text: str, parts: Sequence[ChatPart], metadata: Mapping[str, str] | None) -> _Line:
+        """Have a message taken; it is sent again where it is refused as one too many."""
+        sent = [msgspec.convert(msgspec.to_builtins(part), omnia.Part) for part in parts]
+        pause = FIRST_PAUSE
+        for attempt in range(1, ATTEMPTS + 1):
+            line = await self._connected()
+            line.wire.send_message(text, parts=sent, metadata=metadata)
+            first = await self._first(line)
+            if first is None:
+                if line.wire.stage == "unsent":
+                    self._line = None
+                    continue
+                raise OutcomeUnknown(self.url, line.why or "the connection ended before the answer")
+            if first.ends != "refused":
+                line.said.appendleft(first)
+                return line
+            failure = _failure(first)
+            if failure.code != omnia.RATE_LIMITED or attempt == ATTEMPTS:
+                raise failure
+            await trio.sleep(pause)
+            pause *= 2
+        raise ConnectFailed(self.url, "the connection ends again and again before a message is sent")
+
+    async def _first(self, line: _Line) -> ServerSaid | None:
+        """Wait for the first frame of the turn, and pass over announcements; None where there is none."""
+        while True:
+            said = await self._next(line)
+            if said is None or not isinstance(said.message, omnia.Connected):
+                return said
+
+    async def _next(self, line: _Line) -> ServerSaid | None:
+        with trio.move_on_after(self._silence):
+            said = await line.next()
+            self.session = line.wire.session_id or self.session
+            return said
+        line.connection.close()
+        self._line = None
+        raise DeadlineExceeded(self.url, self._silence)
+
+    async def _connected(self) -> _Line:
+        line = self._line
+        if line is not None and line.why is None:
+            return line
+        headers = (
+            ()
+            if self._credentials is None
+            else self._credentials.headers_for(self._target, trio.current_time())
+        )
+        connection = await connect(
+            self._network,
+            self._target,
+            subprotocols=(),
+            headers=headers,
+            tls=self._tls,
+            options=ConnectionOptions(max_message_bytes=MAX_MESSAGE),
+        )
+        line = self._line = _Line(connection, self.session, self._tools, self._on_frame)
+        self._nursery.start_soon(line.run)
+        if self._tools:  # calls of tools are answered only where an announcement came first
+            with trio.move_on_after(ANNOUNCEMENT):
+                await line.announced.wait()
+        return line
+
+    async def _items(self, line: _Line) -> AsyncGenerator[ChatEvent]:
+        """Yield the items of a turn until its end."""
+        while True:
+            said = await self._next(line)
+            if said is None:
+                raise OutcomeUnknown(self.url, line.why or "the connection ended before the answer")
+            if said.ends == "done" and isinstance(said.message, omnia.Done):
+                yield TurnDone(said.message.content or "", _parts(said.message.parts))
+                return
+            if said.ends is not None:
+                raise _failure(said)
+            item = self._item(said, line)
+            if item is not None:
+                yield item
+
+    def _item(self, said: ServerSaid, line: _Line) -> ChatEvent | None:
+        message = said.message
+        if isinstance(message, omnia.Chunk) and message.role != "user":
+            return TextChunk(message.content or "", _parts(message.parts))
+        if isinstance(message, omnia.ToolCall):
+            call = message.tool_call
+            is_object = isinstance(call.arguments, dict)
+            arguments = cast("dict[str, Any]", call.arguments) if is_object else {}
+            item = ToolCalled(
+                call.id, call.name, arguments, said.asks, call.consent_message, call.categories or []
+            )
+            if said.asks:
+                self._nursery.start_soon(self._carry_out, line, item)
+            return item
+        if isinstance(message, omnia.ToolResult):
+            outcome = message.tool_result
+            result = None if outcome.result is UNSET else outcome.result
+            return ToolReturned(outcome.id, result, outcome.error)
+        return None
+
+    async def _carry_out(self, line: _Line, call: ToolCalled) -> None:
+        """Carry out a call of one of our tools, if that is consented to, and send the outcome."""
+        line.wire.accept_call(call.id)
+        try:
+            if not await self._consent(call):
+                line.wire.refuse_call(call.id, "the user does not consent")
+                return
+            line.wire.answer_call(call.id, await self._tools[call.name].call(call.arguments))
+        except ToolFailed as error:
+            line.wire.answer_call(call.id, error=error.reason)
+
+
+def _failure(said: ServerSaid) -> ActionFailed:
+    message = said.message
+    assert isinstance(message, omnia.ErrorFrame)
+    return ActionFailed({"code": message.error.code, "message": message.error.message})
+
+
+def _parts(parts: list[omnia.Part] | None) -> list[ChatPart]:
+    """Return the parts that can be understood: others are passed over."""
+    found: list[ChatPart] = []
+    for part in parts or ():
+        try:
+            found.append(msgspec.convert(msgspec.to_builtins(part), ChatPart))
+        except msgspec.ValidationError:
+            continue
+    return found
+
+
+@asynccontextmanager
+async def open_chat(
+    url: str,
+    *,
+    session: str | None = None,
+    tools: Sequence[Tool | Callable[..., Any]] = (),
+    consent: Callable[[ToolCalled], Awaitable[bool]] = _always,
+    silence: float = SILENCE,
+    network: Network | None = None,
+    tls: ssl.SSLContext | None = None,
+    credentials: Credentials | None = None,
+    on_frame: Callable[[str], object] = len,
+) -> AsyncGenerator[Chat]:
+    """Open a conversation with an agent that speaks Omnia's chat protocol, for a block.
+
+    `url` is that of the facade, such as `ws://127.0.0.1:8080/?agent=support`, or of an agent of ours. It
+    connects with the first message. `session` is the id of a conversation that is to go on. `tools` are
+    functions that the agent may have carried out here; `consent` is asked before each call. A turn without a
+    frame for `silence` seconds is given up. `credentials` are presented as by a node. `on_frame` gets the
+    text of every frame that comes.
+    """
+    async with trio.open_nursery() as nursery:
+        yield Chat(
+            url,
+            nursery,
+            network=TcpNetwork() if network is None else network,
+            tls=tls,
+            credentials=credentials,
+            session=session,
+            tools=[tool if isinstance(tool, Tool) else tool_of(tool) for tool in tools],
+            consent=consent,
+            silence=silence,
+            on_frame=on_frame,
+        )
+        nursery.cancel_scope.cancel("the conversation is left")

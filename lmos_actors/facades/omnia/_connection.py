@@ -1,0 +1,334 @@
+"""One connection of an Omnia client: its messages become turns of a chat agent, what comes of them frames.
+
+Messages are taken one after the other, by one task. A turn is a stream of the agent's action `chat`, or of
+`converse` where the client carries out tools; leaving the connection leaves the stream, which cancels the
+turn at its await. A client that reads slowly slows its agent: no more than `ROOM` bytes wait for it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+from msgspec import UNSET
+
+from lmos_actors.actors import Invocation
+from lmos_actors.bindings import principal_of
+from lmos_actors.errors import (
+    ActionFailed,
+    AgentError,
+    Forbidden,
+    InvalidInput,
+    MailboxFull,
+    RateLimited,
+    Unauthorized,
+)
+from lmos_actors.protocol import omnia
+from lmos_actors.protocol.omnia import (
+    CallAccepted,
+    CallAnswered,
+    MessageReceived,
+    ServerConnection,
+    UploadWanted,
+)
+
+from ..chat import ChatPart, ClientAnswer, TextChunk, ToolCalled, ToolReturned, TurnBegan, TurnDone
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import PoolLink, Slot
+    from lmos_actors.protocol.omnia import ServerEvent, ServerMessage, ServerOptions, ServerTurn
+    from lmos_actors.security import Admission
+    from lmos_actors.transport import Connection
+
+    from ._context import OmniaContext, SessionKey
+
+ROOM: Final = 256 << 10
+"""Bytes that may wait for a client before its turn waits."""
+
+FLOOD: Final = 1 << 20
+"""Bytes that may wait for a client that only asks and does not read: then nothing more is read of it."""
+
+STEP: Final = 32 << 10
+"""Bytes that wait are charged to the client's account in such steps."""
+
+UNAUTHORIZED: Final = 3000
+TOO_SLOW: Final = 1013
+SHUTDOWN: Final = (1001, "server shutdown")
+
+
+class OmniaConnection:
+    """Handler of one connection; see the module docstring."""
+
+    def __init__(
+        self,
+        context: OmniaContext,
+        connection: Connection,
+        link: Slot | PoolLink,
+        name: str,
+        admission: Admission | None,
+        options: ServerOptions,
+    ) -> None:
+        entropy = context.rt.entropy
+        self.watches = False
+        """It sees all frames of its session, also of turns that others have asked for."""
+        self._context = context
+        self._connection = connection
+        self._link = link
+        self._name = name
+        self._admission = admission
+        self._principal = principal_of(admission)
+        self._wire = ServerConnection(
+            options, new_id=entropy.new_id, now=entropy.now, wake=connection.wake, copy=self._copy
+        )
+        self._in, self._messages = trio.open_memory_channel[MessageReceived](omnia.MAX_WAITING + 2)
+        self._answers: trio.MemorySendChannel[ClientAnswer] | None = None
+        self._drained = trio.Event()
+        self._charged = 0
+        self._watched: SessionKey | None = None
+        self._asked: set[str] = set()  # calls of this turn that the client carries out
+
+    @property
+    def turns(self) -> int:
+        """The turns in progress and waiting."""
+        return self._wire.turns
+
+    async def run(self, resumed: str | None) -> None:
+        """Serve the connection until it has ended. `resumed` is the session that it begins with."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._take_turns)
+                if resumed is not None:
+                    self._wire.adopt(resumed)
+                else:
+                    self._wire.begin()
+                self._watch(self._wire.session_id)
+                await self._connection.run(self)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._watch(None)
+
+    # ---- frames; see `Handler`
+
+    def text(self, text: str) -> None:
+        """Take a text frame."""
+        self._handle(self._wire.receive(text, trio.current_time()))
+
+    def binary(self, data: bytes) -> None:
+        """Take a binary frame."""
+        self._handle(self._wire.receive_binary(data, trio.current_time()))
+
+    def frames(self, room: int) -> list[bytes]:
+        """Return the frames that are to be sent."""
+        found = self._wire.frames(room)
+        self._charge()
+        if self._wire.waiting_bytes < ROOM:
+            self._drained.set()
+        return found
+
+    def is_behind(self) -> bool:
+        """Return whether the client is to be read no further until it has read itself."""
+        return self._wire.waiting_bytes >= FLOOD
+
+    def _charge(self) -> None:
+        charged = self._wire.waiting_bytes // STEP * STEP
+        more, self._charged = charged - self._charged, charged
+        if more > 0:
+            self._connection.account.charge(more)
+        elif more:
+            self._connection.account.release(-more)
+
+    def _handle(self, event: ServerEvent | None) -> None:
+        if isinstance(event, MessageReceived):
+            self._take_message(event)
+        elif isinstance(event, CallAccepted):
+            self._answer(ClientAnswer(event.call_id, "accepted"))
+        elif isinstance(event, CallAnswered):
+            self._answer(_client_answer(event))
+        elif isinstance(event, UploadWanted):
+            self._wire.refuse(omnia.MEDIA_NOT_ENABLED, "media storage is not enabled", event.session_id)
+        elif event is not None:
+            self._wire.refuse(omnia.MEDIA_NOT_ENABLED, "audio is not enabled for this agent", None)
+        self._charge()
+
+    def _take_message(self, event: MessageReceived) -> None:
+        fault = self._not_allowed()
+        if fault is not None:
+            event.turn.fail(*fault)
+        elif self._context.draining:
+            event.turn.fail(omnia.INTERNAL_ERROR, "the node is shutting down")
+        else:
+            self._in.send_nowait(event)
+
+    def _not_allowed(self) -> tuple[str, str] | None:
+        """Check the credentials; what has expired ends the connection."""
+        if self._admission is None:
+            return None
+        try:
+            self._admission.check(self._name, "invoke", trio.current_time())
+        except RateLimited as error:
+            return omnia.RATE_LIMITED, str(error)
+        except (Unauthorized, Forbidden):
+            self._connection.close(UNAUTHORIZED, "the credentials are no longer good")
+            return omnia.INTERNAL_ERROR, "the credentials are no longer good"
+        return None
+
+    def _answer(self, answer: ClientAnswer) -> None:
+        if self._answers is not None:
+            with suppress(trio.WouldBlock, trio.BrokenResourceError):
+                self._answers.send_nowait(answer)
+
+    # ---- turns
+
+    async def _take_turns(self) -> None:
+        async for event in self._messages:
+            try:
+                await self._turn(event, event.session_id, is_new=event.is_new)
+            except Exception as error:  # a bug of ours: told, and the connection goes on
+                self._context.on_failure(error)
+                if not event.turn.has_ended:
+                    event.turn.fail(omnia.INTERNAL_ERROR, "internal server error")
+            self.check_end()
+
+    async def _turn(self, event: MessageReceived, session_id: str, *, is_new: bool) -> None:
+        """Carry out a turn; exactly one `done` or `error` ends it."""
+        turn = event.turn
+        try:
+            await self._stream(event, session_id, is_new=is_new)
+            if not turn.has_ended:
+                turn.done()
+        except ActionFailed as failure:
+            if (
+                failure.code == omnia.SESSION_EXPIRED
+                and not is_new
+                and not self._context.options.strict_sessions
+            ):
+                await self._in_new_session(event)
+                return
+            turn.fail(failure.code or omnia.INTERNAL_ERROR, failure.detail or "the turn failed")
+        except InvalidInput as error:
+            turn.fail(omnia.INVALID_MESSAGE, str(error))
+        except MailboxFull:
+            turn.fail(omnia.RATE_LIMITED, "too many in-flight requests")
+        except AgentError:
+            turn.fail(omnia.INTERNAL_ERROR, "internal server error")
+
+    async def _in_new_session(self, event: MessageReceived) -> None:
+        """Have the turn in a new session, which the client is told."""
+        self._wire.adopt(self._context.rt.entropy.new_id())
+        event.turn.session_id = self._wire.session_id
+        await self._turn(event, self._wire.session_id, is_new=True)
+
+    async def _stream(self, event: MessageReceived, session_id: str, *, is_new: bool) -> None:
+        message, turn = event.message, event.turn
+        args: tuple[Any, ...] = (
+            message.content or "",
+            session_id,
+            None
+            if message.parts is None
+            else msgspec.convert(msgspec.to_builtins(message.parts), list[ChatPart]),
+            message.metadata,
+            is_new,
+        )
+        key = "chat"
+        if self._wire.options.client_tools:
+            self._answers, answers = trio.open_memory_channel[ClientAnswer](64)
+            key, args = "converse", (answers, *args)
+        self._watch(session_id)
+        asked = Invocation(key, args, {}, stream=True, principal=self._principal)
+        try:
+            async with self._link.open(asked) as items:
+                async for item in items:
+                    self._send(turn, item)
+                    self._charge()
+                    await self._room()
+        finally:
+            self._answers = None
+            self._asked.clear()
+
+    def _send(self, turn: ServerTurn, item: Any) -> None:
+        if isinstance(item, TextChunk):
+            turn.chunk(item.text, parts=_parts(item.parts))
+        elif isinstance(item, ToolCalled):
+            call = omnia.Call(
+                id=item.id,
+                name=item.name,
+                arguments=item.arguments,
+                consent_message=item.consent_message,
+                categories=item.categories or None,
+            )
+            if item.by_client:
+                self._asked.add(item.id)
+                turn.ask(call)
+            elif self._context.options.shows_tools:
+                turn.show_call(call)
+        elif isinstance(item, ToolReturned):
+            self._show_result(turn, item)
+        elif isinstance(item, TurnDone):
+            turn.done(item.text, parts=_parts(item.parts))
+        elif isinstance(item, TurnBegan):
+            turn.session_id = item.session
+
+    def _show_result(self, turn: ServerTurn, item: ToolReturned) -> None:
+        if item.id in self._asked:
+            turn.give_up(item.id)
+        elif self._context.options.shows_tools:
+            result = UNSET if item.error is not None else item.result
+            turn.show_result(omnia.Outcome(id=item.id, result=result, error=item.error))
+
+    async def _room(self) -> None:
+        """Wait until the client has taken most of what was sent to it."""
+        if self._wire.waiting_bytes >= ROOM:
+            self._drained = trio.Event()
+            await self._drained.wait()
+
+    # ---- watching, and the end
+
+    def _watch(self, session_id: str | None) -> None:
+        """See the frames of another session from now on, if this connection watches; None: of none."""
+        watchers = self._context.watchers
+        if self._watched is not None:
+            of_session = watchers[self._watched]
+            del of_session[self]
+            if not of_session:
+                del watchers[self._watched]
+        self._watched = None if session_id is None or not self.watches else self._key(session_id)
+        if self._watched is not None:
+            watchers.setdefault(self._watched, {})[self] = None
+
+    def _key(self, session_id: str) -> SessionKey:
+        return self._link.path, self._principal or "", session_id
+
+    def _copy(self, message: ServerMessage, session_id: str) -> None:
+        """Send a frame of a turn to the other connections that watch its session."""
+        for other in self._context.watchers.get(self._key(session_id), ()):
+            if other is not self:
+                other.show(message, session_id)
+
+    def show(self, message: ServerMessage, session_id: str) -> None:
+        """Send a frame of a turn that another connection has asked for."""
+        if self._wire.waiting_bytes < FLOOD:
+            self._wire.send(message, session_id)
+            self._charge()
+        else:
+            self._connection.close(TOO_SLOW, "too slow: too much waits to be sent")
+
+    def check_end(self) -> None:
+        """Close the connection if the node drains and nothing is open on it."""
+        if self._context.draining and not self._wire.turns:
+            self._connection.close(*SHUTDOWN)
+
+
+def _client_answer(event: CallAnswered) -> ClientAnswer:
+    if event.refused:
+        return ClientAnswer(event.call_id, "refused", error=event.error or "")
+    if event.error is not None:
+        return ClientAnswer(event.call_id, "error", error=event.error)
+    return ClientAnswer(event.call_id, "result", None if event.result is UNSET else event.result)
+
+
+def _parts(parts: list[ChatPart]) -> list[omnia.Part] | None:
+    if not parts:
+        return None
+    return msgspec.convert(msgspec.to_builtins(parts), list[omnia.Part])

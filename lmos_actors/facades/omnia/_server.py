@@ -1,0 +1,209 @@
+"""Omnia's chat protocol at a node: which WebSockets are opened, and for which agent.
+
+An address names its agent by `?agent=NAME` or `/api/agents/NAME/ws`. Where only this protocol is served, `/`
+and `/ws` without a name are answered with 400, as Omnia's facades do. Elsewhere `/` is the chat agent of the
+node if it has exactly one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+import attrs
+import trio
+from trio.lowlevel import enable_ki_protection
+
+from lmos_actors.bindings import asks_nothing, presented_in, public_name, sees
+from lmos_actors.errors import Forbidden, RateLimited, Unauthorized, nearest
+from lmos_actors.protocol.omnia import ServerOptions
+from lmos_actors.security import Refusal
+from lmos_actors.transport import Accept, ConnectionOptions, Refuse
+
+from ..chat import ChatAgent
+from ._connection import OmniaConnection
+from ._context import OmniaContext, OmniaOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lmos_actors.actors import PoolLink, Runtime, Slot
+    from lmos_actors.bindings import Exposed, Exposure
+    from lmos_actors.security import Admission, Guard
+    from lmos_actors.transport import Connection, Upgrade
+
+SUBPROTOCOL: Final = "lmosprotocol"
+AGENTS: Final = "/api/agents/"
+ROOTS: Final = ("/", "/ws")
+NAMES_COMPARED: Final = 1_000
+
+
+@attrs.frozen
+class OmniaStatistics:
+    """Counts of connections and of the turns in progress or waiting on them."""
+
+    connections: int
+    turns: int
+
+
+class OmniaServer:
+    """Serves the chat agents of a node to Omnia's clients; see `LmosServer` for the arguments."""
+
+    def __init__(
+        self,
+        rt: Runtime,
+        exposure: Exposure,
+        *,
+        options: OmniaOptions | None = None,
+        guard: Guard | None = None,
+        on_failure: Callable[[BaseException], object],
+    ) -> None:
+        self.options = OmniaOptions() if options is None else options
+        self._context = OmniaContext(rt, self.options, on_failure)
+        self._exposure = exposure
+        self._guard = guard
+        self._served: dict[OmniaConnection, None] = {}
+        self._done = trio.Event()
+        self._done.set()
+        self._connection = ConnectionOptions(
+            max_message_bytes=self.options.max_payload,
+            heartbeat_seconds=self.options.pong_seconds,
+            write_seconds=self.options.write_seconds,
+            needs_pongs=True,
+        )
+
+    # ---- which connections
+
+    def route(self, lmos: Callable[[Upgrade], Accept | Refuse], upgrade: Upgrade) -> Accept | Refuse:
+        """Decide about an upgrade; `lmos` decides about its subprotocol, and about other addresses."""
+        if self.options.only:
+            return self.accept(upgrade) or Refuse(404, "only Omnia's chat protocol is served here")
+        found = None if SUBPROTOCOL in upgrade.offered else self.accept(upgrade)
+        return lmos(upgrade) if found is None else found
+
+    def accept(self, upgrade: Upgrade) -> Accept | Refuse | None:
+        """Return whether a WebSocket is opened; None where this is no address of this protocol."""
+        query = parse_qs(upgrade.query)
+        name = _name_in(upgrade.path, query)
+        if name is None and not self._is_root(upgrade.path):
+            return None
+        admission = self._admitted(upgrade)
+        if isinstance(admission, Refusal):
+            return Refuse(admission.status, admission.reason, admission.headers)
+        found = self._only_agent() if name is None else self._exposure.named(public_name(name))
+        if name is None and found is None:
+            return Refuse(400, "agent parameter is required") if self.options.only else None
+        if found is None or not issubclass(found.cls, ChatAgent) or not self._is_seen(found, admission):
+            return Refuse(404, self._nothing(name or "", admission))
+        refusal = self._forbidden(found.name, admission)
+        if refusal is not None:
+            return refusal
+        if self._context.draining:
+            return Refuse(503, "the node is shutting down")
+        if len(self._served) >= self.options.connections:
+            return Refuse(503, "there are too many connections")
+        serve = partial(self._serve, link=found.link, name=found.name, admission=admission, query=query)
+        return Accept(None, serve, options=self._connection)
+
+    def _is_root(self, path: str) -> bool:
+        return path in ROOTS if self.options.only else path == "/"
+
+    def _only_agent(self) -> Exposed | None:
+        if self.options.only:
+            return None
+        found = [each for each in self._exposure if issubclass(each.cls, ChatAgent)]
+        return found[0] if len(found) == 1 else None
+
+    def _admitted(self, upgrade: Upgrade) -> Admission | Refusal | None:
+        if self._guard is None:
+            return None
+        admission = self._guard.admit(presented_in(upgrade), trio.current_time())
+        return None if asks_nothing(self._guard) and not isinstance(admission, Refusal) else admission
+
+    def _is_seen(self, found: Exposed, admission: Admission | None) -> bool:
+        if admission is None or (self._guard is not None and self._guard.security.public_descriptions):
+            return True
+        return sees(admission)(found.name)
+
+    def _forbidden(self, name: str, admission: Admission | None) -> Refuse | None:
+        try:
+            if admission is not None:
+                admission.check(name, "invoke", trio.current_time())
+        except Unauthorized as error:
+            return Refuse(401, str(error), () if self._guard is None else self._guard.challenges)
+        except Forbidden as error:
+            return Refuse(403, str(error))
+        except RateLimited as error:
+            return Refuse(429, str(error))
+        return None
+
+    def _nothing(self, name: str, admission: Admission | None) -> str:
+        """Return the text of a 404, with the chat agent that may be meant."""
+        names: list[str] = []
+        for found in self._exposure:
+            if issubclass(found.cls, ChatAgent) and self._is_seen(found, admission):
+                names.append(found.name)
+            if len(names) == NAMES_COMPARED:
+                break
+        near = nearest(name, names)
+        return f"there is no chat agent {name[:200]!r}" + (f", did you mean {near!r}?" if near else "")
+
+    # ---- serving
+
+    @enable_ki_protection
+    async def _serve(
+        self,
+        connection: Connection,
+        *,
+        link: Slot | PoolLink,
+        name: str,
+        admission: Admission | None,
+        query: Mapping[str, list[str]],
+    ) -> None:
+        options = ServerOptions(
+            max_payload=self.options.max_payload,
+            binary=_is_set(query, "binary"),
+            client_tools=_is_set(query, "client_tools"),
+        )
+        served = OmniaConnection(self._context, connection, link, name, admission, options)
+        served.watches = _is_set(query, "watch")
+        resumed = query.get("resume", [""])[0]
+        self._served[served] = None
+        self._done = trio.Event() if self._done.is_set() else self._done
+        try:
+            await served.run(resumed or None)
+        finally:
+            del self._served[served]
+            if not self._served:
+                self._done.set()
+
+    # ---- draining
+
+    def on_drain(self) -> None:
+        """Take no more connections; close each once its turns have ended."""
+        self._context.draining = True
+        for served in tuple(self._served):
+            served.check_end()
+
+    async def wait_done(self) -> None:
+        """Wait until no turn is in progress, and the connections are closed."""
+        await self._done.wait()
+
+    def statistics(self) -> OmniaStatistics:
+        """Count what there is now."""
+        return OmniaStatistics(len(self._served), sum(each.turns for each in self._served))
+
+
+def _name_in(path: str, query: Mapping[str, list[str]]) -> str | None:
+    named = query.get("agent")
+    if named:
+        return named[0]
+    if not path.startswith(AGENTS):
+        return None
+    name, _, rest = path.removeprefix(AGENTS).partition("/")
+    return name if name and rest in ("", "ws") else None
+
+
+def _is_set(query: Mapping[str, list[str]], name: str) -> bool:
+    return query.get(name, [""])[0].lower() in ("true", "1")

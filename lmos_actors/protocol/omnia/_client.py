@@ -1,0 +1,214 @@
+"""The client's end of one connection: messages to an agent, and what its frames mean. No socket, no clock.
+
+Facades differ, and a client has to talk to all of them (`docs/explanation/omnia.md`):
+
+- The oldest sends nothing until it is spoken to, the newest announces a session at once. So nothing is
+  waited for before the first message, and **the newest `session_id` of any frame is the session**; but an
+  announcement does not take the place of a session that is to go on, as the newest announces one anyway.
+- The newest asks clients to carry out calls of tools; for the oldest any frame of a client is a message, an
+  answer to a call too. So **calls are answered only where an announcement came before the first message**,
+  and only calls of tools that this client has.
+- The newest refuses a message that is sent in the instant in which the turn before ends. Such a refusal is
+  told from a failure: **that turn has never begun**, and may be asked for again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+from msgspec import UNSET, UnsetType
+
+from lmos_actors.errors import LocalProtocolError
+
+from ._codec import UnknownFrame, Unreadable, read_server_frame, write_frame
+from ._media import UnreadableMedia, read_media_frame
+from ._messages import (
+    INVALID_MESSAGE,
+    RATE_LIMITED,
+    CallId,
+    ClientToolResult,
+    Connected,
+    Done,
+    ErrorFrame,
+    Hangup,
+    Part,
+    Refusal,
+    ToolAnswer,
+    ToolCall,
+    ToolCallAck,
+    ToolCallNack,
+    UploadOrder,
+    UploadRequest,
+    UserMessage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from ._media import MediaFrame
+    from ._messages import ClientMessage, ServerMessage
+
+Stage: TypeAlias = Literal["none", "unsent", "sent", "begun"]
+"""How far a turn is: there is none; its message waits here; it has been sent; frames of it have come."""
+
+End: TypeAlias = Literal["done", "failed", "refused"]
+"""The end of a turn: an answer, an error; or it was refused before it began, so it may be asked for again."""
+
+_REFUSALS: Final = (RATE_LIMITED, INVALID_MESSAGE)
+
+
+@attrs.frozen
+class ServerSaid:
+    """A frame of the server. `ends`: the turn has ended so. `asks`: it is a call to be carried out here."""
+
+    message: ServerMessage | UnknownFrame | Unreadable
+    ends: End | None = None
+    asks: bool = False
+
+
+class ClientConnection:
+    """One connection to an agent. `tools` are the names of those that are carried out here.
+
+    `session_id` is the session that is to go on. `wake` is called when there are frames to send where there
+    were none.
+    """
+
+    def __init__(
+        self,
+        *,
+        session_id: str | None = None,
+        tools: Collection[str] = (),
+        wake: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.session_id = session_id
+        """The session of the next message; None for a new one."""
+        self.stage: Stage = "none"
+        """How far the turn in progress is."""
+        self.unread = 0
+        """Frames that could not be read, or whose type is not known."""
+        self._tools = frozenset(tools)
+        self._wake = wake
+        self.is_announced = False
+        """The server has announced a session before anything was said to it."""
+        self._has_spoken = False
+        self._resumes = session_id is not None  # until a frame of a turn shows what has become of it
+        self._waiting: deque[tuple[bytes, bool]] = deque()
+
+    # ---- to the server
+
+    def send_message(
+        self,
+        content: str = "",
+        *,
+        parts: Sequence[Part] = (),
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Say something to the agent, which begins a turn.
+
+        Raise LocalProtocolError while a turn is in progress, ValueError for a message without content.
+        """
+        if self.stage != "none":
+            raise LocalProtocolError("a turn is in progress: the next message goes out when it has ended")
+        if not content and not parts:
+            raise ValueError("a message has content or parts")
+        self.stage = "unsent"
+        self._put(
+            UserMessage(
+                session_id=self.session_id,
+                content=content or None,
+                parts=list(parts) or None,
+                metadata=dict(metadata) if metadata else None,
+            ),
+            is_message=True,
+        )
+
+    def accept_call(self, call_id: str) -> None:
+        """Report that the result of a call will come."""
+        self._put(ToolCallAck(session_id=self.session_id, tool_call_ack=CallId(call_id=call_id)))
+
+    def answer_call(self, call_id: str, result: Any | UnsetType = UNSET, error: str | None = None) -> None:
+        """Send the result of a call, or else the error. Raise TypeError for a result that is no JSON."""
+        answer = ToolAnswer(call_id=call_id, result=result, error=error)
+        self._put(ClientToolResult(session_id=self.session_id, tool_result=answer))
+
+    def refuse_call(self, call_id: str, reason: str) -> None:
+        """Refuse to carry out a call."""
+        refusal = Refusal(call_id=call_id, reason=reason)
+        self._put(ToolCallNack(session_id=self.session_id, tool_call_nack=refusal))
+
+    def request_upload(self, filename: str, mime_type: str, size_bytes: int) -> None:
+        """Ask where to put a file."""
+        order = UploadOrder(filename=filename, mime_type=mime_type, size_bytes=size_bytes)
+        self._put(UploadRequest(session_id=self.session_id, upload_request=order))
+
+    def hang_up(self) -> None:
+        """End an audio session for good."""
+        self._put(Hangup(session_id=self.session_id))
+
+    def _put(self, message: ClientMessage, *, is_message: bool = False) -> None:
+        is_first = not self._waiting
+        self._waiting.append((write_frame(message), is_message))
+        if is_first:
+            self._wake()
+
+    def frames(self, room: int) -> list[bytes]:
+        """Take the frames that wait, oldest first, until they have `room` bytes or more."""
+        taken: list[bytes] = []
+        while self._waiting and room > 0:
+            frame, is_message = self._waiting.popleft()
+            if is_message:
+                self._has_spoken = True
+                self.stage = "sent"
+            room -= len(frame)
+            taken.append(frame)
+        return taken
+
+    # ---- from the server
+
+    def receive(self, text: str) -> ServerSaid:
+        """Take a text frame, and return what it means."""
+        message = read_server_frame(text)
+        if isinstance(message, Unreadable | UnknownFrame):
+            self.unread += 1
+            return ServerSaid(message)
+        if isinstance(message, Connected):
+            self.is_announced = self.is_announced or not self._has_spoken
+        is_announcement = isinstance(message, Connected)
+        if message.session_id and not (is_announcement and self._resumes):
+            self.session_id = message.session_id
+        self._resumes = self._resumes and is_announcement
+        if isinstance(message, Done):
+            return self._ended(message, "done")
+        if isinstance(message, ErrorFrame):
+            return self._failed(message)
+        if self.stage == "sent" and not is_announcement:
+            self.stage = "begun"
+        asks = isinstance(message, ToolCall) and self.is_announced and message.tool_call.name in self._tools
+        return ServerSaid(message, asks=asks)
+
+    def receive_binary(self, data: bytes) -> MediaFrame | UnreadableMedia:
+        """Take a binary frame."""
+        frame = read_media_frame(data)
+        if isinstance(frame, UnreadableMedia):
+            self.unread += 1
+        elif self.stage == "sent":
+            self.stage = "begun"
+        return frame
+
+    def _failed(self, message: ErrorFrame) -> ServerSaid:
+        """Find out what an error is about: the turn, its message, or another frame."""
+        if self.stage in ("none", "unsent"):
+            return ServerSaid(message)
+        if self.stage == "sent" and message.error.code in _REFUSALS:
+            return self._ended(message, "refused")
+        if message.session_id is None and self.stage == "begun":
+            return ServerSaid(message)  # such as the late answer to a call
+        return self._ended(message, "failed")
+
+    def _ended(self, message: ServerMessage, end: End) -> ServerSaid:
+        if self.stage not in ("sent", "begun"):
+            return ServerSaid(message)
+        self.stage = "none"
+        return ServerSaid(message, ends=end)

@@ -1,0 +1,338 @@
+"""The frames of Omnia's chat protocol, one struct each; text frames are JSON, binary ones in `_media.py`.
+
+Wire names stand here and nowhere else. They are those of the newest facade that was recorded; older ones
+send fewer of them. What is optional and absent is None; a tool's result that is absent is UNSET, as null is
+a result. Nothing is written for an empty text or list: facades write none, and clients expect none.
+
+A member named as a frame's type has what is particular to it: `{"type": "upload_ready", "upload_ready":
+{...}}`. Frames that carry text have it beside the type: `content`, `parts`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+PROTOCOL_VERSION: Final = 1
+"""The only version there is; of the announcement, and of binary frames."""
+
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+
+
+class _Value(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A value inside of frames. Members that it does not know are passed over."""
+
+
+# ---- content
+
+
+class Media(_Value, frozen=True):
+    """The content of a part: exactly one of `data` (base64), `url` and `storage_ref` says where it is."""
+
+    mime_type: str = ""
+    data: str | None = None
+    url: str | None = None
+    storage_ref: str | None = None
+    filename: str | None = None
+    size_bytes: int | None = None
+    width: int | None = None
+    height: int | None = None
+    detail: str | None = None
+    duration_ms: int | None = None
+    sample_rate: int | None = None
+    channels: int | None = None
+
+
+class Part(_Value, frozen=True):
+    """A piece of content: `text`, or `media` of type image, audio, video or file."""
+
+    type: str
+    text: str | None = None
+    media: Media | None = None
+
+
+PART_TYPES: Final = ("text", "image", "audio", "video", "file")
+
+
+# ---- what a client sends
+
+
+class ClientFrame(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type"):
+    """A frame of a client. Without `session_id` it belongs to the session of its connection."""
+
+    session_id: str | None = None
+
+
+class UserMessage(ClientFrame, tag="message", frozen=True):
+    """Something said to the agent: `parts`, or else `content`."""
+
+    content: str | None = None
+    parts: list[Part] | None = None
+    metadata: dict[str, Any] | None = None
+    consent_grants: list[str] | None = None
+    session_consent_grants: list[str] | None = None
+
+
+class UploadOrder(_Value, frozen=True):
+    """A file that is to be uploaded."""
+
+    filename: str
+    mime_type: str
+    size_bytes: Annotated[int, Meta(gt=0)]
+
+
+class UploadRequest(ClientFrame, tag="upload_request", frozen=True):
+    """Asks where to put a file; answered by an upload_ready."""
+
+    upload_request: UploadOrder
+
+
+class ToolAnswer(_Value, frozen=True):
+    """What came of a tool call: a result, or an error; neither is the result null."""
+
+    call_id: str
+    result: Any | UnsetType = UNSET
+    error: str | None = None
+
+
+class ClientToolResult(ClientFrame, tag="tool_result", frozen=True):
+    """Answers a tool_call of the server."""
+
+    tool_result: ToolAnswer
+
+
+class CallId(_Value, frozen=True):
+    """Which tool call is meant."""
+
+    call_id: str
+
+
+class ToolCallAck(ClientFrame, tag="tool_call_ack", frozen=True):
+    """A tool call has come, and its result will."""
+
+    tool_call_ack: CallId
+
+
+class Refusal(_Value, frozen=True):
+    """Which tool call is not carried out, and why."""
+
+    call_id: str
+    reason: str | None = None
+
+
+class ToolCallNack(ClientFrame, tag="tool_call_nack", frozen=True):
+    """Refuses a tool call."""
+
+    tool_call_nack: Refusal
+
+
+class Hangup(ClientFrame, tag="hangup", frozen=True):
+    """Ends an audio session for good: it is not kept for a client that comes back."""
+
+
+ClientMessage: TypeAlias = (
+    UserMessage | UploadRequest | ClientToolResult | ToolCallAck | ToolCallNack | Hangup
+)
+
+
+# ---- what a server sends
+
+
+class ServerFrame(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type"):
+    """A frame of a server. One without `session_id` is about a frame that could not be understood.
+
+    `timestamp` is RFC 3339 text in UTC, with up to nine digits of the second: kept as it came.
+    """
+
+    session_id: str | None = None
+    timestamp: str | None = None
+
+
+class Capabilities(_Value, frozen=True, omit_defaults=False):
+    """What a connection offers. `max_payload_size`: bytes of a frame that the server reads."""
+
+    binary_frames: bool
+    max_payload_size: int
+    protocol_version: int = PROTOCOL_VERSION
+
+
+class Announcement(_Value, frozen=True):
+    """What comes with a connected; `resumed` is whether an audio session goes on."""
+
+    capabilities: Capabilities | None = None
+    resumed: bool = False
+
+
+class Connected(ServerFrame, tag="connected", frozen=True):
+    """Names the session of the connection."""
+
+    connected: Announcement | None = None
+
+
+class Chunk(ServerFrame, tag="chunk", frozen=True):
+    """A piece of the answer; with `role` "user", of what was understood of the user's speech."""
+
+    content: str | None = None
+    parts: list[Part] | None = None
+    role: str | None = None
+
+
+class Done(ServerFrame, tag="done", frozen=True):
+    """The end of a turn: the whole answer."""
+
+    content: str | None = None
+    parts: list[Part] | None = None
+
+
+class Call(_Value, frozen=True):
+    """A call of a tool. `arguments` are an object in all that was recorded; any JSON is taken."""
+
+    id: str
+    name: str = ""
+    arguments: Any | UnsetType = UNSET
+    consent_message: str | None = None
+    categories: list[str] | None = None
+
+
+class ToolCall(ServerFrame, tag="tool_call", frozen=True):
+    """Shows a call of a tool, or asks the client for one of its own."""
+
+    tool_call: Call
+
+
+class Outcome(_Value, frozen=True):
+    """What came of a tool call that was shown."""
+
+    id: str
+    result: Any | UnsetType = UNSET
+    error: str | None = None
+
+
+class ToolResult(ServerFrame, tag="tool_result", frozen=True):
+    """Shows what a tool returned."""
+
+    tool_result: Outcome
+
+
+class Fault(_Value, frozen=True, omit_defaults=False):
+    """Why something was refused, or failed; `code` is one of `CODES` or of somebody else's."""
+
+    code: str
+    message: str
+    details: Any | UnsetType = UNSET
+
+
+class ErrorFrame(ServerFrame, tag="error", frozen=True):
+    """Refuses a frame, or ends a turn. It never closes the connection."""
+
+    error: Fault
+
+
+class UploadTicket(_Value, frozen=True):
+    """Where to PUT a file, until when, and how it is named from then on."""
+
+    upload_id: str
+    upload_url: str
+    storage_ref: str
+    expires_at: str | None = None
+
+
+class UploadReady(ServerFrame, tag="upload_ready", frozen=True):
+    """Answers an upload_request."""
+
+    upload_ready: UploadTicket
+
+
+class StoredUpload(_Value, frozen=True):
+    """A file that has been uploaded."""
+
+    upload_id: str
+    storage_ref: str
+    size_bytes: int | None = None
+
+
+class UploadComplete(ServerFrame, tag="upload_complete", frozen=True):
+    """An upload has come in."""
+
+    upload_complete: StoredUpload
+
+
+class MediaPiece(_Value, frozen=True, omit_defaults=False):
+    """A piece of a medium; `data` is base64, `sequence` counts from 0."""
+
+    media_id: str
+    sequence: Count
+    is_last: bool
+    data: str = ""
+    mime_type: str = ""
+
+
+class MediaChunk(ServerFrame, tag="media_chunk", frozen=True):
+    """A piece of sound, picture or film, for clients without binary frames."""
+
+    media_chunk: MediaPiece
+
+
+class Interrupt(ServerFrame, tag="interrupt", frozen=True):
+    """The user has begun to speak: what waits to be played is to be dropped."""
+
+
+class AudioFormat(_Value, frozen=True):
+    """How sound is coded. `sample_rate` in Hz."""
+
+    codec: str = ""
+    sample_rate: int | None = None
+    channels: int | None = None
+
+
+class SessionConfig(ServerFrame, tag="session_config", frozen=True):
+    """How sound is coded in an audio session."""
+
+    session_config: AudioFormat
+
+
+ServerMessage: TypeAlias = (
+    Connected
+    | Chunk
+    | Done
+    | ToolCall
+    | ToolResult
+    | ErrorFrame
+    | UploadReady
+    | UploadComplete
+    | MediaChunk
+    | Interrupt
+    | SessionConfig
+)
+
+
+# ---- codes
+
+INVALID_MESSAGE: Final = "INVALID_MESSAGE"
+SESSION_NOT_FOUND: Final = "SESSION_NOT_FOUND"
+PROVIDER_ERROR: Final = "PROVIDER_ERROR"
+TOOL_ERROR: Final = "TOOL_ERROR"
+INTERNAL_ERROR: Final = "INTERNAL_ERROR"
+SESSION_EXPIRED: Final = "SESSION_EXPIRED"
+RATE_LIMITED: Final = "RATE_LIMITED"
+UPLOAD_FAILED: Final = "UPLOAD_FAILED"
+MEDIA_NOT_ENABLED: Final = "MEDIA_NOT_ENABLED"
+UNSATISFIABLE_FORMAT: Final = "UNSATISFIABLE_FORMAT"
+
+CODES: Final = (
+    INVALID_MESSAGE,
+    SESSION_NOT_FOUND,
+    PROVIDER_ERROR,
+    TOOL_ERROR,
+    INTERNAL_ERROR,
+    SESSION_EXPIRED,
+    RATE_LIMITED,
+    UPLOAD_FAILED,
+    MEDIA_NOT_ENABLED,
+    UNSATISFIABLE_FORMAT,
+)
+"""The codes that our servers send. Clients accept any text."""
+
+CLIENT_TYPES: Final = tuple(str(kind.__struct_config__.tag) for kind in ClientMessage.__args__)
+SERVER_TYPES: Final = tuple(str(kind.__struct_config__.tag) for kind in ServerMessage.__args__)

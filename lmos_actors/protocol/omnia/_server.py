@@ -1,0 +1,416 @@
+"""The server's end of one connection: frames in to events, turns out to frames. No socket, no clock.
+
+A connection has a session from its first moment on, whose id its first frame names. A message that names no
+session belongs to it. What is asked of the agent is the host's work; here stand the rules of the wire:
+
+- **A turn has one end.** `ServerTurn` writes chunks and calls until `done` or `fail`; afterwards it refuses.
+- **Turns of a connection come one after the other.** The host is handed all of them at once, and carries
+  them out in order; of those that wait, the ninth is refused with RATE_LIMITED.
+- **A fault of a frame belongs to no session**: its error has no `session_id`, and the connection goes on.
+- **Calls of tools** that only tell what the agent does are *shown*, and what a client answers to them is
+  passed over. Calls that the client is asked to carry out are *open* until it has answered. An answer to
+  neither is a fault.
+
+Instants come in as seconds of the host's clock; the dates on frames are from `now`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from lmos_actors.errors import LocalProtocolError
+
+from ._codec import Unreadable, read_client_frame, write_frame
+from ._media import MediaFrame, UnreadableMedia, media_frames, read_media_frame
+from ._messages import (
+    INVALID_MESSAGE,
+    RATE_LIMITED,
+    Announcement,
+    Call,
+    Capabilities,
+    Chunk,
+    ClientToolResult,
+    Connected,
+    Done,
+    ErrorFrame,
+    Fault,
+    Hangup,
+    Outcome,
+    Part,
+    ServerMessage,
+    StoredUpload,
+    ToolCall,
+    ToolCallAck,
+    ToolCallNack,
+    ToolResult,
+    UploadComplete,
+    UploadReady,
+    UploadRequest,
+    UploadTicket,
+    UserMessage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from ._messages import ClientMessage
+
+MAX_WAITING: Final = 8
+"""Turns of one connection that may wait behind the one in progress."""
+
+SHOWN_KEPT: Final = 256
+"""Shown calls that are remembered, so that answers to them are passed over."""
+
+_DIGITS: Final = 32
+"""Characters of a message of a client that an error repeats."""
+
+
+@attrs.frozen(kw_only=True)
+class ServerOptions:
+    """The limits of a connection. Rates are per second; a burst is how much may come at once.
+
+    `max_payload` is the bytes of a frame that are read, as they are announced. `binary`: the client takes
+    binary frames. `client_tools`: the client carries out calls of tools.
+    """
+
+    max_payload: int = 4 << 20
+    binary: bool = False
+    client_tools: bool = False
+    texts: float = 50.0
+    texts_burst: float = 100.0
+    media_bytes: float = 2 << 20
+    media_burst: float = 16 << 20
+
+
+# ---- what a client wants
+
+
+@attrs.frozen
+class MessageReceived:
+    """A message for the agent. `turn` is its answer; `is_new`: its session has not been used before."""
+
+    turn: ServerTurn
+    message: UserMessage
+    session_id: str
+    is_new: bool
+
+
+@attrs.frozen
+class UploadWanted:
+    """A request for a place to put a file."""
+
+    session_id: str
+    request: UploadRequest
+
+
+@attrs.frozen
+class CallAccepted:
+    """The client has taken a call, and its result will come."""
+
+    call_id: str
+
+
+@attrs.frozen
+class CallAnswered:
+    """The result of an open call: a value, or else why there is none. `refused`: it was not carried out."""
+
+    call_id: str
+    result: Any | UnsetType = UNSET
+    error: str | None = None
+    refused: bool = False
+
+
+@attrs.frozen
+class MediaReceived:
+    """A piece of a medium."""
+
+    session_id: str
+    frame: MediaFrame
+
+
+@attrs.frozen
+class HungUp:
+    """The client has ended its audio session for good."""
+
+
+ServerEvent: TypeAlias = MessageReceived | UploadWanted | CallAccepted | CallAnswered | MediaReceived | HungUp
+
+
+class BinaryFrame(bytes):
+    """A binary frame; other bytes are the UTF-8 of a text frame."""
+
+    __slots__ = ()
+
+
+class ServerTurn:
+    """The answer to one message. `session_id` is its session, which may be another than was asked for."""
+
+    __slots__ = ("_connection", "_text", "has_ended", "session_id")
+
+    def __init__(self, connection: ServerConnection, session_id: str) -> None:
+        self._connection = connection
+        self._text: list[str] = []
+        self.session_id = session_id
+        self.has_ended = False
+
+    @property
+    def text(self) -> str:
+        """The text of all chunks so far."""
+        return "".join(self._text)
+
+    def chunk(self, text: str = "", *, parts: list[Part] | None = None, role: str | None = None) -> None:
+        """Send a piece of the answer; with `role` "user", of what was understood of the user's speech."""
+        if role is None:
+            self._text.append(text)
+        self._send(Chunk(content=text or None, parts=parts, role=role))
+
+    def show_call(self, call: Call) -> None:
+        """Show that the agent calls a tool."""
+        self._connection.remember_shown(call.id)
+        self._send(ToolCall(tool_call=call))
+
+    def show_result(self, outcome: Outcome) -> None:
+        """Show what a tool has returned."""
+        self._send(ToolResult(tool_result=outcome))
+
+    def ask(self, call: Call) -> None:
+        """Ask the client to carry out a call. Raise LocalProtocolError if it has not offered to."""
+        if not self._connection.options.client_tools:
+            raise LocalProtocolError("the client carries out no calls of tools")
+        self._connection.open_calls[call.id] = self
+        self._send(ToolCall(tool_call=call))
+
+    def give_up(self, call_id: str) -> None:
+        """Wait no longer for the result of a call: one that comes is a fault."""
+        self._connection.open_calls.pop(call_id, None)
+
+    def done(self, text: str | None = None, *, parts: list[Part] | None = None) -> None:
+        """End the turn with the whole answer; None: the text of all chunks."""
+        self._end(Done(content=(self.text if text is None else text) or None, parts=parts))
+
+    def fail(self, code: str, message: str) -> None:
+        """End the turn with an error."""
+        self._end(ErrorFrame(error=Fault(code=code, message=message)))
+
+    def _end(self, message: ServerMessage) -> None:
+        self._send(message)
+        self.has_ended = True
+        self._connection.turn_ended(self)
+
+    def _send(self, message: ServerMessage) -> None:
+        if self.has_ended:
+            raise LocalProtocolError("the turn has ended: one `done` or `error` ends it")
+        self._connection.send_of_turn(message, self.session_id)
+
+
+class _Rate:
+    """A bucket that refills: `rate` a second, `burst` at most."""
+
+    __slots__ = ("_at", "_burst", "_left", "_rate")
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst, self._left = rate, burst, burst
+        self._at: float | None = None
+
+    def take(self, amount: float, at: float) -> bool:
+        if self._at is not None:
+            self._left = min(self._burst, self._left + (at - self._at) * self._rate)
+        self._at = at
+        if self._left < amount:
+            return False
+        self._left -= amount
+        return True
+
+
+class ServerConnection:
+    """One connection of a client, from its first frame on: `begin` sends the announcement.
+
+    `new_id` makes the ids of sessions, `now` returns the date for frames. `wake` is called when there are
+    frames to send where there were none, `copy` with each frame of a turn and its session.
+    """
+
+    def __init__(
+        self,
+        options: ServerOptions,
+        *,
+        new_id: Callable[[], str],
+        now: Callable[[], datetime],
+        wake: Callable[[], object] = lambda: None,
+        copy: Callable[[ServerMessage, str], object] = lambda message, session_id: None,
+    ) -> None:
+        self.options = options
+        self.session_id = new_id()
+        """The session of messages that name none."""
+        self.open_calls: dict[str, ServerTurn] = {}
+        """Calls that the client is to carry out, and the turns that wait for them."""
+        self.waiting_bytes = 0
+        """Bytes of the frames that wait to be sent."""
+        self._is_used = False  # a message has come for the session of the connection
+        self._new_id = new_id
+        self._now = now
+        self._wake = wake
+        self._copy = copy
+        self._turns: dict[ServerTurn, None] = {}
+        self._shown: dict[str, None] = {}
+        self._waiting: deque[bytes] = deque()
+        self._texts = _Rate(options.texts, options.texts_burst)
+        self._media = _Rate(options.media_bytes, options.media_burst)
+
+    def begin(self) -> None:
+        """Send the announcement, with the id of the connection's session."""
+        options = self.options
+        known = Capabilities(binary_frames=options.binary, max_payload_size=options.max_payload)
+        self.send(Connected(connected=Announcement(capabilities=known)), self.session_id)
+
+    def adopt(self, session_id: str) -> None:
+        """Have another session from now on, and announce it."""
+        self.session_id, self._is_used = session_id, True
+        self.begin()
+
+    @property
+    def turns(self) -> int:
+        """The number of turns that have not ended."""
+        return len(self._turns)
+
+    # ---- frames of the client
+
+    def receive(self, text: str, at: float) -> ServerEvent | None:
+        """Take a text frame; return what the host is to do, None if that is nothing."""
+        if not self._texts.take(1, at):
+            self._refuse(RATE_LIMITED, "rate limit exceeded")
+            return None
+        message = read_client_frame(text)
+        if isinstance(message, Unreadable):
+            self._refuse(INVALID_MESSAGE, f"invalid message: {message.reason}")
+            return None
+        return self._take(message)
+
+    def receive_binary(self, data: bytes, at: float) -> ServerEvent | None:
+        """Take a binary frame, as `receive` a text frame."""
+        if not self._media.take(len(data), at):
+            self._refuse(RATE_LIMITED, "media rate limit exceeded")
+            return None
+        if not self.options.binary:
+            self._refuse(INVALID_MESSAGE, "binary frames need binary=true in the query")
+            return None
+        frame = read_media_frame(data)
+        if isinstance(frame, UnreadableMedia):
+            self._refuse(INVALID_MESSAGE, f"invalid binary frame: {frame.reason}")
+            return None
+        return MediaReceived(frame.info.session_id or self.session_id, frame)
+
+    def _take(self, message: ClientMessage) -> ServerEvent | None:
+        if isinstance(message, UserMessage):
+            return self._take_message(message)
+        if isinstance(message, UploadRequest):
+            return UploadWanted(self._session_of(message.session_id), message)
+        if isinstance(message, Hangup):
+            return HungUp()
+        return self._take_answer(message)
+
+    def _take_message(self, message: UserMessage) -> MessageReceived | None:
+        session_id = self._session_of(message.session_id)
+        if len(self._turns) > MAX_WAITING:
+            fault = Fault(code=RATE_LIMITED, message="too many in-flight requests")
+            self.send(ErrorFrame(error=fault), session_id)
+            return None
+        is_new = session_id == self.session_id and not self._is_used
+        self._is_used = self._is_used or is_new
+        turn = ServerTurn(self, session_id)
+        self._turns[turn] = None
+        return MessageReceived(turn, message, session_id, is_new)
+
+    def _session_of(self, named: str | None) -> str:
+        """Return the session that a frame is about; the client is told which, where it names none."""
+        if named:
+            return named
+        self.begin()
+        return self.session_id
+
+    def _take_answer(
+        self, message: ClientToolResult | ToolCallAck | ToolCallNack
+    ) -> CallAccepted | CallAnswered | None:
+        if isinstance(message, ToolCallAck):
+            call_id = message.tool_call_ack.call_id
+            return CallAccepted(call_id) if call_id in self.open_calls else None
+        if isinstance(message, ToolCallNack):
+            call_id = message.tool_call_nack.call_id
+            if self.open_calls.pop(call_id, None) is None:
+                return None
+            return CallAnswered(call_id, error=message.tool_call_nack.reason or "", refused=True)
+        answer = message.tool_result
+        if self.open_calls.pop(answer.call_id, None) is not None:
+            result = None if answer.result is UNSET and answer.error is None else answer.result
+            return CallAnswered(answer.call_id, result, answer.error)
+        if answer.call_id not in self._shown:
+            self._refuse(INVALID_MESSAGE, f"no pending tool call {answer.call_id[:_DIGITS]!r}")
+        return None
+
+    def _refuse(self, code: str, message: str) -> None:
+        self.send(ErrorFrame(error=Fault(code=code, message=message)), None)
+
+    # ---- frames of the server
+
+    def refuse(self, code: str, message: str, session_id: str | None) -> None:
+        """Send an error that belongs to no turn."""
+        self.send(ErrorFrame(error=Fault(code=code, message=message)), session_id)
+
+    def offer_upload(self, ticket: UploadTicket, session_id: str) -> None:
+        """Answer a request for a place to put a file."""
+        self.send(UploadReady(upload_ready=ticket), session_id)
+
+    def confirm_upload(self, stored: StoredUpload, session_id: str) -> None:
+        """Report that a file has been uploaded."""
+        self.send(UploadComplete(upload_complete=stored), session_id)
+
+    def send_media(self, frame: MediaFrame) -> None:
+        """Send a medium, in pieces where it is large. Raise LocalProtocolError without binary frames."""
+        if not self.options.binary:
+            raise LocalProtocolError("the client takes no binary frames")
+        for data in media_frames(frame):
+            self._put(BinaryFrame(data))
+
+    def send_of_turn(self, message: ServerMessage, session_id: str) -> None:
+        """Send a frame of a turn; for `ServerTurn`."""
+        self.send(message, session_id)
+        self._copy(message, session_id)
+
+    def send(self, message: ServerMessage, session_id: str | None) -> None:
+        """Send a message with the date, of a session or of none."""
+        date = self._now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self._put(write_frame(replace(message, session_id=session_id, timestamp=date)))
+
+    def _put(self, frame: bytes) -> None:
+        is_first = not self._waiting
+        self._waiting.append(frame)
+        self.waiting_bytes += len(frame)
+        if is_first:
+            self._wake()
+
+    def frames(self, room: int) -> list[bytes]:
+        """Take the frames that wait, oldest first, until they have `room` bytes or more."""
+        taken: list[bytes] = []
+        while self._waiting and room > 0:
+            frame = self._waiting.popleft()
+            self.waiting_bytes -= len(frame)
+            room -= len(frame)
+            taken.append(frame)
+        return taken
+
+    def remember_shown(self, call_id: str) -> None:
+        """Remember a call that was shown; for `ServerTurn`."""
+        self._shown[call_id] = None
+        if len(self._shown) > SHOWN_KEPT:
+            del self._shown[next(iter(self._shown))]
+
+    def turn_ended(self, turn: ServerTurn) -> None:
+        """Make room for another turn, and drop its open calls; for `ServerTurn`."""
+        self._turns.pop(turn, None)
+        for call_id in [each for each, of in self.open_calls.items() if of is turn]:
+            del self.open_calls[call_id]
