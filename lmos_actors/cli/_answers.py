@@ -81,6 +81,12 @@ class AnswerPrinter:
         self.clear_progress()
         if not data:
             return
+        await self.write(data)
+
+    async def write(self, data: str | bytes) -> None:
+        """Print text as it is, and wait until the reader has read it. Raises OSError."""
+        if isinstance(data, str):
+            data = data.encode(self._out.encoding or "utf-8", "backslashreplace")
         self._out.flush()
         descriptor = _that_may_block(self._out)
         if descriptor is None:

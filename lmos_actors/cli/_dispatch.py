@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 VERBS: Final = (
     "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
-    "serve", "call", "read", "write", "observe", "listen", "monitor", "discover", "directory", "describe",
+    "serve", "call", "read", "write", "observe", "listen", "monitor", "chat", "discover", "directory", "describe",
     "conform", "doctor", "state", "completion",
 )  # fmt: skip
 LATER: Final = (
     "explore", "record", "up", "down", "ps", "logs", "restart",
     "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach",
-    "chat", "relay", "export",
+    "relay", "export",
 )  # fmt: skip
 
 _GROUPS: Final = {

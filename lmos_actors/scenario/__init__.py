@@ -8,6 +8,7 @@ from .format import (
     UsedTree as UsedTree,
     accepts as accepts,
     fields_of_agent as fields_of_agent,
+    import_function as import_function,
     import_target as import_target,
     load_scenario as load_scenario,
     orders_of as orders_of,

@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, PRINTED, REACHED, File, JsonLines, Switch, Url, Within, app, at_least
+from .._app import ELSEWHERE, PRINTED, REACHED, File, JsonLines, Switch, Texts, Url, Within, app, at_least
 from ..options._connection import OutwardOptions, ServerOptions, options_in
 
 if TYPE_CHECKING:
@@ -280,6 +280,81 @@ def monitor(url: Url, /, *, count: Count = None, options: RemoteOptions = _ALONE
     from ..remote._subscriptions import lifecycle_monitor
 
     return options.run_session(url, lifecycle_monitor(at_least(count, 1, "--count")))
+
+
+@app.command(sort_key=7, group=ELSEWHERE)
+def chat(
+    url: Annotated[str, Parameter(name="URL")],
+    /,
+    *,
+    message: Annotated[str | None, Parameter(name=["-m", "--message"], metavar="TEXT")] = None,
+    session: Annotated[str | None, Parameter(metavar="ID")] = None,
+    tool: Annotated[Texts, Parameter(metavar="TARGET")] = None,
+    yes: Switch = False,
+    server: ServerOptions = _NO_SERVER,
+    within: Within = None,
+    json: Annotated[Switch, Parameter(group=PRINTED)] = False,
+    quiet: Annotated[Switch, Parameter(name=["-q", "--quiet"], group=PRINTED)] = False,
+) -> int:
+    """Talk to a chat agent, over Omnia's chat protocol.
+
+    lmos-actors chat http://127.0.0.1:8080/agents/support
+
+    lmos-actors chat "ws://127.0.0.1:8080/ws?agent=support" --bearer env:TOKEN
+
+    lmos-actors chat http://127.0.0.1:8080/agents/support --message "Where is order 17?"
+
+    lmos-actors chat http://127.0.0.1:8080/agents/support --session 0c5e3a7e-3ad0-4b9c-8b8e-0a3f3c2e9f10
+
+    lmos-actors chat http://127.0.0.1:8080/agents/support --tool tools.py:where_am_i
+
+    printf 'Hello\\nBye\\n' | lmos-actors chat http://127.0.0.1:8080/agents/support
+
+    Each line that is typed or piped in is a message. The answer is printed as it comes; tools that are \
+used, and the id of the session, are printed on standard error. Ctrl-C cancels the answer, and ends the chat \
+where none is awaited; Ctrl-D ends it, /history prints what was said, /session the id.
+
+    Exit codes: 0 answered, 1 answered with an error, 2 the usage is wrong, 3 not reached, or the connection \
+was lost, 124 time limit or a silent agent, 130 interrupted.
+
+    Parameters
+    ----------
+    url
+        The URL of a chat agent, such as http://127.0.0.1:8080/agents/support, or that of any Omnia facade.
+    message
+        Say this alone, print the answer, and end.
+    session
+        The id of a conversation that is to go on.
+    tool
+        A typed function that the agent may have carried out here, as path/file.py:function or \
+package.module:function. May be given several times.
+    yes
+        Carry out calls of tools that ask for consent without asking.
+    json
+        Print the frames of the server, one a line, instead of the answers.
+    quiet
+        Print only answers and errors.
+    """
+    from ..remote._chat import ChatRequest, run_chat, tools_at
+
+    tools = tools_at(tool or ())
+    if isinstance(tools, int):
+        return tools
+    return run_chat(
+        ChatRequest(
+            url=url,
+            message=message,
+            session=session,
+            tools=tools,
+            consents=yes,
+            headers=server.headers(),
+            credentials=server.credentials(url),
+            tls=server.tls.context(),
+            within=within,
+            json=json,
+            quiet=quiet,
+        )
+    )
 
 
 SOUGHT = Group("Which agents", sort_key=1)

@@ -9,11 +9,12 @@ from cyclopts import App, Parameter
 
 from .._app import ELSEWHERE, File, Texts, Time, app
 from ..options._connection import PresentOptions
-from ..options._serving import DiscoveryOptions, ListenOptions
+from ..options._serving import ChatOptions, DiscoveryOptions, ListenOptions
 
 _USUAL = ListenOptions()
 _NOTHING = PresentOptions()
 _ALONE = DiscoveryOptions()
+_NO_CHAT = ChatOptions()
 
 
 @app.command(sort_key=0, group=ELSEWHERE, usage="Usage: lmos-actors serve [OPTIONS] [TARGET...]")
@@ -27,6 +28,7 @@ def serve(
     listening: ListenOptions = _USUAL,
     presented: PresentOptions = _NOTHING,
     discovery: DiscoveryOptions = _ALONE,
+    chat: ChatOptions = _NO_CHAT,
 ) -> int:
     """Run agents and serve them over LMOS and HTTP.
 
@@ -46,6 +48,8 @@ def serve(
     lmos-actors serve bank=agents/bank.py:AccountAgent --store sqlite:bank.db
 
     lmos-actors serve agents/weather.py:WeatherAgent --arg units=fahrenheit --public-url wss://agents.example.org
+
+    lmos-actors serve support=agents/support.py:SupportDesk --omnia --store sqlite:support.db
 
     Then, elsewhere: lmos-actors read http://127.0.0.1:8080/agents/weather units, or: \
 curl http://127.0.0.1:8080/agents/weather/properties/units
@@ -67,8 +71,8 @@ Targets are further children of its root.
         An argument of an agent, as JSON or as text; a ref by the name of another target, or by a URL. \
 With several targets as AGENT.NAME=VALUE. May be given several times.
     store
-        Where durable agents are kept: sqlite:PATH, a database that is made if there is none, or \
-memory: until the end.
+        Where durable agents and the sessions of chat agents are kept: sqlite:PATH, a database that is made \
+if there is none, or memory: until the end.
     """
     from ..serve._serve import ServeRequest, serve_targets
 
@@ -80,6 +84,7 @@ memory: until the end.
             listening=listening,
             presented=presented,
             discovery=discovery,
+            chat=chat,
             store=store,
         )
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WHERE = Group("Addresses", sort_key=1)
 FOUND = Group("Discovery", sort_key=1.2)
 GUARDED = Group("Security", sort_key=1.2)
+TALKED = Group("Chat agents", sort_key=1.1)
 WATCHED = Group("Monitoring", sort_key=1.5)
 
 
@@ -122,6 +123,29 @@ They look for others there too. May be given several times."""
     def options(self) -> dict[str, Any]:
         """Return the arguments of `open_node`."""
         return {"register": self.register, "lookup": self.lookup, "announce": self.announce}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ChatOptions:
+    """The options for chat agents."""
+
+    omnia: Annotated[Switch, Parameter(group=TALKED)] = False
+    """Serve its chat agents to clients of Omnia's chat protocol too, at the same addresses."""
+    omnia_only: Annotated[Switch, Parameter(group=TALKED)] = False
+    """Serve them by Omnia's protocol alone, as its own facades do: /ws needs an agent in its query."""
+    strict_sessions: Annotated[Switch, Parameter(group=TALKED)] = False
+    """Refuse messages for sessions that do not exist or have expired, instead of beginning new ones."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of `open_node`. Raises ConfigError."""
+        if not self.omnia and not self.omnia_only:
+            if self.strict_sessions:
+                raise ConfigError("goes with --omnia", "--strict-sessions")
+            return {}
+        from lmos_actors.facades import OmniaOptions
+
+        return {"omnia": OmniaOptions(only=self.omnia_only, strict_sessions=self.strict_sessions)}
 
 
 def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:

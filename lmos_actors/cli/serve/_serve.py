@@ -18,21 +18,21 @@ import trio
 from lmos_actors.bindings import public_name, url_of
 from lmos_actors.errors import ConfigError, StoreFailed, SupervisionError, TransportError, group_of
 from lmos_actors.node import Node, open_node
-from lmos_actors.supervision import SupervisorSpec, Tree
+from lmos_actors.supervision import SupervisorSpec, Tree, class_at
 from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
 from .._answers import explained, spelling
 from ..options._connection import PresentOptions, in_shell
-from ..options._serving import ListenOptions, misfits
+from ..options._serving import ChatOptions, ListenOptions, misfits
 from ..run._load import complain
 from ._announcer import Announcer, busy_in
 from ._targets import planned_of, tree_at
 from ._tracing import spans_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from lmos_actors.actors import Agent, Ref
+    from lmos_actors.actors import Agent, PoolLink, Ref, Slot
     from lmos_actors.discovery import DirectoryOptions
 
     from ..options._serving import DiscoveryOptions
@@ -60,6 +60,7 @@ OPTIONS: Final = {
     "listen": "--listen",
     "lookup": "--lookup",
     "metrics": "--metrics",
+    "omnia": "--omnia",
     "origins": "--origin",
     "public_url": "--public-url",
     "register": "--register",
@@ -86,6 +87,7 @@ class ServeRequest:
     listening: ListenOptions = attrs.Factory(ListenOptions)
     presented: PresentOptions = attrs.Factory(PresentOptions)
     discovery: DiscoveryOptions | None = None
+    chat: ChatOptions = attrs.Factory(ChatOptions)
     directory: DirectoryOptions | None = None
     store: str | None = None
 
@@ -94,9 +96,7 @@ def serve_targets(request: ServeRequest) -> int:
     """Serve until a signal comes. Returns the exit code. Raises ConfigError."""
     listening = request.listening
     addresses = listening.addresses()
-    options = listening.security.options(addresses)
-    options |= request.presented.options(insecure=listening.security.insecure)
-    options |= request.discovery.options() if request.discovery is not None else {}
+    options = _node_options(request, addresses)
     planned = _planned(request)
     if isinstance(planned, int):
         return planned
@@ -114,7 +114,11 @@ def serve_targets(request: ServeRequest) -> int:
         **options,
     )
     serving = Serving(
-        Announcer(json=listening.json), listening.public_url, later, tuple(options["security"].access)
+        Announcer(json=listening.json),
+        listening.public_url,
+        later,
+        tuple(options["security"].access),
+        request.chat if "omnia" in options else None,
     )
     try:
         with spans_to(listening.tracing) as provider:
@@ -130,6 +134,15 @@ def serve_targets(request: ServeRequest) -> int:
         traceback.print_exc()
         return COULD_NOT_RUN
     return INTERRUPTED if serving.signals > 1 else OK
+
+
+def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of `open_node` that groups of options stand for. Raises ConfigError."""
+    guarded = request.listening.security
+    options = guarded.options(addresses)
+    options |= request.presented.options(insecure=guarded.insecure)
+    options |= request.discovery.options() if request.discovery is not None else {}
+    return options | request.chat.options()
 
 
 def _planned(request: ServeRequest) -> tuple[SupervisorSpec, list[Planned]] | int:
@@ -186,8 +199,10 @@ class Serving:
         public_url: str | None,
         later: Sequence[Planned] = (),
         access: Sequence[str] = (),
+        chat: ChatOptions | None = None,
     ) -> None:
         self.signals = 0
+        self._chat = chat  # None where Omnia's protocol is not served
         self._access = access  # the patterns of the access rules
         self._later = later  # those with refs, which start after the agents that these lead to
         self._announcer = announcer
@@ -230,12 +245,34 @@ class Serving:
 
     def _announce(self, node: Node) -> None:
         base = self._public_url or node.urls[0]
-        served = (link.path for link, _ in Tree(node.root).every(None, None))
-        agents = {path: url_of(base, public_name(path)) for path in served}
-        self._announcer.serving(agents, node.urls, os.getpid())
+        served = [link for link, _ in Tree(node.root).every(None, None)]
+        agents = {link.path: url_of(base, public_name(link.path)) for link in served}
+        chats = self._chats(served, agents)
+        speaks_lmos = self._chat is None or not self._chat.omnia_only
+        self._announcer.serving(agents, node.urls if speaks_lmos else (), os.getpid(), chats)
         everything = [public_name(link.path) for link in Tree(node.root).links()]  # members of pools too
         for text in misfits(self._access, everything):
             print(f"lmos-actors: {text}", file=sys.stderr, flush=True)
+
+    def _chats(self, served: Iterable[Slot | PoolLink], urls: Mapping[str, str]) -> dict[str, str]:
+        """Return the addresses at which chat agents are served by Omnia's protocol."""
+        if self._chat is None:
+            return {}
+        from lmos_actors.facades import ChatAgent
+        from lmos_actors.facades.omnia import chat_url
+
+        found: dict[str, str] = {}
+        for link in served:
+            cls = class_at(link)
+            if cls is not None and issubclass(cls, ChatAgent):
+                found[link.path] = chat_url(urls[link.path])
+        if not found:
+            print(
+                "lmos-actors: --omnia: none of these agents is a ChatAgent, so none can be chatted with",
+                file=sys.stderr,
+                flush=True,
+            )
+        return found
 
     async def _report_waiting(self) -> None:
         await self._asked.wait()

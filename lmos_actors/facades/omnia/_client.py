@@ -162,6 +162,7 @@ class Chat:
         network: Network,
         tls: ssl.SSLContext | None,
         credentials: Credentials | None,
+        headers: Mapping[str, str],
         session: str | None,
         tools: Sequence[Tool],
         consent: Callable[[ToolCalled], Awaitable[bool]],
@@ -176,6 +177,7 @@ class Chat:
         self._network = network
         self._tls = tls
         self._credentials = credentials
+        self._headers = tuple((name.encode(), value.encode()) for name, value in headers.items())
         self._tools = {tool.name: tool for tool in tools}
         self._consent = consent
         self._silence = silence
@@ -258,11 +260,9 @@ class Chat:
         line = self._line
         if line is not None and line.why is None:
             return line
-        headers = (
-            ()
-            if self._credentials is None
-            else self._credentials.headers_for(self._target, trio.current_time())
-        )
+        headers = self._headers
+        if self._credentials is not None:
+            headers = (*headers, *self._credentials.headers_for(self._target, trio.current_time()))
         connection = await connect(
             self._network,
             self._target,
@@ -353,6 +353,7 @@ async def open_chat(
     network: Network | None = None,
     tls: ssl.SSLContext | None = None,
     credentials: Credentials | None = None,
+    headers: Mapping[str, str] | None = None,
     on_frame: Callable[[str], object] = len,
 ) -> AsyncGenerator[Chat]:
     """Open a conversation with an agent that speaks Omnia's chat protocol, for a block.
@@ -360,20 +361,31 @@ async def open_chat(
     `url` is that of the facade, such as `ws://127.0.0.1:8080/?agent=support`, or of an agent of ours. It
     connects with the first message. `session` is the id of a conversation that is to go on. `tools` are
     functions that the agent may have carried out here; `consent` is asked before each call. A turn without a
-    frame for `silence` seconds is given up. `credentials` are presented as by a node. `on_frame` gets the
-    text of every frame that comes.
+    frame for `silence` seconds is given up. `credentials` are presented as by a node, with `headers`, when
+    connecting. `on_frame` gets the text of every frame that comes.
+
+    Raises ConfigError for an URL of another scheme. What the body raises is raised unchanged; what `consent`
+    raises ends the block, in an ExceptionGroup.
     """
-    async with trio.open_nursery() as nursery:
-        yield Chat(
+    failure: BaseException | None = None
+    async with trio.open_nursery(strict_exception_groups=True) as nursery:
+        chat = Chat(
             url,
             nursery,
             network=TcpNetwork() if network is None else network,
             tls=tls,
             credentials=credentials,
+            headers=headers or {},
             session=session,
             tools=[tool if isinstance(tool, Tool) else tool_of(tool) for tool in tools],
             consent=consent,
             silence=silence,
             on_frame=on_frame,
         )
+        try:
+            yield chat
+        except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
+            failure = error
         nursery.cancel_scope.cancel("the conversation is left")
+    if failure is not None:
+        raise failure

@@ -11,7 +11,11 @@ from ._key_order import orders_of as orders_of
 from ._load import load_scenario as load_scenario
 from ._remote_access import RemoteAccess as RemoteAccess, remedy_for as remedy_for
 from ._resolve import Cell as Cell, Resolved as Resolved, resolve as resolve
-from ._targets import import_target as import_target, project_root as project_root
+from ._targets import (
+    import_function as import_function,
+    import_target as import_target,
+    project_root as project_root,
+)
 from ._tree_builder import TreeBuilder as TreeBuilder, backoff_of as backoff_of
 from ._used_tree import UsedTree as UsedTree, use_tree as use_tree
 from .validators._topology import neighbours_of as neighbours_of

@@ -1,4 +1,4 @@
-"""Imports of `use:` targets: a class or a tree of the project, by module or by file.
+"""Imports of targets: a class, a tree or a function of the project, by module or by file.
 
 The project root is the nearest folder above the file with a `pyproject.toml`, else the file's folder; it is
 the only folder put on the import path, and stays there, as agents import things while they run.
@@ -11,7 +11,8 @@ import sys
 import traceback
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lmos_actors.errors import ConfigError, nearest, text_of
 from lmos_actors.files import did_you_mean
@@ -67,6 +68,18 @@ def import_tree(target: str, root: Path) -> tuple[SupervisorSpec, str]:
     if not isinstance(found, SupervisorSpec):
         raise ConfigError(_not_found(module, place, name, "SupervisorSpec", SupervisorSpec))
     return found, module.__name__
+
+
+def import_function(target: str, root: Path) -> Callable[..., Any]:
+    """Import a function, `package.module:function` or `path/file.py:function`, relative to `root`.
+
+    Runs the module's code. Raises ConfigError as `import_target`; also for what cannot be called.
+    """
+    module, place, name = _module_of(target, root, "function")
+    found: object = getattr(module, name, None)
+    if not callable(found) or isinstance(found, type):
+        raise ConfigError(_not_found(module, place, name, "function", FunctionType))
+    return found
 
 
 def _module_of(target: str, root: Path, example: str) -> tuple[ModuleType, str, str]:

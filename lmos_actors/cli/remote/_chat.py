@@ -1,0 +1,336 @@
+"""The conversation of `chat`: on a terminal, from a pipe, or of a single message.
+
+The answer goes to the output piece by piece; what tools do, and errors, to the error output. Lines are read
+by a thread, which is left behind where the command ends before a line has come.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors.errors import (
+    ActionFailed,
+    ConfigError,
+    DeadlineExceeded,
+    LmosActorsError,
+    OutcomeUnknown,
+    TransportError,
+)
+from lmos_actors.facades import TextChunk, ToolCalled, ToolReturned, open_chat, tool_of
+from lmos_actors.reports import printable
+from lmos_actors.scenario import import_function
+from lmos_actors.transport import endpoint_of
+
+from .._answers import AnswerPrinter, explained
+from .._describe import from_here
+from .._signals import signals
+from .._start_up import code_of as code_of_signal
+from ..run._load import importing
+from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Generator, Mapping, Sequence
+
+    from lmos_actors.facades import Chat, ChatPart, Tool
+    from lmos_actors.security import Credentials
+
+PROMPT: Final = "> "
+
+LONGEST_SHOWN: Final = 300
+"""Characters of a tool's arguments or result that are printed."""
+
+
+@attrs.frozen(kw_only=True)
+class ChatRequest:
+    """A request to talk to an agent. Without `message`, lines of the standard input are the messages."""
+
+    url: str
+    message: str | None = None
+    session: str | None = None
+    tools: Sequence[Tool] = ()
+    consents: bool = False
+    headers: Mapping[str, str] = attrs.Factory(dict[str, str])
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+    within: float | None = None
+    json: bool = False
+    quiet: bool = False
+
+
+def tools_at(targets: Sequence[str]) -> list[Tool] | int:
+    """Import the functions of `--tool`. Returns the exit code if that fails. Raises ConfigError."""
+    found: list[Tool] = []
+    for target in targets:
+        if ":" not in target:
+            raise ConfigError(
+                f'"{target}" is not path/file.py:function, nor package.module:function', "--tool"
+            )
+        place, root = from_here(target)
+        function = importing(place, partial(import_function, place, root))
+        if isinstance(function, int):
+            return function
+        try:
+            found.append(tool_of(function))
+        except TypeError as error:
+            raise ConfigError(str(error), f"--tool {target}") from None
+    return found
+
+
+def run_chat(request: ChatRequest) -> int:
+    """Have the conversation; return the exit code. Raises ConfigError, OSError."""
+    endpoint_of(request.url)
+    with signals.in_order(), _as_it_was():
+        return trio.run(_Conversation(request).run)
+
+
+class _Conversation:
+    def __init__(self, request: ChatRequest) -> None:
+        self._request = request
+        self._printer = AnswerPrinter(json=request.json, quiet=request.quiet)
+        self._is_terminal = sys.stdin.isatty() and request.message is None
+        self._frames: list[str] = []
+        self._said: list[tuple[str, str]] = []
+        self._at_start_of_line = True
+        self._all = trio.CancelScope()
+        self._turn: trio.CancelScope | None = None  # of the answer that is awaited
+        self._signal: int | None = None
+
+    # ---- begin and end
+
+    async def run(self) -> int:
+        """Talk until the end; return the exit code."""
+        code: int | None = None
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            if threading.current_thread() is threading.main_thread():
+                await nursery.start(self._hear_signals)
+            within = math.inf if self._request.within is None else self._request.within
+            with self._all, trio.move_on_after(within):
+                try:
+                    code = await self._talk()
+                except Exception as error:  # raised below, and not in a group of the nursery
+                    failure = error
+            nursery.cancel_scope.cancel("the chat has ended")
+        if failure is not None:
+            raise failure
+        if self._signal is not None:
+            return code_of_signal(self._signal)
+        if code is None:
+            self._break_line()
+            self._printer.wrong(f"time limit: {within:g}s have passed")
+            return TIME_LIMIT
+        return code
+
+    async def _hear_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """At Ctrl-C cancel the answer that is awaited on a terminal; else end."""
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+            task_status.started()
+            async for number in received:
+                if number == signal.SIGINT and self._is_terminal and self._turn is not None:
+                    self._turn.cancel("interrupted")
+                else:
+                    self._signal = number
+                    self._all.cancel("interrupted")
+
+    async def _talk(self) -> int:
+        request = self._request
+        async with open_chat(
+            request.url,
+            session=request.session,
+            tools=request.tools,
+            consent=self._consent,
+            tls=request.tls,
+            credentials=request.credentials,
+            headers=request.headers,
+            on_frame=self._frames.append if request.json else len,
+        ) as chat:
+            try:
+                if request.message is not None:
+                    return await self._say(chat, request.message)
+                return await self._say_lines(chat)
+            finally:
+                if self._is_terminal and chat.session is not None:
+                    self._note(f"session {chat.session}; to go on: --session {chat.session}")
+
+    async def _say_lines(self, chat: Chat) -> int:
+        """Say each line of the standard input; return the highest exit code of them."""
+        worst = OK
+        while (line := await self._line()) is not None:
+            text = line.strip()
+            if text == "/session":
+                self._note(chat.session or "there is no session yet")
+            elif text == "/history":
+                for who, what in self._said:
+                    await self._print(f"{who}: {what}\n")
+            elif text:
+                code = await self._say(chat, text)
+                worst = worst if self._is_terminal else max(worst, code)
+        return worst
+
+    # ---- one turn
+
+    async def _say(self, chat: Chat, text: str) -> int:
+        self._said.append(("you", text))
+        code: int | None = None
+        with trio.CancelScope() as self._turn:
+            try:
+                await self._answer(chat, text)
+                code = OK
+            except ConfigError:
+                raise
+            except LmosActorsError as error:
+                await self._flush()
+                self._wrong(error)
+                code = _code_of(error)
+        self._turn = None
+        await self._end_line()
+        if code is None:
+            self._note("cancelled")
+            return ANSWERED_WITH_ERROR
+        return code
+
+    async def _answer(self, chat: Chat, text: str) -> None:
+        printed = False
+        async with chat.stream(text) as items:
+            async for item in items:
+                if isinstance(item, TextChunk):
+                    printed = printed or bool(item.text or item.parts)
+                    await self._show(item.text, item.parts)
+                elif isinstance(item, ToolCalled):
+                    self._note(f"{item.name} {_short(item.arguments)}{'  (here)' if item.by_client else ''}")
+                elif isinstance(item, ToolReturned):
+                    self._note(
+                        f"= {_short(item.result)}" if item.error is None else f"= failed: {item.error}"
+                    )
+                else:
+                    if not printed:
+                        await self._show(item.text, item.parts)
+                    self._said.append(("agent", item.text))
+        await self._flush()
+
+    async def _show(self, text: str, parts: Sequence[ChatPart]) -> None:
+        if self._request.json:
+            await self._flush()
+            return
+        media = [part for part in parts if part.media is not None]
+        whole = text or "".join(part.text or "" for part in parts)
+        whole += "".join(f"[{part.type}: {_place(part)}]" for part in media)
+        if whole:
+            await self._print(_for_terminal(whole) if sys.stdout.isatty() else whole)
+
+    async def _consent(self, call: ToolCalled) -> bool:
+        if call.consent_message is None or self._request.consents:
+            return True
+        if not self._is_terminal:
+            self._note(f"{call.name} asks for consent: --yes gives it")
+            return False
+        self._note(f"{call.consent_message} [y/N]")
+        line = await self._line(prompt=False)
+        return line is not None and line.strip().lower() in ("y", "yes")
+
+    # ---- in and out
+
+    async def _line(self, *, prompt: bool = True) -> str | None:
+        """Wait for a line of the standard input; None at its end."""
+        shown = PROMPT if prompt and self._is_terminal else ""
+        line = await trio.to_thread.run_sync(_read_line, shown, abandon_on_cancel=True)
+        if not line and self._is_terminal:
+            await self._print("\n")
+        return line or None
+
+    async def _flush(self) -> None:
+        """Print the frames that have come."""
+        if self._frames:
+            text = "".join(f"{frame}\n" for frame in self._frames)
+            self._frames.clear()
+            await self._printer.write(text)
+
+    async def _print(self, text: str) -> None:
+        self._at_start_of_line = text.endswith("\n")
+        await self._printer.write(text)
+
+    async def _end_line(self) -> None:
+        if not self._at_start_of_line:
+            await self._print("\n")
+
+    def _note(self, text: str) -> None:
+        self._break_line()
+        self._printer.note(text)
+
+    def _wrong(self, error: LmosActorsError) -> None:
+        self._break_line()
+        text = explained(error)
+        if isinstance(error, ActionFailed) and error.code is not None:
+            text = f"{error.code}: {error.detail or 'the turn failed'}"
+        self._printer.wrong(text)
+
+    def _break_line(self) -> None:
+        """On a terminal, begin a new line before what is printed on standard error."""
+        if not self._at_start_of_line and sys.stdout.isatty():
+            self._at_start_of_line = True
+            print(flush=True)
+
+
+def _code_of(error: LmosActorsError) -> int:
+    if isinstance(error, DeadlineExceeded):
+        return TIME_LIMIT
+    return NOT_REACHED if isinstance(error, TransportError | OutcomeUnknown) else ANSWERED_WITH_ERROR
+
+
+def _read_line(prompt: str) -> str:
+    """Return a line with its end; "" at the end of the input."""
+    if not prompt:
+        return sys.stdin.readline()
+    try:
+        return f"{input(prompt)}\n"
+    except EOFError:
+        return ""
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def _place(part: ChatPart) -> str:
+    media = part.media
+    assert media is not None
+    where = media.url or media.storage_ref or "embedded"
+    return f"{media.filename or media.mime_type}, {where}"
+
+
+def _for_terminal(text: str) -> str:
+    """Return text without control characters but for line ends and tabs."""
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
+
+
+@contextmanager
+def _as_it_was() -> Generator[None]:
+    """Edit lines in a block, where that is possible, and leave the terminal as it was.
+
+    A thread that still reads a line cannot do so.
+    """
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+
+    with suppress(ImportError):
+        import_module("readline")  # `input` edits lines with it
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
