@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 VERBS: Final = (
     "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
-    "serve", "call", "read", "write", "observe", "listen", "monitor", "chat", "discover", "directory", "describe",
-    "conform", "doctor", "state", "completion",
+    "serve", "call", "read", "write", "observe", "listen", "monitor", "chat", "discover", "directory",
+    "describe", "conform", "doctor", "state", "completion",
 )  # fmt: skip
 LATER: Final = (
     "explore", "record", "up", "down", "ps", "logs", "restart",

@@ -113,13 +113,8 @@ def serve_targets(request: ServeRequest) -> int:
         store=request.store,
         **options,
     )
-    serving = Serving(
-        Announcer(json=listening.json),
-        listening.public_url,
-        later,
-        tuple(options["security"].access),
-        request.chat if "omnia" in options else None,
-    )
+    access, chat = tuple(options["security"].access), request.chat if "omnia" in options else None
+    serving = Serving(Announcer(json=listening.json), listening.public_url, later, access, chat)
     try:
         with spans_to(listening.tracing) as provider:
             trio.run(serving.run, partial(opened, tracing=provider))
