@@ -85,12 +85,12 @@ BREAKS = [
     *breaks(
         "support",
         "support",
-        ("except AgentError", "except ActionFailed", "ask"),
+        ("AgentError as error:\n            return", "ActionFailed as error:\n            return", "ask"),
         ("draft.confidence < self.sure_from", "draft.confidence > self.sure_from", "expect output sure"),
-        ("self.model.within(self.patience)", "self.model", "expect output late"),
+        ("self.model.within(self.patience).invoke", "self.model.invoke", "expect output late"),
         ("self.opened.emit(Ticket(number, question, why))", "pass", "expect event of user.opened"),
         ("ticket = self.asked\n", "ticket = self.escalated\n", "expect output cursed"),
-        ("yield piece", "yield piece.strip()", "expect items chat"),
+        ("yield piece ", "yield piece.strip() ", "expect items chat"),
     ),
     *breaks(
         "market",

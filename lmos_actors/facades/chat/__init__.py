@@ -14,5 +14,5 @@ from ._items import (
     TurnBegan as TurnBegan,
     TurnDone as TurnDone,
 )
-from ._tools import Tool as Tool, tool_of as tool_of
+from ._tools import Tool as Tool, shown_reason as shown_reason, tool_of as tool_of
 from ._turn import ChatTurn as ChatTurn

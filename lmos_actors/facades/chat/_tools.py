@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import attrs
 import msgspec
 
 from lmos_actors.actors import Progress
-from lmos_actors.errors import ToolFailed
+from lmos_actors.errors import ActionFailed, ToolFailed
 from lmos_actors.protocol.td import schema_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ def tool_of(
     return _made(called, function, _arguments_of(function, called, is_method=False), function)
 
 
+def shown_reason(error: ToolFailed) -> str:
+    """Return why a tool failed, as others may know it: of exceptions that are not declared, nothing."""
+    return error.reason if isinstance(error.__cause__, ActionFailed | NoneType) else "the tool failed"
+
+
 def _arguments_of(function: Any, called: str, *, is_method: bool) -> type[msgspec.Struct]:
     """Return a class whose fields are the parameters of a function. Raises TypeError."""
     hints = get_type_hints(function, include_extras=True)
@@ -89,6 +95,8 @@ def _made(called: str, written: Any, arguments: type[msgspec.Struct], function: 
             if inspect.isawaitable(result):
                 result = await result
             return msgspec.to_builtins(result, str_keys=True)
+        except ActionFailed as error:
+            raise ToolFailed(called, str(error)) from error
         except Exception as error:
             raise ToolFailed(called, f"{type(error).__name__}: {error}") from error
 

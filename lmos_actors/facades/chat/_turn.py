@@ -22,7 +22,7 @@ from lmos_actors.actors import Agent, action
 from lmos_actors.errors import ActionFailed, SourceFailed, ToolFailed
 
 from ._items import TOOL_ERROR, ChatItem, ChatPart, ClientAnswer, Said, TextChunk, ToolCalled, ToolReturned
-from ._tools import Tool, tool_of
+from ._tools import Tool, shown_reason, tool_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -138,7 +138,7 @@ class ChatTurn:
         try:
             result = await tool.call(arguments)
         except ToolFailed as error:
-            await self._put(ToolReturned(call_id, error=error.reason))
+            await self._put(ToolReturned(call_id, error=shown_reason(error)))
             raise
         await self._put(ToolReturned(call_id, result))
         return result

@@ -24,7 +24,7 @@ from lmos_actors.protocol import omnia
 from lmos_actors.protocol.omnia import ClientConnection
 from lmos_actors.transport import ConnectionOptions, TcpNetwork, connect
 
-from ..chat import ChatPart, TextChunk, Tool, ToolCalled, ToolReturned, TurnDone, tool_of
+from ..chat import ChatPart, TextChunk, Tool, ToolCalled, ToolReturned, TurnDone, shown_reason, tool_of
 
 if TYPE_CHECKING:
     import ssl
@@ -322,7 +322,7 @@ class Chat:
                 return
             line.wire.answer_call(call.id, await self._tools[call.name].call(call.arguments))
         except ToolFailed as error:
-            line.wire.answer_call(call.id, error=error.reason)
+            line.wire.answer_call(call.id, error=shown_reason(error))
 
 
 def _failure(said: ServerSaid) -> ActionFailed:
