@@ -64,12 +64,16 @@ class SessionHead(msgspec.Struct, omit_defaults=True):
 
 @attrs.frozen(kw_only=True)
 class SessionOptions:
-    """The bounds of the sessions of an agent. `seconds`: for which one is kept after its last turn."""
+    """The bounds of the sessions of an agent. `seconds`: for which one is kept after its last turn.
+
+    `bytes` is for the messages of one session, `memory_bytes` for what the agent remembers of it.
+    """
 
     seconds: float = 24 * 3600.0
     sessions: int = 10_000
     messages: int = 200
     bytes: int = 1 << 20
+    memory_bytes: int = 64 << 10
     durability: Durability = "process"
 
 

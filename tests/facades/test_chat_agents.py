@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from lmos_actors import ActionFailed, ChildSpec, InvalidInput, open_node, simulate
+from lmos_actors.errors import ToolFailed
 from lmos_actors.facades import ChatAgent, ChatTurn, tool_of
 from lmos_actors.facades.chat import (
     ClientAnswer,
@@ -19,6 +20,7 @@ from lmos_actors.facades.chat import (
 )
 from lmos_actors.persistence import SessionOptions
 from tests.facades.desk import Desk, add
+from tests.persistence.stores import StoreOfTest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -366,3 +368,70 @@ def test_parameters_of_tools_need_types() -> None:
         tool_of(bare)
     with pytest.raises(TypeError, match="tool_of takes a function"):
         tool_of(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kept", "reason"), [(object(), "turn.memory holds plain data"), ("x" * 70_000, "turn.memory has 70")]
+)
+def test_a_memory_that_cannot_be_kept_crashes_its_turn_alone(kept: Any, reason: str) -> None:
+    class Hoarder(ChatAgent):
+        def reply(self, turn: ChatTurn) -> str:
+            if turn.text == "keep":
+                turn.memory["kept"] = kept
+            return f"{sorted(turn.memory)}"
+
+    async def main() -> None:
+        async with open_node() as node:
+            hoarder = await node.start(Hoarder)
+            session, _ = await said(hoarder, "hello")
+            with pytest.raises(ActionFailed, match="INTERNAL_ERROR"):
+                await said(hoarder, "keep", session)
+            assert await said(hoarder, "hello", session) == (session, "[]")
+            (report,) = node.crash_reports
+            assert reason in str(report)
+
+    simulate(main)
+
+
+def test_an_exception_of_a_tool_is_for_the_turn_and_not_for_others() -> None:
+    def broken() -> int:
+        raise KeyError("secret: 4711")
+
+    class Careful(ChatAgent):
+        async def reply(self, turn: ChatTurn) -> str:
+            try:
+                return str(await turn.use(broken))
+            except ToolFailed as error:
+                return str("4711" in error.reason)
+
+    async def main() -> list[Any]:
+        async with open_node() as node:
+            careful = await node.start(Careful)
+            async with careful.stream(Careful.chat, "hello") as items:
+                return [item async for item in items][2:]
+
+    returned, chunk, done = simulate(main)
+    assert returned.error == "the tool failed"
+    assert (chunk, done) == (TextChunk("True"), TurnDone("True"))
+
+
+def test_a_full_disk_fails_turns_and_loses_nothing() -> None:
+    store = StoreOfTest()
+
+    async def main() -> None:
+        async with open_node(store=store) as node:
+            desk = await node.start(Desk)
+            session, _ = await said(desk, "hello")
+            store.fails = True
+            with pytest.raises(ActionFailed, match="INTERNAL_ERROR"):
+                await said(desk, "lost", session)
+            with pytest.raises(ActionFailed, match="INTERNAL_ERROR"):
+                await said(desk, "lost too")
+            store.fails = False
+            await trio.sleep(60)
+            assert await said(desk, "again", session) == (session, "2: again")
+            said_before = [each.text for each in await desk.invoke(Desk.history, session)]
+            assert said_before == ["hello", "1: hello", "again", "2: again"]
+            assert node.crash_reports == ()
+
+    simulate(main)

@@ -11,9 +11,21 @@ import attrs
 import trio
 
 from lmos_actors import Agent, ChildSpec, Ref, action, ephemeral, open_node
+from lmos_actors.facades import ChatAgent, ChatTurn, SessionOptions
 
 AGENTS = 8
 JOURNALS = 4
+
+
+class Diary(ChatAgent):
+    """Writes down what is said; the answer says how often something was."""
+
+    session_options = SessionOptions(messages=1_000_000, bytes=1 << 40)
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
+        turn.memory["count"] = count = turn.memory.get("count", 0) + 1
+        yield f"{count}: "
+        yield turn.text
 
 
 class Counter(Agent, durable=True):

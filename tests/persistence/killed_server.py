@@ -11,7 +11,7 @@ import trio
 
 from lmos_actors import ChildSpec, SupervisorSpec, open_node
 from lmos_actors.persistence import SqliteStore
-from tests.persistence.killed_agents import Batches, Counter, Intake, JournalIntake
+from tests.persistence.killed_agents import Batches, Counter, Diary, Intake, JournalIntake
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,10 +41,13 @@ async def main(path: str, url: str, commits: int, when: str) -> None:
     store = FatalStore(path, commits, after=when == "after")
     counters = [ChildSpec(f"counter-{i}", Counter) for i in range(AGENTS)]
     takers = [
-        ChildSpec("intake", Intake), ChildSpec("journal-intake", JournalIntake), ChildSpec("batches", Batches)
-    ]  # fmt: skip
+        ChildSpec("intake", Intake),
+        ChildSpec("journal-intake", JournalIntake),
+        ChildSpec("batches", Batches),
+        ChildSpec("diary", Diary),
+    ]
     tree = SupervisorSpec("main", [*counters, *takers])
-    async with open_node(tree, listen=url, store=store):
+    async with open_node(tree, listen=url, store=store, omnia=True):
         os.write(1, b"ready\n")
         await trio.sleep_forever()
 

@@ -18,8 +18,10 @@ import pytest
 import trio
 
 from lmos_actors import AgentDied, AgentUnavailable, OutcomeUnknown, Ref, open_node
+from lmos_actors.errors import ConnectFailed
+from lmos_actors.facades import open_chat
 from tests.matrix import few_or_all
-from tests.persistence.killed_agents import Batches, Counter, Intake, JournalIntake
+from tests.persistence.killed_agents import Batches, Counter, Diary, Intake, JournalIntake
 from tests.persistence.killed_server import AGENTS
 
 if TYPE_CHECKING:
@@ -164,6 +166,72 @@ async def test_streams_into_agents_end_once_with_a_kill_and_no_row_counts_twice(
     assert all(1 <= each.ends <= KILLS for each in (*feeders.values(), batcher))  # none by a kill between two
     assert min(each.seen for each in feeders.values()) > 5 * KILLS
     assert batcher.n > 5 * KILLS
+
+
+@attrs.define
+class Talker:
+    """Says one number after the other in one session, over Omnia's protocol."""
+
+    url: str
+    session: str | None = None
+    said: int = 0
+    answered: list[int] = attrs.field(factory=list[int])
+    ends: int = 0
+    stop: bool = False
+
+    async def run(self) -> None:
+        async with open_chat(self.url) as chat:
+            while not self.stop:
+                try:
+                    self.said += 1
+                    answer = await chat.say(str(self.said))
+                    assert answer.text.endswith(f": {self.said}")
+                    self.answered.append(self.said)
+                    self.session = chat.session
+                except (OutcomeUnknown, ConnectFailed):
+                    self.ends += 1
+                    await trio.sleep(0.05)
+
+    async def check(self, ref: Ref[Diary]) -> None:
+        """What was answered is in the history, nothing is there twice, and no question lacks its answer."""
+        assert self.session is not None
+        history = await ref.invoke(Diary.history, self.session)
+        said = [int(each.text) for each in history if each.role == "user"]
+        assert [each.role for each in history] == ["user", "agent"] * len(said)
+        assert said == sorted(set(said))
+        assert set(self.answered) <= set(said)
+        answers = [each.text for each in history if each.role == "agent"]
+        assert answers == [f"{n}: {each}" for n, each in enumerate(said, 1)], "the memory is as old as it"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_an_answered_turn_of_a_conversation_is_in_its_history_however_often_its_server_is_killed(
+    tmp_path: Path,
+) -> None:
+    chance, url = random.Random(21), f"ws://127.0.0.1:{free_port()}"
+    talkers = [Talker(f"{url}/agents/diary") for _ in range(AGENTS)]
+    async with trio.open_nursery() as talks:
+        for kill in range(KILLS + 1):
+            started, last = trio.Event(), kill == KILLS
+            commits = 1 << 40 if last else chance.randrange(20, 120)
+            async with trio.open_nursery() as life:
+                when = ("before", "after")[kill % 2]
+                life.start_soon(live, tmp_path / "diary.db", url, commits, when, started)
+                await started.wait()
+                if not kill:
+                    for talker in talkers:
+                        talks.start_soon(talker.run)
+                if last:
+                    for talker in talkers:
+                        talker.stop = True
+                    await streams_ended(talks)
+                    async with open_node() as another:
+                        for talker in talkers:
+                            await talker.check(await another.consume(Diary, f"{url}/agents/diary"))
+                    life.cancel_scope.cancel()
+    assert all(talker.ends for talker in talkers)
+    assert sum(len(talker.answered) for talker in talkers) > 10 * KILLS
 
 
 async def streams_ended(nursery: trio.Nursery) -> None:

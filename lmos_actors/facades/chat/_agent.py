@@ -208,6 +208,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 metadata=metadata,
                 history=partial(_said, session),
                 memory=session.head.memory,
+                memory_bytes=self._sessions.options.memory_bytes,
                 is_new=not session.written,
                 has_client_tools=answers is not None,
                 new_id=self.new_id,

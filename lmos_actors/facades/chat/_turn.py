@@ -16,6 +16,7 @@ from contextlib import aclosing, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
 import trio
 
 from lmos_actors.actors import Agent, action
@@ -83,6 +84,7 @@ class ChatTurn:
         metadata: Mapping[str, Any] | None = None,
         history: Callable[[], Sequence[Said]] = tuple,
         memory: dict[str, Any] | None = None,
+        memory_bytes: int = 64 << 10,
         is_new: bool = False,
         has_client_tools: bool = False,
         new_id: Callable[[], str],
@@ -93,6 +95,7 @@ class ChatTurn:
         self.metadata = dict(metadata or {})
         self._history = history
         self.memory = {} if memory is None else memory
+        self._memory_bytes = memory_bytes
         self.is_new = is_new
         self.has_client_tools = has_client_tools
         """Whether the caller carries out calls of tools of its own (`ask_client`)."""
@@ -195,11 +198,20 @@ class ChatTurn:
             async with aclosing(pieces):
                 async for piece in pieces:
                     await self.say(piece)
-            return
-        if inspect.isawaitable(said):
-            said = await said
-        if said is not None:
-            await self.say(said)
+        else:
+            said = await said if inspect.isawaitable(said) else said
+            if said is not None:
+                await self.say(said)
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Raise TypeError or ValueError for a memory that cannot be kept: it is the mistake of this turn."""
+        try:
+            size = len(msgspec.json.encode(self.memory))
+        except (TypeError, msgspec.EncodeError) as error:
+            raise TypeError(f"turn.memory holds plain data: {error}") from None
+        if size > self._memory_bytes:
+            raise ValueError(f"turn.memory has {size} bytes, and {self._memory_bytes} are kept")
 
 
 class TurnRunner(Agent, private=True):
