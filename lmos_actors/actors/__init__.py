@@ -25,6 +25,7 @@ from ._population import (
 from ._remote_requests import Asker as Asker, Far as Far, OneWay as OneWay, Peer as Peer, Seats as Seats
 from ._runtime import (
     BUDGET as BUDGET,
+    RUNTIME as RUNTIME,
     AgentSupervisor as AgentSupervisor,
     DeadLetter as DeadLetter,
     Owner as Owner,

@@ -26,5 +26,6 @@ from .omnia import (
     Chat as Chat,
     ChatAnswer as ChatAnswer,
     OmniaOptions as OmniaOptions,
+    RemoteChat as RemoteChat,
     open_chat as open_chat,
 )

@@ -130,6 +130,7 @@ class Connections:
     def __init__(self, rt: Runtime, options: NodeOptions, nursery: trio.Nursery) -> None:
         self._rt = rt
         rt.remote_ref = self._remote_ref
+        rt.wires = self
         self._options = options
         self._stage = ShieldedNursery(nursery)
         self._network = options.network
@@ -184,6 +185,16 @@ class Connections:
         if self._network is None:
             self._network = default_network()
         return self._network
+
+    @property
+    def client_tls(self) -> ssl.SSLContext | None:
+        """The trust of connections to others; None for that of the system."""
+        return self._options.client_tls
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """What is presented to others."""
+        return self._options.credentials
 
     @property
     def budget(self) -> Budget:

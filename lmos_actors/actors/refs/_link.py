@@ -32,7 +32,8 @@ class Attempt:
 class Invocation:
     """A call or a stream that is to be opened: what is invoked with what, for how many seconds at most.
 
-    `principal` is on whose behalf a server of this node asks; agents read it from `current_request()`.
+    A server of this node says with `principal` on whose behalf it asks, which agents read from
+    `current_request()`, and with `trace` what came with the request: its `traceparent` and `tracestate`.
     """
 
     key: str
@@ -41,6 +42,7 @@ class Invocation:
     seconds: float | None = None
     stream: bool = False
     principal: str | None = None
+    trace: tuple[str | None, str | None] | None = None
 
 
 class Link(Protocol):

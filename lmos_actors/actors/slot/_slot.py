@@ -82,6 +82,7 @@ from lmos_actors.errors import (
 
 from .._parking import park_among
 from .._runtime import BATCH, BUDGET
+from .._trace_context import incoming_trace
 from ..crashes._crashes import crash_reason, end_reason
 from ..messages._gates import (
     BUSY,
@@ -867,6 +868,8 @@ class Slot:
         await checkpoint_if_cancelled()
         call = (LocalStream if invocation.stream else LocalCall)(self, op, args, self.sender())
         call.principal = invocation.principal
+        if invocation.trace is not None:
+            incoming_trace(self.rt, call, *invocation.trace)
         sources = with_sources(call, args) if op.streams else None
         try:
             self.post(call)

@@ -2,6 +2,7 @@
 
 from ._agent import ChatAgent as ChatAgent
 from ._items import (
+    SESSION_EXPIRED as SESSION_EXPIRED,
     ChatItem as ChatItem,
     ChatMedia as ChatMedia,
     ChatPart as ChatPart,

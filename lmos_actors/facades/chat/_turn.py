@@ -133,6 +133,10 @@ class ChatTurn:
         self._shown.append(piece)
         await self._put(TextChunk(parts=[piece]))
 
+    async def show(self, item: ToolCalled | ToolReturned) -> None:
+        """Show a tool that is carried out elsewhere, such as by an agent that this one asks."""
+        await self._put(item)
+
     async def use(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
         """Call a tool, and show that; return its result as plain data. Raises ToolFailed."""
         tool = tool if isinstance(tool, Tool) else tool_of(tool)

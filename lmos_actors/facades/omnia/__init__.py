@@ -2,6 +2,7 @@
 
 from ._client import Chat as Chat, ChatAnswer as ChatAnswer, chat_url as chat_url, open_chat as open_chat
 from ._context import OmniaOptions as OmniaOptions
+from ._remote_chat import RemoteChat as RemoteChat
 from ._server import (
     OmniaServer as OmniaServer,
     OmniaStatistics as OmniaStatistics,

@@ -19,6 +19,7 @@ import msgspec
 import trio
 from msgspec import UNSET
 
+from lmos_actors.actors import RUNTIME, outgoing_trace
 from lmos_actors.errors import ActionFailed, ConnectFailed, DeadlineExceeded, OutcomeUnknown, ToolFailed
 from lmos_actors.protocol import omnia
 from lmos_actors.protocol.omnia import ClientConnection
@@ -220,6 +221,7 @@ class Chat:
     async def _begin(self, text: str, parts: Sequence[ChatPart], metadata: Mapping[str, str] | None) -> _Line:
         """Have a message taken; it is sent again where it is refused as one too many."""
         sent = [msgspec.convert(msgspec.to_builtins(part), omnia.Part) for part in parts]
+        metadata = {**(metadata or {}), **_trace()}
         pause = FIRST_PAUSE
         for attempt in range(1, ATTEMPTS + 1):
             line = await self._connected()
@@ -323,6 +325,12 @@ class Chat:
             line.wire.answer_call(call.id, await self._tools[call.name].call(call.arguments))
         except ToolFailed as error:
             line.wire.answer_call(call.id, error=shown_reason(error))
+
+
+def _trace() -> Mapping[str, Any]:
+    """Return the trace of what runs now, as members of metadata; empty outside a node."""
+    rt = RUNTIME.get()
+    return {} if rt is None else outgoing_trace(rt)
 
 
 def _failure(said: ServerSaid) -> ActionFailed:

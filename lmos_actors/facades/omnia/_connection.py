@@ -222,13 +222,15 @@ class OmniaConnection:
 
     async def _stream(self, event: MessageReceived, session_id: str, *, is_new: bool) -> None:
         message, turn = event.message, event.turn
+        metadata = dict(message.metadata or {})
+        trace = _text(metadata.pop("traceparent", None)), _text(metadata.pop("tracestate", None))
         args: tuple[Any, ...] = (
             message.content or "",
             session_id,
             None
             if message.parts is None
             else msgspec.convert(msgspec.to_builtins(message.parts), list[ChatPart]),
-            message.metadata,
+            metadata,
             is_new,
         )
         key = "chat"
@@ -236,7 +238,7 @@ class OmniaConnection:
             self._answers, answers = trio.open_memory_channel[ClientAnswer](64)
             key, args = "converse", (answers, *args)
         self._watch(session_id)
-        asked = Invocation(key, args, {}, stream=True, principal=self._principal)
+        asked = Invocation(key, args, {}, stream=True, principal=self._principal, trace=trace)
         try:
             async with self._link.open(asked) as items:
                 async for item in items:
@@ -326,6 +328,10 @@ def _client_answer(event: CallAnswered) -> ClientAnswer:
     if event.error is not None:
         return ClientAnswer(event.call_id, "error", error=event.error)
     return ClientAnswer(event.call_id, "result", None if event.result is UNSET else event.result)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _parts(parts: list[ChatPart]) -> list[omnia.Part] | None:

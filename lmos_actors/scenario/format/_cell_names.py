@@ -19,6 +19,7 @@ from ..model import (
     ALL_AGENTS,
     USER,
     WORLDS,
+    Bridge,
     PoolEntry,
     Population,
     Remote,
@@ -165,6 +166,8 @@ class CellNames:
                 self.remotes[name] = entry
                 self._remote(entry, path)
             elif entry is not None:
+                if isinstance(entry, Bridge):
+                    self._bridge(entry, path)
                 self.agents[name] = entry
                 self._significant(entry, path)
                 if isinstance(entry, PoolEntry):
@@ -206,6 +209,17 @@ class CellNames:
         if world in WORLDS and not is_real(world):
             message = f"a remote agent can be used in world: websocket, not in world: {world}"
             self.report((*path, "from"), message)
+
+    def _bridge(self, entry: Bridge, path: DataPath) -> None:
+        if (entry.to is None) == (entry.url is None):
+            why = 'a bridge leads to an agent of the file, "to", or elsewhere, "url": give one of them'
+            self.report(path, why, "shape", key=True)
+        world = self.cell.data.get("world", "memory")
+        if entry.url is not None and not entry.url.startswith(_URLS):
+            self.report((*path, "url"), f'"{entry.url}" begins with none of {", ".join(_URLS)}', "shape")
+        elif entry.url is not None and world in WORLDS and not is_real(world):
+            message = f"a bridge leads elsewhere in world: websocket, not in world: {world}"
+            self.report((*path, "url"), message)
 
     def _populations(self) -> None:
         for index, raw in enumerate(listed(self.cell.data.get("population"))):

@@ -12,10 +12,18 @@ from lmos_actors.actors import Agent
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, listed, mapped, read
 
-from ..doubles import Recordings, contract_of, mock_contract, recorded_agent_of, replays_among, untyped_class
+from ..doubles import (
+    Recordings,
+    contract_of,
+    mock_contract,
+    recorded_agent_of,
+    replays_among,
+    untyped_class,
+)
 from ..model import (
     LABEL,
     AnyFile,
+    Bridge,
     CellData,
     Cells,
     Mock,
@@ -276,7 +284,11 @@ class _Targets:
         """Add the classes of mocks, replays and remote agents that name none, and are none's of the tree."""
         for name, entry in names.agents.items():
             if isinstance(entry, Mock) and entry.use is None and name not in classes:
-                self._made(name, partial(mock_contract, name, entry), classes, mistakes)
+                self._made(name, partial(_mock_contract, name, entry), classes, mistakes)
+            elif isinstance(entry, Bridge):
+                from lmos_actors.facades import RemoteChat  # few files need it
+
+                classes[name] = RemoteChat
         for name, remote in names.remotes.items():
             if remote.use is None:
                 self._made(name, partial(_asked_for, name, names.cell.data), classes, mistakes)
@@ -300,6 +312,14 @@ class _Targets:
             except ConfigError as error:
                 self.found[target] = error
         return self.found[target]
+
+
+def _mock_contract(name: str, entry: Mock) -> type:
+    if entry.speaks == "lmos":
+        return mock_contract(name, entry)
+    from ..doubles._chat_mocks import ChatMock
+
+    return ChatMock
 
 
 def _asked_for(name: str, data: dict[str, Any]) -> type:

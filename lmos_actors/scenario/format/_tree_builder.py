@@ -13,7 +13,7 @@ from lmos_actors.actors import Agent, MailboxOptions, Ref
 from lmos_actors.files import inside
 from lmos_actors.supervision import Backoff, BulkSpec, ChildSpec, Pool, SupervisorSpec
 
-from ..model import AgentEntry, PoolEntry, Remote, Replay, Supervised, Supervisor, fill_late
+from ..model import AgentEntry, Bridge, PoolEntry, Remote, Replay, Supervised, Supervisor, fill_late
 from ._fields import AgentField, by_state_name, fields_of_agent
 from ._used_tree import absolute
 
@@ -124,13 +124,20 @@ class TreeBuilder:
     """Makes the specs of the tree of one run.
 
     `refs` are those that `$(agents.NAME)` stands for, `doubles` the classes, made for this run, of its mocks
-    and replays.
+    and replays. `chat_url` returns the address at which a chat agent of the file is reached.
     """
 
-    def __init__(self, cell: Cell, refs: Mapping[str, Any], doubles: Mapping[str, type[Agent]]) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        refs: Mapping[str, Any],
+        doubles: Mapping[str, type[Agent]],
+        chat_url: Callable[[str], str],
+    ) -> None:
         self._cell = cell
         self._refs = refs
         self._doubles = doubles
+        self._chat_url = chat_url
 
     def root(self) -> SupervisorSpec:
         """Return the spec of the root with all that is below it, but for populations."""
@@ -169,6 +176,9 @@ class TreeBuilder:
             return pool_of(child, entry, _maker(entry, self._cell.agent_class(child), self._refs))
         if child in self._doubles:
             return spec_of(child, entry, self._doubles[child])
+        if isinstance(entry, Bridge):
+            url = self._chat_url(entry.to) if entry.url is None and entry.to is not None else entry.url
+            return spec_of(child, entry, partial(self._cell.agent_class(child), url=url))
         assert isinstance(entry, (AgentEntry, Replay))
         return spec_of(child, entry, _maker(entry, self._cell.agent_class(child), self._refs))
 

@@ -4,6 +4,7 @@ from ._agents import (
     TOPOLOGY_KEYS as TOPOLOGY_KEYS,
     AgentEntry as AgentEntry,
     Backoff as Backoff,
+    Bridge as Bridge,
     Chunk as Chunk,
     Done as Done,
     Mailbox as Mailbox,

@@ -152,9 +152,10 @@ class Mock(Supervised, frozen=True, kw_only=True, tag_field="from", tag="mock"):
     """A scripted agent. With `use` it stands for that class; without, it has the actions its rules name.
 
     A request that no rule fits, and a rule that nothing has used, fail the run unless they say otherwise.
+    One that speaks `omnia` is a chat agent: what is said to it is a request of the action `message`.
     """
 
-    speaks: Annotated[Literal["lmos"], Later("omnia", "relay")] = "lmos"
+    speaks: Annotated[Literal["lmos", "omnia"], Later("relay")] = "lmos"
     use: Name | None = None
     state: Data = {}
     rules: Annotated[tuple[Rule, ...], Meta(min_length=1)]
@@ -173,6 +174,17 @@ class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="repla
     args: Data = {}
     state: Data = {}
     unused: Literal["fails", "allowed"] = "fails"
+
+
+class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridge"):
+    """A chat agent that passes on what is said to it, by another protocol, to one of `to` and `url`.
+
+    `to` is a chat agent of the file, which is reached over a connection; `url` the facade of any server.
+    """
+
+    speaks: Annotated[Literal["omnia"], Later("relay")]
+    to: Name | None = None
+    url: Name | None = None
 
 
 class BearerText(str):
@@ -236,7 +248,7 @@ class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
     insecure: bool = False
 
 
-Agent: TypeAlias = Annotated[AgentEntry | PoolEntry | Mock | Replay | Remote, Later("process")]
+Agent: TypeAlias = Annotated[AgentEntry | PoolEntry | Mock | Replay | Bridge | Remote, Later("process")]
 
 # --- trees
 

@@ -41,7 +41,7 @@ class Doubles:
             if isinstance(entry, Mock) and cls is not None:
                 mock = MockScript(name, entry, document.place, paths)
                 self._acting.append(mock)
-                self.classes[name] = mock_class(cls, mock)
+                self.classes[name] = _mock_class(name, cls, mock)
             elif isinstance(entry, Replay) and cls is not None and name in cell.recordings:
                 recording = cell.recordings[name]
                 recorded = recorded_agent_of(name, entry, recording, cell.label)
@@ -52,6 +52,14 @@ class Doubles:
     def failures(self, *, complete: bool) -> list[Failure]:
         """Return the failures; those of unused rules and requests only where the story came to its end."""
         return [failure for one in self._acting for failure in one.failures(complete=complete)]
+
+
+def _mock_class(name: str, cls: type[Agent], script: MockScript) -> type[Agent]:
+    if script.entry.speaks == "lmos":
+        return mock_class(cls, script)
+    from ..doubles._chat_mocks import chat_class  # few files need it
+
+    return chat_class(name, script)
 
 
 def recordings_of(resolved: Resolved, cell: Cell) -> tuple[Path, ...]:

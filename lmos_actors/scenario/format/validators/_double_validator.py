@@ -8,18 +8,22 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
-from ...model import USER, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
+from ...model import USER, Bridge, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
 from ...values import ANYTHING, exception_class, exception_names, misfits, problem_at
 from ._condition_validator import ConditionValidator
 from ._value_validator import event_schema, input_schema, is_stream, output_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lmos_actors.files import DataPath
 
     from .._cell_names import CellNames
     from ._value_validator import ValueValidator
 
 _ANSWERS: Final = ("output", "reply", "fail", "crash")
+_MESSAGE: Final = "message"
+"""The action of the rules of a mock that speaks Omnia's protocol."""
 _WHEN: Final = ("action", "from", "contains", "equals", "match")
 
 
@@ -34,7 +38,12 @@ class DoubleValidator:
     def check(self) -> None:
         for name, entry in self.names.agents.items():
             path = self.names.places[name]
-            if isinstance(entry, Mock):
+            if isinstance(entry, Bridge) and entry.to is not None:
+                self._bridge(entry.to, (*path, "to"))
+            elif isinstance(entry, Mock):
+                if entry.speaks == "omnia" and entry.use is not None:
+                    why = 'a mock that speaks omnia stands for any chat agent: leave out "use"'
+                    self.names.report((*path, "use"), why, "shape", key=True)
                 for index, rule in enumerate(entry.rules):
                     self._rule(name, rule, (*path, "rules", index))
                 self._reached(entry, path)
@@ -42,6 +51,15 @@ class DoubleValidator:
                 for key in ("args", "state"):
                     if getattr(entry, key):
                         self.names.report((*path, key), f'"{key}" needs "use"', "shape", key=True)
+
+    def _bridge(self, to: str, path: DataPath) -> None:
+        """Check that a bridge leads to a chat agent."""
+        from lmos_actors.facades import ChatAgent  # few files need it
+
+        if self.names.agent(to, path):
+            cls = self.names.class_of(to)
+            if cls is not None and not issubclass(cls, ChatAgent):
+                self.names.report(path, f'"{to}" is {cls.__name__}, which is no ChatAgent')
 
     def _reached(self, entry: Mock, path: DataPath) -> None:
         """Report rules that are never reached, as an earlier one matches all their requests."""
@@ -53,6 +71,8 @@ class DoubleValidator:
                     break
 
     def _rule(self, name: str, rule: Rule, path: DataPath) -> None:
+        if self._speaks_omnia(name):
+            self._chat_rule(rule, path)
         self._when(name, rule, (*path, "when"))
         answers = [key for key in _ANSWERS if getattr(rule, key) is not UNSET]
         if not answers:
@@ -88,12 +108,45 @@ class DoubleValidator:
             self.names.report(path, f"one of {', '.join(_WHEN)}; any: true for every request", "shape")
         if when.from_ is not None and when.from_ != USER:
             self.names.check_group(when.from_, (*path, "from"))
-        schema = ANYTHING
-        if when.action is not None and self.validator.member(name, "action", when.action, (*path, "action")):
-            schema = input_schema(self.names.contract(name).table[when.action])
+        schema = self._asked(name, when.action, (*path, "action"))
         self.conditions.match(when.match, schema, (*path, "match"))
         if when.equals is not UNSET:
             self.conditions.equal(when.equals, schema, (*path, "equals"))
+
+    def _asked(self, name: str, action: str | None, path: DataPath) -> Mapping[str, Any]:
+        """Return the schema of the requests that a rule is for."""
+        if self._speaks_omnia(name):
+            return input_schema(self.names.contract(name).table["chat"])
+        if action is not None and self.validator.member(name, "action", action, path):
+            return input_schema(self.names.contract(name).table[action])
+        return ANYTHING
+
+    def _speaks_omnia(self, name: str) -> bool:
+        entry = self.names.agents.get(name)
+        return isinstance(entry, Mock) and entry.speaks == "omnia"
+
+    def _chat_rule(self, rule: Rule, path: DataPath) -> None:
+        """Check what is particular to a mock that speaks Omnia's protocol: its only action, and texts."""
+        action = rule.when.action
+        if action not in (None, _MESSAGE):
+            near = did_you_mean(str(action), [_MESSAGE])
+            self.names.report(
+                (*path, "when", "action"), f'a mock that speaks omnia has no action "{action}"{near}'
+            )
+        if rule.when.from_ is not None:
+            why = '"from" is not known to a mock that speaks omnia'
+            self.names.report((*path, "when", "from"), why, "shape", key=True)
+        text = {"type": "string"}
+        if rule.output is not UNSET:
+            self.conditions.equal(rule.output, text, (*path, "output"))
+        for index, part in enumerate(() if rule.reply is UNSET else rule.reply):
+            here = (*path, "reply", index)
+            if isinstance(part, Chunk):
+                self.conditions.equal(part.chunk, text, (*here, "chunk"))
+            elif isinstance(part, Done) and part.done is not None:
+                self.conditions.equal(part.done, text, (*here, "done"))
+            elif isinstance(part, Progressed):
+                self.names.report(here, "a mock that speaks omnia has no progress", "shape")
 
     # --- answers
 
@@ -101,7 +154,7 @@ class DoubleValidator:
         contract = self.names.contract(name)
         if rule.reply is not UNSET:
             self._parts(rule.reply, (*path, "reply"))
-        if contract is None:
+        if contract is None or self._speaks_omnia(name):
             return
         actions = [rule.when.action] if rule.when.action is not None else list(contract.actions)
         for action in actions:

@@ -15,7 +15,7 @@ from lmos_actors.errors import ConfigError, InvalidInput
 from lmos_actors.files import decode, did_you_mean, is_list, is_mapping
 from lmos_actors.supervision import Pool
 
-from ...model import AgentEntry, Distribution, Mock, PoolEntry, Population, Replay
+from ...model import AgentEntry, Bridge, Distribution, Mock, PoolEntry, Population, Replay
 from ...values import (
     ANYTHING,
     data_path,
@@ -183,6 +183,8 @@ class ValueValidator:
         untyped = isinstance(entry, (Mock, Replay)) and entry.use is None and not self.names.is_of_tree(name)
         if cls is None or untyped or not isinstance(points_to, type):
             return
+        if isinstance(entry, Bridge) and issubclass(points_to, cls.__mro__[1]):
+            return  # any chat agent may stand behind it
         if not issubclass(cls, points_to):
             self.report(path, f'a ref to {points_to.__name__} is expected here, "{name}" is {cls.__name__}')
 

@@ -1,0 +1,86 @@
+"""A chat agent of another server, as an agent of this node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors.errors import ActionFailed, DeadlineExceeded, OutcomeUnknown, TransportError
+
+from ..chat import (
+    SESSION_EXPIRED,
+    ChatAgent,
+    ChatPart,
+    ChatTurn,
+    TextChunk,
+    ToolCalled,
+    ToolReturned,
+)
+from ._client import SILENCE, open_chat
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from ._client import Chat
+
+PROVIDER_ERROR: Final = "PROVIDER_ERROR"
+
+THERE: Final = "session there"
+"""The key of `ChatTurn.memory` for the id that a session has at the other server."""
+
+
+class RemoteChat(ChatAgent):
+    """A chat agent behind a facade of Omnia's protocol, used like one of this node.
+
+    `url` is as for `open_chat`; it connects for each turn, by the network, with the trust and the credentials
+    of the node. Each session here has one there, whose id is kept with it. What the other server shows of its
+    tools is shown here too; tools of callers are not handed on. A turn there that fails, does not answer for
+    `silence` seconds, or cannot be reached, ends the one here: with its code, or with PROVIDER_ERROR.
+    """
+
+    url: str
+    silence: float = SILENCE
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
+        """Pass a message on, and its answer back."""
+        said = False
+        try:
+            async for piece in self._answer(turn):
+                said = True
+                yield piece  # noqa: ASYNC119 -- the runtime closes what it runs
+        except ActionFailed as failure:
+            if said or failure.code != SESSION_EXPIRED or THERE not in turn.memory:
+                raise
+            del turn.memory[THERE]  # the other server has forgotten it
+            async for piece in self._answer(turn):
+                yield piece  # noqa: ASYNC119
+        except (TransportError, OutcomeUnknown, DeadlineExceeded) as error:
+            raise ActionFailed({"code": PROVIDER_ERROR, "message": str(error)}) from None
+
+    async def _answer(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
+        metadata = {name: value for name, value in turn.metadata.items() if isinstance(value, str)}
+        async with self._chat(turn.memory.get(THERE)) as chat:
+            async with chat.stream(turn.text, parts=turn.parts, metadata=metadata) as items:
+                async for item in items:
+                    if isinstance(item, TextChunk):
+                        yield item.text  # noqa: ASYNC119
+                        for part in item.parts:
+                            yield part  # noqa: ASYNC119
+                    elif isinstance(item, ToolCalled | ToolReturned):
+                        await turn.show(item)
+                    elif not turn.answer and not turn.answer_parts:  # a facade that sends the whole alone
+                        yield item.text  # noqa: ASYNC119
+                        for part in item.parts:
+                            yield part  # noqa: ASYNC119
+            turn.memory[THERE] = chat.session
+
+    def _chat(self, session: str | None) -> AbstractAsyncContextManager[Chat]:
+        wires: Any = self._place().rt.wires
+        return open_chat(
+            self.url,
+            session=session,
+            silence=self.silence,
+            network=wires.network,
+            tls=wires.client_tls,
+            credentials=wires.credentials,
+        )

@@ -1,0 +1,67 @@
+"""Mocks that speak Omnia's chat protocol: chat agents that answer by the rules of a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+import trio
+from msgspec import UNSET
+
+from lmos_actors.errors import ActionFailed
+from lmos_actors.facades import ChatAgent, ChatTurn
+
+from ..model import USER, Chunk, Done, Rule, Waited
+from ..values import exception_class
+from ._rules import Request
+
+if TYPE_CHECKING:
+    from ._mocks import MockScript
+
+MESSAGE: Final = "message"
+"""The action of rules: something is said to the mock."""
+
+
+class ChatMock(ChatAgent):
+    """Answers by rules."""
+
+    script: ClassVar[MockScript | None] = None
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
+        """Answer by the first rule that fits."""
+        assert self.script is not None
+        async for piece in _answer(self, self.script, turn):
+            yield piece  # noqa: ASYNC119 -- the runtime closes what it runs
+
+
+def chat_class(name: str, script: MockScript | None = None) -> type[ChatMock]:
+    """Make the class of a mock that is a chat agent; `script` is that of a run."""
+    made = cast("Any", type(ChatMock))
+    body = {"__module__": __name__, "__doc__": ChatMock.__doc__, "script": script}
+    return cast("type[ChatMock]", made(name, (ChatMock,), body))
+
+
+async def _answer(agent: Any, script: MockScript, turn: ChatTurn) -> AsyncIterator[str]:
+    said: dict[str, Any] = {"content": turn.text, "session": turn.session}
+    if turn.metadata:
+        said["metadata"] = turn.metadata
+    rule = script.take(Request(MESSAGE, said, USER), said)
+    if rule is None:
+        raise ActionFailed(f"no rule of mock {script.name} fits")
+    if rule.delay is not UNSET:
+        await trio.sleep(script.seconds(agent, rule.delay))
+    if rule.fail is not UNSET:
+        raise ActionFailed({"code": rule.fail.code, "message": rule.fail.message})
+    if rule.crash is not UNSET:
+        raise (exception_class(rule.crash) or RuntimeError)(f"mock {script.name} crashes by its rule")
+    for part in _parts(rule):
+        if isinstance(part, Waited):
+            await trio.sleep(script.seconds(agent, part.wait))
+        elif isinstance(part, Chunk):
+            yield part.chunk
+        elif isinstance(part, Done) and part.done is not None:
+            yield part.done
+
+
+def _parts(rule: Rule) -> tuple[Any, ...]:
+    return (Chunk(chunk=rule.output),) if rule.reply is UNSET else rule.reply
