@@ -340,6 +340,7 @@ class Runtime:
     """Returns a ref to an agent of another node, by the address of that and the agent's id there."""
     spread: Spreading | None = None
     keeping: StateKeeping | None = None  # of nodes with a store
+    files: Any = None  # those that chat clients have uploaded, filled in by the facade
     wires: Any = None  # network, trust and credentials of connections to others, filled in by the node
     messages: int = 0  # numbered where an instrument looks
     signalling: bool = False

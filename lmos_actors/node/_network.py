@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Ref, Runtime
     from lmos_actors.bindings import Descriptions, Exposure, LmosServer, Peers
+    from lmos_actors.facades.omnia import OmniaServer
     from lmos_actors.observe import Metrics
     from lmos_actors.security import Credentials, Guard, Security
     from lmos_actors.supervision import Supervisor
@@ -260,8 +261,13 @@ class Connections:
         )
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
         more = [*self.more_routes(server, bases, guard.security), *self._routes()]
+        facade = self._omnia(exposure, guard, http_of(bases[0]))
+        route: Callable[[Upgrade], Accept | Refuse] = server.accept
+        if facade is not None:
+            server.join(facade)
+            more += facade.routes()
+            route = partial(facade.route, server.accept)
         app = http_app(descriptions, server, extra=more, guard=guard)
-        route = self._with_omnia(server, exposure, guard)
         for endpoint, listener in zip(self._options.endpoints, self._listeners, strict=True):
             door = FrontDoor(
                 listener,
@@ -276,19 +282,15 @@ class Connections:
             )
             self._doors.append(door)
 
-    def _with_omnia(
-        self, server: LmosServer, exposure: Exposure, guard: Guard
-    ) -> Callable[[Upgrade], Accept | Refuse]:
-        """Return what decides about upgrades: LMOS, and Omnia's protocol if the node speaks it."""
+    def _omnia(self, exposure: Exposure, guard: Guard, url: str) -> OmniaServer | None:
+        """Return the server for Omnia's protocol, None if the node does not speak it. Raises ConfigError."""
         options = self._options.omnia
         if not options:
-            return server.accept
+            return None
         from lmos_actors.facades.omnia import OmniaOptions, OmniaServer
 
         given = OmniaOptions() if options is True else options
-        facade = OmniaServer(self._rt, exposure, options=given, guard=guard, on_failure=self._failed)
-        server.join(facade)
-        return partial(facade.route, server.accept)
+        return OmniaServer(self._rt, exposure, options=given, guard=guard, url=url, on_failure=self._failed)
 
     def _guard(self, exposure: Exposure) -> Guard:
         """Return the guard of this node. Raises ConfigError if a secret is missing."""

@@ -136,16 +136,20 @@ class ChatOptions:
     """Serve them by Omnia's protocol alone, as its own facades do: /ws needs an agent in its query."""
     strict_sessions: Annotated[Switch, Parameter(group=TALKED)] = False
     """Refuse messages for sessions that do not exist or have expired, instead of beginning new ones."""
+    uploads: Annotated[str | None, Parameter(metavar="FOLDER", group=TALKED)] = None
+    """Let clients upload files, which are kept in this folder for a day."""
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `open_node`. Raises ConfigError."""
         if not self.omnia and not self.omnia_only:
-            if self.strict_sessions:
-                raise ConfigError("goes with --omnia", "--strict-sessions")
+            for option, value in (("--strict-sessions", self.strict_sessions), ("--uploads", self.uploads)):
+                if value:
+                    raise ConfigError("goes with --omnia", option)
             return {}
         from lmos_actors.facades import OmniaOptions
 
-        return {"omnia": OmniaOptions(only=self.omnia_only, strict_sessions=self.strict_sessions)}
+        strict = self.strict_sessions
+        return {"omnia": OmniaOptions(only=self.omnia_only, strict_sessions=strict, uploads=self.uploads)}
 
 
 def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 from ._agent import ChatAgent as ChatAgent
 from ._items import (
+    INVALID_MESSAGE as INVALID_MESSAGE,
     SESSION_EXPIRED as SESSION_EXPIRED,
     ChatItem as ChatItem,
     ChatMedia as ChatMedia,
     ChatPart as ChatPart,
     ClientAnswer as ClientAnswer,
+    PartType as PartType,
     Said as Said,
     SessionEntry as SessionEntry,
     TextChunk as TextChunk,

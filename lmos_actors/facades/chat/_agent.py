@@ -211,6 +211,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 memory_bytes=self._sessions.options.memory_bytes,
                 is_new=not session.written,
                 has_client_tools=answers is not None,
+                read=partial(self._read_file, owner, id),
                 new_id=self.new_id,
             )
             async with self._runner(turn, answers) as items:
@@ -252,6 +253,14 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         if found is None:
             raise _failure(SESSION_EXPIRED, "session expired or not found; start a new session")
         return found
+
+    async def _read_file(self, owner: str, id: str, reference: str) -> bytes:
+        """Return the content of a file of a session. Raises LookupError if there is none."""
+        files = self._place().rt.files
+        if files is None or (file := files.referred(self.path, owner, id, reference)) is None:
+            raise LookupError(reference)
+        content: bytes = await files.read(file)
+        return content
 
     async def _keep(self, session: Session, turn: ChatTurn, content: str, parts: list[ChatPart]) -> None:
         at = self.now().timestamp()

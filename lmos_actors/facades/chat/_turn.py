@@ -10,7 +10,9 @@ itself in order.
 
 from __future__ import annotations
 
+import binascii
 import inspect
+from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from functools import cached_property
@@ -26,7 +28,7 @@ from ._items import TOOL_ERROR, ChatItem, ChatPart, ClientAnswer, Said, TextChun
 from ._tools import Tool, shown_reason, tool_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 ACCEPT_SECONDS: Final = 5.0
 """Seconds that a client has to accept a call of a tool, or to answer it."""
@@ -87,6 +89,7 @@ class ChatTurn:
         memory_bytes: int = 64 << 10,
         is_new: bool = False,
         has_client_tools: bool = False,
+        read: Callable[[str], Awaitable[bytes]] | None = None,
         new_id: Callable[[], str],
     ) -> None:
         self.session = session
@@ -100,6 +103,7 @@ class ChatTurn:
         self.has_client_tools = has_client_tools
         """Whether the caller carries out calls of tools of its own (`ask_client`)."""
         self._new_id = new_id
+        self._read = read
         self._out: trio.MemorySendChannel[ChatItem] | None = None
         self._said: list[str] = []
         self._shown: list[ChatPart] = []
@@ -132,6 +136,26 @@ class ChatTurn:
             raise TypeError(f"a piece of an answer is text or a ChatPart, not {piece!r}")
         self._shown.append(piece)
         await self._put(TextChunk(parts=[piece]))
+
+    async def read(self, part: ChatPart) -> bytes:
+        """Return the content of a part: what it has embedded, or a file that the user has uploaded.
+
+        Raises ValueError for text, for a part that is elsewhere (an `url` is never fetched), and for data
+        that is no base64; LookupError for a file that is not there any more.
+        """
+        media = part.media
+        if media is None:
+            raise ValueError(f"a part of type {part.type} has no media")
+        if media.data is not None:
+            try:
+                return b64decode(media.data, validate=True)
+            except binascii.Error as error:
+                raise ValueError(f"the data of a part is no base64: {error}") from None
+        if media.storage_ref is None:
+            raise ValueError("what is elsewhere is not fetched")
+        if self._read is None:
+            raise LookupError(media.storage_ref)
+        return await self._read(media.storage_ref)
 
     async def show(self, item: ToolCalled | ToolReturned) -> None:
         """Show a tool that is carried out elsewhere, such as by an agent that this one asks."""

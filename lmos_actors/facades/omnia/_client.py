@@ -25,7 +25,18 @@ from lmos_actors.protocol import omnia
 from lmos_actors.protocol.omnia import ClientConnection
 from lmos_actors.transport import ConnectionOptions, TcpNetwork, connect
 
-from ..chat import ChatPart, TextChunk, Tool, ToolCalled, ToolReturned, TurnDone, shown_reason, tool_of
+from ..chat import (
+    ChatMedia,
+    ChatPart,
+    TextChunk,
+    Tool,
+    ToolCalled,
+    ToolReturned,
+    TurnDone,
+    shown_reason,
+    tool_of,
+)
+from ._put import put_file
 
 if TYPE_CHECKING:
     import ssl
@@ -42,6 +53,10 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.omnia import ServerSaid
     from lmos_actors.security import Credentials
     from lmos_actors.transport import Connection, Network
+
+    from ..chat import PartType
+
+    Headers = tuple[tuple[bytes, bytes], ...]
 
 SILENCE: Final = 120.0
 """Seconds without a frame after which a turn is given up, as Omnia's own runtime does."""
@@ -242,11 +257,45 @@ class Chat:
             pause *= 2
         raise ConnectFailed(self.url, "the connection ends again and again before a message is sent")
 
+    async def upload(self, data: bytes, mime_type: str, filename: str = "file") -> ChatPart:
+        """Upload a file for the conversation; return the part by which a message refers to it.
+
+        Raises what `stream` does, ActionFailed where the server takes no file, or not this one.
+        """
+        async with self._turn:
+            line = await self._connected()
+            line.wire.request_upload(filename, mime_type, len(data))
+            while True:
+                said = await self._next(line)
+                if said is None:
+                    raise OutcomeUnknown(self.url, line.why or "the connection ended before the answer")
+                if isinstance(said.message, omnia.ErrorFrame):
+                    raise _failure(said)
+                if isinstance(said.message, omnia.UploadReady):
+                    break
+            ticket = said.message.upload_ready
+        await put_file(self._network, ticket.upload_url, data, mime_type, self._tls, self._headers_for)
+        kind = mime_type.partition("/")[0]
+        return ChatPart(
+            cast("PartType", kind) if kind in ("image", "audio", "video") else "file",
+            media=ChatMedia(
+                mime_type, storage_ref=ticket.storage_ref, filename=filename, size_bytes=len(data)
+            ),
+        )
+
+    def _headers_for(self, url: str) -> Headers:
+        """Return the headers of a request: those of the user are for the server of the conversation alone."""
+        same = urlsplit(url).netloc == urlsplit(self._target).netloc
+        headers = self._headers if same else ()
+        if self._credentials is not None:
+            headers = (*headers, *self._credentials.headers_for(url, trio.current_time()))
+        return headers
+
     async def _first(self, line: _Line) -> ServerSaid | None:
-        """Wait for the first frame of the turn, and pass over announcements; None where there is none."""
+        """Wait for the first frame of the turn, and pass over others; None where there is none."""
         while True:
             said = await self._next(line)
-            if said is None or not isinstance(said.message, omnia.Connected):
+            if said is None or not isinstance(said.message, omnia.OF_NO_TURN):
                 return said
 
     async def _next(self, line: _Line) -> ServerSaid | None:
@@ -262,14 +311,11 @@ class Chat:
         line = self._line
         if line is not None and line.why is None:
             return line
-        headers = self._headers
-        if self._credentials is not None:
-            headers = (*headers, *self._credentials.headers_for(self._target, trio.current_time()))
         connection = await connect(
             self._network,
             self._target,
             subprotocols=(),
-            headers=headers,
+            headers=self._headers_for(self._target),
             tls=self._tls,
             options=ConnectionOptions(max_message_bytes=MAX_MESSAGE),
         )

@@ -8,6 +8,7 @@ turn at its await. A client that reads slowly slows its agent: no more than `ROO
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -35,10 +36,17 @@ from lmos_actors.protocol.omnia import (
 )
 
 from ..chat import ChatPart, ClientAnswer, TextChunk, ToolCalled, ToolReturned, TurnBegan, TurnDone
+from ._uploads import UploadRefused
 
 if TYPE_CHECKING:
     from lmos_actors.actors import PoolLink, Slot
-    from lmos_actors.protocol.omnia import ServerEvent, ServerMessage, ServerOptions, ServerTurn
+    from lmos_actors.protocol.omnia import (
+        ServerEvent,
+        ServerMessage,
+        ServerOptions,
+        ServerTurn,
+        StoredUpload,
+    )
     from lmos_actors.security import Admission
     from lmos_actors.transport import Connection
 
@@ -147,13 +155,50 @@ class OmniaConnection:
         elif isinstance(event, CallAnswered):
             self._answer(_client_answer(event))
         elif isinstance(event, UploadWanted):
-            self._wire.refuse(omnia.MEDIA_NOT_ENABLED, "media storage is not enabled", event.session_id)
+            self._announce(event)
         elif event is not None:
             self._wire.refuse(omnia.MEDIA_NOT_ENABLED, "audio is not enabled for this agent", None)
         self._charge()
 
+    def _announce(self, event: UploadWanted) -> None:
+        """Answer a request for a place to put a file."""
+        uploads, session = self._context.uploads, event.session_id
+        fault = self._not_allowed()
+        if uploads is None:
+            fault = omnia.MEDIA_NOT_ENABLED, "media storage is not enabled"
+        if fault is None and uploads is not None:
+            try:
+                order = event.request.upload_request
+                stored = partial(self._confirm, session)
+                owner = self._principal or ""
+                ticket = uploads.announce(self._link.path, owner, session, order, self._context.url, stored)
+                self._wire.offer_upload(ticket, session)
+                return
+            except UploadRefused as error:
+                fault = omnia.UPLOAD_FAILED, str(error)
+        if fault is not None:
+            self._wire.refuse(*fault, session)
+
+    def _confirm(self, session: str, stored: StoredUpload) -> None:
+        self._wire.confirm_upload(stored, session)
+        self._charge()
+
+    def _reference_fault(self, event: MessageReceived) -> str | None:
+        """Return what is wrong with the files that a message refers to, None if nothing is."""
+        for number, part in enumerate(event.message.parts or ()):
+            reference = None if part.media is None else part.media.storage_ref
+            if reference is None:
+                continue
+            uploads, owner = self._context.uploads, self._principal or ""
+            if uploads is None or not uploads.referred(self._link.path, owner, event.session_id, reference):
+                return f"there is no such file in this session - at `$.parts[{number}].media.storage_ref`"
+        return None
+
     def _take_message(self, event: MessageReceived) -> None:
         fault = self._not_allowed()
+        wrong = None if fault is not None else self._reference_fault(event)
+        if wrong is not None:
+            fault = omnia.INVALID_MESSAGE, wrong
         if fault is not None:
             event.turn.fail(*fault)
         elif self._context.draining:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lmos_actors.errors import ActionFailed, DeadlineExceeded, OutcomeUnknown, TransportError
 
 from ..chat import (
+    INVALID_MESSAGE,
     SESSION_EXPIRED,
     ChatAgent,
     ChatPart,
@@ -60,7 +61,8 @@ class RemoteChat(ChatAgent):
     async def _answer(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
         metadata = {name: value for name, value in turn.metadata.items() if isinstance(value, str)}
         async with self._chat(turn.memory.get(THERE)) as chat:
-            async with chat.stream(turn.text, parts=turn.parts, metadata=metadata) as items:
+            parts = [await self._passed_on(turn, chat, part) for part in turn.parts]
+            async with chat.stream(turn.text, parts=parts, metadata=metadata) as items:
                 async for item in items:
                     if isinstance(item, TextChunk):
                         yield item.text  # noqa: ASYNC119
@@ -73,6 +75,17 @@ class RemoteChat(ChatAgent):
                         for part in item.parts:
                             yield part  # noqa: ASYNC119
             turn.memory[THERE] = chat.session
+
+    async def _passed_on(self, turn: ChatTurn, chat: Chat, part: ChatPart) -> ChatPart:
+        """Return a part as the other server can find it: what was uploaded here is uploaded there."""
+        media = part.media
+        if media is None or media.storage_ref is None:
+            return part
+        try:
+            content = await turn.read(part)
+        except LookupError:
+            raise ActionFailed({"code": INVALID_MESSAGE, "message": "a file is not there any more"}) from None
+        return await chat.upload(content, media.mime_type, media.filename or "file")
 
     def _chat(self, session: str | None) -> AbstractAsyncContextManager[Chat]:
         wires: Any = self._place().rt.wires

@@ -23,10 +23,14 @@ from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
 from ..chat import ChatAgent
 from ._connection import OmniaConnection
-from ._context import OmniaContext, OmniaOptions
+from ._context import OmniaContext
+from ._options import OmniaOptions
+from ._uploads import Uploads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from starlette.routing import BaseRoute
 
     from lmos_actors.actors import PoolLink, Runtime, Slot
     from lmos_actors.bindings import Exposed, Exposure
@@ -48,7 +52,10 @@ class OmniaStatistics:
 
 
 class OmniaServer:
-    """Serves the chat agents of a node to Omnia's clients; see `LmosServer` for the arguments."""
+    """Serves the chat agents of a node to Omnia's clients; see `LmosServer` for the arguments.
+
+    `url` is the address of the node over HTTP. Raises ConfigError for a folder that cannot be used.
+    """
 
     def __init__(
         self,
@@ -57,10 +64,13 @@ class OmniaServer:
         *,
         options: OmniaOptions | None = None,
         guard: Guard | None = None,
+        url: str = "",
         on_failure: Callable[[BaseException], object],
     ) -> None:
         self.options = OmniaOptions() if options is None else options
-        self._context = OmniaContext(rt, self.options, on_failure)
+        folder = self.options.uploads
+        uploads = rt.files = None if folder is None else Uploads(folder, self.options, rt)
+        self._context = OmniaContext(rt, self.options, on_failure, uploads, url)
         self._exposure = exposure
         self._guard = guard
         self._served: dict[OmniaConnection, None] = {}
@@ -72,6 +82,14 @@ class OmniaServer:
             write_seconds=self.options.write_seconds,
             needs_pongs=True,
         )
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the HTTP routes for files of clients."""
+        if self._context.uploads is None:
+            return []
+        from ._media_routes import media_routes  # imports Starlette
+
+        return media_routes(self._context.uploads)
 
     # ---- which connections
 

@@ -1,6 +1,7 @@
 """Omnia's agent-facade chat protocol: frames, and the two ends of a connection. No sockets, no clock."""
 
 from ._client import (
+    OF_NO_TURN as OF_NO_TURN,
     ClientConnection as ClientConnection,
     End as End,
     ServerSaid as ServerSaid,

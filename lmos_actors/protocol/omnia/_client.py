@@ -39,7 +39,9 @@ from ._messages import (
     ToolCall,
     ToolCallAck,
     ToolCallNack,
+    UploadComplete,
     UploadOrder,
+    UploadReady,
     UploadRequest,
     UserMessage,
 )
@@ -55,6 +57,9 @@ Stage: TypeAlias = Literal["none", "unsent", "sent", "begun"]
 
 End: TypeAlias = Literal["done", "failed", "refused"]
 """The end of a turn: an answer, an error; or it was refused before it began, so it may be asked for again."""
+
+OF_NO_TURN: Final = (Connected, UploadReady, UploadComplete)
+"""The frames of a server that belong to no turn, but errors."""
 
 _REFUSALS: Final = (RATE_LIMITED, INVALID_MESSAGE)
 
@@ -183,7 +188,7 @@ class ClientConnection:
             return self._ended(message, "done")
         if isinstance(message, ErrorFrame):
             return self._failed(message)
-        if self.stage == "sent" and not is_announcement:
+        if self.stage == "sent" and not isinstance(message, OF_NO_TURN):
             self.stage = "begun"
         asks = isinstance(message, ToolCall) and self.is_announced and message.tool_call.name in self._tools
         return ServerSaid(message, asks=asks)

@@ -1,0 +1,34 @@
+"""How a node speaks Omnia's chat protocol."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class OmniaOptions:
+    """How a node speaks Omnia's chat protocol.
+
+    `only`: LMOS is not served, so `/ws` without an agent is a mistake. `strict_sessions`: the id of an
+    unknown session is refused with SESSION_EXPIRED; else a new session begins, and its id is announced.
+    `shows_tools`: clients see which tools an agent uses. `connections` of all clients together. `max_payload`
+    is the bytes of a frame. A client has `pong_seconds` to answer a ping, and is pinged as often; what it
+    does not take within `write_seconds` ends its connection.
+
+    `uploads` is a folder for files of clients; without it they upload none. A file has `upload_bytes` at
+    most, all files `uploads_bytes`, of one caller half of that. A file is kept for `upload_seconds`, and has
+    to come within `ticket_seconds` of its announcement.
+    """
+
+    only: bool = False
+    strict_sessions: bool = False
+    shows_tools: bool = True
+    connections: int = 500
+    max_payload: int = 16 << 20
+    pong_seconds: float = 30.0
+    write_seconds: float = 10.0
+    uploads: str | None = None
+    upload_bytes: int = 100 << 20
+    uploads_bytes: int = 1 << 30
+    upload_seconds: float = 24 * 3600.0
+    ticket_seconds: float = 15 * 60.0
