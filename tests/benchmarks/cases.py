@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import (
+    chat,
     codec,
     descriptions,
     directory,
@@ -203,6 +204,25 @@ def _stream_cases() -> Iterator[Case]:
     yield Case("wire-voice", what, wire.voice_median, 2_000, 20, 20, unit=" ms", less_is_better=True)
     what = "the same, 99 of 100 frames"
     yield Case("wire-voice-99", what, wire.voice_slowest, 2_000, 20, 20, unit=" ms", less_is_better=True)
+
+
+def _chat_cases() -> Iterator[Case]:
+    """Chat agents over Omnia's protocol, and their sessions."""
+    there = chat.there
+    what = "chunks of one answer, against trio-websocket"
+    yield Case("chat-frames", what, partial(there, chat.frames), 20_000, 20, None, chat.bare_frames)
+    what = "chunks of 1,000 sessions at 20 a second each"
+    yield Case("chat-1k", what, partial(there, chat.crowd), 1_000, 3, None)
+    what, near = "to the first chunk over a connection, median; near", chat.first_chunk_near
+    first = partial(there, chat.first_chunk)
+    yield Case("chat-first", what, first, 200, 3, None, near, unit=" ms", less_is_better=True)
+    what = "bytes per idle connection of a chat client"
+    idle = partial(there, chat.idle_connections)
+    yield Case("chat-connections", what, idle, 1_000, 5, None, unit=" bytes", less_is_better=True)
+    what, sessions_ = "bytes per idle session in SQLite", chat.idle_sessions
+    yield Case("chat-sessions", what, sessions_, 5_000, 10, None, unit=" bytes", less_is_better=True)
+    what, memory = "turns of 100 callers, SQLite against memory", partial(chat.turns, None)
+    yield Case("chat-turns", what, partial(chat.turns, "sqlite"), 5_000, 20, None, memory)
 
 
 def _web_cases() -> Iterator[Case]:
@@ -434,6 +454,7 @@ CASES = {
         *_directory_cases(),
         *_durable_cases(),
         *_web_cases(),
+        *_chat_cases(),
         Case(
             "codec-decode-unknown",
             "decode, tolerant path, invokeAction with a member that nobody knows",

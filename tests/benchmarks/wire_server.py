@@ -8,12 +8,13 @@ import sys
 
 import trio
 
-from tests.benchmarks import limits_wire, wire
+from tests.benchmarks import chat, limits_wire, wire
 
 SERVERS = {
     "lines": limits_wire.serve_lines,
     "trio-websocket": limits_wire.serve_trio_websocket,
     "lmos": wire.serve,
+    "omnia": chat.serve,
 }
 
 

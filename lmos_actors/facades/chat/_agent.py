@@ -42,7 +42,7 @@ from ._items import (
     TurnBegan,
     TurnDone,
 )
-from ._turn import ChatTurn, TurnRunner
+from ._turn import AHEAD, ChatTurn, TurnRunner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -281,21 +281,35 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         """Have a child run a turn for a block. A crash of it is INTERNAL_ERROR."""
         self._number += 1
         name = f"turn-{self._number}"
-        made = partial(TurnRunner, turn=turn, reply=self.reply)
+        out, items = trio.open_memory_channel[ChatItem](AHEAD)
+        made = partial(TurnRunner, turn=turn, reply=self.reply, out=out)
         runner = await self.start_child(ChildSpec(name, made, restart="temporary", shutdown="brutal"))
         try:
-            opened = (
-                runner.stream(TurnRunner.run)
+            begun = (
+                runner.begin(TurnRunner.run)
                 if answers is None
-                else runner.stream(TurnRunner.converse, answers)
+                else runner.begin(TurnRunner.converse, answers)
             )
-            async with opened as items:
-                yield items
+            async with begun as call:
+                yield _taken(items)
+                await call.result()
         except (AgentDied, AgentUnavailable):
             raise _failure(INTERNAL_ERROR, "internal server error") from None
         finally:
+            items.close()
             with trio.CancelScope(shield=True), suppress(NotFound, StopFailed):
                 await self.children.terminate_child(name)
+
+
+async def _taken(items: trio.MemoryReceiveChannel[ChatItem]) -> AsyncGenerator[ChatItem]:
+    """Yield the items of a channel to its end; without a pause where one waits."""
+    with suppress(trio.EndOfChannel):
+        while True:
+            try:
+                item = items.receive_nowait()
+            except trio.WouldBlock:
+                item = await items.receive()
+            yield item
 
 
 class _kept:

@@ -3,9 +3,8 @@
 A turn runs in an agent of its own (`TurnRunner`), a temporary child of the chat agent: a mistake in it ends
 that turn alone, its crash report says which, and `node.tree()` shows it while it runs.
 
-The answer goes through a channel without a buffer, from the task that runs `reply` to the run whose items
-the caller gets. So `reply` goes no faster than its reader, and a tool that is used in the middle of it shows
-itself in order.
+The answer goes through a channel, from the task that runs `reply` to the run whose items the caller gets, and
+is at most `AHEAD` items ahead of it. So a tool that is used in the middle of it shows itself in order.
 """
 
 from __future__ import annotations
@@ -29,6 +28,9 @@ from ._tools import Tool, shown_reason, tool_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+AHEAD: Final = 8
+"""Items of an answer that may wait for the run that passes them on."""
 
 ACCEPT_SECONDS: Final = 5.0
 """Seconds that a client has to accept a call of a tool, or to answer it."""
@@ -215,7 +217,10 @@ class ChatTurn:
     async def _put(self, item: ChatItem) -> None:
         if self._out is None:
             raise RuntimeError("the turn is not in progress")
-        await self._out.send(item)
+        try:
+            self._out.send_nowait(item)  # without a pause: those that wait are few
+        except trio.WouldBlock:
+            await self._out.send(item)
 
     async def run(self, reply: Callable[[ChatTurn], Any], out: trio.MemorySendChannel[ChatItem]) -> None:
         """Have `reply` answer into a channel."""
@@ -243,47 +248,28 @@ class ChatTurn:
 
 
 class TurnRunner(Agent, private=True):
-    """Runs one turn of a chat agent."""
+    """Runs one turn of a chat agent; the items of its answer go into `out`, which is closed at its end."""
 
     turn: Any
     reply: Any
-
-    def started(self) -> None:
-        self._failure: ActionFailed | None = None
+    out: Any
 
     @action
-    async def run(self) -> AsyncIterator[ChatItem]:
-        """Run the turn; the items are its answer."""
-        items = self._begin()
-        async for item in items:
-            yield item
-        if self._failure is not None:
-            raise self._failure
-
-    @action
-    async def converse(self, answers: AsyncIterator[ClientAnswer]) -> AsyncIterator[ChatItem]:
-        """Run the turn of a caller that has tools; `answers` are those to its calls."""
-        items = self._begin()
-        self.nursery.start_soon(self._hear, answers)
-        async for item in items:
-            yield item
-        if self._failure is not None:
-            raise self._failure
-
-    def _begin(self) -> trio.MemoryReceiveChannel[ChatItem]:
-        out, items = trio.open_memory_channel[ChatItem](0)
-        self.nursery.start_soon(self._answer, out)
-        return items
-
-    async def _answer(self, out: trio.MemorySendChannel[ChatItem]) -> None:
+    async def run(self) -> None:
+        """Run the turn. Raises ActionFailed."""
         try:
-            await self.turn.run(self.reply, out)
-        except ActionFailed as failure:
-            self._failure = failure
+            await self.turn.run(self.reply, self.out)
         except ToolFailed as error:  # its reason may be of an exception, and is not for the caller
             message = f"the tool {error.tool!r} failed"
-            self._failure = ActionFailed({"code": TOOL_ERROR, "message": message})
-        out.close()  # and not where it crashes: the answer would seem to be whole
+            raise ActionFailed({"code": TOOL_ERROR, "message": message}) from None
+        finally:
+            self.out.close()
+
+    @action
+    async def converse(self, answers: AsyncIterator[ClientAnswer]) -> None:
+        """Run the turn of a caller that has tools; `answers` are those to its calls. Raises ActionFailed."""
+        self.nursery.start_soon(self._hear, answers)
+        await self.run()
 
     async def _hear(self, answers: AsyncIterator[ClientAnswer]) -> None:
         with suppress(SourceFailed):  # the turn is over, or its caller has left
