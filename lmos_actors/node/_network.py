@@ -21,7 +21,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors._core import TOTAL, Budget, BudgetStatistics, ShieldedNursery
 from lmos_actors.observe import Traffic
 
-from ._options import WILDCARD_HOSTS, default_network
+from ._options import WILDCARD_HOSTS
 
 if TYPE_CHECKING:
     import ssl
@@ -184,6 +184,8 @@ class Connections:
     def network(self) -> Network:
         """The network that makes and takes connections."""
         if self._network is None:
+            from lmos_actors.transport import default_network
+
             self._network = default_network()
         return self._network
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import trio
 
-from lmos_actors._core import current_environment
 from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
 WILDCARD_HOSTS: Final = ("0.0.0.0", "::")
 
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:([!-~]([ -~]*[!-~])?)?")
-
-_memory_network: trio.lowlevel.RunVar[Network | None] = trio.lowlevel.RunVar("lmos_actors.network", None)
 
 
 @attrs.frozen(kw_only=True)
@@ -251,24 +246,6 @@ def _host_names_of(host: str, *, named: bool) -> tuple[str, ...]:
         return (host,)
     machine = socket.gethostname()
     return (machine, f"{machine.partition('.')[0]}.local")
-
-
-def default_network() -> Network:
-    """Return the network of this trio run: one in memory on virtual time, else the operating system's."""
-    clock = trio.lowlevel.current_clock()
-    environment = current_environment()
-    is_real = environment is None or environment.timers is None
-    if is_real and getattr(clock, "autojump_threshold", inf) == inf:
-        from lmos_actors.transport import TcpNetwork
-
-        return TcpNetwork()
-    network = _memory_network.get()
-    if network is None:
-        from lmos_actors.transport import MemoryNetwork
-
-        network = MemoryNetwork()
-        _memory_network.set(network)
-    return network
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> tuple[tuple[bytes, bytes], ...]:

@@ -23,7 +23,7 @@ from lmos_actors.actors import RUNTIME, outgoing_trace
 from lmos_actors.errors import ActionFailed, ConnectFailed, DeadlineExceeded, OutcomeUnknown, ToolFailed
 from lmos_actors.protocol import omnia
 from lmos_actors.protocol.omnia import ClientConnection
-from lmos_actors.transport import ConnectionOptions, TcpNetwork, connect
+from lmos_actors.transport import ConnectionOptions, connect, default_network
 
 from ..chat import (
     ChatMedia,
@@ -426,7 +426,7 @@ async def open_chat(
         chat = Chat(
             url,
             nursery,
-            network=TcpNetwork() if network is None else network,
+            network=default_network() if network is None else network,
             tls=tls,
             credentials=credentials,
             headers=headers or {},

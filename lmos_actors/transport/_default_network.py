@@ -1,0 +1,33 @@
+"""The network of those who are given none."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from lmos_actors._core import current_environment
+
+from ._memory import MemoryNetwork
+from ._tcp import TcpNetwork
+
+if TYPE_CHECKING:
+    from ._network import Network
+
+_in_memory: Final[trio.lowlevel.RunVar[MemoryNetwork | None]] = trio.lowlevel.RunVar(
+    "lmos_actors.network", None
+)
+
+
+def default_network() -> Network:
+    """Return the network of this trio run: one in memory on virtual time, else the operating system's."""
+    clock, environment = trio.lowlevel.current_clock(), current_environment()
+    is_real = environment is None or environment.timers is None
+    if is_real and getattr(clock, "autojump_threshold", inf) == inf:
+        return TcpNetwork()
+    network = _in_memory.get()
+    if network is None:
+        network = MemoryNetwork()
+        _in_memory.set(network)
+    return network
