@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from lmos_actors.node._options import default_network as default_network
+from lmos_actors.transport import default_network as default_network

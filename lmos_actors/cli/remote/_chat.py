@@ -253,7 +253,7 @@ class _Conversation:
     async def _flush(self) -> None:
         """Print the frames that have come."""
         if self._frames:
-            text = "".join(f"{frame}\n" for frame in self._frames)
+            text = "".join(f"{frame.strip()}\n" for frame in self._frames)
             self._frames.clear()
             await self._printer.write(text)
 

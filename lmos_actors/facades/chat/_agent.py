@@ -16,7 +16,7 @@ A subclass writes `reply`; what is around it stands here:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- types of actions are read
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from weakref import WeakKeyDictionary
@@ -290,8 +290,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 if answers is None
                 else runner.begin(TurnRunner.converse, answers)
             )
-            async with begun as call:
-                yield _taken(items)
+            async with begun as call, aclosing(_taken(items)) as taken:
+                yield taken
                 await call.result()
         except (AgentDied, AgentUnavailable):
             raise _failure(INTERNAL_ERROR, "internal server error") from None
