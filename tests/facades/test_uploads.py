@@ -226,6 +226,36 @@ def test_announcements_are_bounded_in_number_and_time(tmp_path: Path) -> None:
     told(main, tmp_path)
 
 
+def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmos_actors.facades.omnia._uploads.FILES", 3)
+
+    async def main(network: MemoryNetwork) -> list[str]:
+        async with chat_at(network) as chat:
+            for _ in range(3):
+                await chat.upload(b"a", "text/plain")
+            with pytest.raises(ActionFailed, match="no room"):
+                await chat.upload(b"a", "text/plain")
+            await trio.sleep(24 * 3600 + 1)
+            return [(await chat.upload(b"a", "text/plain")).type]
+
+    assert told(main, tmp_path) == ["file"]
+
+
+def test_a_file_that_comes_after_its_connection_has_ended(tmp_path: Path) -> None:
+    async def main(network: MemoryNetwork) -> None:
+        async with raw_at(network) as raw:
+            raw.ask("hello")
+            session = (await raw.end())["session_id"]
+            ticket = (await announced(raw))["upload_ready"]
+        assert await http(network, "PUT", ticket["upload_url"], b"abc") == (204, b"")
+        async with raw_at(network) as raw:
+            media = {"mime_type": "text/plain", "storage_ref": ticket["storage_ref"]}
+            raw.say(type="message", session_id=session, parts=[{"type": "file", "media": media}])
+            assert (await raw.end())["content"] == "file:abc "
+
+    told(main, tmp_path)
+
+
 def test_files_are_removed_in_time(tmp_path: Path) -> None:
     async def main(network: MemoryNetwork) -> None:
         async with chat_at(network) as chat:

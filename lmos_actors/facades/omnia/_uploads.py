@@ -38,6 +38,9 @@ SCHEME: Final = "omnia://sessions/"
 ANNOUNCED: Final = 16
 """Announcements of one caller that may be open."""
 
+FILES: Final = 10_000
+"""Files and announcements of all callers together."""
+
 PIECE: Final = 256 << 10
 """Bytes that are read at a time."""
 
@@ -141,8 +144,8 @@ class Uploads:
             raise UploadRefused("the name of a file, and its type, have at most 255 characters")
         if sum(each.file.owner == owner for each in self._announced.values()) >= ANNOUNCED:
             raise UploadRefused(f"{ANNOUNCED} uploads are announced and have not come")
-        room = options.uploads_bytes
-        if self._bytes.total() + size > room or self._bytes[owner] + size > room // 2:
+        room, places = options.uploads_bytes, FILES - len(self._files) - len(self._announced)
+        if not places or self._bytes.total() + size > room or self._bytes[owner] + size > room // 2:
             raise UploadRefused("there is no room for more files now")
 
     # ---- taking
@@ -223,14 +226,26 @@ class Uploads:
 
     def _expire(self) -> None:
         now = self._now().timestamp()
-        for id, announced in [(id, each) for id, each in self._announced.items() if not each.is_coming]:
-            if announced.until <= now:
+        for id, announced in tuple(self._announced.items()):  # in the order in which they end
+            if announced.until > now:
+                break
+            if not announced.is_coming:
                 del self._announced[id]
-                self._bytes[announced.file.owner] -= announced.file.size
-        for file in [each for each in self._files.values() if each.until <= now]:
+                self._free(announced.file)
+        while (
+            self._files
+        ):  # nearly in the order in which they end: one that came late is kept a little longer
+            file = next(iter(self._files.values()))
+            if file.until > now:
+                break
             del self._files[file.id]
-            self._bytes[file.owner] -= file.size
+            self._free(file)
             self._remove(file.id)
+
+    def _free(self, file: StoredFile) -> None:
+        self._bytes[file.owner] -= file.size
+        if not self._bytes[file.owner]:
+            del self._bytes[file.owner]
 
     def _remove(self, id: str) -> None:
         for name in (f"{id}{NOTE}", id):  # the note first: without it the rest is rubbish
@@ -240,14 +255,16 @@ class Uploads:
         """Know the files of before again, and remove what is left of uploads. Raises ConfigError."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            names = os.listdir(self._folder)
-            for name in names:
+            found: list[StoredFile] = []
+            for name in os.listdir(self._folder):
                 if name.endswith(PART):
                     (self._folder / name).unlink(missing_ok=True)
                 elif name.endswith(NOTE):
-                    file = msgspec.json.decode((self._folder / name).read_bytes(), type=StoredFile)
-                    self._files[file.id] = file
-                    self._bytes[file.owner] += file.size
+                    note = (self._folder / name).read_bytes()
+                    found.append(msgspec.json.decode(note, type=StoredFile))
+            for file in sorted(found, key=lambda each: each.until):
+                self._files[file.id] = file
+                self._bytes[file.owner] += file.size
         except (OSError, msgspec.MsgspecError) as error:
             raise ConfigError(f"the folder {self._folder} cannot be used: {error}", "uploads") from None
         self._expire()
