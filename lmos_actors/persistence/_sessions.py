@@ -10,7 +10,7 @@ Its head is one record, each message another, so that a turn writes two messages
 
 The heads are also in memory, in the order in which they expire: looking for one reads nothing. A session
 that has had no turn yet is in memory alone. The sessions of an agent are bounded (of the owner with most of
-them, the one that would expire first gives way), and so are the messages and bytes of each (the oldest go).
+them, the one that would expire first is removed), and so are the messages and bytes of each (the oldest go).
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ ONE: list[tuple[Sequence[str], int, str, str]] = [
         ["-m", "where north", "--tool", "tools.py:where_am_i"],
         1,
         "",
-        f"{WHERE}where_am_i asks for consent: --yes gives it\n"
+        f"{WHERE}where_am_i asks for consent: use --yes\n"
         "lmos-actors: TOOL_ERROR: the tool 'where_am_i' failed\n",
     ),
     (

@@ -234,7 +234,7 @@ class _Conversation:
         if call.consent_message is None or self._request.consents:
             return True
         if not self._is_terminal:
-            self._note(f"{call.name} asks for consent: --yes gives it")
+            self._note(f"{call.name} asks for consent: use --yes")
             return False
         self._note(f"{call.consent_message} [y/N]")
         line = await self._line(prompt=False)

@@ -7,8 +7,8 @@ A subclass writes `reply`; what is around it stands here:
   session belongs to its caller: for all others it does not exist.
 - **One turn at a time in a session, many sessions at once.** A message that comes during a turn waits; of
   those that wait in one session the ninth is refused.
-- **A turn is kept before its end is told**: who has got `done` finds the turn in the history, whatever
-  happens then. A turn that fails, or whose caller leaves, is not kept.
+- **A turn is kept before its end is sent**: a caller that has got `done` finds the turn in the history,
+  whatever happens then. A turn that fails, or whose caller leaves, is not kept.
 - **A crash ends one turn.** Each runs in a temporary child (`_turn.py`). Its caller gets INTERNAL_ERROR, and
   nothing of the exception: that is in the crash report.
 """
@@ -85,7 +85,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     `reply(self, turn)` answers one message: an async generator that yields pieces of text or `ChatPart`s, or
     an async or plain function that returns the whole answer. In it `turn` has the message, the history and a
     memory that is kept; `await turn.use(tool, ...)` calls a tool. What `reply` raises ends the turn, and no
-    other one; `ActionFailed({"code": ..., "message": ...})` is told to the caller. While it runs, turns of
+    other one; `ActionFailed({"code": ..., "message": ...})` is sent to the caller. While it runs, turns of
     other sessions go on, and all share the fields of `self`.
 
     `session_options` in the body of a class bounds what is kept.
@@ -313,7 +313,7 @@ async def _taken(items: trio.MemoryReceiveChannel[ChatItem]) -> AsyncGenerator[C
 
 
 class _kept:
-    """A block in which a failure of the store is told to the caller as INTERNAL_ERROR."""
+    """A block in which a failure of the store is raised as INTERNAL_ERROR for the caller."""
 
     def __enter__(self) -> None:
         pass

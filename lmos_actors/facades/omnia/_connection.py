@@ -230,7 +230,7 @@ class OmniaConnection:
         async for event in self._messages:
             try:
                 await self._turn(event, event.session_id, is_new=event.is_new)
-            except Exception as error:  # a bug of ours: told, and the connection goes on
+            except Exception as error:  # a bug of ours: reported, and the connection goes on
                 self._context.on_failure(error)
                 if not event.turn.has_ended:
                     event.turn.fail(omnia.INTERNAL_ERROR, "internal server error")
@@ -260,7 +260,7 @@ class OmniaConnection:
             turn.fail(omnia.INTERNAL_ERROR, "internal server error")
 
     async def _in_new_session(self, event: MessageReceived) -> None:
-        """Have the turn in a new session, which the client is told."""
+        """Have the turn in a new session, and announce that."""
         self._wire.adopt(self._context.rt.entropy.new_id())
         event.turn.session_id = self._wire.session_id
         await self._turn(event, self._wire.session_id, is_new=True)

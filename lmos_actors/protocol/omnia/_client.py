@@ -9,7 +9,7 @@ Facades differ, and a client has to talk to all of them (`docs/explanation/omnia
   answer to a call too. So **calls are answered only where an announcement came before the first message**,
   and only calls of tools that this client has.
 - The newest refuses a message that is sent in the instant in which the turn before ends. Such a refusal is
-  told from a failure: **that turn has never begun**, and may be asked for again.
+  no failure: **that turn has never begun**, and may be asked for again.
 """
 
 from __future__ import annotations

@@ -327,7 +327,7 @@ class ServerConnection:
         return MessageReceived(turn, message, session_id, is_new)
 
     def _session_of(self, named: str | None) -> str:
-        """Return the session that a frame is about; the client is told which, where it names none."""
+        """Return the session that a frame is about; where it names none, announce which that is."""
         if named:
             return named
         self.begin()
