@@ -345,7 +345,9 @@ def test_a_client_that_does_not_read_slows_its_agent() -> None:
         ("/?agent=nobody", 404, "there is no chat agent 'nobody'"),
         ("/?agent=dest", 404, "did you mean 'desk'?"),
         ("/api/agents/nobody/ws", 404, "there is no chat agent 'nobody'"),
-        ("/api/agents/desk/other", 404, "nothing is served over WebSocket"),
+        ("/api/agents/desk/other", 404, "there is no chat agent 'other'"),
+        ("/api/agents/a/b/desk/ws", 404, "nothing is served over WebSocket"),
+        ("/api/agents//desk/ws", 404, "nothing is served over WebSocket"),
     ],
 )
 def test_no_such_agent(target: str, status: int, reason: str) -> None:
@@ -375,7 +377,9 @@ def test_where_nothing_else_is_served_the_agent_is_required(path: str) -> None:
     simulate(main)
 
 
-@pytest.mark.parametrize("path", ["/", "/api/agents/desk/ws", "/api/agents/desk"])
+@pytest.mark.parametrize(
+    "path", ["/", "/api/agents/desk/ws", "/api/agents/desk", "/api/agents/default/desk/ws"]
+)
 def test_an_agent_has_several_addresses(path: str) -> None:
     async def main() -> None:
         async with opened_desk() as (_, network), opened_raw(network, "", path) as raw:

@@ -1,6 +1,7 @@
 """Omnia's chat protocol at a node: which WebSockets are opened, and for which agent.
 
-An address names its agent by `?agent=NAME` or `/api/agents/NAME/ws`. Where only this protocol is served, `/`
+An address names its agent by `?agent=NAME`, `/api/agents/NAME/ws` or, as Omnia's pages do, by
+`/api/agents/NAMESPACE/NAME/ws`, where the namespace is passed over. Where only this protocol is served, `/`
 and `/ws` without a name are answered with 400, as Omnia's facades do. Elsewhere `/` is the chat agent of the
 node if it has exactly one.
 """
@@ -219,8 +220,10 @@ def _name_in(path: str, query: Mapping[str, list[str]]) -> str | None:
         return named[0]
     if not path.startswith(AGENTS):
         return None
-    name, _, rest = path.removeprefix(AGENTS).partition("/")
-    return name if name and rest in ("", "ws") else None
+    parts = (
+        path.removeprefix(AGENTS).removesuffix("/ws").split("/")
+    )  # NAME, or NAMESPACE/NAME as Omnia's pages
+    return parts[-1] if len(parts) <= 2 and all(parts) else None
 
 
 def _is_set(query: Mapping[str, list[str]], name: str) -> bool:
