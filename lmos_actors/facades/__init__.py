@@ -25,6 +25,7 @@ from .chat import (
 from .omnia import (
     Chat as Chat,
     ChatAnswer as ChatAnswer,
+    MediaPiece as MediaPiece,
     OmniaOptions as OmniaOptions,
     RemoteChat as RemoteChat,
     open_chat as open_chat,

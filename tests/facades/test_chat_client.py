@@ -10,8 +10,9 @@ import trio
 
 from lmos_actors import ActionFailed, DeadlineExceeded, OutcomeUnknown, simulate
 from lmos_actors.errors import ConnectFailed
-from lmos_actors.facades import ChatPart, TextChunk, ToolCalled, ToolReturned, TurnDone, open_chat
+from lmos_actors.facades import ChatPart, MediaPiece, TextChunk, ToolCalled, ToolReturned, TurnDone, open_chat
 from lmos_actors.facades.omnia import chat_url
+from lmos_actors.protocol.omnia import BinaryFrame, MediaFrame, MediaInfo, write_media_frame
 from lmos_actors.transport import Accept, FrontDoor, MemoryNetwork, endpoint_of
 from tests.facades.desk import URL, Raw, opened_desk
 
@@ -439,6 +440,34 @@ def test_tools_that_are_shown_are_items() -> None:
         ToolReturned("2", error="no"),
         TurnDone("found"),
     ]
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_media_come_as_pieces_in_either_form(binary: bool) -> None:
+    async def plays(facade: Facade, _: int) -> None:
+        await facade.message()
+        for sequence in range(3):
+            last = sequence == 2
+            if binary:
+                info = MediaInfo(session_id="s-1", mime_type="audio/pcm")
+                piece = MediaFrame(media_id="m", sequence=sequence, payload=b"ab", is_last=last, info=info)
+                facade.waiting.append(BinaryFrame(write_media_frame(piece)))
+                facade.connection.wake()
+            else:
+                members = {"media_id": "m", "sequence": sequence, "is_last": last, "data": "YWI="}
+                facade.say(type="media_chunk", media_chunk={**members, "mime_type": "audio/pcm"})
+        facade.say(
+            type="media_chunk", media_chunk={"media_id": "m", "sequence": 3, "is_last": True, "data": "?"}
+        )
+        facade.done("played")
+
+    async def main(chat: Chat) -> list[Any]:
+        async with chat.stream("play") as items:
+            return [item async for item in items]
+
+    found, _ = talked(plays, main, binary=binary)
+    pieces = [MediaPiece("m", sequence, b"ab", "audio/pcm", sequence == 2) for sequence in range(3)]
+    assert found == [*pieces, TurnDone("played")]
 
 
 def test_the_query_says_that_it_has_tools() -> None:

@@ -27,7 +27,7 @@ from lmos_actors.errors import (
     OutcomeUnknown,
     TransportError,
 )
-from lmos_actors.facades import TextChunk, ToolCalled, ToolReturned, open_chat, tool_of
+from lmos_actors.facades import TextChunk, ToolCalled, ToolReturned, TurnDone, open_chat, tool_of
 from lmos_actors.reports import printable
 from lmos_actors.scenario import import_function
 from lmos_actors.transport import endpoint_of
@@ -214,7 +214,7 @@ class _Conversation:
                     self._note(
                         f"= {_short(item.result)}" if item.error is None else f"= failed: {item.error}"
                     )
-                else:
+                elif isinstance(item, TurnDone):
                     if not printed:
                         await self._show(item.text, item.parts)
                     self._said.append(("agent", item.text))

@@ -1,6 +1,12 @@
 """Omnia's chat protocol: chat agents served to its clients, and conversations with agents of others."""
 
-from ._client import Chat as Chat, ChatAnswer as ChatAnswer, chat_url as chat_url, open_chat as open_chat
+from ._client import (
+    Chat as Chat,
+    ChatAnswer as ChatAnswer,
+    MediaPiece as MediaPiece,
+    chat_url as chat_url,
+    open_chat as open_chat,
+)
 from ._options import OmniaOptions as OmniaOptions
 from ._remote_chat import RemoteChat as RemoteChat
 from ._server import (

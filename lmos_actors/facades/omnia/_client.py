@@ -8,11 +8,13 @@ caller gets `OutcomeUnknown`.
 
 from __future__ import annotations
 
+import binascii
 import re
+from base64 import b64decode
 from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import attrs
 import msgspec
@@ -22,7 +24,7 @@ from msgspec import UNSET
 from lmos_actors.actors import RUNTIME, outgoing_trace
 from lmos_actors.errors import ActionFailed, ConnectFailed, DeadlineExceeded, OutcomeUnknown, ToolFailed
 from lmos_actors.protocol import omnia
-from lmos_actors.protocol.omnia import ClientConnection
+from lmos_actors.protocol.omnia import ClientConnection, MediaFrame
 from lmos_actors.transport import ConnectionOptions, connect, default_network
 
 from ..chat import (
@@ -75,7 +77,19 @@ BEHIND: Final = 256
 
 MAX_MESSAGE: Final = 16 << 20
 
-ChatEvent: TypeAlias = TextChunk | ToolCalled | ToolReturned | TurnDone
+
+@attrs.frozen
+class MediaPiece:
+    """A piece of sound, picture or film that an answer streams. `sequence` counts from 0."""
+
+    media_id: str
+    sequence: int
+    data: bytes = attrs.field(repr=False)
+    mime_type: str = ""
+    is_last: bool = False
+
+
+ChatEvent: TypeAlias = TextChunk | ToolCalled | ToolReturned | MediaPiece | TurnDone
 
 _AGENT_PATH: Final = re.compile(r"(.*)/agents/([^/]+)/?")
 
@@ -86,7 +100,7 @@ async def _always(_: ToolCalled) -> bool:
     return True
 
 
-def chat_url(url: str, *, client_tools: bool = False) -> str:
+def chat_url(url: str, *, client_tools: bool = False, binary: bool = False) -> str:
     """Return the address of the facade for what a user names: that of an agent will do.
 
     `http://HOST/agents/NAME` becomes `ws://HOST/api/agents/NAME/ws`; other paths stay as they are.
@@ -95,9 +109,8 @@ def chat_url(url: str, *, client_tools: bool = False) -> str:
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     named = None if "/api/agents/" in parts.path else _AGENT_PATH.fullmatch(parts.path)
     path = parts.path if named is None else f"{named[1]}/api/agents/{named[2]}/ws"
-    query = parts.query
-    if client_tools:
-        query = "&".join(each for each in (query, urlencode({"client_tools": "true"})) if each)
+    more = [name for name, value in (("client_tools", client_tools), ("binary", binary)) if value]
+    query = "&".join([*filter(None, [parts.query]), *(f"{name}=true" for name in more)])
     return urlunsplit((scheme, parts.netloc, path, query, ""))
 
 
@@ -121,7 +134,7 @@ class _Line:
     ) -> None:
         self.connection = connection
         self.wire = ClientConnection(session_id=session, tools=tuple(tools), wake=connection.wake)
-        self.said: deque[ServerSaid] = deque()
+        self.said: deque[ServerSaid | MediaPiece] = deque()
         self.came = trio.Event()
         self.announced = trio.Event()
         """It has been, or the connection has ended."""
@@ -137,7 +150,13 @@ class _Line:
             self.announced.set()
 
     def binary(self, data: bytes) -> None:
-        self.wire.receive_binary(data)
+        frame = self.wire.receive_binary(data)
+        if isinstance(frame, MediaFrame):
+            mime_type = frame.info.mime_type or ""
+            self.said.append(
+                MediaPiece(frame.media_id, frame.sequence, frame.payload, mime_type, frame.is_last)
+            )
+            self.came.set()
 
     def frames(self, room: int) -> list[bytes]:
         return self.wire.frames(room)
@@ -156,7 +175,7 @@ class _Line:
             self.came.set()
             self.announced.set()
 
-    async def next(self) -> ServerSaid | None:
+    async def next(self) -> ServerSaid | MediaPiece | None:
         """Wait for the next frame; None once the connection has ended and all have been taken."""
         while not self.said:
             if self.why is not None:
@@ -183,12 +202,13 @@ class Chat:
         tools: Sequence[Tool],
         consent: Callable[[ToolCalled], Awaitable[bool]],
         silence: float,
+        binary: bool,
         on_frame: Callable[[str], object],
     ) -> None:
         self.url = url
         self.session = session
         """The id of the conversation; None before the agent has named one."""
-        self._target = chat_url(url, client_tools=bool(tools))
+        self._target = chat_url(url, client_tools=bool(tools), binary=binary)
         self._nursery = nursery
         self._network = network
         self._tls = tls
@@ -247,10 +267,11 @@ class Chat:
                     self._line = None
                     continue
                 raise OutcomeUnknown(self.url, line.why or "the connection ended before the answer")
-            if first.ends != "refused":
+            if isinstance(first, MediaPiece) or first.ends != "refused":
                 line.said.appendleft(first)
                 return line
-            failure = _failure(first)
+            assert isinstance(first.message, omnia.ErrorFrame)
+            failure = _failure(first.message)
             if failure.code != omnia.RATE_LIMITED or attempt == ATTEMPTS:
                 raise failure
             await trio.sleep(pause)
@@ -269,11 +290,12 @@ class Chat:
                 said = await self._next(line)
                 if said is None:
                     raise OutcomeUnknown(self.url, line.why or "the connection ended before the answer")
-                if isinstance(said.message, omnia.ErrorFrame):
-                    raise _failure(said)
-                if isinstance(said.message, omnia.UploadReady):
+                message = None if isinstance(said, MediaPiece) else said.message
+                if isinstance(message, omnia.ErrorFrame):
+                    raise _failure(message)
+                if isinstance(message, omnia.UploadReady):
                     break
-            ticket = said.message.upload_ready
+            ticket = message.upload_ready
         await put_file(self._network, ticket.upload_url, data, mime_type, self._tls, self._headers_for)
         kind = mime_type.partition("/")[0]
         return ChatPart(
@@ -291,14 +313,14 @@ class Chat:
             headers = (*headers, *self._credentials.headers_for(url, trio.current_time()))
         return headers
 
-    async def _first(self, line: _Line) -> ServerSaid | None:
+    async def _first(self, line: _Line) -> ServerSaid | MediaPiece | None:
         """Wait for the first frame of the turn, and pass over others; None where there is none."""
         while True:
             said = await self._next(line)
-            if said is None or not isinstance(said.message, omnia.OF_NO_TURN):
+            if not isinstance(said, omnia.ServerSaid) or not isinstance(said.message, omnia.OF_NO_TURN):
                 return said
 
-    async def _next(self, line: _Line) -> ServerSaid | None:
+    async def _next(self, line: _Line) -> ServerSaid | MediaPiece | None:
         with trio.move_on_after(self._silence):
             said = await line.next()
             self.session = line.wire.session_id or self.session
@@ -332,17 +354,22 @@ class Chat:
             said = await self._next(line)
             if said is None:
                 raise OutcomeUnknown(self.url, line.why or "the connection ended before the answer")
+            if isinstance(said, MediaPiece):
+                yield said
+                continue
             if said.ends == "done" and isinstance(said.message, omnia.Done):
                 yield TurnDone(said.message.content or "", _parts(said.message.parts))
                 return
-            if said.ends is not None:
-                raise _failure(said)
+            if isinstance(said.message, omnia.ErrorFrame) and said.ends is not None:
+                raise _failure(said.message)
             item = self._item(said, line)
             if item is not None:
                 yield item
 
     def _item(self, said: ServerSaid, line: _Line) -> ChatEvent | None:
         message = said.message
+        if isinstance(message, omnia.MediaChunk):
+            return _piece(message.media_chunk)
         if isinstance(message, omnia.Chunk) and message.role != "user":
             return TextChunk(message.content or "", _parts(message.parts))
         if isinstance(message, omnia.ToolCall):
@@ -373,15 +400,21 @@ class Chat:
             line.wire.answer_call(call.id, error=shown_reason(error))
 
 
+def _piece(piece: omnia.MediaPiece) -> MediaPiece | None:
+    try:
+        data = b64decode(piece.data, validate=True)
+    except binascii.Error:
+        return None  # as other frames that cannot be read
+    return MediaPiece(piece.media_id, piece.sequence, data, piece.mime_type, piece.is_last)
+
+
 def _trace() -> Mapping[str, Any]:
     """Return the trace of what runs now, as members of metadata; empty outside a node."""
     rt = RUNTIME.get()
     return {} if rt is None else outgoing_trace(rt)
 
 
-def _failure(said: ServerSaid) -> ActionFailed:
-    message = said.message
-    assert isinstance(message, omnia.ErrorFrame)
+def _failure(message: omnia.ErrorFrame) -> ActionFailed:
     return ActionFailed({"code": message.error.code, "message": message.error.message})
 
 
@@ -404,6 +437,7 @@ async def open_chat(
     tools: Sequence[Tool | Callable[..., Any]] = (),
     consent: Callable[[ToolCalled], Awaitable[bool]] = _always,
     silence: float = SILENCE,
+    binary: bool = False,
     network: Network | None = None,
     tls: ssl.SSLContext | None = None,
     credentials: Credentials | None = None,
@@ -416,7 +450,8 @@ async def open_chat(
     connects with the first message. `session` is the id of a conversation that is to go on. `tools` are
     functions that the agent may have carried out here; `consent` is asked before each call. A turn without a
     frame for `silence` seconds is given up. `credentials` are presented as by a node, with `headers`, when
-    connecting. `on_frame` gets the text of every frame that comes.
+    connecting. `binary` asks for media in binary frames, which are shorter. `on_frame` gets the text of
+    every frame that comes.
 
     Raises ConfigError for an URL of another scheme. What the body raises is raised unchanged; what `consent`
     raises ends the block, in an ExceptionGroup.
@@ -434,6 +469,7 @@ async def open_chat(
             tools=[tool if isinstance(tool, Tool) else tool_of(tool) for tool in tools],
             consent=consent,
             silence=silence,
+            binary=binary,
             on_frame=on_frame,
         )
         try:

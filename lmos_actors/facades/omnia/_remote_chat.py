@@ -16,6 +16,7 @@ from ..chat import (
     TextChunk,
     ToolCalled,
     ToolReturned,
+    TurnDone,
 )
 from ._client import SILENCE, open_chat
 
@@ -70,7 +71,7 @@ class RemoteChat(ChatAgent):
                             yield part  # noqa: ASYNC119
                     elif isinstance(item, ToolCalled | ToolReturned):
                         await turn.show(item)
-                    elif not turn.answer and not turn.answer_parts:  # a facade that sends the whole alone
+                    elif isinstance(item, TurnDone) and not turn.answer and not turn.answer_parts:
                         yield item.text  # noqa: ASYNC119
                         for part in item.parts:
                             yield part  # noqa: ASYNC119
