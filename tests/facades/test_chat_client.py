@@ -470,6 +470,28 @@ def test_media_come_as_pieces_in_either_form(binary: bool) -> None:
     assert found == [*pieces, TurnDone("played")]
 
 
+def test_a_server_that_floods_a_slow_reader_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmos_actors.facades.omnia._client.FLOOD_BYTES", 1 << 20)
+
+    async def floods(facade: Facade, _: int) -> None:
+        await facade.message()
+        while True:
+            facade.chunk("x" * 10_000)
+            await trio.sleep(0.001)
+
+    async def main(chat: Chat) -> int:
+        count = 0
+        with pytest.raises(OutcomeUnknown):  # noqa: PT012
+            async with chat.stream("hello") as items:
+                async for _ in items:
+                    count += 1
+                    await trio.sleep(1 if count == 1 else 0)
+        return count
+
+    count, _ = talked(floods, main)
+    assert 50 < count < 200
+
+
 def test_the_query_says_that_it_has_tools() -> None:
     async def main() -> list[str]:
         async def script(facade: Facade, _: int) -> None:

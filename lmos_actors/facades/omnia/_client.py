@@ -73,7 +73,16 @@ ATTEMPTS: Final = 8
 """Attempts to have a message taken."""
 
 BEHIND: Final = 256
-"""Items that wait for a reader before nothing more is read of the server."""
+"""Items that wait for a reader before the server is read more slowly."""
+
+OVERHEAD: Final = 1_024
+"""Bytes that an item takes in memory beside its text."""
+
+BEHIND_BYTES: Final = 4 << 20
+"""Bytes of items that wait for a reader before the server is read more slowly."""
+
+FLOOD_BYTES: Final = 64 << 20
+"""Bytes of items that wait for a reader at which the connection is closed."""
 
 MAX_MESSAGE: Final = 16 << 20
 
@@ -135,6 +144,8 @@ class _Line:
         self.connection = connection
         self.wire = ClientConnection(session_id=session, tools=tuple(tools), wake=connection.wake)
         self.said: deque[ServerSaid | MediaPiece] = deque()
+        self._sizes: deque[int] = deque()  # of the frames of `said`
+        self._bytes = 0
         self.came = trio.Event()
         self.announced = trio.Event()
         """It has been, or the connection has ended."""
@@ -144,8 +155,7 @@ class _Line:
 
     def text(self, text: str) -> None:
         self._frame(text)
-        self.said.append(self.wire.receive(text))
-        self.came.set()
+        self._take(self.wire.receive(text), len(text))
         if self.wire.is_announced:
             self.announced.set()
 
@@ -153,16 +163,28 @@ class _Line:
         frame = self.wire.receive_binary(data)
         if isinstance(frame, MediaFrame):
             mime_type = frame.info.mime_type or ""
-            self.said.append(
-                MediaPiece(frame.media_id, frame.sequence, frame.payload, mime_type, frame.is_last)
-            )
-            self.came.set()
+            piece = MediaPiece(frame.media_id, frame.sequence, frame.payload, mime_type, frame.is_last)
+            self._take(piece, len(data))
+
+    def _take(self, said: ServerSaid | MediaPiece, size: int) -> None:
+        self.said.append(said)
+        size += OVERHEAD
+        self._sizes.append(size)
+        self._bytes += size
+        self.came.set()
+        if self._bytes > FLOOD_BYTES:
+            self.connection.close(1013, "too much waits to be read")
 
     def frames(self, room: int) -> list[bytes]:
         return self.wire.frames(room)
 
     def is_behind(self) -> bool:
-        return len(self.said) >= BEHIND
+        return len(self.said) >= BEHIND or self._bytes >= BEHIND_BYTES
+
+    def put_back(self, said: ServerSaid | MediaPiece) -> None:
+        """Have it come next once more."""
+        self.said.appendleft(said)
+        self._sizes.appendleft(0)
 
     async def run(self) -> None:
         """Carry frames until the connection has ended."""
@@ -183,6 +205,7 @@ class _Line:
             self.came = trio.Event()
             await self.came.wait()
         await trio.lowlevel.checkpoint_if_cancelled()
+        self._bytes -= self._sizes.popleft()
         return self.said.popleft()
 
 
@@ -268,7 +291,7 @@ class Chat:
                     continue
                 raise OutcomeUnknown(self.url, line.why or "the connection ended before the answer")
             if isinstance(first, MediaPiece) or first.ends != "refused":
-                line.said.appendleft(first)
+                line.put_back(first)
                 return line
             assert isinstance(first.message, omnia.ErrorFrame)
             failure = _failure(first.message)
