@@ -303,13 +303,15 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
 async def _taken(items: trio.MemoryReceiveChannel[ChatItem]) -> AsyncGenerator[ChatItem]:
     """Yield the items of a channel to its end; without a pause where one waits."""
-    with suppress(trio.EndOfChannel):
-        while True:
+    while True:
+        try:
             try:
                 item = items.receive_nowait()
             except trio.WouldBlock:
                 item = await items.receive()
-            yield item
+        except trio.EndOfChannel:
+            return
+        yield item
 
 
 class _kept:
