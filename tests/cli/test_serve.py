@@ -258,14 +258,23 @@ def test_it_says_what_its_end_waits_for(
     assert said[4] == {"event": "waiting", "agents": {"slow": 1}, "connections": 1}
 
 
+@pytest.mark.parametrize(
+    ("second", "end"), [(signal.SIGINT, "ended"), (signal.SIGTERM, "stopped")], ids=["another", "the same"]
+)
 def test_a_second_signal_may_come_right_after_the_first(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    second: signal.Signals,
+    end: str,
 ) -> None:
+    """A SIGTERM that comes with another is the same: `timeout` sends it to the process and its group."""
+
     announcer = Announcer(json=True)
 
     def hasty(name: str) -> None:
         Announcer.draining(announcer, name)
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(second)
 
     async def main() -> None:
         tree = SupervisorSpec("root", [ChildSpec("slow", Slow, shutdown="infinity")])
@@ -281,7 +290,7 @@ def test_a_second_signal_may_come_right_after_the_first(
     monkeypatch.setattr(os, "_exit", gone)
     trio.run(main, clock=MockClock(autojump_threshold=0))
     said = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
-    assert said[-2:] == ["draining", "ended"]
+    assert said[-2:] == ["draining", end]
 
 
 # ---- as a process

@@ -10,6 +10,8 @@ import threading
 import traceback
 from contextlib import contextmanager
 from functools import partial
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -73,6 +75,9 @@ OPTIONS: Final = {
 
 PRESENTED: Final = spelling("--credential URL=bearer:env:NAME", "--present-cert")
 """The options that help where a server refuses."""
+
+SAME_SIGNAL: Final = 0.1
+"""Seconds within which a second SIGTERM is the same one."""
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -207,6 +212,7 @@ class Serving:
         self._node: Node | None = None
         self._ready = False
         self._token: trio.lowlevel.TrioToken | None = None
+        self._terminated = -inf  # the instant of the last SIGTERM
 
     async def run(self, opened: Any) -> None:
         """Open the node, and close it on request. Raises the exception that ends the node."""
@@ -281,6 +287,11 @@ class Serving:
     # ---- signals: the handler runs between any two steps of any code
 
     def _signalled(self, number: int, _: object) -> None:
+        at, before = monotonic(), self._terminated
+        if number == signal.SIGTERM:
+            self._terminated = at
+            if at - before < SAME_SIGNAL:  # `timeout` sends it to the process, and to its group
+                return
         self.signals += 1
         assert self._token is not None
         if self.signals == 1:
