@@ -140,6 +140,47 @@ def test_a_failure_there_is_one_here_and_the_next_turn_may_succeed(what: str, co
     assert talked(fails, main, silence=30.0) == (code, "here again")
 
 
+@pytest.mark.parametrize("taken", [1, 3])
+def test_a_caller_that_leaves_between_two_items_leaves_nothing_open(taken: int) -> None:
+    left: list[int] = []
+
+    async def floods(facade: Facade, number: int) -> None:
+        await facade.message()
+        for _ in range(1_000):
+            facade.chunk("x")
+        await facade.over.wait()
+        left.append(number)
+
+    async def main(far: Ref[Any]) -> list[int]:
+        async with far.stream(ChatAgent.chat, "hello", "s", new=True) as items:
+            for _ in range(taken):
+                await anext(items)
+            await trio.sleep(1)  # until `reply` waits for room, at its yield
+        await trio.sleep(5)
+        return list(left)
+
+    assert talked(floods, main) == [1]
+
+
+def test_a_server_that_forgets_and_then_is_gone() -> None:
+    async def forgets(facade: Facade, number: int) -> None:
+        message = await facade.message()
+        if number == 1:
+            facade.done("first")
+        elif "session_id" in message:
+            facade.error("SESSION_EXPIRED", "start anew", session_id="s-1")
+        else:
+            facade.connection.close(1011, "gone")
+
+    async def main(far: Ref[Any]) -> Any:
+        await said(far, "hello")
+        with pytest.raises(ActionFailed) as caught:
+            await said(far, "hello")
+        return caught.value.code
+
+    assert talked(forgets, main) == "PROVIDER_ERROR"
+
+
 def test_nobody_is_there() -> None:
     async def main() -> Any:
         async with open_node(network=MemoryNetwork()) as node:

@@ -165,7 +165,7 @@ class _Conversation:
                     self._note(f"session {chat.session}; to go on: --session {chat.session}")
 
     async def _say_lines(self, chat: Chat) -> int:
-        """Say each line of the standard input; return the highest exit code of them."""
+        """Send each line of the standard input; return the highest exit code of them."""
         worst = OK
         while (line := await self._line()) is not None:
             text = line.strip()

@@ -133,7 +133,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         metadata: dict[str, Any] | None = None,
         new: bool = False,
     ) -> AsyncGenerator[ChatItem]:
-        """Say something, and get the answer piece by piece.
+        """Send a message; the items are the answer, piece by piece.
 
         Without `session` a new one begins; the first item names it. With `new` a session of that id begins
         if there is none.
@@ -154,7 +154,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         metadata: dict[str, Any] | None = None,
         new: bool = False,
     ) -> AsyncGenerator[ChatItem]:
-        """Say something as `chat`, and carry out tools for the agent: `answers` are those to its calls."""
+        """Send a message as `chat`, and carry out tools for the agent; `answers` are those to its calls."""
         async with self._turn(content, session, parts, metadata, new=new, answers=answers) as (turn, items):
             yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119
             async for item in items:

@@ -60,7 +60,7 @@ class ToolCalled(Struct, frozen=True, tag="tool_call", omit_defaults=True):
 
 
 class ToolReturned(Struct, frozen=True, tag="tool_result", omit_defaults=True):
-    """What a tool has returned, or else why there is no result."""
+    """The result of a tool, or else the reason why there is none."""
 
     id: str
     result: Any = None

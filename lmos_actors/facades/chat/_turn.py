@@ -113,7 +113,7 @@ class ChatTurn:
 
     @cached_property
     def history(self) -> tuple[Said, ...]:
-        """What was said before, oldest first."""
+        """The messages before this one, oldest first."""
         return tuple(self._history())
 
     @property

@@ -247,7 +247,7 @@ class Chat:
     async def say(
         self, text: str = "", *, parts: Sequence[ChatPart] = (), metadata: Mapping[str, str] | None = None
     ) -> ChatAnswer:
-        """Say something and return the whole answer; raises what `stream` does."""
+        """Send a message and return the whole answer. Raises what `stream` does."""
         async with self.stream(text, parts=parts, metadata=metadata) as items:
             async for item in items:
                 if isinstance(item, TurnDone):
@@ -258,7 +258,7 @@ class Chat:
     async def stream(
         self, text: str = "", *, parts: Sequence[ChatPart] = (), metadata: Mapping[str, str] | None = None
     ) -> AsyncGenerator[AsyncIterator[ChatEvent]]:
-        """Say something, and get the answer piece by piece; the last item is a TurnDone.
+        """Send a message; the items are the answer, piece by piece, the last one a TurnDone.
 
         Leaving the block early closes the connection, which cancels the turn; the conversation goes on with
         the next message. Raises ConnectFailed; ActionFailed with the `code` and `message` of an error of the

@@ -1,4 +1,4 @@
-"""What the connections of one node's facade share."""
+"""The things that the connections of one node's facade share."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
+from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- types of agents are read
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.errors import ActionFailed, DeadlineExceeded, OutcomeUnknown, TransportError
@@ -45,21 +46,24 @@ class RemoteChat(ChatAgent):
 
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
         """Pass a message on, and its answer back."""
-        said = False
         try:
-            async for piece in self._answer(turn):
-                said = True
-                yield piece  # noqa: ASYNC119 -- the runtime closes what it runs
-        except ActionFailed as failure:
-            if said or failure.code != SESSION_EXPIRED or THERE not in turn.memory:
-                raise
-            del turn.memory[THERE]  # the other server has forgotten it
-            async for piece in self._answer(turn):
-                yield piece  # noqa: ASYNC119
+            if THERE in turn.memory:
+                try:
+                    async with aclosing(self._answer(turn)) as pieces:
+                        async for piece in pieces:
+                            yield piece  # noqa: ASYNC119 -- the runtime closes what it runs
+                    return
+                except ActionFailed as failure:
+                    if failure.code != SESSION_EXPIRED or turn.answer or turn.answer_parts:
+                        raise
+                    del turn.memory[THERE]  # the other server has forgotten it: once more, in a new one
+            async with aclosing(self._answer(turn)) as pieces:
+                async for piece in pieces:
+                    yield piece  # noqa: ASYNC119
         except (TransportError, OutcomeUnknown, DeadlineExceeded) as error:
             raise ActionFailed({"code": PROVIDER_ERROR, "message": str(error)}) from None
 
-    async def _answer(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
+    async def _answer(self, turn: ChatTurn) -> AsyncGenerator[str | ChatPart]:
         metadata = {name: value for name, value in turn.metadata.items() if isinstance(value, str)}
         async with self._chat(turn.memory.get(THERE)) as chat:
             parts = [await self._passed_on(turn, chat, part) for part in turn.parts]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are read
+from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- types of agents are read
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import trio
@@ -30,8 +31,9 @@ class ChatMock(ChatAgent):
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
         """Answer by the first rule that fits."""
         assert self.script is not None
-        async for piece in _answer(self, self.script, turn):
-            yield piece  # noqa: ASYNC119 -- the runtime closes what it runs
+        async with aclosing(_answer(self, self.script, turn)) as pieces:
+            async for piece in pieces:
+                yield piece  # noqa: ASYNC119 -- the runtime closes what it runs
 
 
 def chat_class(name: str, script: MockScript | None = None) -> type[ChatMock]:
@@ -41,7 +43,7 @@ def chat_class(name: str, script: MockScript | None = None) -> type[ChatMock]:
     return cast("type[ChatMock]", made(name, (ChatMock,), body))
 
 
-async def _answer(agent: Any, script: MockScript, turn: ChatTurn) -> AsyncIterator[str]:
+async def _answer(agent: Any, script: MockScript, turn: ChatTurn) -> AsyncGenerator[str]:
     said: dict[str, Any] = {"content": turn.text, "session": turn.session}
     if turn.metadata:
         said["metadata"] = turn.metadata
