@@ -70,6 +70,8 @@ CLASSES = {name: EXPORTED[name] for name in OTHERS if isinstance(EXPORTED[name],
 
 FOR_THE_RUNTIME = {
     "ChatTurn": {"run", "take_answer"},
+    "OutgoingCall": {"close", "connect", "run"},
+    "VoiceCall": {"run"},
     "CrashReport": {
         "before",
         "hand",

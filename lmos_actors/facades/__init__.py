@@ -6,27 +6,36 @@ The public names of conversations are imported from here: `from lmos_actors.faca
 from lmos_actors.persistence import SessionOptions as SessionOptions
 
 from .chat import (
+    CallBegan as CallBegan,
+    CallItem as CallItem,
     ChatAgent as ChatAgent,
     ChatItem as ChatItem,
     ChatMedia as ChatMedia,
     ChatPart as ChatPart,
     ChatTurn as ChatTurn,
     ClientAnswer as ClientAnswer,
+    Interrupted as Interrupted,
+    MediaPiece as MediaPiece,
     Said as Said,
     SessionEntry as SessionEntry,
+    Sound as Sound,
+    SoundFormat as SoundFormat,
     TextChunk as TextChunk,
     Tool as Tool,
     ToolCalled as ToolCalled,
     ToolReturned as ToolReturned,
     TurnBegan as TurnBegan,
     TurnDone as TurnDone,
+    VoiceCall as VoiceCall,
     tool_of as tool_of,
 )
 from .omnia import (
+    CallEvent as CallEvent,
+    CallStatistics as CallStatistics,
     Chat as Chat,
     ChatAnswer as ChatAnswer,
-    MediaPiece as MediaPiece,
     OmniaOptions as OmniaOptions,
+    OutgoingCall as OutgoingCall,
     RemoteChat as RemoteChat,
     open_chat as open_chat,
 )

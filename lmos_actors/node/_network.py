@@ -292,7 +292,15 @@ class Connections:
         from lmos_actors.facades.omnia import OmniaOptions, OmniaServer
 
         given = OmniaOptions() if options is True else options
-        return OmniaServer(self._rt, exposure, options=given, guard=guard, url=url, on_failure=self._failed)
+        return OmniaServer(
+            self._rt,
+            exposure,
+            options=given,
+            guard=guard,
+            url=url,
+            start_soon=self.start_soon,
+            on_failure=self._failed,
+        )
 
     def _guard(self, exposure: Exposure) -> Guard:
         """Return the guard of this node. Raises ConfigError if a secret is missing."""

@@ -6,6 +6,7 @@ from ._backup import back_up as back_up, new_file as new_file
 from ._memory import MemoryStore as MemoryStore
 from ._sessions import (
     KeptMessage as KeptMessage,
+    Role as Role,
     Session as Session,
     SessionInfo as SessionInfo,
     SessionOptions as SessionOptions,

@@ -221,6 +221,9 @@ def _chat_cases() -> Iterator[Case]:
     yield Case("chat-connections", what, idle, 1_000, 5, None, unit=" bytes", less_is_better=True)
     what, sessions_ = "bytes per idle session in SQLite", chat.idle_sessions
     yield Case("chat-sessions", what, sessions_, 5_000, 10, None, unit=" bytes", less_is_better=True)
+    what, late = "frames of a minute's call with a break that came back after 20 ms", chat.late_frames
+    late_there = partial(there, late)
+    yield Case("chat-call", what, late_there, 3_000, 30, None, unit=" frames", less_is_better=True)
     what, memory = "turns of 100 callers, SQLite against memory", partial(chat.turns, None)
     yield Case("chat-turns", what, partial(chat.turns, "sqlite"), 5_000, 20, None, memory)
 

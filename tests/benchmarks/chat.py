@@ -16,17 +16,28 @@ import trio
 from trio_websocket import open_websocket_url, serve_websocket
 
 from lmos_actors import action, open_node
-from lmos_actors.facades import ChatAgent, ChatTurn, OmniaOptions, TextChunk
-from lmos_actors.transport import raise_descriptor_limit
+from lmos_actors.facades import (
+    ChatAgent,
+    ChatTurn,
+    OmniaOptions,
+    Sound,
+    TextChunk,
+    VoiceCall,
+    open_chat,
+)
+from lmos_actors.transport import TcpNetwork, raise_descriptor_limit
 from tests.benchmarks.limits_wire import HOST, other_process
 from tests.benchmarks.wire import resident
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable
 
     from trio_websocket import WebSocketRequest
 
     from lmos_actors import Ref
+    from lmos_actors.facades import OutgoingCall
+    from lmos_actors.transport import Endpoint
 
 PIECE = "a few words, "
 PACE = 0.05
@@ -35,6 +46,10 @@ CALLERS = 100
 
 class Talker(ChatAgent):
     """Says as many pieces as it is asked for: at once, or at 20 a second."""
+
+    async def talk(self, call: VoiceCall) -> None:
+        async for frame in call.sound:
+            await call.play(frame)
 
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
         pace, _, count = turn.text.partition(" ")
@@ -199,6 +214,59 @@ async def _resident_there(url: str) -> int:
     async with open_node() as node:
         talker = await node.consume(Talker, url.replace("ws://", "http://", 1) + "/agents/talker")
         return await talker.invoke(Talker.resident)
+
+
+FRAME_SECONDS = 0.02
+
+
+class _Cuttable(TcpNetwork):
+    """Connections by TCP, the newest of which can be cut."""
+
+    newest: trio.abc.Stream
+
+    async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+        self.newest = await super().connect(endpoint, tls)
+        return self.newest
+
+
+def late_frames(url: str, n: int) -> float:
+    """Frames of sound that came back later than 20 ms, of `n` that are sent 20 ms apart.
+
+    The connection breaks once, in the middle. What was under way then, is not counted.
+    """
+
+    async def main() -> float:
+        network, sent, late = _Cuttable(), dict[int, float](), 0
+
+        async def speak(call: OutgoingCall) -> None:
+            at = trio.current_time()
+            for number in range(n):
+                sent[number] = clock()
+                call.send(number.to_bytes(4, "big") + bytes(636))
+                at += FRAME_SECONDS
+                await trio.sleep_until(at)
+                if number == n // 2:
+                    await trio.aclose_forcefully(network.newest)
+            call.hang_up()
+
+        async with (
+            open_chat(f"{url}/?agent=talker", network=network) as chat,
+            chat.call() as call,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(speak, call)
+            heard = 0
+            async for item in call:
+                if isinstance(item, Sound):
+                    heard += 1
+                    number = int.from_bytes(item.data[:4], "big")
+                    late += clock() - sent[number] > FRAME_SECONDS and abs(number - n // 2) > 10
+            counts = call.statistics()
+        assert counts.resumed == 1
+        assert heard >= n - 10
+        return late
+
+    return trio.run(main)
 
 
 def bare_frames(n: int) -> float:

@@ -471,7 +471,7 @@ def test_media_come_as_pieces_in_either_form(binary: bool) -> None:
 
 
 def test_a_server_that_floods_a_slow_reader_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmos_actors.facades.omnia._client.FLOOD_BYTES", 1 << 20)
+    monkeypatch.setattr("lmos_actors.facades.omnia._line.FLOOD_BYTES", 1 << 20)
 
     async def floods(facade: Facade, _: int) -> None:
         await facade.message()

@@ -8,10 +8,11 @@ import pytest
 import trio
 
 from lmos_actors import simulate
-from lmos_actors.facades import open_chat
+from lmos_actors.facades import OmniaOptions, open_chat
 from lmos_actors.security import Access, Bearer, BearerToken, Credentials, NoSec, Rate, Security
 from lmos_actors.transport import ConnectFailed, MemoryNetwork, connect
 from tests.facades.desk import URL, Desk, opened_desk, opened_raw
+from tests.facades.test_calls import Parrot, speak
 from tests.security.nodes.guarded import Secrets
 
 if TYPE_CHECKING:
@@ -186,3 +187,36 @@ def test_without_schemes_everybody_is_the_same_caller() -> None:
             return found
 
     assert simulate(main) == ["1: hello", "2: hello"]
+
+
+def test_a_call_of_another_is_not_resumed_and_no_caller_takes_all_places(secrets: Secrets) -> None:
+    async def main() -> None:
+        people = ("alice", "bob")
+        access = {"parrot": Access(read=people, invoke=people)}
+        options = OmniaOptions(calls=3)
+        guarded = opened_desk(security=rules(secrets, access=access), insecure=True, omnia=options)
+        query = "agent=parrot&binary=true"
+        async with guarded as (node, network):
+            await node.start(Parrot)
+            async with opened_raw(network, query, headers=header("alice")) as raw:
+                session = (await raw.next())["session_id"]
+                speak(raw, 0, b"one")
+                await raw.next("session_config")
+            resumed = f"{query}&resume={session}"
+            async with opened_raw(network, resumed, headers=header("bob")) as bob:
+                assert "resumed" not in (await bob.next())["connected"]
+                speak(bob, 0, b"two")  # begins a call of his own, in a session of his own
+                assert (await bob.next("connected"))["session_id"] != session
+                await bob.next("session_config")
+                async with (
+                    opened_raw(network, query, headers=header("bob")) as second,
+                    opened_raw(network, query, headers=header("bob")) as third,
+                ):
+                    speak(second, 0, b"one")
+                    await second.next("session_config")
+                    speak(third, 0, b"one")
+                    assert (await third.next("error"))["error"]["code"] == "RATE_LIMITED"
+            async with opened_raw(network, resumed, headers=header("alice")) as raw:
+                assert (await raw.next())["connected"]["resumed"]
+
+    simulate(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,11 +25,13 @@ from lmos_actors.facades import (
 )
 from lmos_actors.transport import MemoryNetwork
 from tests.facades.desk import Desk, opened_desk
+from tests.facades.test_calls import Leaver, Parrot
 from tests.facades.test_chat_client import Facade, opened_facade
+from tests.facades.test_outgoing_calls import HEARD, STORY, plain
 from tests.facades.test_uploads import Clerk
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from lmos_actors import Ref
@@ -247,3 +250,34 @@ def test_a_caller_that_leaves_ends_the_turn_there() -> None:
     left = talked(endless, main)
     assert ended
     assert ended[0] - left < 10
+
+
+def test_a_call_is_passed_on_in_both_directions() -> None:
+    async def main() -> None:
+        async with opened_desk() as (there, network), open_node(network=network) as node:
+            for cls in (Parrot, Leaver):
+                await there.start(cls)
+
+            numbers = count()
+
+            async def spoken(agent: str, *frames: bytes) -> list[Any]:
+                async def sound() -> AsyncIterator[bytes]:
+                    for frame in frames:
+                        yield frame
+
+                made = partial(RemoteChat, url=f"ws://desk:80/?agent={agent}")
+                far = await node.start_child(ChildSpec(f"far-{next(numbers)}", made))
+                async with far.stream(ChatAgent.call, sound(), "s", new=True) as items:
+                    return plain([item async for item in items][1:])
+
+            assert await spoken("parrot", *STORY) == [*HEARD[:-1], TurnDone()]
+            assert await spoken("parrot", b"what?") == HEARD[1:5]
+            for agent, code in (("desk", "MEDIA_NOT_ENABLED"), ("leaver", "UNSATISFIABLE_FORMAT")):
+                with pytest.raises(ActionFailed, match=code):
+                    await spoken(agent, b"one")
+            with pytest.raises(ActionFailed, match="PROVIDER_ERROR"):
+                await spoken("nobody", b"one")
+            with pytest.raises(ActionFailed, match="INTERNAL_ERROR"):
+                await spoken("parrot", b"crash")
+
+    simulate(main)

@@ -1,16 +1,23 @@
 """Conversations: chat agents, their turns, their tools."""
 
 from ._agent import ChatAgent as ChatAgent
+from ._call import VoiceCall as VoiceCall
 from ._items import (
     INVALID_MESSAGE as INVALID_MESSAGE,
     SESSION_EXPIRED as SESSION_EXPIRED,
+    CallBegan as CallBegan,
+    CallItem as CallItem,
     ChatItem as ChatItem,
     ChatMedia as ChatMedia,
     ChatPart as ChatPart,
     ClientAnswer as ClientAnswer,
+    Interrupted as Interrupted,
+    MediaPiece as MediaPiece,
     PartType as PartType,
     Said as Said,
     SessionEntry as SessionEntry,
+    Sound as Sound,
+    SoundFormat as SoundFormat,
     TextChunk as TextChunk,
     ToolCalled as ToolCalled,
     ToolReturned as ToolReturned,

@@ -9,6 +9,7 @@ A subclass writes `reply`; what is around it stands here:
   those that wait in one session the ninth is refused.
 - **A turn is kept before its end is sent**: a caller that has got `done` finds the turn in the history,
   whatever happens then. A turn that fails, or whose caller leaves, is not kept.
+- **A call is a turn with sound**, in both directions at once (`_call.py`), for agents that write `talk`.
 - **A crash ends one turn.** Each runs in a temporary child (`_turn.py`). Its caller gets INTERNAL_ERROR, and
   nothing of the exception: that is in the crash report.
 """
@@ -29,26 +30,34 @@ from lmos_actors.errors import ActionFailed, AgentDied, AgentUnavailable, NotFou
 from lmos_actors.persistence import KeptMessage, MemoryStore, SessionOptions, Sessions, open_writer
 from lmos_actors.supervision import ChildSpec
 
+from ._answer_channel import AHEAD
+from ._call import VoiceCall
 from ._items import (
     INTERNAL_ERROR,
     INVALID_MESSAGE,
+    MEDIA_NOT_ENABLED,
     RATE_LIMITED,
     SESSION_EXPIRED,
+    CallBegan,
+    CallItem,
     ChatItem,
     ChatPart,
     ClientAnswer,
     Said,
     SessionEntry,
+    SoundFormat,
+    TextChunk,
     TurnBegan,
     TurnDone,
 )
-from ._turn import AHEAD, ChatTurn, TurnRunner
+from ._turn import ChatTurn, TurnRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from lmos_actors.actors import Runtime
-    from lmos_actors.persistence import Session
+    from lmos_actors.persistence import Role, Session
 
 MAX_TURNS: Final = 4_096
 """Turns of one agent, those that wait included."""
@@ -88,10 +97,15 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     other one; `ActionFailed({"code": ..., "message": ...})` is sent to the caller. While it runs, turns of
     other sessions go on, and all share the fields of `self`.
 
+    `talk(self, call)` holds a call, for agents that users speak with: an async function that iterates
+    `call.sound` and plays sound. `sound_format` in the body of a class is the format that it needs; without
+    it, it is the one that a caller proposes.
+
     `session_options` in the body of a class bounds what is kept.
     """
 
     session_options: ClassVar[SessionOptions] = SessionOptions()
+    sound_format: ClassVar[SoundFormat | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -103,6 +117,14 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
     def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart] | Awaitable[Reply] | Reply:
         """Answer a message. To be written by subclasses, as an async generator or a function."""
+
+    def talk(self, call: VoiceCall) -> Awaitable[None] | None:
+        """Hold a call. To be written by subclasses that users speak with."""
+
+    @classmethod
+    def has_voice(cls) -> bool:
+        """Return whether users can speak with agents of this class: it has a `talk`."""
+        return cls.talk is not ChatAgent.talk
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
@@ -161,6 +183,46 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 yield item  # noqa: ASYNC119
         yield TurnDone(turn.answer, list(turn.answer_parts))
 
+    @action(concurrency=MAX_TURNS)
+    async def call(
+        self,
+        sound: AsyncIterator[bytes],
+        session: str | None = None,
+        format: SoundFormat | None = None,
+        new: bool = False,
+    ) -> AsyncGenerator[CallItem]:
+        """Speak with the agent; `sound` is in the format of the first item, `format` is a proposal for it.
+
+        The end of `sound` hangs up. Sessions are as those of `chat`.
+        """
+        if not self.has_voice():
+            raise _failure(MEDIA_NOT_ENABLED, "nobody can speak with this agent")
+        owner, id = self._owner(), self._session_for(session, new=new)
+        async with self._place_in_line(owner, id):
+            kept = await self._read(owner, id)
+            call = VoiceCall(
+                id,
+                format=self.sound_format or format or SoundFormat(),
+                history=partial(_said, kept),
+                memory=kept.head.memory,
+                memory_bytes=self._sessions.options.memory_bytes,
+                is_new=not kept.written,
+                new_id=self.new_id,
+            )
+            runner = partial(TurnRunner, turn=call, reply=self.talk)
+            async with self._runner(runner, TurnRunner.hold_call, sound) as items:
+                yield CallBegan(id, call.is_new, call.format)  # noqa: ASYNC119
+                understood = ""
+                async for item in items:
+                    if isinstance(item, TextChunk) and item.role == "user":
+                        understood += item.text
+                    elif isinstance(item, TurnDone):
+                        said = self._message("user", understood), self._message("agent", item.text)
+                        await self._keep(kept, call.memory, [each for each in said if each.text])
+                        understood = ""
+                    yield item  # noqa: ASYNC119
+            await self._keep(kept, call.memory, [])
+
     @action(safe=True, idempotent=True)
     def sessions(self) -> list[SessionEntry]:
         """Return the sessions of the caller, the one that expires first at first."""
@@ -214,9 +276,13 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 read=partial(self._read_file, owner, id),
                 new_id=self.new_id,
             )
-            async with self._runner(turn, answers) as items:
+            runner = partial(TurnRunner, turn=turn, reply=self.reply)
+            how: tuple[Any, ...] = (TurnRunner.run,) if answers is None else (TurnRunner.converse, answers)
+            async with self._runner(runner, *how) as items:
                 yield turn, items
-            await self._keep(session, turn, content, parts or [])
+            asked = self._message("user", content, parts or ())
+            answer = self._message("agent", turn.answer, turn.answer_parts)
+            await self._keep(session, turn.memory, [asked, answer])
 
     def _session_for(self, session_id: str | None, *, new: bool) -> str:
         """Return the id of the session that a message belongs to. Raises ActionFailed."""
@@ -262,37 +328,29 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         content: bytes = await files.read(file)
         return content
 
-    async def _keep(self, session: Session, turn: ChatTurn, content: str, parts: list[ChatPart]) -> None:
-        at = self.now().timestamp()
-        session.head.memory = turn.memory
+    def _message(self, role: Role, text: str, parts: Sequence[ChatPart] = ()) -> KeptMessage:
+        return KeptMessage(role, text, self.now().timestamp(), msgspec.to_builtins(list(parts)))
+
+    async def _keep(self, session: Session, memory: dict[str, Any], said: Sequence[KeptMessage]) -> None:
+        session.head.memory = memory
         with _kept():
-            await self._sessions.keep(
-                session,
-                [
-                    KeptMessage("user", content, at, _plain(parts)),
-                    KeptMessage("agent", turn.answer, at, _plain(turn.answer_parts)),
-                ],
-            )
+            await self._sessions.keep(session, said)
 
     @asynccontextmanager
     async def _runner(
-        self, turn: ChatTurn, answers: AsyncIterator[ClientAnswer] | None
-    ) -> AsyncGenerator[AsyncIterator[ChatItem]]:
-        """Have a child run a turn for a block. A crash of it is INTERNAL_ERROR."""
+        self, made: Callable[..., TurnRunner], handle: Any, *args: Any
+    ) -> AsyncGenerator[AsyncIterator[Any]]:
+        """Have a child run a turn or a call for a block. A crash of it is INTERNAL_ERROR."""
         self._number += 1
         name = f"turn-{self._number}"
-        out, items = trio.open_memory_channel[ChatItem](AHEAD)
-        made = partial(TurnRunner, turn=turn, reply=self.reply, out=out)
-        runner = await self.start_child(ChildSpec(name, made, restart="temporary", shutdown="brutal"))
+        out, items = trio.open_memory_channel[Any](AHEAD)
+        child = ChildSpec(name, partial(made, out=out), restart="temporary", shutdown="brutal")
+        runner = await self.start_child(child)
+        begun: AbstractAsyncContextManager[Any] = runner.begin(handle, *args)
         try:
-            begun = (
-                runner.begin(TurnRunner.run)
-                if answers is None
-                else runner.begin(TurnRunner.converse, answers)
-            )
-            async with begun as call, aclosing(_taken(items)) as taken:
+            async with begun as running, aclosing(_taken(items)) as taken:
                 yield taken
-                await call.result()
+                await running.result()
         except (AgentDied, AgentUnavailable):
             raise _failure(INTERNAL_ERROR, "internal server error") from None
         finally:
@@ -301,7 +359,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 await self.children.terminate_child(name)
 
 
-async def _taken(items: trio.MemoryReceiveChannel[ChatItem]) -> AsyncGenerator[ChatItem]:
+async def _taken(items: trio.MemoryReceiveChannel[Any]) -> AsyncGenerator[Any]:
     """Yield the items of a channel to its end; without a pause where one waits."""
     while True:
         try:
@@ -330,8 +388,3 @@ def _said(session: Session) -> list[Said]:
         Said(each.role, each.text, each.at, msgspec.convert(each.parts, list[ChatPart]))
         for each in session.messages
     ]
-
-
-def _plain(parts: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = msgspec.to_builtins(list(parts))
-    return found

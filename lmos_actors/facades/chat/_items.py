@@ -11,6 +11,7 @@ RATE_LIMITED: Final = "RATE_LIMITED"
 INTERNAL_ERROR: Final = "INTERNAL_ERROR"
 INVALID_MESSAGE: Final = "INVALID_MESSAGE"
 TOOL_ERROR: Final = "TOOL_ERROR"
+MEDIA_NOT_ENABLED: Final = "MEDIA_NOT_ENABLED"
 
 PartType: TypeAlias = Literal["text", "image", "audio", "video", "file"]
 
@@ -42,10 +43,21 @@ class TurnBegan(Struct, frozen=True, tag="began"):
 
 
 class TextChunk(Struct, frozen=True, tag="chunk", omit_defaults=True):
-    """A piece of the answer."""
+    """A piece of the answer; with `role` "user", in a call, what was understood of the user's speech."""
 
     text: str = ""
     parts: list[ChatPart] = []
+    role: Literal["agent", "user"] = "agent"
+
+
+class MediaPiece(Struct, frozen=True, tag="media", omit_defaults=True):
+    """A piece of sound, picture or film that an answer streams. `sequence` counts from 0."""
+
+    media_id: str
+    sequence: int
+    data: bytes
+    mime_type: str = ""
+    is_last: bool = False
 
 
 class ToolCalled(Struct, frozen=True, tag="tool_call", omit_defaults=True):
@@ -74,7 +86,36 @@ class TurnDone(Struct, frozen=True, tag="done", omit_defaults=True):
     parts: list[ChatPart] = []
 
 
-ChatItem: TypeAlias = TurnBegan | TextChunk | ToolCalled | ToolReturned | TurnDone
+ChatItem: TypeAlias = TurnBegan | TextChunk | MediaPiece | ToolCalled | ToolReturned | TurnDone
+
+
+class SoundFormat(Struct, frozen=True):
+    """How sound is coded. `pcm` has samples of 16 bits, little-endian; `sample_rate` is in Hz."""
+
+    codec: str = "pcm"
+    sample_rate: int = 16_000
+    channels: int = 1
+
+
+class CallBegan(Struct, frozen=True, tag="began"):
+    """The first item of a call: its session, whether that is new, and how the sound is coded."""
+
+    session: str
+    is_new: bool
+    format: SoundFormat
+
+
+class Sound(Struct, frozen=True, tag="sound"):
+    """A piece of sound, to be played behind those before it."""
+
+    data: bytes
+
+
+class Interrupted(Struct, frozen=True, tag="interrupted"):
+    """What waits to be played is to be dropped: the user has begun to speak."""
+
+
+CallItem: TypeAlias = CallBegan | Sound | Interrupted | TextChunk | ToolCalled | ToolReturned | TurnDone
 
 
 class ClientAnswer(Struct, frozen=True, omit_defaults=True):

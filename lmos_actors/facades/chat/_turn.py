@@ -4,7 +4,8 @@ A turn runs in an agent of its own (`TurnRunner`), a temporary child of the chat
 that turn alone, its crash report says which, and `node.tree()` shows it while it runs.
 
 The answer goes through a channel, from the task that runs `reply` to the run whose items the caller gets, and
-is at most `AHEAD` items ahead of it. So a tool that is used in the middle of it shows itself in order.
+is at most eight items ahead of it (`_answer_channel.py`). So a tool that is used in the middle of it shows
+itself in order.
 """
 
 from __future__ import annotations
@@ -13,30 +14,44 @@ import binascii
 import inspect
 from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import msgspec
 import trio
 
 from lmos_actors.actors import Agent, action
 from lmos_actors.errors import ActionFailed, SourceFailed, ToolFailed
 
-from ._items import TOOL_ERROR, ChatItem, ChatPart, ClientAnswer, Said, TextChunk, ToolCalled, ToolReturned
-from ._tools import Tool, shown_reason, tool_of
+from ._answer_channel import AnswerChannel, check_memory
+from ._items import (
+    TOOL_ERROR,
+    ChatItem,
+    ChatPart,
+    ClientAnswer,
+    MediaPiece,
+    Said,
+    TextChunk,
+    ToolCalled,
+    ToolReturned,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 
-AHEAD: Final = 8
-"""Items of an answer that may wait for the run that passes them on."""
+    from ._tools import Tool
 
 ACCEPT_SECONDS: Final = 5.0
 """Seconds that a client has to accept a call of a tool, or to answer it."""
 
 RESULT_SECONDS: Final = 60.0
 """Seconds that a client has for the result of a call, from the call on."""
+
+LONGEST_MEDIA_ID: Final = 12
+"""Bytes of the id of a medium, as binary frames have it."""
+
+PIECE_BYTES: Final = 1 << 20
+"""Bytes of a medium that go to the reader at once."""
 
 
 class _OpenCall:
@@ -106,7 +121,8 @@ class ChatTurn:
         """Whether the caller carries out calls of tools of its own (`ask_client`)."""
         self._new_id = new_id
         self._read = read
-        self._out: trio.MemorySendChannel[ChatItem] | None = None
+        self._out = AnswerChannel(new_id)
+        self._media = 0  # how many have been streamed
         self._said: list[str] = []
         self._shown: list[ChatPart] = []
         self._calls: dict[str, _OpenCall] = {}
@@ -159,22 +175,37 @@ class ChatTurn:
             raise LookupError(media.storage_ref)
         return await self._read(media.storage_ref)
 
-    async def show(self, item: ToolCalled | ToolReturned) -> None:
-        """Show a tool that is carried out elsewhere, such as by an agent that this one asks."""
+    async def show(self, item: ToolCalled | ToolReturned | MediaPiece) -> None:
+        """Show a tool that is carried out elsewhere, such as by an agent that this one asks, or a medium."""
         await self._put(item)
 
     async def use(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
         """Call a tool, and show that; return its result as plain data. Raises ToolFailed."""
-        tool = tool if isinstance(tool, Tool) else tool_of(tool)
-        call_id = self._new_id()
-        await self._put(ToolCalled(call_id, tool.name, arguments))
-        try:
-            result = await tool.call(arguments)
-        except ToolFailed as error:
-            await self._put(ToolReturned(call_id, error=shown_reason(error)))
-            raise
-        await self._put(ToolReturned(call_id, result))
-        return result
+        return await self._out.use(tool, arguments)
+
+    async def stream_media(
+        self, mime_type: str, source: bytes | AsyncIterable[bytes], media_id: str | None = None
+    ) -> None:
+        """Send a medium as it is made: sound, pictures, film. It is not kept in the history.
+
+        `source` is its bytes, or an async iterable of its pieces; what this iterates, it closes. `media_id`
+        has 12 bytes at most. Waits until the reader has room. Raises ValueError.
+        """
+        name = f"media-{self._media}" if media_id is None else media_id
+        if not 0 < len(name.encode()) <= LONGEST_MEDIA_ID:
+            raise ValueError(f"the id of a medium has 1 to {LONGEST_MEDIA_ID} bytes: {media_id!r}")
+        self._media += 1
+        number = 0
+        if isinstance(source, bytes):
+            whole = [source[at : at + PIECE_BYTES] for at in range(0, len(source), PIECE_BYTES)] or [b""]
+            for number, data in enumerate(whole):
+                await self._put(MediaPiece(name, number, data, mime_type, number == len(whole) - 1))
+            return
+        async with _closing(source) as pieces:
+            async for data in pieces:
+                await self._put(MediaPiece(name, number, data, mime_type))
+                number += 1
+        await self._put(MediaPiece(name, number, b"", mime_type, is_last=True))
 
     async def ask_client(
         self,
@@ -215,16 +246,11 @@ class ChatTurn:
             call.take(answer)
 
     async def _put(self, item: ChatItem) -> None:
-        if self._out is None:
-            raise RuntimeError("the turn is not in progress")
-        try:
-            self._out.send_nowait(item)  # without a pause: those that wait are few
-        except trio.WouldBlock:
-            await self._out.send(item)
+        await self._out.put(item)
 
-    async def run(self, reply: Callable[[ChatTurn], Any], out: trio.MemorySendChannel[ChatItem]) -> None:
+    async def run(self, reply: Callable[[ChatTurn], Any], out: trio.MemorySendChannel[Any]) -> None:
         """Have `reply` answer into a channel."""
-        self._out = out
+        self._out.open(out)
         said: Any = reply(self)
         if isinstance(said, AsyncGenerator):
             pieces = cast("AsyncGenerator[Any]", said)
@@ -235,20 +261,24 @@ class ChatTurn:
             said = await said if inspect.isawaitable(said) else said
             if said is not None:
                 await self.say(said)
-        self._check_memory()
+        check_memory(self.memory, self._memory_bytes)
 
-    def _check_memory(self) -> None:
-        """Raise TypeError or ValueError for a memory that cannot be kept: it is the mistake of this turn."""
-        try:
-            size = len(msgspec.json.encode(self.memory))
-        except (TypeError, msgspec.EncodeError) as error:
-            raise TypeError(f"turn.memory holds plain data: {error}") from None
-        if size > self._memory_bytes:
-            raise ValueError(f"turn.memory has {size} bytes, and {self._memory_bytes} are kept")
+
+@asynccontextmanager
+async def _closing(source: AsyncIterable[bytes]) -> AsyncGenerator[AsyncIterator[bytes]]:
+    """Iterate a source for a block, and close it."""
+    pieces = aiter(source)
+    try:
+        yield pieces
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await cast("AsyncGenerator[bytes]", pieces).aclose()
+        elif isinstance(pieces, trio.abc.AsyncResource):
+            await pieces.aclose()
 
 
 class TurnRunner(Agent, private=True):
-    """Runs one turn of a chat agent; the items of its answer go into `out`, which is closed at its end."""
+    """Runs one turn or one call of a chat agent; the items go into `out`, which is closed at its end."""
 
     turn: Any
     reply: Any
@@ -269,6 +299,12 @@ class TurnRunner(Agent, private=True):
     async def converse(self, answers: AsyncIterator[ClientAnswer]) -> None:
         """Run the turn of a caller that has tools; `answers` are those to its calls. Raises ActionFailed."""
         self.nursery.start_soon(self._hear, answers)
+        await self.run()
+
+    @action
+    async def hold_call(self, sound: AsyncIterator[bytes]) -> None:
+        """Run a call; `sound` is what its caller speaks. Raises ActionFailed."""
+        self.turn.sound = sound
         await self.run()
 
     async def _hear(self, answers: AsyncIterator[ClientAnswer]) -> None:

@@ -3,11 +3,15 @@
 from ._client import (
     Chat as Chat,
     ChatAnswer as ChatAnswer,
-    MediaPiece as MediaPiece,
     chat_url as chat_url,
     open_chat as open_chat,
 )
 from ._options import OmniaOptions as OmniaOptions
+from ._outgoing_call import (
+    CallEvent as CallEvent,
+    CallStatistics as CallStatistics,
+    OutgoingCall as OutgoingCall,
+)
 from ._remote_chat import RemoteChat as RemoteChat
 from ._server import (
     OmniaServer as OmniaServer,

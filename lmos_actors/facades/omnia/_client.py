@@ -8,36 +8,34 @@ caller gets `OutcomeUnknown`.
 
 from __future__ import annotations
 
-import binascii
 import re
-from base64 import b64decode
-from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import attrs
 import msgspec
 import trio
-from msgspec import UNSET
 
 from lmos_actors.actors import RUNTIME, outgoing_trace
-from lmos_actors.errors import ActionFailed, ConnectFailed, DeadlineExceeded, OutcomeUnknown, ToolFailed
+from lmos_actors.errors import ConnectFailed, DeadlineExceeded, OutcomeUnknown, ToolFailed
 from lmos_actors.protocol import omnia
-from lmos_actors.protocol.omnia import ClientConnection, MediaFrame
 from lmos_actors.transport import ConnectionOptions, connect, default_network
 
 from ..chat import (
     ChatMedia,
     ChatPart,
+    MediaPiece,
+    SoundFormat,
     TextChunk,
     Tool,
     ToolCalled,
-    ToolReturned,
     TurnDone,
     shown_reason,
     tool_of,
 )
+from ._line import ChatEvent, Line, event_of, failure_of, parts_of
+from ._outgoing_call import OutgoingCall
 from ._put import put_file
 
 if TYPE_CHECKING:
@@ -47,14 +45,13 @@ if TYPE_CHECKING:
         AsyncIterator,
         Awaitable,
         Callable,
-        Iterable,
         Mapping,
         Sequence,
     )
 
     from lmos_actors.protocol.omnia import ServerSaid
     from lmos_actors.security import Credentials
-    from lmos_actors.transport import Connection, Network
+    from lmos_actors.transport import Network
 
     from ..chat import PartType
 
@@ -72,33 +69,7 @@ ANNOUNCEMENT: Final = 1.0
 ATTEMPTS: Final = 8
 """Attempts to have a message taken."""
 
-BEHIND: Final = 256
-"""Items that wait for a reader before the server is read more slowly."""
-
-OVERHEAD: Final = 1_024
-"""Bytes that an item takes in memory beside its text."""
-
-BEHIND_BYTES: Final = 4 << 20
-"""Bytes of items that wait for a reader before the server is read more slowly."""
-
-FLOOD_BYTES: Final = 64 << 20
-"""Bytes of items that wait for a reader at which the connection is closed."""
-
 MAX_MESSAGE: Final = 16 << 20
-
-
-@attrs.frozen
-class MediaPiece:
-    """A piece of sound, picture or film that an answer streams. `sequence` counts from 0."""
-
-    media_id: str
-    sequence: int
-    data: bytes = attrs.field(repr=False)
-    mime_type: str = ""
-    is_last: bool = False
-
-
-ChatEvent: TypeAlias = TextChunk | ToolCalled | ToolReturned | MediaPiece | TurnDone
 
 _AGENT_PATH: Final = re.compile(r"(.*)/agents/([^/]+)/?")
 
@@ -109,7 +80,7 @@ async def _always(_: ToolCalled) -> bool:
     return True
 
 
-def chat_url(url: str, *, client_tools: bool = False, binary: bool = False) -> str:
+def chat_url(url: str, *, client_tools: bool = False, binary: bool = False, resume: str | None = None) -> str:
     """Return the address of the facade for what a user names: that of an agent will do.
 
     `http://HOST/agents/NAME` becomes `ws://HOST/api/agents/NAME/ws`; other paths stay as they are.
@@ -119,7 +90,8 @@ def chat_url(url: str, *, client_tools: bool = False, binary: bool = False) -> s
     named = None if "/api/agents/" in parts.path else _AGENT_PATH.fullmatch(parts.path)
     path = parts.path if named is None else f"{named[1]}/api/agents/{named[2]}/ws"
     more = [name for name, value in (("client_tools", client_tools), ("binary", binary)) if value]
-    query = "&".join([*filter(None, [parts.query]), *(f"{name}=true" for name in more)])
+    resumed = [] if resume is None else [f"resume={quote(resume, safe='')}"]
+    query = "&".join([*filter(None, [parts.query]), *(f"{name}=true" for name in more), *resumed])
     return urlunsplit((scheme, parts.netloc, path, query, ""))
 
 
@@ -129,84 +101,6 @@ class ChatAnswer:
 
     text: str
     parts: tuple[ChatPart, ...] = ()
-
-
-class _Line:
-    """One connection: a handler for the transport, and what has come for the turn in progress."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        session: str | None,
-        tools: Iterable[str],
-        frame: Callable[[str], object],
-    ) -> None:
-        self.connection = connection
-        self.wire = ClientConnection(session_id=session, tools=tuple(tools), wake=connection.wake)
-        self.said: deque[ServerSaid | MediaPiece] = deque()
-        self._sizes: deque[int] = deque()  # of the frames of `said`
-        self._bytes = 0
-        self.came = trio.Event()
-        self.announced = trio.Event()
-        """It has been, or the connection has ended."""
-        self.why: str | None = None
-        """Why the connection has ended; None while it stands."""
-        self._frame = frame
-
-    def text(self, text: str) -> None:
-        self._frame(text)
-        self._take(self.wire.receive(text), len(text))
-        if self.wire.is_announced:
-            self.announced.set()
-
-    def binary(self, data: bytes) -> None:
-        frame = self.wire.receive_binary(data)
-        if isinstance(frame, MediaFrame):
-            mime_type = frame.info.mime_type or ""
-            piece = MediaPiece(frame.media_id, frame.sequence, frame.payload, mime_type, frame.is_last)
-            self._take(piece, len(data))
-
-    def _take(self, said: ServerSaid | MediaPiece, size: int) -> None:
-        self.said.append(said)
-        size += OVERHEAD
-        self._sizes.append(size)
-        self._bytes += size
-        self.came.set()
-        if self._bytes > FLOOD_BYTES:
-            self.connection.close(1013, "too much waits to be read")
-
-    def frames(self, room: int) -> list[bytes]:
-        return self.wire.frames(room)
-
-    def is_behind(self) -> bool:
-        return len(self.said) >= BEHIND or self._bytes >= BEHIND_BYTES
-
-    def put_back(self, said: ServerSaid | MediaPiece) -> None:
-        """Have it come next once more."""
-        self.said.appendleft(said)
-        self._sizes.appendleft(0)
-
-    async def run(self) -> None:
-        """Carry frames until the connection has ended."""
-        try:
-            ended = await self.connection.run(self)
-            code = f" with {ended.code}" if ended.code is not None else ""
-            self.why = f"the connection ended{code}: {ended.reason}".rstrip(": ")
-        finally:
-            self.why = self.why or "the connection was given up"
-            self.came.set()
-            self.announced.set()
-
-    async def next(self) -> ServerSaid | MediaPiece | None:
-        """Wait for the next frame; None once the connection has ended and all have been taken."""
-        while not self.said:
-            if self.why is not None:
-                return None
-            self.came = trio.Event()
-            await self.came.wait()
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self._bytes -= self._sizes.popleft()
-        return self.said.popleft()
 
 
 class Chat:
@@ -241,7 +135,7 @@ class Chat:
         self._consent = consent
         self._silence = silence
         self._on_frame = on_frame
-        self._line: _Line | None = None
+        self._line: Line | None = None
         self._turn = trio.Lock()
 
     async def say(
@@ -276,7 +170,7 @@ class Chat:
                     line.connection.close()
                     self._line = None
 
-    async def _begin(self, text: str, parts: Sequence[ChatPart], metadata: Mapping[str, str] | None) -> _Line:
+    async def _begin(self, text: str, parts: Sequence[ChatPart], metadata: Mapping[str, str] | None) -> Line:
         """Have a message taken; it is sent again where it is refused as one too many."""
         sent = [msgspec.convert(msgspec.to_builtins(part), omnia.Part) for part in parts]
         metadata = {**(metadata or {}), **_trace()}
@@ -294,7 +188,7 @@ class Chat:
                 line.put_back(first)
                 return line
             assert isinstance(first.message, omnia.ErrorFrame)
-            failure = _failure(first.message)
+            failure = failure_of(first.message)
             if failure.code != omnia.RATE_LIMITED or attempt == ATTEMPTS:
                 raise failure
             await trio.sleep(pause)
@@ -315,7 +209,7 @@ class Chat:
                     raise OutcomeUnknown(self.url, line.why or "the connection ended before the answer")
                 message = None if isinstance(said, MediaPiece) else said.message
                 if isinstance(message, omnia.ErrorFrame):
-                    raise _failure(message)
+                    raise failure_of(message)
                 if isinstance(message, omnia.UploadReady):
                     break
             ticket = message.upload_ready
@@ -328,6 +222,34 @@ class Chat:
             ),
         )
 
+    @asynccontextmanager
+    async def call(
+        self, format: SoundFormat | None = None, *, resume_seconds: float = 15.0
+    ) -> AsyncGenerator[OutgoingCall]:
+        """Speak with the agent for a block, over a connection of its own; leaving it hangs up.
+
+        `format` is a proposal: the agent's own may take its place. Where the connection breaks, it is made
+        again, for `resume_seconds`, and the call goes on. Raises ConnectFailed; see `OutgoingCall`.
+        """
+        async with self._turn:
+            call = OutgoingCall(
+                self.url, self.session, format or SoundFormat(), resume_seconds, self._dialled
+            )
+            await call.connect()
+            self._nursery.start_soon(call.run)
+            try:
+                yield call
+            finally:
+                self.session = call.session or self.session
+                with trio.CancelScope(shield=True):
+                    await call.close()
+
+    async def _dialled(self, session: str | None) -> Line:
+        """Connect for a call, which is to go on in a session."""
+        line = await self._line_to(chat_url(self.url, binary=True, resume=session), session)
+        self._nursery.start_soon(line.run)
+        return line
+
     def _headers_for(self, url: str) -> Headers:
         """Return the headers of a request: those of the user are for the server of the conversation alone."""
         same = urlsplit(url).netloc == urlsplit(self._target).netloc
@@ -336,14 +258,14 @@ class Chat:
             headers = (*headers, *self._credentials.headers_for(url, trio.current_time()))
         return headers
 
-    async def _first(self, line: _Line) -> ServerSaid | MediaPiece | None:
+    async def _first(self, line: Line) -> ServerSaid | MediaPiece | None:
         """Wait for the first frame of the turn, and pass over others; None where there is none."""
         while True:
             said = await self._next(line)
             if not isinstance(said, omnia.ServerSaid) or not isinstance(said.message, omnia.OF_NO_TURN):
                 return said
 
-    async def _next(self, line: _Line) -> ServerSaid | MediaPiece | None:
+    async def _next(self, line: Line) -> ServerSaid | MediaPiece | None:
         with trio.move_on_after(self._silence):
             said = await line.next()
             self.session = line.wire.session_id or self.session
@@ -352,26 +274,29 @@ class Chat:
         self._line = None
         raise DeadlineExceeded(self.url, self._silence)
 
-    async def _connected(self) -> _Line:
+    async def _connected(self) -> Line:
         line = self._line
         if line is not None and line.why is None:
             return line
-        connection = await connect(
-            self._network,
-            self._target,
-            subprotocols=(),
-            headers=self._headers_for(self._target),
-            tls=self._tls,
-            options=ConnectionOptions(max_message_bytes=MAX_MESSAGE),
-        )
-        line = self._line = _Line(connection, self.session, self._tools, self._on_frame)
+        line = self._line = await self._line_to(self._target, self.session)
         self._nursery.start_soon(line.run)
         if self._tools:  # calls of tools are answered only where an announcement came first
             with trio.move_on_after(ANNOUNCEMENT):
                 await line.announced.wait()
         return line
 
-    async def _items(self, line: _Line) -> AsyncGenerator[ChatEvent]:
+    async def _line_to(self, url: str, session: str | None) -> Line:
+        connection = await connect(
+            self._network,
+            url,
+            subprotocols=(),
+            headers=self._headers_for(url),
+            tls=self._tls,
+            options=ConnectionOptions(max_message_bytes=MAX_MESSAGE),
+        )
+        return Line(connection, session, self._tools, self._on_frame)
+
+    async def _items(self, line: Line) -> AsyncGenerator[ChatEvent]:
         """Yield the items of a turn until its end."""
         while True:
             said = await self._next(line)
@@ -381,37 +306,21 @@ class Chat:
                 yield said
                 continue
             if said.ends == "done" and isinstance(said.message, omnia.Done):
-                yield TurnDone(said.message.content or "", _parts(said.message.parts))
+                yield TurnDone(said.message.content or "", parts_of(said.message.parts))
                 return
             if isinstance(said.message, omnia.ErrorFrame) and said.ends is not None:
-                raise _failure(said.message)
+                raise failure_of(said.message)
             item = self._item(said, line)
             if item is not None:
                 yield item
 
-    def _item(self, said: ServerSaid, line: _Line) -> ChatEvent | None:
-        message = said.message
-        if isinstance(message, omnia.MediaChunk):
-            return _piece(message.media_chunk)
-        if isinstance(message, omnia.Chunk) and message.role != "user":
-            return TextChunk(message.content or "", _parts(message.parts))
-        if isinstance(message, omnia.ToolCall):
-            call = message.tool_call
-            is_object = isinstance(call.arguments, dict)
-            arguments = cast("dict[str, Any]", call.arguments) if is_object else {}
-            item = ToolCalled(
-                call.id, call.name, arguments, said.asks, call.consent_message, call.categories or []
-            )
-            if said.asks:
-                self._nursery.start_soon(self._carry_out, line, item)
-            return item
-        if isinstance(message, omnia.ToolResult):
-            outcome = message.tool_result
-            result = None if outcome.result is UNSET else outcome.result
-            return ToolReturned(outcome.id, result, outcome.error)
-        return None
+    def _item(self, said: ServerSaid, line: Line) -> ChatEvent | None:
+        item = event_of(said)
+        if said.asks and isinstance(item, ToolCalled):
+            self._nursery.start_soon(self._carry_out, line, item)
+        return None if isinstance(item, TextChunk) and item.role == "user" else item
 
-    async def _carry_out(self, line: _Line, call: ToolCalled) -> None:
+    async def _carry_out(self, line: Line, call: ToolCalled) -> None:
         """Carry out a call of one of our tools, if that is consented to, and send the outcome."""
         line.wire.accept_call(call.id)
         try:
@@ -423,33 +332,10 @@ class Chat:
             line.wire.answer_call(call.id, error=shown_reason(error))
 
 
-def _piece(piece: omnia.MediaPiece) -> MediaPiece | None:
-    try:
-        data = b64decode(piece.data, validate=True)
-    except binascii.Error:
-        return None  # as other frames that cannot be read
-    return MediaPiece(piece.media_id, piece.sequence, data, piece.mime_type, piece.is_last)
-
-
 def _trace() -> Mapping[str, Any]:
     """Return the trace of what runs now, as members of metadata; empty outside a node."""
     rt = RUNTIME.get()
     return {} if rt is None else outgoing_trace(rt)
-
-
-def _failure(message: omnia.ErrorFrame) -> ActionFailed:
-    return ActionFailed({"code": message.error.code, "message": message.error.message})
-
-
-def _parts(parts: list[omnia.Part] | None) -> list[ChatPart]:
-    """Return the parts that can be understood: others are passed over."""
-    found: list[ChatPart] = []
-    for part in parts or ():
-        try:
-            found.append(msgspec.convert(msgspec.to_builtins(part), ChatPart))
-        except msgspec.ValidationError:
-            continue
-    return found
 
 
 @asynccontextmanager

@@ -2,14 +2,15 @@
 
 Messages are taken one after the other, by one task. A turn is a stream of the agent's action `chat`, or of
 `converse` where the client carries out tools; leaving the connection leaves the stream, which cancels the
-turn at its await. A client that reads slowly slows its agent: no more than `ROOM` bytes wait for it.
+turn at its await; a call by sound goes on for a while (`_calls.py`). A client that reads slowly slows its
+agent: no more than `ROOM` bytes wait for it.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import trio
@@ -21,8 +22,6 @@ from lmos_actors.errors import (
     ActionFailed,
     AgentError,
     Forbidden,
-    InvalidInput,
-    MailboxFull,
     RateLimited,
     Unauthorized,
 )
@@ -30,17 +29,29 @@ from lmos_actors.protocol import omnia
 from lmos_actors.protocol.omnia import (
     CallAccepted,
     CallAnswered,
+    MediaReceived,
     MessageReceived,
     ServerConnection,
     UploadWanted,
 )
 
-from ..chat import ChatPart, ClientAnswer, TextChunk, ToolCalled, ToolReturned, TurnBegan, TurnDone
+from ..chat import (
+    ChatPart,
+    ClientAnswer,
+    MediaPiece,
+    TextChunk,
+    ToolCalled,
+    ToolReturned,
+    TurnBegan,
+    TurnDone,
+)
+from ._faults import fault_of
 from ._uploads import UploadRefused
 
 if TYPE_CHECKING:
-    from lmos_actors.actors import PoolLink, Slot
+    from lmos_actors.bindings import Exposed
     from lmos_actors.protocol.omnia import (
+        MediaFrame,
         ServerEvent,
         ServerMessage,
         ServerOptions,
@@ -50,6 +61,8 @@ if TYPE_CHECKING:
     from lmos_actors.security import Admission
     from lmos_actors.transport import Connection
 
+    from ..chat import ChatAgent
+    from ._calls import Call, Calls
     from ._context import OmniaContext, SessionKey
 
 ROOM: Final = 256 << 10
@@ -72,9 +85,9 @@ class OmniaConnection:
     def __init__(
         self,
         context: OmniaContext,
+        calls: Calls,
         connection: Connection,
-        link: Slot | PoolLink,
-        name: str,
+        found: Exposed,
         admission: Admission | None,
         options: ServerOptions,
     ) -> None:
@@ -83,11 +96,13 @@ class OmniaConnection:
         """It sees all frames of its session, also of turns that others have asked for."""
         self._context = context
         self._connection = connection
-        self._link = link
-        self._name = name
+        self._calls = calls
+        self._link = found.link
+        self._name = found.name
+        self._cls = cast("type[ChatAgent]", found.cls)
         self._admission = admission
         self._principal = principal_of(admission)
-        self._wire = ServerConnection(
+        self.wire = ServerConnection(
             options, new_id=entropy.new_id, now=entropy.now, wake=connection.wake, copy=self._copy
         )
         self._in, self._messages = trio.open_memory_channel[MessageReceived](omnia.MAX_WAITING + 2)
@@ -96,51 +111,64 @@ class OmniaConnection:
         self._charged = 0
         self._watched: SessionKey | None = None
         self._asked: set[str] = set()  # calls of this turn that the client carries out
+        self._call: Call | None = None  # the conversation by sound, if there is one
+        self._is_after_call = False  # it is over: only a first frame begins another
+        self._has_ended = False
 
     @property
     def turns(self) -> int:
         """The turns in progress and waiting."""
-        return self._wire.turns
+        return self.wire.turns
 
     async def run(self, resumed: str | None) -> None:
         """Serve the connection until it has ended. `resumed` is the session that it begins with."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._take_turns)
-                if resumed is not None:
-                    self._wire.adopt(resumed)
-                else:
-                    self._wire.begin()
-                self._watch(self._wire.session_id)
+                self._begin(resumed)
+                self._watch(self.wire.session_id)
                 await self._connection.run(self)
                 nursery.cancel_scope.cancel()
         finally:
             self._watch(None)
+            self._has_ended = True
+            self._drained.set()
+            if self._call is not None:
+                self._call.detach(self)
+
+    def _begin(self, resumed: str | None) -> None:
+        """Announce the session of the connection. `resumed` is the one that the client names."""
+        if resumed is None:
+            self.wire.begin()
+            return
+        self._call = self._calls.resumed(self, self._link, self._principal, resumed)
+        self.wire.adopt(resumed, resumed=self._call is not None)
 
     # ---- frames; see `Handler`
 
     def text(self, text: str) -> None:
         """Take a text frame."""
-        self._handle(self._wire.receive(text, trio.current_time()))
+        self._handle(self.wire.receive(text, trio.current_time()))
 
     def binary(self, data: bytes) -> None:
         """Take a binary frame."""
-        self._handle(self._wire.receive_binary(data, trio.current_time()))
+        self._handle(self.wire.receive_binary(data, trio.current_time()))
 
     def frames(self, room: int) -> list[bytes]:
         """Return the frames that are to be sent."""
-        found = self._wire.frames(room)
-        self._charge()
-        if self._wire.waiting_bytes < ROOM:
+        found = self.wire.frames(room)
+        self.charge()
+        if self.wire.waiting_bytes < ROOM:
             self._drained.set()
         return found
 
     def is_behind(self) -> bool:
         """Return whether the client is to be read no further until it has read itself."""
-        return self._wire.waiting_bytes >= FLOOD
+        return self.wire.waiting_bytes >= FLOOD
 
-    def _charge(self) -> None:
-        charged = self._wire.waiting_bytes // STEP * STEP
+    def charge(self) -> None:
+        """Account for what waits to be sent."""
+        charged = self.wire.waiting_bytes // STEP * STEP
         more, self._charged = charged - self._charged, charged
         if more > 0:
             self._connection.account.charge(more)
@@ -156,9 +184,11 @@ class OmniaConnection:
             self._answer(_client_answer(event))
         elif isinstance(event, UploadWanted):
             self._announce(event)
-        elif event is not None:
-            self._wire.refuse(omnia.MEDIA_NOT_ENABLED, "audio is not enabled for this agent", None)
-        self._charge()
+        elif isinstance(event, MediaReceived):
+            self._hear(event.frame)
+        elif event is not None and self._call is not None:
+            self._call.hang_up()
+        self.charge()
 
     def _announce(self, event: UploadWanted) -> None:
         """Answer a request for a place to put a file."""
@@ -172,16 +202,16 @@ class OmniaConnection:
                 stored = partial(self._confirm, session)
                 owner = self._principal or ""
                 ticket = uploads.announce(self._link.path, owner, session, order, self._context.url, stored)
-                self._wire.offer_upload(ticket, session)
+                self.wire.offer_upload(ticket, session)
                 return
             except UploadRefused as error:
                 fault = omnia.UPLOAD_FAILED, str(error)
         if fault is not None:
-            self._wire.refuse(*fault, session)
+            self.wire.refuse(*fault, session)
 
     def _confirm(self, session: str, stored: StoredUpload) -> None:
-        self._wire.confirm_upload(stored, session)
-        self._charge()
+        self.wire.confirm_upload(stored, session)
+        self.charge()
 
     def _reference_fault(self, event: MessageReceived) -> str | None:
         """Return what is wrong with the files that a message refers to, None if nothing is."""
@@ -224,6 +254,38 @@ class OmniaConnection:
             with suppress(trio.WouldBlock, trio.BrokenResourceError):
                 self._answers.send_nowait(answer)
 
+    # ---- sound
+
+    def _hear(self, frame: MediaFrame) -> None:
+        """Take a frame of sound; the first one begins a call."""
+        session = self.wire.session_id
+        if self._call is None:
+            if self._is_after_call and frame.sequence:
+                return  # it was on its way when the call ended
+            fault = self._not_allowed()
+            if not self._cls.has_voice():
+                fault = omnia.MEDIA_NOT_ENABLED, "nobody can speak with this agent"
+            elif self._context.draining:
+                fault = omnia.INTERNAL_ERROR, "the node is shutting down"
+            begun = fault or self._calls.begin(
+                self, self._link, self._cls.sound_format, self._principal, frame
+            )
+            if isinstance(begun, tuple):
+                self.wire.refuse(*begun, session)
+                return
+            self._call = begun
+        fault = self._call.take(frame)
+        if fault is not None:
+            self.wire.refuse(*fault, None)
+
+    def call_ended(self) -> None:
+        """Take note that the call is over."""
+        self._call, self._is_after_call = None, True
+
+    def call_taken(self) -> None:
+        """Take note that the call goes on over another connection: what comes of it here is late."""
+        self._call, self._is_after_call = None, True
+
     # ---- turns
 
     async def _take_turns(self) -> None:
@@ -243,27 +305,18 @@ class OmniaConnection:
             await self._stream(event, session_id, is_new=is_new)
             if not turn.has_ended:
                 turn.done()
-        except ActionFailed as failure:
-            if (
-                failure.code == omnia.SESSION_EXPIRED
-                and not is_new
-                and not self._context.options.strict_sessions
-            ):
+        except AgentError as error:
+            is_gone = isinstance(error, ActionFailed) and error.code == omnia.SESSION_EXPIRED
+            if is_gone and not is_new and not self._context.options.strict_sessions:
                 await self._in_new_session(event)
                 return
-            turn.fail(failure.code or omnia.INTERNAL_ERROR, failure.detail or "the turn failed")
-        except InvalidInput as error:
-            turn.fail(omnia.INVALID_MESSAGE, str(error))
-        except MailboxFull:
-            turn.fail(omnia.RATE_LIMITED, "too many in-flight requests")
-        except AgentError:
-            turn.fail(omnia.INTERNAL_ERROR, "internal server error")
+            turn.fail(*fault_of(error))
 
     async def _in_new_session(self, event: MessageReceived) -> None:
         """Have the turn in a new session, and announce that."""
-        self._wire.adopt(self._context.rt.entropy.new_id())
-        event.turn.session_id = self._wire.session_id
-        await self._turn(event, self._wire.session_id, is_new=True)
+        self.wire.adopt(self._context.rt.entropy.new_id())
+        event.turn.session_id = self.wire.session_id
+        await self._turn(event, self.wire.session_id, is_new=True)
 
     async def _stream(self, event: MessageReceived, session_id: str, *, is_new: bool) -> None:
         message, turn = event.message, event.turn
@@ -279,7 +332,7 @@ class OmniaConnection:
             is_new,
         )
         key = "chat"
-        if self._wire.options.client_tools:
+        if self.wire.options.client_tools:
             self._answers, answers = trio.open_memory_channel[ClientAnswer](64)
             key, args = "converse", (answers, *args)
         self._watch(session_id)
@@ -288,8 +341,8 @@ class OmniaConnection:
             async with self._link.open(asked) as items:
                 async for item in items:
                     self._send(turn, item)
-                    self._charge()
-                    await self._room()
+                    self.charge()
+                    await self.room()
         finally:
             self._answers = None
             self._asked.clear()
@@ -297,6 +350,8 @@ class OmniaConnection:
     def _send(self, turn: ServerTurn, item: Any) -> None:
         if isinstance(item, TextChunk):
             turn.chunk(item.text, parts=_parts(item.parts))
+        elif isinstance(item, MediaPiece):
+            turn.media(item.media_id, item.data, item.mime_type, is_last=item.is_last)
         elif isinstance(item, ToolCalled):
             call = omnia.Call(
                 id=item.id,
@@ -324,10 +379,10 @@ class OmniaConnection:
             result = UNSET if item.error is not None else item.result
             turn.show_result(omnia.Outcome(id=item.id, result=result, error=item.error))
 
-    async def _room(self) -> None:
-        """Wait until the client has taken most of what was sent to it."""
-        if self._wire.waiting_bytes >= ROOM:
-            self._drained = trio.Event()
+    async def room(self) -> None:
+        """Wait until the client has taken most of what was sent to it, or has left."""
+        if self.wire.waiting_bytes >= ROOM and not self._has_ended:
+            self._drained = self._drained if not self._drained.is_set() else trio.Event()
             await self._drained.wait()
 
     # ---- watching, and the end
@@ -355,15 +410,15 @@ class OmniaConnection:
 
     def show(self, message: ServerMessage, session_id: str) -> None:
         """Send a frame of a turn that another connection has asked for."""
-        if self._wire.waiting_bytes < FLOOD:
-            self._wire.send(message, session_id)
-            self._charge()
+        if self.wire.waiting_bytes < FLOOD:
+            self.wire.send(message, session_id)
+            self.charge()
         else:
             self._connection.close(TOO_SLOW, "too slow: too much waits to be sent")
 
     def check_end(self) -> None:
         """Close the connection if the node drains and nothing is open on it."""
-        if self._context.draining and not self._wire.turns:
+        if self._context.draining and not self.wire.turns and self._call is None:
             self._connection.close(*SHUTDOWN)
 
 

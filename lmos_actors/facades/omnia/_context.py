@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from lmos_actors.actors import Runtime
     from lmos_actors.protocol.omnia import ServerMessage
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 SessionKey: TypeAlias = tuple[str, str, str]
 """A session: the path of its agent, its owner, its id."""
+
+
+class StartSoon(Protocol):
+    """Starts a task that may go on when the connection that it began with has ended."""
+
+    def __call__(self, async_fn: Callable[..., Awaitable[object]], /, *args: object, name: str) -> None: ...
 
 
 class Watcher(Protocol):
@@ -34,6 +40,7 @@ class OmniaContext:
     rt: Runtime
     options: OmniaOptions
     on_failure: Callable[[BaseException], object]
+    start_soon: StartSoon
     uploads: Uploads | None = None
     """The files of clients; None where they upload none."""
     url: str = ""

@@ -15,6 +15,9 @@ class OmniaOptions:
     is the bytes of a frame. A client has `pong_seconds` to answer a ping, and is pinged as often; what it
     does not take within `write_seconds` ends its connection.
 
+    `calls` is how many users may speak with agents at once; more are refused. A call whose connection has
+    ended waits `resume_seconds` for its client.
+
     `uploads` is a folder for files of clients; without it they upload none. A file has `upload_bytes` at
     most, all files `uploads_bytes`, of one caller half of that. A file is kept for `upload_seconds`, and has
     to come within `ticket_seconds` of its announcement.
@@ -27,6 +30,8 @@ class OmniaOptions:
     max_payload: int = 16 << 20
     pong_seconds: float = 30.0
     write_seconds: float = 10.0
+    calls: int = 8
+    resume_seconds: float = 15.0
     uploads: str | None = None
     upload_bytes: int = 100 << 20
     uploads_bytes: int = 1 << 30

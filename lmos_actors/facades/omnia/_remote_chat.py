@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- type
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
+import trio
+
 from lmos_actors.errors import ActionFailed, DeadlineExceeded, OutcomeUnknown, TransportError
 
 from ..chat import (
@@ -14,10 +16,15 @@ from ..chat import (
     ChatAgent,
     ChatPart,
     ChatTurn,
+    Interrupted,
+    MediaPiece,
+    Sound,
+    SoundFormat,
     TextChunk,
     ToolCalled,
     ToolReturned,
     TurnDone,
+    VoiceCall,
 )
 from ._client import SILENCE, open_chat
 
@@ -25,8 +32,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from ._client import Chat
+    from ._outgoing_call import OutgoingCall
 
 PROVIDER_ERROR: Final = "PROVIDER_ERROR"
+UNSATISFIABLE_FORMAT: Final = "UNSATISFIABLE_FORMAT"
 
 THERE: Final = "session there"
 """The key of `ChatTurn.memory` for the id that a session has at the other server."""
@@ -63,6 +72,29 @@ class RemoteChat(ChatAgent):
         except (TransportError, OutcomeUnknown, DeadlineExceeded) as error:
             raise ActionFailed({"code": PROVIDER_ERROR, "message": str(error)}) from None
 
+    async def talk(self, call: VoiceCall) -> None:
+        """Pass a call on, and what comes of it back."""
+        failure: Exception | None = None
+        try:
+            async with (
+                self._chat(call.memory.get(THERE)) as chat,
+                chat.call(call.format) as there,
+                trio.open_nursery(strict_exception_groups=True) as nursery,
+            ):
+                nursery.start_soon(_speak, call, there)
+                try:
+                    await _relay(call, there)
+                except Exception as error:  # raised below, and not in a group of the nursery
+                    failure = error
+                nursery.cancel_scope.cancel("the call is over")
+            call.memory[THERE] = there.session
+        except (TransportError, OutcomeUnknown, DeadlineExceeded) as error:
+            failure = error
+        if isinstance(failure, TransportError | OutcomeUnknown | DeadlineExceeded):
+            raise ActionFailed({"code": PROVIDER_ERROR, "message": str(failure)}) from None
+        if failure is not None:
+            raise failure
+
     async def _answer(self, turn: ChatTurn) -> AsyncGenerator[str | ChatPart]:
         metadata = {name: value for name, value in turn.metadata.items() if isinstance(value, str)}
         async with self._chat(turn.memory.get(THERE)) as chat:
@@ -73,9 +105,9 @@ class RemoteChat(ChatAgent):
                         yield item.text  # noqa: ASYNC119
                         for part in item.parts:
                             yield part  # noqa: ASYNC119
-                    elif isinstance(item, ToolCalled | ToolReturned):
+                    elif isinstance(item, ToolCalled | ToolReturned | MediaPiece):
                         await turn.show(item)
-                    elif isinstance(item, TurnDone) and not turn.answer and not turn.answer_parts:
+                    elif not turn.answer and not turn.answer_parts:
                         yield item.text  # noqa: ASYNC119
                         for part in item.parts:
                             yield part  # noqa: ASYNC119
@@ -102,3 +134,28 @@ class RemoteChat(ChatAgent):
             tls=wires.client_tls,
             credentials=wires.credentials,
         )
+
+
+async def _speak(call: VoiceCall, there: OutgoingCall) -> None:
+    """Pass on what the user speaks, to the end."""
+    async for frame in call.sound:
+        there.send(frame)
+    there.hang_up()
+
+
+async def _relay(call: VoiceCall, there: OutgoingCall) -> None:
+    """Pass on what the other server sends. Raises ActionFailed."""
+    async for item in there:
+        if isinstance(item, Sound):
+            await call.play(item.data)
+        elif isinstance(item, Interrupted):
+            await call.interrupt()
+        elif isinstance(item, TextChunk):
+            await (call.understood if item.role == "user" else call.say)(item.text)
+        elif isinstance(item, TurnDone):
+            await call.finish()
+        elif isinstance(item, SoundFormat):
+            needed = f"the agent there needs {item.codec} of {item.sample_rate} Hz"
+            raise ActionFailed({"code": UNSATISFIABLE_FORMAT, "message": needed})
+        else:
+            await call.show(item)

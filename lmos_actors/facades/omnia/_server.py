@@ -23,6 +23,7 @@ from lmos_actors.security import Refusal
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
 from ..chat import ChatAgent
+from ._calls import Calls, SoundStatistics
 from ._connection import OmniaConnection
 from ._context import OmniaContext
 from ._options import OmniaOptions
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 
     from starlette.routing import BaseRoute
 
-    from lmos_actors.actors import PoolLink, Runtime, Slot
+    from lmos_actors.actors import Runtime
     from lmos_actors.bindings import Exposed, Exposure
     from lmos_actors.security import Admission, Guard
     from lmos_actors.transport import Connection, Upgrade
+
+    from ._context import StartSoon
 
 SUBPROTOCOL: Final = "lmosprotocol"
 AGENTS: Final = "/api/agents/"
@@ -46,16 +49,23 @@ NAMES_COMPARED: Final = 1_000
 
 @attrs.frozen
 class OmniaStatistics:
-    """Counts of connections and of the turns in progress or waiting on them."""
+    """Counts of connections, of the turns in progress or waiting on them, and of calls.
+
+    `parked` are the calls that wait for their clients, `sound` counts the frames of calls that have ended.
+    """
 
     connections: int
     turns: int
+    calls: int
+    parked: int
+    sound: SoundStatistics
 
 
 class OmniaServer:
     """Serves the chat agents of a node to Omnia's clients; see `LmosServer` for the arguments.
 
-    `url` is the address of the node over HTTP. Raises ConfigError for a folder that cannot be used.
+    `url` is the address of the node over HTTP; calls run in tasks of `start_soon`. Raises ConfigError for a
+    folder that cannot be used.
     """
 
     def __init__(
@@ -66,12 +76,14 @@ class OmniaServer:
         options: OmniaOptions | None = None,
         guard: Guard | None = None,
         url: str = "",
+        start_soon: StartSoon,
         on_failure: Callable[[BaseException], object],
     ) -> None:
         self.options = OmniaOptions() if options is None else options
         folder = self.options.uploads
         uploads = rt.files = None if folder is None else Uploads(folder, self.options, rt)
-        self._context = OmniaContext(rt, self.options, on_failure, uploads, url)
+        self._context = OmniaContext(rt, self.options, on_failure, start_soon, uploads, url)
+        self._calls = Calls(self._context)
         self._exposure = exposure
         self._guard = guard
         self._served: dict[OmniaConnection, None] = {}
@@ -122,7 +134,7 @@ class OmniaServer:
             return Refuse(503, "the node is shutting down")
         if len(self._served) >= self.options.connections:
             return Refuse(503, "there are too many connections")
-        serve = partial(self._serve, link=found.link, name=found.name, admission=admission, query=query)
+        serve = partial(self._serve, found=found, admission=admission, query=query)
         return Accept(None, serve, options=self._connection)
 
     def _is_root(self, path: str) -> bool:
@@ -175,8 +187,7 @@ class OmniaServer:
         self,
         connection: Connection,
         *,
-        link: Slot | PoolLink,
-        name: str,
+        found: Exposed,
         admission: Admission | None,
         query: Mapping[str, list[str]],
     ) -> None:
@@ -185,7 +196,7 @@ class OmniaServer:
             binary=_is_set(query, "binary"),
             client_tools=_is_set(query, "client_tools"),
         )
-        served = OmniaConnection(self._context, connection, link, name, admission, options)
+        served = OmniaConnection(self._context, self._calls, connection, found, admission, options)
         served.watches = _is_set(query, "watch")
         resumed = query.get("resume", [""])[0]
         self._served[served] = None
@@ -202,16 +213,21 @@ class OmniaServer:
     def on_drain(self) -> None:
         """Take no more connections; close each once its turns have ended."""
         self._context.draining = True
+        self._calls.hang_up()
         for served in tuple(self._served):
             served.check_end()
 
     async def wait_done(self) -> None:
-        """Wait until no turn is in progress, and the connections are closed."""
+        """Wait until no turn and no call is in progress, and the connections are closed."""
+        await self._calls.wait_done()
         await self._done.wait()
 
     def statistics(self) -> OmniaStatistics:
         """Count what there is now."""
-        return OmniaStatistics(len(self._served), sum(each.turns for each in self._served))
+        turns = sum(each.turns for each in self._served)
+        return OmniaStatistics(
+            len(self._served), turns, len(self._calls), self._calls.parked, attrs.evolve(self._calls.sound)
+        )
 
 
 def _name_in(path: str, query: Mapping[str, list[str]]) -> str | None:

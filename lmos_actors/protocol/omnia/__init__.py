@@ -1,5 +1,12 @@
 """Omnia's agent-facade chat protocol: frames, and the two ends of a connection. No sockets, no clock."""
 
+from ._calls import (
+    DEFAULT_FORMAT as DEFAULT_FORMAT,
+    CallIn as CallIn,
+    FrameOrder as FrameOrder,
+    agreed_format as agreed_format,
+    proposed_format as proposed_format,
+)
 from ._client import (
     OF_NO_TURN as OF_NO_TURN,
     ClientConnection as ClientConnection,
@@ -15,6 +22,7 @@ from ._codec import (
     write_frame as write_frame,
 )
 from ._media import (
+    BinaryFrame as BinaryFrame,
     MediaFrame as MediaFrame,
     MediaInfo as MediaInfo,
     UnreadableMedia as UnreadableMedia,
@@ -77,7 +85,6 @@ from ._messages import (
 )
 from ._server import (
     MAX_WAITING as MAX_WAITING,
-    BinaryFrame as BinaryFrame,
     CallAccepted as CallAccepted,
     CallAnswered as CallAnswered,
     HungUp as HungUp,

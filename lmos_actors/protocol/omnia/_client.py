@@ -23,7 +23,7 @@ from msgspec import UNSET, UnsetType
 from lmos_actors.errors import LocalProtocolError
 
 from ._codec import UnknownFrame, Unreadable, read_server_frame, write_frame
-from ._media import UnreadableMedia, read_media_frame
+from ._media import BinaryFrame, MediaFrame, MediaInfo, UnreadableMedia, read_media_frame, write_media_frame
 from ._messages import (
     INVALID_MESSAGE,
     RATE_LIMITED,
@@ -49,8 +49,7 @@ from ._messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from ._media import MediaFrame
-    from ._messages import ClientMessage, ServerMessage
+    from ._messages import AudioFormat, ClientMessage, ServerMessage
 
 Stage: TypeAlias = Literal["none", "unsent", "sent", "begun"]
 """How far a turn is: there is none; its message waits here; it has been sent; frames of it have come."""
@@ -148,13 +147,33 @@ class ClientConnection:
         order = UploadOrder(filename=filename, mime_type=mime_type, size_bytes=size_bytes)
         self._put(UploadRequest(session_id=self.session_id, upload_request=order))
 
+    def send_sound(self, data: bytes, number: int, format: AudioFormat, *, is_last: bool = False) -> None:
+        """Send a frame of sound, which begins a call or goes on with it; the last one ends the call."""
+        info = MediaInfo(
+            session_id=self.session_id,
+            mime_type=f"audio/{format.codec}",
+            codec=format.codec,
+            sample_rate=format.sample_rate,
+            channels=format.channels,
+        )
+        frame = MediaFrame(media_id="", sequence=number, payload=data, is_last=is_last, info=info)
+        self._put_frame(BinaryFrame(write_media_frame(frame)))
+
     def hang_up(self) -> None:
-        """End an audio session for good."""
+        """End a call for good."""
         self._put(Hangup(session_id=self.session_id))
 
+    @property
+    def waiting(self) -> int:
+        """The number of frames that wait to be sent."""
+        return len(self._waiting)
+
     def _put(self, message: ClientMessage, *, is_message: bool = False) -> None:
+        self._put_frame(write_frame(message), is_message=is_message)
+
+    def _put_frame(self, frame: bytes, *, is_message: bool = False) -> None:
         is_first = not self._waiting
-        self._waiting.append((write_frame(message), is_message))
+        self._waiting.append((frame, is_message))
         if is_first:
             self._wake()
 

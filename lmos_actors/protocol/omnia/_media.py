@@ -51,6 +51,18 @@ MAX_METADATA: Final = 64 << 10
 """Limit in bytes of the metadata of a frame that is read."""
 
 
+class BinaryFrame(bytes):
+    """A binary frame that is to be sent; other bytes are the UTF-8 of a text frame."""
+
+    __slots__ = ()
+
+
+class SoundFrame(BinaryFrame):
+    """A binary frame of a call, which an interruption drops."""
+
+    __slots__ = ()
+
+
 class MediaInfo(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """The metadata of a frame. `total_chunks` is the number of pieces of a payload that was cut."""
 

@@ -128,7 +128,7 @@ class ToolCallNack(ClientFrame, tag="tool_call_nack", frozen=True):
 
 
 class Hangup(ClientFrame, tag="hangup", frozen=True):
-    """Ends an audio session for good: it is not kept for a client that comes back."""
+    """Ends a call for good: it is not kept for a client that comes back."""
 
 
 ClientMessage: TypeAlias = (
@@ -158,7 +158,7 @@ class Capabilities(_Value, frozen=True, omit_defaults=False):
 
 
 class Announcement(_Value, frozen=True):
-    """What comes with a connected; `resumed` is whether an audio session goes on."""
+    """What comes with a connected; `resumed` is whether a call goes on."""
 
     capabilities: Capabilities | None = None
     resumed: bool = False
@@ -287,7 +287,7 @@ class AudioFormat(_Value, frozen=True):
 
 
 class SessionConfig(ServerFrame, tag="session_config", frozen=True):
-    """How sound is coded in an audio session."""
+    """How sound is coded in a call."""
 
     session_config: AudioFormat
 

@@ -7,6 +7,7 @@ session belongs to it. What is asked of the agent is the host's work; here stand
 - **Turns of a connection come one after the other.** The host is handed all of them at once, and carries
   them out in order; of those that wait, the ninth is refused with RATE_LIMITED.
 - **A fault of a frame belongs to no session**: its error has no `session_id`, and the connection goes on.
+- **A medium** goes out in binary frames, or as text to a client that takes none.
 - **Calls of tools** that only tell what the agent does are *shown*, and what a client answers to them is
   passed over. Calls that the client is asked to carry out are *open* until it has answered. An answer to
   neither is a fault.
@@ -16,6 +17,7 @@ Instants come in as seconds of the host's clock; the dates on frames are from `n
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -26,11 +28,21 @@ from msgspec.structs import replace
 from lmos_actors.errors import LocalProtocolError
 
 from ._codec import Unreadable, read_client_frame, write_frame
-from ._media import MediaFrame, UnreadableMedia, media_frames, read_media_frame
+from ._media import (
+    BinaryFrame,
+    MediaFrame,
+    MediaInfo,
+    SoundFrame,
+    UnreadableMedia,
+    media_frames,
+    read_media_frame,
+    write_media_frame,
+)
 from ._messages import (
     INVALID_MESSAGE,
     RATE_LIMITED,
     Announcement,
+    AudioFormat,
     Call,
     Capabilities,
     Chunk,
@@ -40,9 +52,13 @@ from ._messages import (
     ErrorFrame,
     Fault,
     Hangup,
+    Interrupt,
+    MediaChunk,
+    MediaPiece,
     Outcome,
     Part,
     ServerMessage,
+    SessionConfig,
     StoredUpload,
     ToolCall,
     ToolCallAck,
@@ -128,34 +144,28 @@ class CallAnswered:
 
 @attrs.frozen
 class MediaReceived:
-    """A piece of a medium."""
+    """A frame of sound. It belongs to the session of the connection, whatever its metadata name."""
 
-    session_id: str
     frame: MediaFrame
 
 
 @attrs.frozen
 class HungUp:
-    """The client has ended its audio session for good."""
+    """The client has ended its call for good."""
 
 
 ServerEvent: TypeAlias = MessageReceived | UploadWanted | CallAccepted | CallAnswered | MediaReceived | HungUp
 
 
-class BinaryFrame(bytes):
-    """A binary frame; other bytes are the UTF-8 of a text frame."""
-
-    __slots__ = ()
-
-
 class ServerTurn:
     """The answer to one message. `session_id` is its session, which may be another than was asked for."""
 
-    __slots__ = ("_connection", "_text", "has_ended", "session_id")
+    __slots__ = ("_connection", "_sent", "_text", "has_ended", "session_id")
 
     def __init__(self, connection: ServerConnection, session_id: str) -> None:
         self._connection = connection
         self._text: list[str] = []
+        self._sent: dict[str, int] = {}  # frames of each medium that goes on
         self.session_id = session_id
         self.has_ended = False
 
@@ -169,6 +179,30 @@ class ServerTurn:
         if role is None:
             self._text.append(text)
         self._send(Chunk(content=text or None, parts=parts, role=role))
+
+    def media(self, media_id: str, data: bytes, mime_type: str, *, is_last: bool) -> None:
+        """Send a piece of a medium: as binary frames, or as text to a client that takes none.
+
+        Raise ValueError for an id of more than 12 bytes.
+        """
+        number = self._sent.pop(media_id, 0)
+        if self._connection.options.binary:
+            self._check_open()
+            info = MediaInfo(session_id=self.session_id, mime_type=mime_type)
+            piece = MediaFrame(media_id=media_id, sequence=number, payload=data, is_last=is_last, info=info)
+            number += self._connection.send_media(piece)
+        else:
+            text = b64encode(data).decode()
+            self._send(
+                MediaChunk(
+                    media_chunk=MediaPiece(
+                        media_id=media_id, sequence=number, is_last=is_last, data=text, mime_type=mime_type
+                    )
+                )
+            )
+            number += 1
+        if not is_last:
+            self._sent[media_id] = number
 
     def show_call(self, call: Call) -> None:
         """Show that the agent calls a tool."""
@@ -203,9 +237,12 @@ class ServerTurn:
         self.has_ended = True
         self._connection.turn_ended(self)
 
-    def _send(self, message: ServerMessage) -> None:
+    def _check_open(self) -> None:
         if self.has_ended:
             raise LocalProtocolError("the turn has ended: one `done` or `error` ends it")
+
+    def _send(self, message: ServerMessage) -> None:
+        self._check_open()
         self._connection.send_of_turn(message, self.session_id)
 
 
@@ -262,16 +299,21 @@ class ServerConnection:
         self._texts = _Rate(options.texts, options.texts_burst)
         self._media = _Rate(options.media_bytes, options.media_burst)
 
-    def begin(self) -> None:
-        """Send the announcement, with the id of the connection's session."""
+    def begin(self, *, resumed: bool = False) -> None:
+        """Send the announcement, with the id of the connection's session. `resumed`: its call goes on."""
         options = self.options
         known = Capabilities(binary_frames=options.binary, max_payload_size=options.max_payload)
-        self.send(Connected(connected=Announcement(capabilities=known)), self.session_id)
+        self.send(Connected(connected=Announcement(capabilities=known, resumed=resumed)), self.session_id)
 
-    def adopt(self, session_id: str) -> None:
+    def adopt(self, session_id: str, *, resumed: bool = False) -> None:
         """Have another session from now on, and announce it."""
         self.session_id, self._is_used = session_id, True
-        self.begin()
+        self.begin(resumed=resumed)
+
+    def use(self) -> bool:
+        """Use the session of the connection; return whether that is for the first time."""
+        is_new, self._is_used = not self._is_used, True
+        return is_new
 
     @property
     def turns(self) -> int:
@@ -303,7 +345,7 @@ class ServerConnection:
         if isinstance(frame, UnreadableMedia):
             self._refuse(INVALID_MESSAGE, f"invalid binary frame: {frame.reason}")
             return None
-        return MediaReceived(frame.info.session_id or self.session_id, frame)
+        return MediaReceived(frame)
 
     def _take(self, message: ClientMessage) -> ServerEvent | None:
         if isinstance(message, UserMessage):
@@ -320,8 +362,7 @@ class ServerConnection:
             fault = Fault(code=RATE_LIMITED, message="too many in-flight requests")
             self.send(ErrorFrame(error=fault), session_id)
             return None
-        is_new = session_id == self.session_id and not self._is_used
-        self._is_used = self._is_used or is_new
+        is_new = session_id == self.session_id and self.use()
         turn = ServerTurn(self, session_id)
         self._turns[turn] = None
         return MessageReceived(turn, message, session_id, is_new)
@@ -369,12 +410,35 @@ class ServerConnection:
         """Report that a file has been uploaded."""
         self.send(UploadComplete(upload_complete=stored), session_id)
 
-    def send_media(self, frame: MediaFrame) -> None:
-        """Send a medium, in pieces where it is large. Raise LocalProtocolError without binary frames."""
+    def send_media(self, frame: MediaFrame) -> int:
+        """Send a medium, in pieces where it is large; return how many frames that are.
+
+        Raise LocalProtocolError without binary frames, ValueError for an id of more than 12 bytes.
+        """
         if not self.options.binary:
             raise LocalProtocolError("the client takes no binary frames")
+        number = 0
         for data in media_frames(frame):
             self._put(BinaryFrame(data))
+            number += 1
+        return number
+
+    def send_sound(self, data: bytes, number: int, mime_type: str, session_id: str) -> None:
+        """Send a frame of sound of a call. Clients without binary frames have no calls."""
+        info = MediaInfo(session_id=session_id, mime_type=mime_type)
+        self._put(
+            SoundFrame(write_media_frame(MediaFrame(media_id="", sequence=number, payload=data, info=info)))
+        )
+
+    def interrupt(self, session_id: str) -> None:
+        """Have the client drop what waits to be played; what waits here is dropped."""
+        kept = deque(frame for frame in self._waiting if not isinstance(frame, SoundFrame))
+        self._waiting, self.waiting_bytes = kept, sum(map(len, kept))
+        self.send(Interrupt(), session_id)
+
+    def configure(self, format: AudioFormat, session_id: str) -> None:
+        """Send the format that was agreed on for the sound of a call."""
+        self.send(SessionConfig(session_config=format), session_id)
 
     def send_of_turn(self, message: ServerMessage, session_id: str) -> None:
         """Send a frame of a turn; for `ServerTurn`."""

@@ -206,7 +206,7 @@ def test_binary_frames_are_bounded_in_bytes_a_second() -> None:
     data = write_media_frame(PIECE)
     taken = [end.receive_binary(data, at) for at in (0, 0, 0, 0, 0, 10)]
     assert [isinstance(each, MediaReceived) for each in taken] == [True, True, True, False, False, True]
-    assert taken[0] == MediaReceived("x", PIECE)
+    assert taken[0] == MediaReceived(PIECE)
 
 
 def test_binary_frames_need_to_be_asked_for() -> None:

@@ -1,0 +1,67 @@
+"""The way from the task that answers to the run whose items the caller gets: of turns and of calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+
+from lmos_actors.errors import ToolFailed
+
+from ._items import ToolCalled, ToolReturned
+from ._tools import Tool, shown_reason, tool_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ._items import CallItem, ChatItem
+
+AHEAD: Final = 8
+"""Items of an answer that may wait for the run that passes them on."""
+
+
+class AnswerChannel:
+    """Takes the items of one answer, and is at most `AHEAD` of them ahead of its reader."""
+
+    __slots__ = ("_new_id", "_out")
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._out: trio.MemorySendChannel[Any] | None = None
+
+    def open(self, out: trio.MemorySendChannel[Any]) -> None:
+        """Begin: items go into this channel from now on."""
+        self._out = out
+
+    async def put(self, item: ChatItem | CallItem) -> None:
+        """Pass an item on. Waits until the reader has room. Raises RuntimeError before the beginning."""
+        if self._out is None:
+            raise RuntimeError("the turn is not in progress")
+        try:
+            self._out.send_nowait(item)  # without a pause: those that wait are few
+        except trio.WouldBlock:
+            await self._out.send(item)
+
+    async def use(self, tool: Tool | Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        """Call a tool, and show that; return its result as plain data. Raises ToolFailed."""
+        tool = tool if isinstance(tool, Tool) else tool_of(tool)
+        call_id = self._new_id()
+        await self.put(ToolCalled(call_id, tool.name, dict(arguments)))
+        try:
+            result = await tool.call(arguments)
+        except ToolFailed as error:
+            await self.put(ToolReturned(call_id, error=shown_reason(error)))
+            raise
+        await self.put(ToolReturned(call_id, result))
+        return result
+
+
+def check_memory(memory: dict[str, Any], most: int) -> None:
+    """Raise TypeError or ValueError for a memory that cannot be kept: it is the mistake of this turn."""
+    try:
+        size = len(msgspec.json.encode(memory))
+    except (TypeError, msgspec.EncodeError) as error:
+        raise TypeError(f"turn.memory holds plain data: {error}") from None
+    if size > most:
+        raise ValueError(f"turn.memory has {size} bytes, and {most} are kept")

@@ -1,0 +1,125 @@
+"""A call: a conversation by sound, in both directions at once, as a chat agent holds it.
+
+A call is one long turn of its session: messages of the session wait until it is over. It consists of
+*exchanges*, each of which the agent ends with `finish`: what was understood of the user, and what the agent
+has said, is then kept in the history. It runs in a child of the chat agent, as turns do.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ._answer_channel import AnswerChannel, check_memory
+from ._items import Interrupted, Sound, SoundFormat, TextChunk, TurnDone
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    import trio
+
+    from ._items import Said, ToolCalled, ToolReturned
+    from ._tools import Tool
+
+
+class VoiceCall:
+    """One call of a user, and the way to answer it; `ChatAgent.talk` gets it.
+
+    `sound` are the pieces that the user speaks, as bytes in `format`; it ends when the user hangs up, and is
+    iterated by one task. `session` is the id of the conversation, `is_new` whether it has just begun,
+    `history` what was said before this call. `memory` is a dict of plain data that is kept with the session
+    at each `finish`, and at the end of the call.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        *,
+        format: SoundFormat,
+        history: Callable[[], Sequence[Said]] = tuple,
+        memory: dict[str, Any] | None = None,
+        memory_bytes: int = 64 << 10,
+        metadata: Mapping[str, Any] | None = None,
+        is_new: bool = False,
+        new_id: Callable[[], str],
+    ) -> None:
+        self.session = session
+        self.format = format
+        self.is_new = is_new
+        self.metadata = dict(metadata or {})
+        self.memory = {} if memory is None else memory
+        self.sound: AsyncIterator[bytes] = _Silence()
+        self._history = history
+        self._memory_bytes = memory_bytes
+        self._out = AnswerChannel(new_id)
+        self._said: list[str] = []
+        self._is_open = False  # something has been sent since the last `finish`
+        self._finished = 0
+
+    @cached_property
+    def history(self) -> tuple[Said, ...]:
+        """The messages before this call, oldest first."""
+        return tuple(self._history())
+
+    async def play(self, sound: bytes) -> None:
+        """Send a piece of sound, to be played behind those before it. Waits until the caller has room."""
+        self._is_open = True
+        await self._out.put(Sound(sound))
+
+    async def say(self, text: str) -> None:
+        """Send the text of what the agent says. Waits until the caller has room."""
+        if text:
+            self._is_open = True
+            self._said.append(text)
+            await self._out.put(TextChunk(text))
+
+    async def understood(self, text: str) -> None:
+        """Send what was understood of the user's speech. Waits until the caller has room."""
+        if text:
+            self._is_open = True
+            await self._out.put(TextChunk(text, role="user"))
+
+    async def interrupt(self) -> None:
+        """Have the caller drop the sound that it has not played, such as when the user begins to speak."""
+        await self._out.put(Interrupted())
+
+    async def finish(self) -> None:
+        """End an exchange: what was understood and said is kept, and the caller gets the text as a whole.
+
+        Raises TypeError or ValueError for a `memory` that cannot be kept.
+        """
+        check_memory(self.memory, self._memory_bytes)
+        text = "".join(self._said)
+        self._said.clear()
+        self._is_open = False
+        self._finished += 1
+        await self._out.put(TurnDone(text))
+
+    async def show(self, item: ToolCalled | ToolReturned) -> None:
+        """Show a tool that is carried out elsewhere, such as by an agent that this one asks."""
+        await self._out.put(item)
+
+    async def use(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
+        """Call a tool, and show that; return its result as plain data. Raises ToolFailed."""
+        return await self._out.use(tool, arguments)
+
+    async def run(self, talk: Callable[[VoiceCall], Any], out: trio.MemorySendChannel[Any]) -> None:
+        """Have `talk` hold the call; it ends with a `finish`."""
+        self._out.open(out)
+        held = talk(self)
+        if inspect.isawaitable(held):
+            await held
+        if self._is_open or not self._finished:
+            await self.finish()
+        check_memory(self.memory, self._memory_bytes)
+
+
+class _Silence:
+    """The sound of a call that has not begun."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        raise StopAsyncIteration

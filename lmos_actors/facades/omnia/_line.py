@@ -1,0 +1,162 @@
+"""One connection of a client: what has come over it, until it is taken, and what that means."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import msgspec
+import trio
+from msgspec import UNSET
+
+from lmos_actors.errors import ActionFailed
+from lmos_actors.protocol import omnia
+from lmos_actors.protocol.omnia import ClientConnection, MediaFrame
+
+from ..chat import ChatPart, MediaPiece, TextChunk, ToolCalled, ToolReturned, TurnDone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lmos_actors.protocol.omnia import ServerSaid
+    from lmos_actors.transport import Connection
+
+ChatEvent: TypeAlias = TextChunk | ToolCalled | ToolReturned | MediaPiece | TurnDone
+
+BEHIND: Final = 256
+"""Items that wait for a reader before the server is read more slowly."""
+
+OVERHEAD: Final = 1_024
+"""Bytes that an item takes in memory beside its text."""
+
+BEHIND_BYTES: Final = 4 << 20
+"""Bytes of items that wait for a reader before the server is read more slowly."""
+
+FLOOD_BYTES: Final = 64 << 20
+"""Bytes of items that wait for a reader at which the connection is closed."""
+
+
+class Line:
+    """One connection: a handler for the transport, and what has come for the turn in progress."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: str | None,
+        tools: Iterable[str],
+        frame: Callable[[str], object],
+    ) -> None:
+        self.connection = connection
+        self.wire = ClientConnection(session_id=session, tools=tuple(tools), wake=connection.wake)
+        self.said: deque[ServerSaid | MediaPiece] = deque()
+        self._sizes: deque[int] = deque()  # of the frames of `said`
+        self._bytes = 0
+        self.came = trio.Event()
+        self.announced = trio.Event()
+        """It has been, or the connection has ended."""
+        self.why: str | None = None
+        """Why the connection has ended; None while it stands."""
+        self._frame = frame
+
+    def text(self, text: str) -> None:
+        self._frame(text)
+        self._take(self.wire.receive(text), len(text))
+        if self.wire.is_announced:
+            self.announced.set()
+
+    def binary(self, data: bytes) -> None:
+        frame = self.wire.receive_binary(data)
+        if isinstance(frame, MediaFrame):
+            mime_type = frame.info.mime_type or ""
+            piece = MediaPiece(frame.media_id, frame.sequence, frame.payload, mime_type, frame.is_last)
+            self._take(piece, len(data))
+
+    def _take(self, said: ServerSaid | MediaPiece, size: int) -> None:
+        self.said.append(said)
+        size += OVERHEAD
+        self._sizes.append(size)
+        self._bytes += size
+        self.came.set()
+        if self._bytes > FLOOD_BYTES:
+            self.connection.close(1013, "too much waits to be read")
+
+    def frames(self, room: int) -> list[bytes]:
+        return self.wire.frames(room)
+
+    def is_behind(self) -> bool:
+        return len(self.said) >= BEHIND or self._bytes >= BEHIND_BYTES
+
+    def put_back(self, said: ServerSaid | MediaPiece) -> None:
+        """Have it come next once more."""
+        self.said.appendleft(said)
+        self._sizes.appendleft(0)
+
+    async def run(self) -> None:
+        """Carry frames until the connection has ended."""
+        try:
+            ended = await self.connection.run(self)
+            code = f" with {ended.code}" if ended.code is not None else ""
+            self.why = f"the connection ended{code}: {ended.reason}".rstrip(": ")
+        finally:
+            self.why = self.why or "the connection was given up"
+            self.came.set()
+            self.announced.set()
+
+    async def next(self) -> ServerSaid | MediaPiece | None:
+        """Wait for the next frame; None once the connection has ended and all have been taken."""
+        while not self.said:
+            if self.why is not None:
+                return None
+            self.came = trio.Event()
+            await self.came.wait()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._bytes -= self._sizes.popleft()
+        return self.said.popleft()
+
+
+def event_of(said: ServerSaid) -> ChatEvent | None:
+    """Return what a frame brings of an answer; None for a frame of another kind."""
+    message = said.message
+    if isinstance(message, omnia.MediaChunk):
+        return _piece(message.media_chunk)
+    if isinstance(message, omnia.Chunk):
+        parts = parts_of(message.parts)
+        return TextChunk(message.content or "", parts, "user" if message.role == "user" else "agent")
+    if isinstance(message, omnia.ToolCall):
+        call = message.tool_call
+        is_object = isinstance(call.arguments, dict)
+        arguments = cast("dict[str, Any]", call.arguments) if is_object else {}
+        return ToolCalled(
+            call.id, call.name, arguments, said.asks, call.consent_message, call.categories or []
+        )
+    if isinstance(message, omnia.ToolResult):
+        outcome = message.tool_result
+        result = None if outcome.result is UNSET else outcome.result
+        return ToolReturned(outcome.id, result, outcome.error)
+    return None
+
+
+def _piece(piece: omnia.MediaPiece) -> MediaPiece | None:
+    try:
+        data = b64decode(piece.data, validate=True)
+    except binascii.Error:
+        return None  # as other frames that cannot be read
+    return MediaPiece(piece.media_id, piece.sequence, data, piece.mime_type, piece.is_last)
+
+
+def parts_of(parts: list[omnia.Part] | None) -> list[ChatPart]:
+    """Return the parts that can be understood: others are passed over."""
+    found: list[ChatPart] = []
+    for part in parts or ():
+        try:
+            found.append(msgspec.convert(msgspec.to_builtins(part), ChatPart))
+        except msgspec.ValidationError:
+            continue
+    return found
+
+
+def failure_of(message: omnia.ErrorFrame) -> ActionFailed:
+    """Return an error of the server as an exception."""
+    return ActionFailed({"code": message.error.code, "message": message.error.message})

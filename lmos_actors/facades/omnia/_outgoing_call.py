@@ -1,0 +1,299 @@
+"""A call to an agent: sound in both directions, over as many connections as it takes.
+
+One task carries the call: it takes what comes over the connection, and where that breaks, makes another one
+that goes on with the call. What is to be sent in between cannot wait, as it is sound: it is dropped but for
+the last second, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+import trio
+
+from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
+from lmos_actors.protocol import omnia
+from lmos_actors.protocol.omnia import AudioFormat, FrameOrder
+
+from ..chat import (
+    Interrupted,
+    MediaPiece,
+    Sound,
+    SoundFormat,
+    TextChunk,
+    ToolCalled,
+    ToolReturned,
+    TurnDone,
+)
+from ._line import event_of, failure_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lmos_actors.protocol.omnia import ServerSaid
+
+    from ._line import Line
+
+CallEvent: TypeAlias = SoundFormat | Sound | Interrupted | TextChunk | ToolCalled | ToolReturned | TurnDone
+
+WAITING: Final = 50
+"""Frames that wait to be sent: a second of the usual. Older ones are dropped."""
+
+AHEAD: Final = 256
+"""Items that wait for the reader before the server is read more slowly."""
+
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 1.0
+
+FAREWELL: Final = 2.0
+"""Seconds of silence after the end of an exchange, by which a call that was hung up is over."""
+
+
+@attrs.frozen
+class CallStatistics:
+    """Counts of frames and connections.
+
+    `dropped` could not be sent in time; `lost` never came, `late` came twice. `refused` counts errors of
+    single frames, `resumed` how often the call went on over another connection.
+    """
+
+    sent: int
+    dropped: int
+    received: int
+    lost: int
+    late: int
+    refused: int
+    resumed: int
+
+
+class OutgoingCall:
+    """A call to an agent; made by `Chat.call`. Iterate it for what comes.
+
+    The items are `Sound`, `TextChunk`s (with `role` "user" what the agent has understood), `Interrupted`
+    (drop what is not played yet), `TurnDone` at the end of each exchange, `SoundFormat` where the agent needs
+    another format than was proposed, and the tools that it uses. The iteration ends when the call is over.
+
+    It raises ActionFailed with the `code` and `message` of an error of the server, OutcomeUnknown where the
+    connection broke and the call could not go on.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        session: str | None,
+        format: SoundFormat,
+        resume_seconds: float,
+        dial: Callable[[str | None], Awaitable[Line]],
+    ) -> None:
+        self.url = url
+        self.session = session
+        """The id of the conversation; None until the agent has named one."""
+        self.format = format
+        """What is sent; the agent's own from the item on that says so."""
+        self._seconds = resume_seconds
+        self._dial = dial
+        self._line: Line | None = None
+        self._waiting: deque[bytes] = deque()
+        self._number = 0
+        self._sent = self._dropped = self._received = self._refused = self._resumed = 0
+        self._order = FrameOrder()
+        self._is_over = False  # hung up
+        self._may_end = False  # an exchange has ended since: not every server announces the end of a call
+        self._is_announced = False  # the session of this connection
+        self._scope = trio.CancelScope()
+        self._patience = trio.CancelScope()  # of the wait for a frame
+        self._done = trio.Event()
+        self._failure: Exception | None = None
+        self._put, self._items = trio.open_memory_channel[CallEvent](AHEAD)
+
+    def statistics(self) -> CallStatistics:
+        """Count what there was so far."""
+        return CallStatistics(
+            self._sent, self._dropped, self._received, self._order.lost, self._order.late,
+            self._refused, self._resumed,
+        )  # fmt: skip
+
+    # ---- to the agent
+
+    def send(self, sound: bytes) -> None:
+        """Send a piece of sound, in `format`. Never waits: where there is no connection, or the server does
+        not read, the oldest pieces are dropped. After `hang_up` it does nothing.
+        """
+        if self._is_over:
+            return
+        self._waiting.append(sound)
+        self._flush()
+        while len(self._waiting) > WAITING:
+            self._waiting.popleft()
+            self._dropped += 1
+            self._number += 1  # which shows the agent that something is missing
+
+    def _flush(self) -> None:
+        line = self._line
+        format = _audio_format(self.format)
+        while (
+            line is not None
+            and line.why is None
+            and self._waiting
+            and (self._is_over or line.wire.waiting < WAITING)
+        ):
+            line.wire.send_sound(self._waiting.popleft(), self._number, format)
+            self._number += 1
+            self._sent += 1
+
+    def hang_up(self) -> None:
+        """End the call: the agent sees the end of the sound. What it still says, comes."""
+        if not self._is_over and self._line is not None:
+            self._is_over = True
+            self._flush()
+            self._line.wire.send_sound(b"", self._number, _audio_format(self.format), is_last=True)
+            self._line.wire.hang_up()
+        self._is_over = True
+        self._limit_patience()
+
+    # ---- from the agent
+
+    def __aiter__(self) -> OutgoingCall:
+        return self
+
+    async def __anext__(self) -> CallEvent:
+        try:
+            item = await self._items.receive()
+        except trio.EndOfChannel:
+            if self._failure is not None:
+                raise self._failure from None
+            raise StopAsyncIteration from None
+        if isinstance(item, SoundFormat):
+            self.format = item
+        return item
+
+    # ---- connections; for `Chat`
+
+    async def connect(self) -> None:
+        """Make the first connection. Raises ConnectFailed."""
+        self._line = await self._dial(self.session)
+        self._line.wire.session_id = None  # the one that is announced
+
+    async def close(self) -> None:
+        """Hang up, and wait for the end of the task."""
+        self.hang_up()
+        if self._line is not None:
+            self._line.connection.close()
+        self._scope.cancel("the call is left")
+        await self._done.wait()
+
+    async def run(self) -> None:
+        """Carry the call, until it is over."""
+        try:
+            with self._scope:
+                await self._carry()
+        except (ActionFailed, OutcomeUnknown) as failure:
+            self._failure = failure
+        finally:
+            self._put.close()
+            self._done.set()
+
+    async def _carry(self) -> None:
+        while True:
+            line = self._line
+            assert line is not None
+            while (said := await self._next(line)) is not None:
+                self.session = line.wire.session_id or self.session
+                if not await self._take(said):
+                    line.connection.close()
+                    return
+                self._flush()
+            if self._is_over:
+                line.connection.close()
+                return
+            await self._resume(line.why or "the connection ended")
+
+    async def _next(self, line: Line) -> ServerSaid | MediaPiece | None:
+        """Wait for the next frame; None where there is none, or nothing more is to be expected."""
+        with trio.CancelScope() as self._patience:
+            self._limit_patience()
+            return await line.next()
+        return None
+
+    def _limit_patience(self) -> None:
+        """Wait no longer for the end of a call that was hung up than a server may take."""
+        if self._is_over:
+            seconds = FAREWELL if self._may_end else self._seconds
+            self._patience.deadline = trio.current_time() + seconds
+
+    async def _take(self, said: ServerSaid | MediaPiece) -> bool:
+        """Take a frame; return False if it ends the call."""
+        if isinstance(said, MediaPiece):
+            if self._order.take(said.sequence):
+                self._received += 1
+                await self._put.send(Sound(said.data))
+            return True
+        message = said.message
+        if isinstance(message, omnia.ErrorFrame):
+            if message.session_id is not None:
+                raise failure_of(message)
+            self._refused += 1
+        elif isinstance(message, omnia.Interrupt):
+            await self._put.send(Interrupted())
+        elif isinstance(message, omnia.SessionConfig):
+            await self._take_format(message.session_config)
+        elif isinstance(message, omnia.Done):
+            await self._put.send(TurnDone(message.content or ""))
+            self._may_end = self._is_over
+        elif isinstance(message, omnia.Connected):
+            is_first, self._is_announced = not self._is_announced, True
+            return is_first  # once more in a call: the agent has ended it
+        else:
+            event = event_of(said)
+            if event is not None and not isinstance(event, MediaPiece):
+                await self._put.send(event)
+        return True
+
+    async def _take_format(self, given: AudioFormat) -> None:
+        default = SoundFormat()
+        agreed = SoundFormat(
+            given.codec or default.codec,
+            given.sample_rate or default.sample_rate,
+            given.channels or default.channels,
+        )
+        if agreed != self.format:
+            await self._put.send(agreed)
+
+    async def _resume(self, why: str) -> None:
+        """Go on over another connection. Raises OutcomeUnknown."""
+        pause = FIRST_PAUSE
+        with trio.move_on_after(self._seconds):
+            while True:
+                try:
+                    line = await self._dial(self.session)
+                except ConnectFailed:
+                    await trio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+                    continue
+                first = await line.next()
+                if first is None:
+                    await trio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+                    continue
+                if isinstance(first, MediaPiece) or not _is_resumed(first):
+                    line.connection.close()
+                    break
+                self._line, self._is_announced = line, True
+                self._order.resume()
+                self._resumed += 1
+                self._flush()
+                return
+        raise OutcomeUnknown(self.url, f"{why}; the call could not go on")
+
+
+def _audio_format(format: SoundFormat) -> AudioFormat:
+    return AudioFormat(codec=format.codec, sample_rate=format.sample_rate, channels=format.channels)
+
+
+def _is_resumed(said: ServerSaid) -> bool:
+    message = said.message
+    return (
+        isinstance(message, omnia.Connected) and message.connected is not None and message.connected.resumed
+    )
