@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmos_actors.conformance import CLIENT_CASES, Level, all_cases
+from lmos_actors.conformance import CLIENT_CASES, Level, all_cases, all_chat_cases
 from lmos_actors.conformance.card import ROWS
 from tests.source import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from lmos_actors.conformance import Case
+    from lmos_actors.conformance import Requirement
 
 PAGE = ROOT / "docs" / "reference" / "conformance-cases.md"
 
 HEAD = """# Conformance cases
 
 All {count} cases of [`lmos-actors conform`](command-line.md#conform), in {groups} groups and in the order
-in which they run, and the cases for clients of [`--serve`](#client). An id never changes; the id of a
+in which they run, the cases for clients of [`--serve`](#client), and the {facades} cases of
+[`--omnia`](#facades-of-omnias-protocol) for facades. An id never changes; the id of a
 removed case is not used again. Each requirement follows from its section; a case judges its own subject
 only, and reads everything else as widely as it can. [Conformance](conformance.md) explains verdicts and
 levels. `python -m tests.conformance_cases` writes this page.
@@ -38,6 +39,14 @@ thing. See [Judge a client](../guides/test-conformance.md#judge-a-client).
 |---|---|---|---|---|
 """
 
+FACADES = """
+## Facades of Omnia's protocol
+
+The cases of `lmos-actors conform URL --omnia`, in the order in which they run. Those of "Omnia's newest
+facade, as recorded" are not in the protocol's text. See
+[Judge a facade](../guides/test-conformance.md#judge-a-facade).
+"""
+
 DEVIATIONS = """
 ## Ways to differ
 
@@ -52,15 +61,22 @@ with several deviations has the worst verdict of them.
 def write_page() -> str:
     """Return the whole page."""
     cases = all_cases()
-    groups: dict[str, list[Case]] = {}
+    groups, facades = _grouped(cases), _grouped(all_chat_cases())
+    head = HEAD.format(count=len(cases), groups=len(groups), facades=len(all_chat_cases()))
+    parts = [head, *("".join(_group(name, members)) for name, members in groups.items())]
+    parts += [CLIENTS, *_clients(), FACADES]
+    parts += ["".join(_group(name, members)) for name, members in facades.items()]
+    return "".join([*parts, DEVIATIONS, *_deviations()])
+
+
+def _grouped(cases: Sequence[Requirement]) -> dict[str, list[Requirement]]:
+    groups: dict[str, list[Requirement]] = {}
     for case in cases:
         groups.setdefault(case.group, []).append(case)
-    parts = [HEAD.format(count=len(cases), groups=len(groups))]
-    parts += ["".join(_group(name, members)) for name, members in groups.items()]
-    return "".join([*parts, CLIENTS, *_clients(), DEVIATIONS, *_deviations()])
+    return groups
 
 
-def _group(name: str, cases: list[Case]) -> Iterator[str]:
+def _group(name: str, cases: Sequence[Requirement]) -> Iterator[str]:
     yield f"\n## {name}\n\n| id | case | expected | section | needs |\n|---|---|---|---|---|\n"
     for case in cases:
         needs = ", ".join(filter(None, (case.needs, "`--allow-unsafe`" if case.unsafe else "")))

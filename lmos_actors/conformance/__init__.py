@@ -1,4 +1,4 @@
-"""The conformance kit: judges any LMOS server or client."""
+"""The conformance kit: judges any LMOS server or client, and any facade of Omnia's chat protocol."""
 
 from ._run import ConformOptions as ConformOptions, chosen as chosen, conform as conform
 from .card import (
@@ -20,6 +20,14 @@ from .card import (
 from .cases import (
     all_cases as all_cases,
 )
+from .chat import (
+    ChatCase as ChatCase,
+    ChatHints as ChatHints,
+    ChatOptions as ChatOptions,
+    all_chat_cases as all_chat_cases,
+    chosen_chat as chosen_chat,
+    judge_facade as judge_facade,
+)
 from .clients import (
     CLIENT_CASES as CLIENT_CASES,
     ClientCase as ClientCase,
@@ -27,6 +35,7 @@ from .clients import (
 )
 from .session import (
     Case as Case,
+    Requirement as Requirement,
 )
 from .target import (
     Call as Call,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib.metadata import version
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from lmos_actors._core import HIDDEN
 from lmos_actors.errors import ConfigError, nearest
 
 from .card import (
     DEVIATIONS,
     Card,
-    Departure,
     Level,
     Result,
     Verdict,
@@ -30,11 +28,11 @@ from .session import (
     Case,
     CaseContext,
     Dialect,
-    Failed,
     NoAnswer,
     RunContext,
+    without_secrets,
 )
-from .target import AccessOptions, Hints, NotOffered, NotRun, find_target, no_headers
+from .target import AccessOptions, Hints, find_target, no_headers
 from .wire import ConnectionGone, Refused, Unreachable
 
 if TYPE_CHECKING:
@@ -45,10 +43,8 @@ if TYPE_CHECKING:
 
     from .target import HeadersFor
 
-_CASE_SECONDS: Final = 60.0
 _WITHOUT_SOCKET: Final = ("handshake", "description", "http")  # groups that need no open WebSocket
-_SECRET: Final = 4  # characters that a header has at least, to be one
-_VERSIONS: Final = ("lmos-actors", "trio", "h11")
+VERSIONS: Final = ("lmos-actors", "trio", "h11")
 _WAYS: Final = (
     AS_WRITTEN,
     AS_IN_EXAMPLES,
@@ -126,7 +122,7 @@ async def conform(
     shut = False
     for case in chosen(options.cases):
         if stop and not (shut and case.group in _WITHOUT_SOCKET):
-            result = _told(case, Verdict.NOT_RUN, stop)
+            result = case.result(Verdict.NOT_RUN, stop)
         else:
             result = await run_case(shared, case)
             if result.verdict is Verdict.FAILED and not stop:
@@ -144,7 +140,7 @@ async def conform(
         seed=options.seed,
         results=tuple(results),
         seconds=trio.current_time() - began,
-        versions={name: version(name) for name in _VERSIONS},
+        versions={name: version(name) for name in VERSIONS},
     )
 
 
@@ -240,88 +236,9 @@ async def _find_dialect(shared: RunContext) -> Dialect:
 
 async def run_case(shared: RunContext, case: Case) -> Result:
     """Run one case and return its result."""
-    began = trio.current_time()
     context = CaseContext(shared, case, Random(f"{shared.seed}:{case.id}"))
-    verdict, seen = await _outcome(context, case)
-    result = attrs.evolve(
-        _told(case, verdict, seen),
-        departures=tuple(context.departures),
-        traffic=tuple(context.traffic),
-        left_out=context.left_out,
-        seconds=trio.current_time() - began,
+    result = await context.judge_case(
+        case, partial(case.run, context), shared.level, allow_unsafe=shared.allow_unsafe
     )
-    return _without(_secrets(shared), result)
-
-
-def _secrets(shared: RunContext) -> list[str]:
-    """Return the credentials of the kit, which must appear in no report."""
     places = [each for each in (shared.target.socket, shared.target.thing.where) if each is not None]
-    values = [value.decode("latin-1") for each in places for _, value in shared.headers(each)]
-    words = dict.fromkeys(text for value in values for text in (value, value.partition(" ")[2]))
-    return [word for word in words if len(word) >= _SECRET]
-
-
-def _without(secrets: list[str], result: Result) -> Result:
-    """Remove secrets from what was seen: the server may have echoed them."""
-    if not secrets:
-        return result
-
-    def hidden(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, HIDDEN)
-        return text
-
-    return attrs.evolve(
-        result,
-        seen=hidden(result.seen),
-        departures=tuple(attrs.evolve(each, seen=hidden(each.seen)) for each in result.departures),
-        traffic=tuple(attrs.evolve(each, text=hidden(each.text)) for each in result.traffic),
-    )
-
-
-def _told(case: Case, verdict: Verdict, seen: str) -> Result:
-    return Result(
-        id=case.id,
-        title=case.title,
-        section=case.section,
-        expected=case.expected,
-        verdict=verdict,
-        seen=seen,
-    )
-
-
-async def _outcome(context: CaseContext, case: Case) -> tuple[Verdict, str]:
-    try:
-        with trio.move_on_after(_CASE_SECONDS):
-            return await _tried(context, case)
-        return Verdict.FAILED, f"it was not over after {_CASE_SECONDS:g} s"
-    except NotOffered as why:
-        return Verdict.NOT_OFFERED, str(why)
-    except NotRun as why:
-        return Verdict.NOT_RUN, str(why)
-    except (Failed, NoAnswer, ConnectionGone, Refused, Unreachable, ConfigError) as why:
-        return Verdict.FAILED, str(why)
-    except (RecursionError, UnicodeError, OverflowError) as error:
-        return Verdict.FAILED, f"what came is beyond what can be worked with: {error}"
-    finally:
-        with suppress(ConnectionGone):
-            await context.aclose()
-
-
-async def _tried(context: CaseContext, case: Case) -> tuple[Verdict, str]:
-    if case.unsafe and not context.shared.allow_unsafe:
-        return Verdict.NOT_RUN, "it changes something: --allow-unsafe lets it"
-    await case.run(context)
-    level = context.shared.level
-    failing = [each for each in context.departures if DEVIATIONS[each.key].fails(level)]
-    counting = [each for each in context.departures if DEVIATIONS[each.key].counts(level)]
-    summary = _in_words(failing or counting)
-    return (Verdict.FAILED if failing else Verdict.TOLERATED if counting else Verdict.PASSED), summary
-
-
-def _in_words(departures: Sequence[Departure]) -> str:
-    """Describe the deviations from the specification: each once, with all that was seen of it."""
-    seen: dict[str, list[str]] = {}
-    for each in departures:
-        seen.setdefault(each.title, []).append(each.seen)
-    return "; ".join(f"{title}: {', '.join(found)}" for title, found in seen.items())
+    return without_secrets(shared.headers, places, result)

@@ -36,9 +36,12 @@ kotlin-wot: the server is addressed and judged by the dialect of kotlin-wot."""
     allow_unsafe: Annotated[Switch, Parameter(group=JUDGED)] = False
     """Invoke actions that are not safe, too, and write other values to properties, for a moment."""
     hints: Annotated[File, Parameter(group=JUDGED)] = None
-    """A YAML, TOML or JSON file with facts that the description lacks: inputs, and triggers of events."""
+    """A YAML, TOML or JSON file with facts that the description lacks: inputs, and triggers of events; \
+with --omnia what to say to the agent: say, slow, fails, tool, client_tool."""
     seed: Annotated[int, Parameter(metavar="N", group=JUDGED)] = 0
     """The seed of invented inputs and ids: the same seed, the same inputs."""
+    omnia: Annotated[Switch, Parameter(group=JUDGED)] = False
+    """Judge an agent facade of Omnia's chat protocol, in place of a server of LMOS."""
     patience: Annotated[Limit, Parameter(group=JUDGED)] = 2.0
     """How long an answer may take."""
     idle: Annotated[Limit, Parameter(group=JUDGED)] = 2.0
@@ -63,6 +66,8 @@ kotlin-wot: the server is addressed and judged by the dialect of kotlin-wot."""
         from ..conform._conform import Presented, hints_of
 
         server = self.server
+        if self.omnia:
+            return self._chat_options(url)
         return ConformOptions(
             level=Level(self.level),
             patience=self.patience,
@@ -79,6 +84,30 @@ kotlin-wot: the server is addressed and judged by the dialect of kotlin-wot."""
             tls=server.tls.context(),
         )
 
+    def _chat_options(self, url: str) -> Any:
+        from lmos_actors.conformance import ChatOptions, Level
+
+        from ..conform._conform import Presented, chat_hints_of
+
+        values = options_in(self)
+        given = next((name for name in ("--thing", "--description") if values[name] is not None), None)
+        if given is not None:
+            raise ConfigError("is about servers of LMOS, and does not go with --omnia", given)
+        if self.level == "kotlin-wot":
+            raise ConfigError('"kotlin-wot" is a level for servers of LMOS: spec or lenient', "--level")
+        server = self.server
+        return ChatOptions(
+            level=Level(self.level),
+            patience=self.patience,
+            idle=self.idle,
+            seed=self.seed,
+            allow_unsafe=self.allow_unsafe,
+            hints=chat_hints_of(self.hints),
+            cases=tuple(self.case or ()),
+            headers=Presented.of(server.headers(), server.credentials(url), [url]),
+            tls=server.tls.context(),
+        )
+
     def check_serve(self, url: str | None) -> None:
         """Raise ConfigError for what does not go with `--serve`, or goes with it alone."""
         if self.serve is False:
@@ -87,8 +116,7 @@ kotlin-wot: the server is addressed and judged by the dialect of kotlin-wot."""
             return
         if url is not None:
             raise ConfigError("judges clients: it takes no URL of a server", "--serve")
-        names = ("case", "allow_unsafe", "hints", "thing", "description")
-        names = ("--case", "--allow-unsafe", "--hints", "--thing", "--description")
+        names = ("--case", "--allow-unsafe", "--hints", "--omnia", "--thing", "--description")
         values = options_in(self)
         given = next((name for name in names if values[name]), self.server.first_given())
         if given is not None:
@@ -155,7 +183,7 @@ def conform(
     given: ConformOptionGroup = _USUAL,
     output: OutputOptions = _OUTPUT,
 ) -> int:
-    """Judge any server that speaks LMOS over a WebSocket, case by case.
+    """Judge any server that speaks LMOS over a WebSocket, case by case, or a facade of Omnia's chat protocol.
 
     lmos-actors conform http://127.0.0.1:8080/agents/weather
 
@@ -164,6 +192,8 @@ def conform(
     lmos-actors conform ws://127.0.0.1:9000/lamp --description lamp.td.json --case "properties.*" -v
 
     lmos-actors conform http://127.0.0.1:8080 --thing urn:lamp --allow-unsafe --hints hints.yaml
+
+    lmos-actors conform "ws://127.0.0.1:8080/ws?agent=support" --omnia
 
     lmos-actors conform --serve 127.0.0.1:9000 --once
 
@@ -179,7 +209,7 @@ description, 124 time limit, 130 interrupted.
     ----------
     url
         The URL of a description, of a server that has one at its well-known place, or of a WebSocket; \
-or a file with a description.
+or a file with a description. With --omnia the URL of a facade, or of an agent of lmos_actors.
     """
     from ..conform._conform import ConformRequest, cases_of, judge, list_cases
     from ..remote._session import check_place
@@ -189,7 +219,7 @@ or a file with a description.
         return _serve(given, output)
     if url is None and isinstance(output.json, str) and "://" in output.json:
         raise ConfigError(f"was given {output.json}: write the URL before it", "--json")
-    cases = cases_of(given.case or ())
+    cases = cases_of(given.case or (), omnia=given.omnia)
     if output.list_:
         return list_cases(cases, json=output.printed)
     if url is None:

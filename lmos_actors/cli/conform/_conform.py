@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors.conformance import Card, Hints, Result, Unreachable, Verdict, chosen, conform
+from lmos_actors.conformance import (
+    Card,
+    ChatHints,
+    ChatOptions,
+    Hints,
+    Result,
+    Unreachable,
+    Verdict,
+    chosen,
+    chosen_chat,
+    conform,
+    judge_facade,
+)
 from lmos_actors.errors import ConfigError
 from lmos_actors.node import encode_headers
 from lmos_actors.reports import printable
@@ -36,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lmos_actors._core import Headers
-    from lmos_actors.conformance import Case, ConformOptions
+    from lmos_actors.conformance import ConformOptions, Requirement
     from lmos_actors.security import Credentials
     from lmos_actors.transport import Network
 
@@ -46,11 +58,14 @@ FEW: Final = 5
 
 @attrs.frozen(kw_only=True)
 class ConformRequest:
-    """A request to judge a server. `json`: print JSON alone; `card_files`: the files to write, by option."""
+    """A request to judge a server, or with `ChatOptions` a facade of Omnia's protocol.
+
+    `json`: print JSON alone; `card_files`: the files to write, by option.
+    """
 
     url: str
-    options: ConformOptions
-    cases: Sequence[Case]
+    options: ConformOptions | ChatOptions
+    cases: Sequence[Requirement]
     within: float | None = None
     json: bool = False
     verbose: bool = False
@@ -97,15 +112,20 @@ def hints_of(path: str | None) -> Hints:
     return Hints() if path is None else Hints.load(path)
 
 
-def cases_of(patterns: Sequence[str]) -> tuple[Case, ...]:
+def chat_hints_of(path: str | None) -> ChatHints:
+    """Read the file of `--hints` for a facade. Blocks on the disk. Raises ConfigError."""
+    return ChatHints() if path is None else ChatHints.load(path)
+
+
+def cases_of(patterns: Sequence[str], *, omnia: bool = False) -> Sequence[Requirement]:
     """Return the cases that `--case` names. Raises ConfigError."""
     try:
-        return chosen(patterns)
+        return chosen_chat(patterns) if omnia else chosen(patterns)
     except ConfigError as error:
         raise ConfigError(error.message, "--case") from None
 
 
-def list_cases(cases: Sequence[Case], *, json: bool) -> int:
+def list_cases(cases: Sequence[Requirement], *, json: bool) -> int:
     """Print cases."""
     if json:
         print_json({"cases": [_case_data(case) for case in cases]})
@@ -118,7 +138,7 @@ def list_cases(cases: Sequence[Case], *, json: bool) -> int:
     return OK
 
 
-def _case_data(case: Case) -> dict[str, Any]:
+def _case_data(case: Requirement) -> dict[str, Any]:
     section = {"document": case.section.document, "place": case.section.place}
     plain = {name: getattr(case, name) for name in ("id", "group", "title", "expected", "needs", "unsafe")}
     return {**plain, "section": section}
@@ -139,16 +159,9 @@ def judge(request: ConformRequest, network: Network | None = None) -> int:
         card_files.close()
 
 
-def not_tried(case: Case, why: str) -> Result:
+def not_tried(case: Requirement, why: str) -> Result:
     """Return the result of a case that was not tried, and why."""
-    return Result(
-        id=case.id,
-        title=case.title,
-        section=case.section,
-        expected=case.expected,
-        verdict=Verdict.NOT_RUN,
-        seen=f"not tried: {why}",
-    )
+    return case.result(Verdict.NOT_RUN, f"not tried: {why}")
 
 
 class ServerRun:
@@ -177,11 +190,14 @@ class ServerRun:
     async def _judge(self, network: Network) -> None:
         self._printer.begin(self._request.url)
         try:
-            self._card = await conform(
-                network, self._request.url, self._request.options, on_result=self._printer.result
-            )
+            self._card = await self._carded(network, self._request.url, self._request.options)
         except Exception as error:  # a nursery on the way out would make a group of it
             self._failure = error
+
+    async def _carded(self, network: Network, url: str, options: ConformOptions | ChatOptions) -> Card:
+        if isinstance(options, ChatOptions):
+            return await judge_facade(network, url, options, on_result=self._printer.result)
+        return await conform(network, url, options, on_result=self._printer.result)
 
     async def _end_at_interrupt(
         self, working: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -232,7 +248,7 @@ class ServerRun:
             subject=request.url,
             role="server",
             title="",
-            thing=request.options.thing or "",
+            thing="" if isinstance(request.options, ChatOptions) else request.options.thing or "",
             level=request.options.level,
             spoken="",
             seed=request.options.seed,

@@ -29,7 +29,7 @@ from ..run._report_files import Target, opened_file, same_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lmos_actors.conformance import Card, Case, Result
+    from lmos_actors.conformance import Card, Requirement, Result
 
     from ..run._live import Moving, Screen
 
@@ -43,7 +43,7 @@ _LABEL: Final = re.compile(r"(?:^   |\d )(FAILED|tolerated|not offered|not run|o
 _STYLES: Final = {"FAILED": "bold red", "tolerated": "yellow", "ok": "green"}
 
 
-def group_of(case: Case | Result) -> str:
+def group_of(case: Requirement | Result) -> str:
     """Return the group of a case: the part of its id before the point."""
     return case.id.partition(".")[0]
 
@@ -51,7 +51,7 @@ def group_of(case: Case | Result) -> str:
 class CardPrinter:
     """Prints results of cases: each group when it is over. With `json` only the progress on a terminal."""
 
-    def __init__(self, cases: Sequence[Case], *, json: bool, verbose: bool) -> None:
+    def __init__(self, cases: Sequence[Requirement], *, json: bool, verbose: bool) -> None:
         self.results: list[Result] = []
         self._cases, self._json, self._verbose = cases, json, verbose
         self._width = max(map(len, map(group_of, cases)), default=0)

@@ -7,9 +7,11 @@ from ._deviations import (
     binding as binding,
     discovery as discovery,
     extension as extension,
+    facade as facade,
     http as http,
     kotlin as kotlin,
     lmos as lmos,
+    omnia as omnia,
     rfc6455 as rfc6455,
     td as td,
 )

@@ -18,6 +18,8 @@ WEBSOCKET: Final = "RFC 6455"
 HTTP: Final = "RFC 9110"
 EXTENSIONS: Final = "LMOS extensions of lmos_actors"
 KOTLIN: Final = "kotlin-wot, as its source has it"
+OMNIA: Final = "Omnia WebSocket protocol"
+FACADE: Final = "Omnia's newest facade, as recorded"
 
 
 # Places in the texts: `lmos("readProperty")`. Extensions and kotlin-wot's habits bind no other server.
@@ -30,6 +32,8 @@ rfc6455: Final = partial(Section, WEBSOCKET)
 http: Final = partial(Section, HTTP)
 extension: Final = partial(Section, EXTENSIONS)
 kotlin: Final = partial(Section, KOTLIN)
+omnia: Final = partial(Section, OMNIA)
+facade: Final = partial(Section, FACADE)
 
 
 @attrs.frozen
@@ -149,6 +153,33 @@ ROWS: Final = (
     Deviation("own-change-untold",
               "an observer gets no readings of its own changes beside the answers to them",
               lmos("One Request-Multiple Responses")),
+    # --- Omnia's chat protocol
+    Deviation("announced-late", "a session is announced only once a message has come", omnia("Connected")),
+    Deviation("no-capabilities", "the announcement names no capabilities", facade("connected")),
+    Deviation("no-agent-needed", "a connection without an agent is opened", omnia("URL Format")),
+    Deviation("any-agent", "an agent that does not exist is connected to", omnia("URL Format")),
+    Deviation("any-origin", "a page of another origin may connect", facade("handshakes")),
+    Deviation("no-timestamp", "frames have no timestamp", facade("timestamp")),
+    Deviation("frame-without-session", "frames of a turn have no session_id", facade("session_id")),
+    Deviation("refused-after-done", "a message that is sent right after `done` is refused",
+              omnia("Message Flow")),
+    Deviation("second-refused", "a message that is sent during a turn is refused", omnia("Message Flow")),
+    Deviation("new-session-each", "a message without session_id begins a session of its own",
+              facade("session_id")),
+    Deviation("expired-session", "an unknown session is SESSION_EXPIRED in place of a new one",
+              omnia("Session Expiration")),
+    Deviation("any-session", "the id of an unknown session is taken as it is", omnia("Session Expiration")),
+    Deviation("empty-taken", "a message without content is answered", omnia("Message")),
+    Deviation("unknown-type-taken", "a frame of another type is taken for a message", omnia("Message")),
+    Deviation("fault-with-session", "an error about a frame names a session", facade("error")),
+    Deviation("invalid-utf8-taken", "text that is not UTF-8 is accepted", rfc6455("8.1")),
+    Deviation("binary-read-as-text", "a message in a binary frame is answered", facade("binary frames")),
+    Deviation("tools-hidden", "the use of a tool is not shown", omnia("With Tool Calls")),
+    Deviation("upload-unreported", "a finished upload is not reported", facade("upload_complete")),
+    Deviation("upload-longer-taken", "an upload may be longer than it was announced",
+              facade("upload_request")),
+    Deviation("film-taken", "a call of film is begun", facade("UNSATISFIABLE_FORMAT")),
+    Deviation("call-not-resumed", "a call that was resumed refuses its sound", facade("resume")),
     # --- order
     Deviation("held-up", "a run delays later requests on its connection",
               lmos("One Request-Multiple Responses"), kotlin=True),

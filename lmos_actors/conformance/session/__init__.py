@@ -4,7 +4,6 @@ from ._case import (
     Case as Case,
     CaseContext as CaseContext,
     Chapter as Chapter,
-    Failed as Failed,
     Run as Run,
     RunContext as RunContext,
 )
@@ -41,6 +40,13 @@ from ._messages import (
     faults as faults,
     parse_message as parse_message,
 )
+from ._probe import (
+    Failed as Failed,
+    NoAnswer as NoAnswer,
+    Probe as Probe,
+    Requirement as Requirement,
+    without_secrets as without_secrets,
+)
 from ._samples import (
     SILENCE as SILENCE,
     a_reading as a_reading,
@@ -60,7 +66,6 @@ from ._session import (
     AS_KOTLIN as AS_KOTLIN,
     AS_WRITTEN as AS_WRITTEN,
     Dialect as Dialect,
-    NoAnswer as NoAnswer,
     Sent as Sent,
     Session as Session,
 )

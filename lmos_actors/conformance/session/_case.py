@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
-import trio
 
-from lmos_actors.conformance.card import DEVIATIONS, Departure, Level
-from lmos_actors.conformance.target import NotOffered, NotRun, Roles
+from lmos_actors.conformance.target import Roles
 from lmos_actors.conformance.wire import (
     ConnectionGone,
-    HandshakeOptions,
-    Recorder,
     Refused,
-    exchange,
-    open_socket,
 )
-from lmos_actors.transport import endpoint_of
 
 from ._messages import faults
-from ._session import AS_WRITTEN, NoAnswer, Session
+from ._probe import NoAnswer, Probe, Requirement
+from ._session import AS_WRITTEN, Session
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Generator
     from random import Random
 
-    from lmos_actors.conformance.card import Section, Traffic
+    from lmos_actors.conformance.card import Level, Section
     from lmos_actors.conformance.target import Call, Hints, Target
-    from lmos_actors.conformance.wire import Headers, HttpAnswer, Socket
+    from lmos_actors.conformance.wire import Headers, Socket
     from lmos_actors.transport import Network
 
     from ._messages import ReceivedMessage
@@ -38,36 +32,16 @@ if TYPE_CHECKING:
 
 Run: TypeAlias = "Callable[[CaseContext], Awaitable[None]]"
 
-_TRAFFIC: Final = 200
-_REASONABLE: Final = 64  # connections of one case
-
-
-class Failed(Exception):
-    """A difference between what was seen and what the case expects."""
-
 
 @attrs.frozen(kw_only=True, eq=False)
-class Case:
-    """A requirement on a server. Its id is permanent: the id of a removed case is not used again.
+class Case(Requirement):
+    """A requirement on a server, and how it is tried.
 
-    `expected`: what the section demands, as the end of "expected ...". `needs`: what a server has to offer
-    for the case to run, in words, "" for nothing. `unsafe`: the case changes something, and needs
-    `allow_unsafe`. `run` raises Failed, NotOffered or NotRun, or what a session raises; it records lesser
-    deviations by `context.differs`.
+    `run` raises Failed, NotOffered or NotRun, or what a session raises; it records lesser deviations by
+    `context.differs`.
     """
 
-    id: str
-    title: str
-    section: Section
-    expected: str
-    needs: str
-    unsafe: bool
     run: Run
-
-    @property
-    def group(self) -> str:
-        """The part of the id before the full stop."""
-        return self.id.partition(".")[0]
 
 
 class Chapter:
@@ -126,43 +100,21 @@ class RunContext:
     triggers: dict[str, Call | None] = attrs.field(factory=dict[str, "Call | None"])
 
 
-class CaseContext:
+class CaseContext(Probe):
     """The context of one case: opens connections, which end with it, and records findings."""
 
     def __init__(self, shared: RunContext, case: Case, random: Random) -> None:
+        super().__init__(
+            shared.network, headers=shared.headers, tls=shared.tls, patience=shared.patience, random=random
+        )
         self.shared = shared
         self.case = case
-        self.random = random
         self.target = shared.target
         self.roles = Roles(
             target=shared.target, hints=shared.hints, allow_unsafe=shared.allow_unsafe, seed=str(shared.seed)
         )
-        self.departures: list[Departure] = []
-        self.traffic: list[Traffic] = []
-        self.left_out = 0
-        self._sockets: list[Socket] = []
-        self._began = trio.current_time()
 
     # --- verdicts
-
-    def fail(self, seen: object) -> NoReturn:
-        """End the case: it is not as demanded."""
-        raise Failed(str(seen))
-
-    def differs(self, key: str, seen: object) -> None:
-        """Note a departure from the specification, and go on. The level decides how it is judged."""
-        deviation = DEVIATIONS[key]
-        departure = Departure(key, deviation.title, str(seen), deviation.section)
-        if departure not in self.departures:
-            self.departures.append(departure)
-
-    def not_offered(self, why: str) -> NoReturn:
-        """End the case: there is nothing to try it with."""
-        raise NotOffered(why)
-
-    def not_run(self, why: str) -> NoReturn:
-        """End the case: it needs a permission or a hint, whose option `why` names."""
-        raise NotRun(why)
 
     def offers(self, word: str) -> None:
         """End the case unless the description offers this extension of lmos_actors."""
@@ -205,31 +157,17 @@ class CaseContext:
         without: tuple[bytes, ...] = (),
         url: str | None = None,
     ) -> Socket:
-        """Open a connection; `offered` are subprotocols.
+        """Open a connection as `open` does: to the server that is judged, in the dialect that it was found to
+        have.
 
-        `headers` go beside those of the handshake, or in place of those of the same name; `without` are left
-        out. Raises Unreachable, and Refused for any answer but 101.
+        Raises Unreachable, and Refused for any answer but 101.
         """
-        if len(self._sockets) >= _REASONABLE:
-            raise RuntimeError("a case has too many connections")
         url = url or self.target.socket
         if url is None:
             self.not_offered("its description leads to no WebSocket")
         if offered is None:
             offered = ("lmosprotocol",) if self.shared.dialect.offered else ()
-        options = HandshakeOptions(
-            network=self.shared.network,
-            endpoint=endpoint_of(url),
-            tls=self.shared.tls,
-            offered=offered,
-            headers=(*self.shared.headers(url), *headers),
-            without=without,
-            patience=self.shared.patience,
-        )
-        recorder = Recorder(self.record, len(self._sockets) + 1, self._began)
-        socket = await open_socket(options, recorder, self.random)
-        self._sockets.append(socket)
-        return socket
+        return await self.open(url, offered=offered, headers=headers, without=without)
 
     async def session(self, dialect: Dialect | None = None, *, thing: str | None = None) -> Session:
         """Open a connection in the dialect that the server was found to understand.
@@ -240,32 +178,6 @@ class CaseContext:
         socket = await self.socket(offered=("lmosprotocol",) if dialect.offered else ())
         thing = self.target.thing.id if thing is None else thing
         return Session(socket, dialect, thing, self.random, self.shared.patience)
-
-    async def http(self, method: str, url: str, *, headers: Headers = (), body: bytes = b"") -> HttpAnswer:
-        """Do one HTTP exchange. Raises Unreachable."""
-        return await exchange(
-            self.shared.network,
-            method,
-            url,
-            headers=(*self.shared.headers(url), *headers),
-            body=body,
-            tls=self.shared.tls,
-            patience=self.shared.patience,
-            record=self.record,
-        )
-
-    def record(self, traffic: Traffic) -> None:
-        """Keep something that passed on a connection."""
-        self.traffic.append(attrs.evolve(traffic, at=max(0.0, trio.current_time() - self._began)))
-        if len(self.traffic) > _TRAFFIC:
-            del self.traffic[0]
-            self.left_out += 1
-
-    async def aclose(self) -> None:
-        """Close all connections, without waiting for the server."""
-        with trio.CancelScope(shield=True):  # each takes half a second at the most
-            for socket in self._sockets:
-                await socket.aclose()
 
     # --- what cases have in common
 

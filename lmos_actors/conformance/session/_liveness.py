@@ -8,7 +8,8 @@ import attrs
 
 from lmos_actors.conformance.wire import ConnectionEnd, ConnectionGone
 
-from ._session import NoAnswer, Sent, Session
+from ._probe import NoAnswer
+from ._session import Sent, Session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

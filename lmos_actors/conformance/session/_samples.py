@@ -11,7 +11,7 @@ from lmos_actors.conformance.target import NotOffered, NotRun
 from lmos_actors.conformance.wire import ConnectionGone, Refused, Unreachable
 
 from ._messages import ABSENT
-from ._session import NoAnswer
+from ._probe import NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

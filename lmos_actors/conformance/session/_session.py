@@ -27,6 +27,7 @@ import trio
 from lmos_actors.conformance.wire import ConnectionGone
 
 from ._messages import parse_message
+from ._probe import NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,10 +108,6 @@ class Sent:
     correlation: str | None
     text: str
     after: int
-
-
-class NoAnswer(Exception):
-    """No answer came in time."""
 
 
 class Session:

@@ -12,8 +12,8 @@ from lmos_actors.conformance.target import NewValue
 from lmos_actors.conformance.wire import ConnectionGone
 
 from ._messages import ABSENT
+from ._probe import NoAnswer
 from ._samples import SILENCE, put_back
-from ._session import NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

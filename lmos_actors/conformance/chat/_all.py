@@ -1,0 +1,86 @@
+"""All cases for facades, in the order in which they are run, and the options of a run."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lmos_actors.conformance.card import Level
+from lmos_actors.conformance.target import no_headers
+from lmos_actors.errors import ConfigError, nearest
+
+from . import _frames, _media, _turns
+from ._context import ChatHints
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Sequence
+
+    from lmos_actors.conformance.target import HeadersFor
+
+    from ._context import ChatCase
+
+_CHAPTERS: Final = (
+    _turns.OPENING,
+    _turns.TURNS,
+    _turns.SESSIONS,
+    _frames.BAD,
+    _media.TOOLS,
+    _media.UPLOADS,
+    _media.CALLS,
+    _frames.BYTES,
+)
+
+
+@cache
+def all_chat_cases() -> tuple[ChatCase, ...]:
+    """Return all cases for facades, in the order in which they are run. Their ids never change."""
+    found = {case.id: case for chapter in _CHAPTERS for case in chapter.cases}
+    if len(found) < sum(len(chapter.cases) for chapter in _CHAPTERS):
+        raise RuntimeError("two cases have the same id")
+    return tuple(found.values())
+
+
+def chosen_chat(patterns: Sequence[str]) -> tuple[ChatCase, ...]:
+    """Return the cases for facades that patterns name, all without patterns.
+
+    Raises ConfigError for one that names none.
+    """
+    known = all_chat_cases()
+    for pattern in patterns:
+        if not any(fnmatchcase(case.id, pattern) for case in known):
+            guess = nearest(pattern, [case.id for case in known])
+            raise ConfigError(f"no case is called {pattern!r}" + (f"; {guess!r} is" if guess else ""))
+    return tuple(
+        case for case in known if not patterns or any(fnmatchcase(case.id, each) for each in patterns)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ChatOptions:
+    """The options with which a facade is judged; as those of `ConformOptions`.
+
+    `hints` is what to say to the agent. Raises ConfigError for a pattern that no case has, and for the level
+    of kotlin-wot, which has no facade.
+    """
+
+    level: Level = Level.LENIENT
+    patience: float = 2.0
+    idle: float = 2.0
+    seed: int = 0
+    allow_unsafe: bool = False
+    hints: ChatHints = attrs.field(factory=ChatHints)
+    cases: tuple[str, ...] = ()
+    headers: HeadersFor = no_headers
+    tls: ssl.SSLContext | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("patience", "idle"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        if self.level is Level.KOTLIN_WOT:
+            raise ConfigError("kotlin-wot is a level for servers of LMOS: spec or lenient")
+        chosen_chat(self.cases)

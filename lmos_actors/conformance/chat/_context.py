@@ -1,0 +1,315 @@
+"""The context of a case for a facade: conversations with its agent, read as widely as possible.
+
+A case judges its own subject only. So a conversation takes whatever facades of all versions were seen to
+send: it takes the session of any frame, waits for no announcement where none was ever sent, and says again
+what was refused as one too many.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors.conformance.session import NoAnswer, Probe, Requirement
+from lmos_actors.conformance.wire import BINARY, TEXT, read_json
+from lmos_actors.files import load
+
+if TYPE_CHECKING:
+    import os
+    import ssl
+    from collections.abc import Awaitable, Callable
+    from random import Random
+
+    from lmos_actors.conformance.card import Level, Section
+    from lmos_actors.conformance.wire import Headers, Socket
+    from lmos_actors.transport import Network
+
+    ChatRun: TypeAlias = Callable[["ChatContext"], Awaitable[None]]
+
+ANSWER: Final = 30.0
+"""Seconds that an agent has to answer, if that is more than a protocol's answer may take."""
+
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 3.2
+
+Frame: TypeAlias = dict[str, Any]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ChatCase(Requirement):
+    """A requirement on a facade, and how it is tried. `run` raises Failed, NotOffered or NotRun."""
+
+    run: ChatRun
+
+
+class ChatChapter:
+    """The cases of one file, in their order."""
+
+    def __init__(self) -> None:
+        self.cases: list[ChatCase] = []
+
+    def add(
+        self, id: str, title: str, run: ChatRun, *, section: Section, expected: str, needs: str = ""
+    ) -> None:
+        """Add a case: for functions that make the runs of several cases."""
+        self.cases.append(
+            ChatCase(
+                id=id, title=title, section=section, expected=expected, needs=needs, unsafe=False, run=run
+            )
+        )
+
+    def case(
+        self, id: str, title: str, *, section: Section, expected: str, needs: str = "", unsafe: bool = False
+    ) -> Callable[[ChatRun], ChatRun]:
+        """Return a decorator that adds a function as a case."""
+
+        def add(run: ChatRun) -> ChatRun:
+            self.cases.append(
+                ChatCase(
+                    id=id,
+                    title=title,
+                    section=section,
+                    expected=expected,
+                    needs=needs,
+                    unsafe=unsafe,
+                    run=run,
+                )
+            )
+            return run
+
+        return add
+
+
+class ChatHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to say to the agent, so that cases can be tried.
+
+    `say`: anything that it answers. `slow`: what it takes a second or more to answer. `fails`: what ends in
+    an error. `tool`: what makes it use a tool of its own, `client_tool` one of the client.
+    """
+
+    say: str = "Hello."
+    slow: str | None = None
+    fails: str | None = None
+    tool: str | None = None
+    client_tool: str | None = None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ChatHints:
+        """Read a YAML, TOML or JSON file of hints. Blocks on the disk. Raises FileError: every mistake."""
+        return load(path, cls).value
+
+
+@attrs.define(kw_only=True)
+class ChatRunContext:
+    """The context that all cases of a run share. `announces`: a session is announced before a message."""
+
+    network: Network
+    url: str
+    level: Level
+    patience: float
+    idle: float
+    seed: int
+    allow_unsafe: bool
+    hints: ChatHints
+    headers: Callable[[str], Headers]
+    tls: ssl.SSLContext | None
+    announces: bool = True
+
+
+def facade_url(url: str) -> str:
+    """Return the address of the facade of what a user names: that of an agent of lmos_actors will do."""
+    parts = urlsplit(url)
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    before, mark, name = parts.path.rstrip("/").rpartition("/agents/")
+    path = parts.path
+    if mark and "/" not in name and not before.endswith("/api"):
+        path = f"{before}/api/agents/{name}/ws"
+    return urlunsplit((scheme, parts.netloc, path, parts.query, ""))
+
+
+def with_query(url: str, **members: str | None) -> str:
+    """Return a URL with members of its query set, or removed where they are None."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name, value in members.items():
+        query.pop(name, None)
+        if value is not None:
+            query[name] = value
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(query), ""))
+
+
+@attrs.define
+class Turn:
+    """The frames of one answer, and the last one of them, a `done` or an `error`."""
+
+    frames: list[Frame]
+    end: Frame
+
+    @property
+    def code(self) -> str:
+        """The code of the error that it ended with; "" for a `done`."""
+        return code_of(self.end)
+
+    @property
+    def text(self) -> str:
+        """The text of its chunks."""
+        chunks = [frame for frame in self.frames if frame.get("type") == "chunk" and not frame.get("role")]
+        return "".join(text for frame in chunks if isinstance(text := frame.get("content"), str))
+
+
+def inside(frame: Frame | None, *names: str) -> Frame:
+    """Return an object inside of a frame, by the names on the way to it; empty where there is none."""
+    found: Any = frame
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def code_of(frame: Frame) -> str:
+    """Return the code of an error; "" for another frame."""
+    code = inside(frame, "error").get("code")
+    return code if isinstance(code, str) else ""
+
+
+class Talk:
+    """One connection, on which a client says things and a facade answers."""
+
+    def __init__(self, context: ChatContext, socket: Socket) -> None:
+        self.socket = socket
+        self.session: str | None = None
+        """The session of the newest frame that names one."""
+        self.announcement: Frame | None = None
+        self.frames: list[Frame] = []
+        """The text frames that came."""
+        self._context = context
+        self._patience = context.shared.patience
+
+    async def send(self, frame: Frame | str) -> None:
+        """Send an object, or a text as it is. Raises ConnectionGone."""
+        await self.socket.send_text(frame if isinstance(frame, str) else json.dumps(frame))
+
+    async def say(self, text: str | None = None, **members: Any) -> None:
+        """Send a message: what the agent is asked usually, or a text. Raises ConnectionGone."""
+        content = self._context.shared.hints.say if text is None else text
+        await self.send({"type": "message", "content": content, **members})
+
+    async def next(self, within: float | None = None) -> Frame | bytes | None:
+        """Wait for the next frame; None if there was none in time. Raises ConnectionGone, Failed."""
+        found = await self.socket.next_message(self._patience if within is None else within)
+        if found is None or isinstance(found, bytes):
+            return found
+        try:
+            came = read_json(found)
+        except ValueError as error:
+            self._context.fail(f"a frame is no JSON: {error}")
+        if not isinstance(came, dict) or not isinstance(came.get("type"), str):  # pyright: ignore[reportUnknownMemberType]
+            self._context.fail(f"a frame is no object with a type: {found[:100]}")
+        frame = cast("Frame", came)
+        session = frame.get("session_id")
+        if isinstance(session, str) and session:
+            self.session = session
+        self.frames.append(frame)
+        return frame
+
+    async def of_type(self, *types: str, within: float | None = None) -> Frame:
+        """Wait for a frame of one of some types, and pass over others. Raises NoAnswer, ConnectionGone."""
+        within = self._patience if within is None else within
+        deadline = trio.current_time() + within
+        while True:
+            frame = await self.next(max(0.0, deadline - trio.current_time()))
+            if frame is None:
+                raise NoAnswer(f"no {' or '.join(types)} came within {within:g} s")
+            if isinstance(frame, dict) and frame["type"] in types:
+                return frame
+
+    async def turn(self) -> Turn:
+        """Wait for the end of an answer. Raises NoAnswer, ConnectionGone."""
+        began = len(self.frames)
+        end = await self.of_type("done", "error", within=max(ANSWER, self._patience))
+        return Turn([each for each in self.frames[began:] if each["type"] != "connected"], end)
+
+    async def ask(self, text: str | None = None, **members: Any) -> Turn:
+        """Say something and wait for the whole answer; what is refused as one too many is said again."""
+        pause = FIRST_PAUSE
+        while True:
+            await self.say(text, **members)
+            turn = await self.turn()
+            if turn.code != "RATE_LIMITED" or pause > LONGEST_PAUSE:
+                return turn
+            await trio.sleep(pause)
+            pause *= 2
+
+    async def answered(self, text: str | None = None, **members: Any) -> Turn:
+        """Say something as `ask`, and fail unless it is answered with `done`."""
+        turn = await self.ask(text, **members)
+        if turn.end["type"] != "done":
+            self._context.fail(f"{text or self._context.shared.hints.say!r} is answered by {shown(turn.end)}")
+        return turn
+
+    async def refusal(self) -> Frame:
+        """Wait for an error, or else what comes in its place. Raises NoAnswer, ConnectionGone."""
+        return await self.of_type("error", "done", "chunk")
+
+    async def must_go_on(self, after: str) -> None:
+        """Fail unless a message is answered on this connection."""
+        try:
+            await self.answered()
+        except NoAnswer as why:
+            self._context.fail(f"after {after}: {why}")
+
+    async def sound(self, data: bytes) -> None:
+        """Send a binary frame. Raises ConnectionGone."""
+        await self.socket.send_frame(BINARY, data)
+
+    async def parts(self, *parts: bytes) -> None:
+        """Send a text in several frames. Raises ConnectionGone."""
+        for number, part in enumerate(parts):
+            await self.socket.send_frame(TEXT if number == 0 else 0, part, fin=number == len(parts) - 1)
+
+
+def shown(frame: Frame | bytes | None) -> str:
+    """Return a frame as text, for what was seen."""
+    if frame is None:
+        return "nothing"
+    return f"{len(frame)} bytes" if isinstance(frame, bytes) else json.dumps(frame, ensure_ascii=False)[:300]
+
+
+class ChatContext(Probe):
+    """The context of one case: opens conversations, which end with it, and records findings."""
+
+    def __init__(self, shared: ChatRunContext, random: Random) -> None:
+        super().__init__(
+            shared.network, headers=shared.headers, tls=shared.tls, patience=shared.patience, random=random
+        )
+        self.shared = shared
+        self.url = shared.url
+
+    async def talk(self, *, announced: bool = True, headers: Headers = (), **query: str | None) -> Talk:
+        """Open a connection, and take its announcement where the facade sends one.
+
+        Raises Unreachable, and Refused for any answer but 101.
+        """
+        talk = Talk(self, await self.open(with_query(self.url, **query), headers=headers))
+        if announced and self.shared.announces:
+            frame = await talk.next()
+            if isinstance(frame, dict) and frame["type"] == "connected":
+                talk.announcement = frame
+            elif frame is not None:
+                self.fail(f"the first frame of a connection is {shown(frame)}")
+        return talk
+
+    def hint(self, name: str) -> str:
+        """Return what to say, of a hint. Raises NotRun where there is none."""
+        text: str | None = getattr(self.shared.hints, name)
+        if text is None:
+            self.not_run(f"nothing is known to say for it: name it under {name}, --hints")
+        return text
+
+    def capabilities(self, talk: Talk) -> Frame:
+        """Return the capabilities that were announced, empty if none were."""
+        return inside(talk.announcement, "connected", "capabilities")

@@ -1,0 +1,255 @@
+"""What cases of every protocol have in common: what they demand, their connections and their findings."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import attrs
+import trio
+
+from lmos_actors._core import HIDDEN
+from lmos_actors.conformance.card import DEVIATIONS, Departure, Level, Result, Verdict
+from lmos_actors.conformance.target import NotOffered, NotRun
+from lmos_actors.conformance.wire import (
+    ConnectionGone,
+    HandshakeOptions,
+    Recorder,
+    Refused,
+    Unreachable,
+    exchange,
+    open_socket,
+)
+from lmos_actors.errors import ConfigError
+from lmos_actors.transport import endpoint_of
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Sequence
+    from random import Random
+
+    from lmos_actors.conformance.card import Section, Traffic
+    from lmos_actors.conformance.wire import Headers, HttpAnswer, Socket
+    from lmos_actors.transport import Network
+
+_TRAFFIC: Final = 200
+_REASONABLE: Final = 64  # connections of one case
+_CASE_SECONDS: Final = 60.0
+_SECRET: Final = 4  # characters that a header has at least, to be one
+
+
+class Failed(Exception):
+    """A difference between what was seen and what the case expects."""
+
+
+class NoAnswer(Exception):
+    """No answer came in time."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Requirement:
+    """A requirement on a server. Its id is permanent: the id of a removed one is not used again.
+
+    `expected`: what the section demands, as the end of "expected ...". `needs`: what a server has to offer
+    for it to be tried, in words, "" for nothing. `unsafe`: it changes something, and needs `allow_unsafe`.
+    """
+
+    id: str
+    title: str
+    section: Section
+    expected: str
+    needs: str
+    unsafe: bool
+
+    @property
+    def group(self) -> str:
+        """The part of the id before the full stop."""
+        return self.id.partition(".")[0]
+
+    def result(self, verdict: Verdict, seen: str) -> Result:
+        """Return a result without findings."""
+        return Result(
+            id=self.id,
+            title=self.title,
+            section=self.section,
+            expected=self.expected,
+            verdict=verdict,
+            seen=seen,
+        )
+
+
+class Probe:
+    """The connections of one case, which end with it, and its findings.
+
+    `headers` are those of requests to a URL; `patience` is how long an answer may take, in seconds.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        headers: Callable[[str], Headers],
+        tls: ssl.SSLContext | None,
+        patience: float,
+        random: Random,
+    ) -> None:
+        self.random = random
+        self.departures: list[Departure] = []
+        self.traffic: list[Traffic] = []
+        self.left_out = 0
+        self._network = network
+        self._headers = headers
+        self._tls = tls
+        self._patience = patience
+        self._sockets: list[Socket] = []
+        self._began = trio.current_time()
+
+    # --- verdicts
+
+    def fail(self, seen: object) -> NoReturn:
+        """End the case: it is not as demanded."""
+        raise Failed(str(seen))
+
+    def differs(self, key: str, seen: object) -> None:
+        """Note a departure from the specification, and go on. The level decides how it is judged."""
+        deviation = DEVIATIONS[key]
+        departure = Departure(key, deviation.title, str(seen), deviation.section)
+        if departure not in self.departures:
+            self.departures.append(departure)
+
+    def not_offered(self, why: str) -> NoReturn:
+        """End the case: there is nothing to try it with."""
+        raise NotOffered(why)
+
+    def not_run(self, why: str) -> NoReturn:
+        """End the case: it needs a permission or a hint, whose option `why` names."""
+        raise NotRun(why)
+
+    # --- connections
+
+    async def open(
+        self,
+        url: str,
+        *,
+        offered: tuple[str, ...] = (),
+        headers: Headers = (),
+        without: tuple[bytes, ...] = (),
+    ) -> Socket:
+        """Open a WebSocket; `offered` are subprotocols.
+
+        `headers` go beside those of the handshake, or in place of those of the same name; `without` are left
+        out. Raises Unreachable, and Refused for any answer but 101.
+        """
+        if len(self._sockets) >= _REASONABLE:
+            raise RuntimeError("a case has too many connections")
+        options = HandshakeOptions(
+            network=self._network,
+            endpoint=endpoint_of(url),
+            tls=self._tls,
+            offered=offered,
+            headers=(*self._headers(url), *headers),
+            without=without,
+            patience=self._patience,
+        )
+        recorder = Recorder(self.record, len(self._sockets) + 1, self._began)
+        socket = await open_socket(options, recorder, self.random)
+        self._sockets.append(socket)
+        return socket
+
+    async def http(self, method: str, url: str, *, headers: Headers = (), body: bytes = b"") -> HttpAnswer:
+        """Do one HTTP exchange. Raises Unreachable."""
+        return await exchange(
+            self._network,
+            method,
+            url,
+            headers=(*self._headers(url), *headers),
+            body=body,
+            tls=self._tls,
+            patience=self._patience,
+            record=self.record,
+        )
+
+    def record(self, traffic: Traffic) -> None:
+        """Keep something that passed on a connection."""
+        self.traffic.append(attrs.evolve(traffic, at=max(0.0, trio.current_time() - self._began)))
+        if len(self.traffic) > _TRAFFIC:
+            del self.traffic[0]
+            self.left_out += 1
+
+    async def aclose(self) -> None:
+        """Close all connections, without waiting for the server."""
+        with trio.CancelScope(shield=True):  # each takes half a second at the most
+            for socket in self._sockets:
+                await socket.aclose()
+
+    # --- the result
+
+    async def judge_case(
+        self, case: Requirement, run: Callable[[], Awaitable[None]], level: Level, *, allow_unsafe: bool
+    ) -> Result:
+        """Try a case, and return its result; the connections are closed then."""
+        verdict, seen = await self._outcome(case, run, level, allow_unsafe=allow_unsafe)
+        return attrs.evolve(
+            case.result(verdict, seen),
+            departures=tuple(self.departures),
+            traffic=tuple(self.traffic),
+            left_out=self.left_out,
+            seconds=trio.current_time() - self._began,
+        )
+
+    async def _outcome(
+        self, case: Requirement, run: Callable[[], Awaitable[None]], level: Level, *, allow_unsafe: bool
+    ) -> tuple[Verdict, str]:
+        if case.unsafe and not allow_unsafe:
+            return Verdict.NOT_RUN, "it changes something: --allow-unsafe lets it"
+        try:
+            with trio.move_on_after(_CASE_SECONDS):
+                await run()
+                return self._verdict(level)
+            return Verdict.FAILED, f"it was not over after {_CASE_SECONDS:g} s"
+        except NotOffered as why:
+            return Verdict.NOT_OFFERED, str(why)
+        except NotRun as why:
+            return Verdict.NOT_RUN, str(why)
+        except (Failed, NoAnswer, ConnectionGone, Refused, Unreachable, ConfigError) as why:
+            return Verdict.FAILED, str(why)
+        except (RecursionError, UnicodeError, OverflowError) as error:
+            return Verdict.FAILED, f"what came is beyond what can be worked with: {error}"
+        finally:
+            with suppress(ConnectionGone):
+                await self.aclose()
+
+    def _verdict(self, level: Level) -> tuple[Verdict, str]:
+        failing = [each for each in self.departures if DEVIATIONS[each.key].fails(level)]
+        counting = [each for each in self.departures if DEVIATIONS[each.key].counts(level)]
+        verdict = Verdict.FAILED if failing else Verdict.TOLERATED if counting else Verdict.PASSED
+        return verdict, _in_words(failing or counting)
+
+
+def _in_words(departures: Sequence[Departure]) -> str:
+    """Describe the deviations from the specification: each once, with all that was seen of it."""
+    seen: dict[str, list[str]] = {}
+    for each in departures:
+        seen.setdefault(each.title, []).append(each.seen)
+    return "; ".join(f"{title}: {', '.join(found)}" for title, found in seen.items())
+
+
+def without_secrets(headers: Callable[[str], Headers], places: Sequence[str], result: Result) -> Result:
+    """Remove the kit's credentials for some places from what was seen: the server may have echoed them."""
+    values = [value.decode("latin-1") for place in places for _, value in headers(place)]
+    words = dict.fromkeys(text for value in values for text in (value, value.partition(" ")[2]))
+    secrets = [word for word in words if len(word) >= _SECRET]
+    if not secrets:
+        return result
+
+    def safe(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    return attrs.evolve(
+        result,
+        seen=safe(result.seen),
+        departures=tuple(attrs.evolve(each, seen=safe(each.seen)) for each in result.departures),
+        traffic=tuple(attrs.evolve(each, text=safe(each.text)) for each in result.traffic),
+    )
