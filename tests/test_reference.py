@@ -578,7 +578,9 @@ def test_the_options_of_the_kit_are_told() -> None:
     told = words(rows(text.partition("## Python")[2])["ConformOptions"])
     assert told >= {field.name for field in attrs.fields(conformance.ConformOptions)}
     keys = {field.name for field in attrs.fields(conformance.Hints)} - {"document"}
-    assert set(rows(text.partition("## Hints")[2].partition("\n## ")[0])) == keys
+    assert set(rows(text.partition("## Hints\n")[2].partition("\n## ")[0])) == keys
+    facades = text.partition("## Hints about a facade\n")[2].partition("\n## ")[0]
+    assert set(rows(facades)) == set(conformance.ChatHints.__struct_fields__)
 
 
 # --- explanations

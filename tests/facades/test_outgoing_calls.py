@@ -60,10 +60,12 @@ async def spoken(network: Any, url: str) -> list[Any]:
     """Tell the story, hang up, and return what came."""
     async with open_chat(url, network=network) as chat:
         async with chat.call() as call:
-            for frame in STORY:
+            call.send(STORY[0])
+            found = [await anext(call)]  # what is not on its way yet would be dropped by the interruption
+            for frame in STORY[1:]:
                 call.send(frame)
             call.hang_up()
-            found = [item async for item in call]
+            found += [item async for item in call]
         answer = await chat.say("what was it?")  # in the same session
         assert answer.text == "user: what?; agent: I repeat."
         return plain(found)

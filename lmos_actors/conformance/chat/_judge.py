@@ -42,22 +42,7 @@ async def judge_facade(
     """
     options = ChatOptions() if options is None else options
     began = trio.current_time()
-    shared = ChatRunContext(
-        network=network,
-        url=facade_url(url),
-        level=options.level,
-        patience=options.patience,
-        idle=options.idle,
-        seed=options.seed,
-        allow_unsafe=options.allow_unsafe,
-        hints=options.hints,
-        headers=options.headers,
-        tls=options.tls,
-    )
-    try:
-        await _look(shared)
-    except Refused as refused:
-        raise Unreachable(shared.url, str(refused)) from None
+    shared = await _prepared(network, facade_url(url), options)
     results: list[Result] = []
     stop = ""
     for case in chosen_chat(options.cases):
@@ -81,23 +66,38 @@ async def judge_facade(
     )
 
 
+async def _prepared(network: Network, url: str, options: ChatOptions) -> ChatRunContext:
+    """Open a connection, and find out whether a session is announced. Raises Unreachable."""
+    shared = ChatRunContext(
+        network=network,
+        url=url,
+        level=options.level,
+        patience=options.patience,
+        idle=options.idle,
+        seed=options.seed,
+        allow_unsafe=options.allow_unsafe,
+        hints=options.hints,
+        headers=options.headers,
+        tls=options.tls,
+    )
+    context = ChatContext(shared, Random(shared.seed))
+    try:
+        talk = await context.talk(announced=False)
+        with suppress(ConnectionGone):  # which the cases judge
+            shared.announces = await talk.socket.next_message(shared.patience) is not None
+    except Refused as refused:
+        raise Unreachable(url, str(refused)) from None
+    finally:
+        await context.aclose()
+    return shared
+
+
 async def _tried(shared: ChatRunContext, case: ChatCase) -> Result:
     context = ChatContext(shared, Random(f"{shared.seed}:{case.id}"))
     result = await context.judge_case(
         case, partial(case.run, context), shared.level, allow_unsafe=shared.allow_unsafe
     )
     return without_secrets(shared.headers, [shared.url], result)
-
-
-async def _look(shared: ChatRunContext) -> None:
-    """Open a connection, and find out whether a session is announced. Raises Unreachable and Refused."""
-    context = ChatContext(shared, Random(shared.seed))
-    try:
-        talk = await context.talk(announced=False)
-        with suppress(ConnectionGone):  # which the cases judge
-            shared.announces = await talk.socket.next_message(shared.patience) is not None
-    finally:
-        await context.aclose()
 
 
 async def _why_to_stop(shared: ChatRunContext, case: ChatCase) -> str:
