@@ -220,3 +220,23 @@ def test_a_call_of_another_is_not_resumed_and_no_caller_takes_all_places(secrets
                 assert (await raw.next())["connected"]["resumed"]
 
     simulate(main)
+
+
+def test_no_caller_takes_all_connections(secrets: Secrets) -> None:
+    async def main() -> None:
+        options = OmniaOptions(connections=4)
+        guarded = opened_desk(security=rules(secrets), insecure=True, omnia=options)
+        alice, bob = header("alice"), header("bob")
+        async with (
+            guarded as (_, network),
+            opened_raw(network, headers=alice),
+            opened_raw(network, headers=alice),
+        ):
+            with pytest.raises(ConnectFailed) as refused:
+                await connect(network, f"{URL}/?agent=desk", subprotocols=(), headers=alice)
+            assert refused.value.status == 503
+            async with opened_raw(network, headers=bob) as raw:
+                raw.ask("hello")
+                assert (await raw.end())["content"] == "1: hello"
+
+    simulate(main)

@@ -101,7 +101,8 @@ class OmniaConnection:
         self._name = found.name
         self._cls = cast("type[ChatAgent]", found.cls)
         self._admission = admission
-        self._principal = principal_of(admission)
+        self.principal = principal_of(admission)
+        """On whose behalf it asks; None for callers without credentials."""
         self.wire = ServerConnection(
             options, new_id=entropy.new_id, now=entropy.now, wake=connection.wake, copy=self._copy
         )
@@ -141,7 +142,7 @@ class OmniaConnection:
         if resumed is None:
             self.wire.begin()
             return
-        self._call = self._calls.resumed(self, self._link, self._principal, resumed)
+        self._call = self._calls.resumed(self, self._link, self.principal, resumed)
         self.wire.adopt(resumed, resumed=self._call is not None)
 
     # ---- frames; see `Handler`
@@ -200,7 +201,7 @@ class OmniaConnection:
             try:
                 order = event.request.upload_request
                 stored = partial(self._confirm, session)
-                owner = self._principal or ""
+                owner = self.principal or ""
                 ticket = uploads.announce(self._link.path, owner, session, order, self._context.url, stored)
                 self.wire.offer_upload(ticket, session)
                 return
@@ -219,7 +220,7 @@ class OmniaConnection:
             reference = None if part.media is None else part.media.storage_ref
             if reference is None:
                 continue
-            uploads, owner = self._context.uploads, self._principal or ""
+            uploads, owner = self._context.uploads, self.principal or ""
             if uploads is None or not uploads.referred(self._link.path, owner, event.session_id, reference):
                 return f"there is no such file in this session - at `$.parts[{number}].media.storage_ref`"
         return None
@@ -268,7 +269,7 @@ class OmniaConnection:
             elif self._context.draining:
                 fault = omnia.INTERNAL_ERROR, "the node is shutting down"
             begun = fault or self._calls.begin(
-                self, self._link, self._cls.sound_format, self._principal, frame
+                self, self._link, self._cls.sound_format, self.principal, frame
             )
             if isinstance(begun, tuple):
                 self.wire.refuse(*begun, session)
@@ -336,7 +337,7 @@ class OmniaConnection:
             self._answers, answers = trio.open_memory_channel[ClientAnswer](64)
             key, args = "converse", (answers, *args)
         self._watch(session_id)
-        asked = Invocation(key, args, {}, stream=True, principal=self._principal, trace=trace)
+        asked = Invocation(key, args, {}, stream=True, principal=self.principal, trace=trace)
         try:
             async with self._link.open(asked) as items:
                 async for item in items:
@@ -400,7 +401,7 @@ class OmniaConnection:
             watchers.setdefault(self._watched, {})[self] = None
 
     def _key(self, session_id: str) -> SessionKey:
-        return self._link.path, self._principal or "", session_id
+        return self._link.path, self.principal or "", session_id
 
     def _copy(self, message: ServerMessage, session_id: str) -> None:
         """Send a frame of a turn to the other connections that watch its session."""

@@ -16,7 +16,7 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.bindings import asks_nothing, presented_in, public_name, sees
+from lmos_actors.bindings import asks_nothing, presented_in, principal_of, public_name, sees
 from lmos_actors.errors import Forbidden, RateLimited, Unauthorized, nearest
 from lmos_actors.protocol.omnia import ServerOptions
 from lmos_actors.security import Refusal
@@ -132,10 +132,18 @@ class OmniaServer:
             return refusal
         if self._context.draining:
             return Refuse(503, "the node is shutting down")
-        if len(self._served) >= self.options.connections:
+        if self._is_full(admission):
             return Refuse(503, "there are too many connections")
         serve = partial(self._serve, found=found, admission=admission, query=query)
         return Accept(None, serve, options=self._connection)
+
+    def _is_full(self, admission: Admission | None) -> bool:
+        """Return whether there are too many connections; a caller with credentials has half of them."""
+        most, principal = self.options.connections, principal_of(admission)
+        if len(self._served) >= most:
+            return True
+        mine = 0 if principal is None else sum(each.principal == principal for each in self._served)
+        return mine >= (most + 1) // 2
 
     def _is_root(self, path: str) -> bool:
         return path in ROOTS if self.options.only else path == "/"
