@@ -13,7 +13,8 @@ class OmniaOptions:
     unknown session is refused with SESSION_EXPIRED; else a new session begins, and its id is announced.
     `shows_tools`: clients see which tools an agent uses. `connections` of all clients together, half of
     them of one caller with credentials. `max_payload` is the bytes of a frame. A client has `pong_seconds`
-    to answer a ping, and is pinged as often; what it does not take within `write_seconds` ends its connection.
+    to answer a ping, and is pinged as often. What it does not take within `write_seconds` ends its
+    connection.
 
     `calls` is how many users may speak with agents at once; more are refused. A call whose connection has
     ended waits `resume_seconds` for its client.
