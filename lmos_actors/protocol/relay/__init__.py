@@ -1,0 +1,31 @@
+"""The AgentRelay protocol: frames, the hub's and the agent's end. No sockets, no clock."""
+
+from ._client import (
+    RelayAnswer as RelayAnswer,
+    RelayClient as RelayClient,
+    RelayEvent as RelayEvent,
+    RelayFault as RelayFault,
+    RelayMessage as RelayMessage,
+    Welcomed as Welcomed,
+)
+from ._frames import (
+    EVERYBODY as EVERYBODY,
+    RELAY as RELAY,
+    Unreadable as Unreadable,
+    read_members as read_members,
+    value_of as value_of,
+)
+from ._hub import (
+    AUTH_MISMATCH as AUTH_MISMATCH,
+    ERROR_CODES as ERROR_CODES,
+    INVALID_MESSAGE as INVALID_MESSAGE,
+    RATE_LIMIT as RATE_LIMIT,
+    TOO_LARGE as TOO_LARGE,
+    UNKNOWN_COMMAND as UNKNOWN_COMMAND,
+    Fate as Fate,
+    Hub as Hub,
+    HubConnection as HubConnection,
+    HubOptions as HubOptions,
+    HubStatistics as HubStatistics,
+)
+from ._outbox import Outbox as Outbox

@@ -1,0 +1,229 @@
+"""An agent's end of a connection to a relay. No socket, no clock.
+
+Relays differ, and an agent has to get on with all of them:
+
+- Some send no welcome, an old one sends it flat; what comes right behind it counts. **An agent's id is that
+  of the welcome**, else the one it was given.
+- **Only what is `from` the relay is the relay's.** A welcome, an error or an acknowledgement that another
+  agent has written is a message like any other.
+- The oldest refuses frames without `from`, the newest accept one's own: so it is written once it is known.
+- A follower of one relay hears a broadcast twice, and after a reconnection some come again: **an id is heard
+  once**.
+- A frame that cannot be read is counted, and nothing more.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import attrs
+
+from ._frames import (
+    EVERYBODY,
+    OWN,
+    RELAY,
+    Members,
+    Unreadable,
+    read_members,
+    value_of,
+    write_members,
+    write_value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SEEN: Final = 1_024
+"""Ids of messages that are remembered."""
+
+DEPTH: Final = 1_000
+"""Levels of arrays and objects in a frame that is read."""
+
+
+@attrs.frozen
+class Welcomed:
+    """The relay has welcomed the agent: `id` is the agent's, `relay` the name of the relay."""
+
+    id: str
+    relay: str
+    extensions: tuple[str, ...] = ()
+    limits: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+@attrs.frozen
+class RelayMessage:
+    """A message of another agent, or of oneself. `members` are private ones, by name."""
+
+    id: str
+    sender: str
+    to: tuple[str, ...]
+    payload: Any
+    type: str = ""
+    ref: str = ""
+    ts: int = 0
+    members: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+    @property
+    def is_broadcast(self) -> bool:
+        """Whether it went to everybody."""
+        return EVERYBODY in self.to
+
+
+@attrs.frozen
+class RelayFault:
+    """The relay has refused something."""
+
+    code: str
+    message: str
+    ref: str = ""
+
+
+@attrs.frozen
+class RelayAnswer:
+    """An answer of the relay: `pong`, `subscribed`, `unsubscribed`, `subscriptions`, or of another type."""
+
+    type: str
+    payload: Any = None
+    ref: str = ""
+
+
+RelayEvent: TypeAlias = Welcomed | RelayMessage | RelayFault | RelayAnswer
+
+
+class RelayClient:
+    """One agent on a relay, over all its connections. `id` is the agent's, as far as it is known.
+
+    `names_itself`: its own id is written into its messages, which the oldest relay demands.
+    """
+
+    def __init__(self, id: str | None = None, *, names_itself: bool = True) -> None:
+        self.id = id
+        self.unread = 0
+        """Frames that could not be read."""
+        self.repeated = 0
+        """Messages that came again, and were passed over."""
+        self._names_itself = names_itself
+        self._seen: OrderedDict[str, None] = OrderedDict()
+
+    # ---- to the relay
+
+    def message(
+        self,
+        to: Sequence[str],
+        payload: Any,
+        *,
+        type: str | None = None,
+        ref: str | None = None,
+        members: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """Return the frame of a message.
+
+        Raise ValueError for no targets, or members that are not for senders; TypeError for what is no plain
+        data.
+        """
+        if not to:
+            raise ValueError("a message has targets")
+        found: list[tuple[str, Any]] = []
+        if self._names_itself and self.id is not None:
+            found.append(("from", self.id))
+        found.append(("to", list(to)))
+        found += [(name, value) for name, value in (("type", type), ("ref", ref)) if value is not None]
+        found.append(("payload", payload))
+        known = {*OWN, "to", "type", "ref", "payload"}
+        for name, value in (members or {}).items():
+            if name in known:
+                raise ValueError(f"{name!r} is no private member")
+            found.append((name, value))
+        return write_members((name, write_value(value)) for name, value in found)
+
+    def command(self, type: str, payload: Any = None) -> bytes:
+        """Return the frame of a command. A payload is always written: one relay demands it."""
+        return self.message((RELAY,), payload, type=type)
+
+    # ---- from the relay
+
+    def receive(self, data: bytes) -> RelayEvent | None:
+        """Take a frame; return what it means, None if it cannot be read or came before."""
+        members = read_members(data, DEPTH)
+        if isinstance(members, Unreadable):
+            self.unread += 1
+            return None
+        try:
+            found = {name: value_of(members, name) for name in members}
+        except ValueError:
+            self.unread += 1
+            return None
+        if _is_flat(members, found):
+            return self._of_relay(found)
+        sender, to = found.get("from"), found.get("to")
+        if not isinstance(sender, str) or not isinstance(to, list):
+            self.unread += 1
+            return None
+        return self._of_relay(found) if sender == RELAY else self._heard(sender, found)
+
+    def _heard(self, sender: str, found: dict[str, Any]) -> RelayMessage | None:
+        id = _text(found.get("id"))
+        if id:
+            if id in self._seen:
+                self.repeated += 1
+                return None
+            self._seen[id] = None
+            if len(self._seen) > SEEN:
+                self._seen.popitem(last=False)
+        ts = found.get("ts")
+        known = (*OWN, "to", "type", "ref", "payload")
+        return RelayMessage(
+            id,
+            sender,
+            tuple(each for each in found["to"] if isinstance(each, str)),
+            found.get("payload"),
+            _text(found.get("type")),
+            _text(found.get("ref")),
+            ts if isinstance(ts, int) and not isinstance(ts, bool) else 0,
+            {name: value for name, value in found.items() if name not in known},
+        )
+
+    def _of_relay(self, found: dict[str, Any]) -> RelayEvent:
+        type, payload = _text(found.get("type")), found.get("payload")
+        inner = cast("dict[str, Any]", payload) if isinstance(payload, dict) else found
+        if type == "welcome":
+            return self._welcomed(found, inner)
+        if type == "error" or (not type and "error" in found):
+            code = inner.get("code", inner.get("error"))
+            return RelayFault(_text(code), _text(inner.get("message")), _text(found.get("ref")))
+        return RelayAnswer(type, payload, _text(found.get("ref")))
+
+    def _welcomed(self, found: dict[str, Any], inner: dict[str, Any]) -> Welcomed:
+        to = found.get("to")
+        named = [each for each in to if isinstance(each, str)] if isinstance(to, list) else []  # pyright: ignore[reportUnknownVariableType]
+        if named and named[0] != EVERYBODY:
+            self.id = named[0]
+        extensions, limits = inner.get("extensions"), inner.get("limits")
+        return Welcomed(
+            self.id or "",
+            _text(inner.get("relay")),
+            _names(extensions),
+            cast("dict[str, Any]", limits) if isinstance(limits, dict) else {},
+        )
+
+
+def _is_flat(members: Members, found: dict[str, Any]) -> bool:
+    """Return whether a frame is one of a relay of the first days: its own members beside the type."""
+    is_own = found.get("type") == "welcome" or "error" in found
+    return "from" not in members and is_own
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Return the names of extensions: texts, or objects with a name."""
+    if not isinstance(value, list):
+        return ()
+    found: list[Any] = [
+        cast("dict[str, Any]", each).get("name") if isinstance(each, dict) else each
+        for each in value  # pyright: ignore[reportUnknownVariableType]
+    ]
+    return tuple(each for each in found if isinstance(each, str))

@@ -1,0 +1,82 @@
+"""The frames of an AgentRelay: JSON objects whose members pass as the bytes that came.
+
+A relay has no business with what agents tell each other. So of a frame only the members of the protocol are
+read; the payload and all private members are checked as JSON, and are sent on byte for byte: a number of
+twenty digits stays what it is. Of a member that is there twice the last one counts, as in all relays that
+were recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+RELAY: Final = "relay"
+"""The id of the relay itself: as a target it means a command, as a sender an answer of the relay."""
+
+EVERYBODY: Final = "*"
+"""The target of a broadcast."""
+
+OWN: Final = ("id", "from", "ts")
+"""Members that the relay gives, whatever a sender has written there."""
+
+Members = dict[str, Raw]
+
+_read: Final = msgspec.json.Decoder(Members).decode
+_write: Final = msgspec.json.Encoder().encode
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
+class Unreadable(Struct, frozen=True):
+    """A frame that is no JSON object, and why."""
+
+    reason: str
+
+
+def read_members(data: bytes, depth: int) -> Members | Unreadable:
+    """Return the members of a frame, with at most so many levels of arrays and objects in them."""
+    if data.count(b"[") + data.count(b"{") > depth and _depth_of(data) > depth:
+        return Unreadable(f"it is nested deeper than {depth} levels")
+    try:
+        return _read(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return Unreadable(f"it is no JSON object: {error}")
+
+
+def _depth_of(data: bytes) -> int:
+    """Return how deep arrays and objects are nested in a text, which need be no JSON."""
+    deepest = now = 0
+    for byte in _STRING.sub(b"", data):
+        if byte in b"[{":
+            now += 1
+            deepest = max(deepest, now)
+        elif byte in b"]}":
+            now -= 1
+    return deepest
+
+
+def value_of(members: Mapping[str, Raw], name: str) -> Any:
+    """Return the value of a member, None where there is none. Raise ValueError for what is no JSON."""
+    raw = members.get(name)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def write_members(members: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return the text of a frame from its members, whose values are JSON."""
+    return b"{" + b",".join(_write(name) + b":" + value for name, value in members) + b"}"
+
+
+def write_value(value: Any) -> bytes:
+    """Return a value as JSON. Raise TypeError for what is no plain data."""
+    return _write(value)

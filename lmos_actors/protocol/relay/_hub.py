@@ -1,0 +1,439 @@
+"""The hub of an AgentRelay: who is there, and what becomes of each frame. No socket, no clock.
+
+The host authenticates, and opens a connection for an agent; its frames come in by `receive`, what is to be
+sent to it waits in its outbox. The rules:
+
+- **Every frame has one fate**: it is passed on, carried out as a command, or refused with an error. The
+  counts of `statistics` add up.
+- **Identity is the hub's word.** `from` is the agent of the connection; a frame that names another is
+  refused. `id` and `ts` are the hub's, whatever was written there.
+- **Each recipient has a message once**, however often it is named. A broadcast goes to all but its sender.
+- **`relay` among the targets makes a command**, which nobody else sees.
+- **An agent has one connection.** A newer one takes over, and the older is closed with 4009.
+- **Limits**: of size, nesting, targets, and rates by agent, which outlive its connections. Errors do not
+  amplify: beyond a rate there is one error a second, and after a minute the end.
+
+Decisions have the numbers of `docs/reference/relay-dialects.md`. Instants are seconds of the host's clock.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+
+from ._frames import (
+    EVERYBODY,
+    OWN,
+    RELAY,
+    Members,
+    Unreadable,
+    read_members,
+    value_of,
+    write_members,
+    write_value,
+)
+from ._outbox import Outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+INVALID_MESSAGE: Final = "invalid_message"
+AUTH_MISMATCH: Final = "auth_mismatch"
+RATE_LIMIT: Final = "rate_limit"
+TOO_LARGE: Final = "too_large"
+UNKNOWN_COMMAND: Final = "unknown_command"
+
+ERROR_CODES: Final = (INVALID_MESSAGE, AUTH_MISMATCH, RATE_LIMIT, TOO_LARGE, UNKNOWN_COMMAND)
+"""The codes that a hub sends. Clients accept any text."""
+
+REPLACED: Final = (4009, "replaced")
+OVER_RATE: Final = (4029, "rate limit")
+TOO_SLOW: Final = (1013, "too slow: too much waits to be read")
+TOO_LONG: Final = (1009, "a message is too long")
+NO_TEXT: Final = (1007, "a message is no UTF-8")
+
+CLOSED: Final = "closed"
+"""The code of a fate, not of an error: a frame that came while the connection was being closed."""
+
+PATIENCE: Final = 60.0
+"""Seconds that an agent may go on beyond its rate."""
+
+CALM: Final = 10.0
+"""Seconds within its rate after which they begin anew."""
+
+CAPABILITIES: Final = ("broadcast", "direct", "subscribe")
+
+Outcome: TypeAlias = Literal["passed", "command", "refused"]
+
+
+@attrs.frozen(kw_only=True)
+class HubOptions:
+    """The limits of a hub, and how it calls itself.
+
+    `max_message` is the bytes of a frame, `max_depth` the levels of arrays and objects in it. Rates are by
+    agent; None: without. Of what waits for an agent the broadcasts go beyond `outbox_bytes`, the connection
+    beyond `outbox_most`. With `broadcasts` "followed" an agent that follows anybody hears the broadcasts of
+    those alone; who follows whom is kept `resume_seconds` after an agent has left.
+    """
+
+    name: str = RELAY
+    version: str = "1"
+    max_message: int = 64 << 10
+    max_depth: int = 100
+    max_targets: int = 256
+    max_followed: int = 1_024
+    per_minute: int | None = 1_000
+    per_hour: int | None = 10_000
+    broadcasts: Literal["all", "followed"] = "all"
+    outbox_bytes: int = 1 << 20
+    outbox_most: int = 4 << 20
+    resume_seconds: float = 60.0
+    remembered: int = 100_000
+    """Agents whose rates and follows are remembered after they have left."""
+
+
+@attrs.frozen
+class Fate:
+    """What has become of a frame. `delivered` counts recipients, `code` is that of the error of a refusal.
+
+    `unknown` are targets that are not there.
+    """
+
+    outcome: Outcome
+    id: str = ""
+    delivered: int = 0
+    unknown: tuple[str, ...] = ()
+    code: str = ""
+
+
+@attrs.frozen
+class HubStatistics:
+    """Counts of what there was: `frames` is the sum of `passed`, `commands` and `refused`.
+
+    `deliveries` is the sum over the messages that were passed on; `dropped` of these were not read in time.
+    """
+
+    connected: int
+    frames: int
+    passed: int
+    commands: int
+    refused: int
+    deliveries: int
+    dropped: int
+
+
+class _Allowance:
+    """So many frames in so many seconds: a bucket that refills."""
+
+    __slots__ = ("_at", "_burst", "_left", "_rate")
+
+    def __init__(self, frames: int, seconds: float, at: float) -> None:
+        self._burst, self._rate, self._left, self._at = float(frames), frames / seconds, float(frames), at
+
+    def refill(self, at: float) -> float:
+        self._left = min(self._burst, self._left + (at - self._at) * self._rate)
+        self._at = at
+        return self._left
+
+    def take(self) -> None:
+        self._left -= 1
+
+
+@attrs.define(eq=False)
+class _Agent:
+    """What is known of an agent, also for a while after it has left."""
+
+    id: str
+    allowances: tuple[_Allowance, ...]
+    connection: HubConnection | None = None
+    follows: dict[str, None] = attrs.field(factory=dict[str, None])
+    left_at: float = 0.0
+    over_since: float | None = None
+    refused_at: float = float("-inf")
+    warned_at: float = float("-inf")
+
+
+class Hub:
+    """The agents of a relay. `new_id` makes the ids of messages, `now` is Unix time in milliseconds."""
+
+    def __init__(self, options: HubOptions, *, new_id: Callable[[], str], now: Callable[[], int]) -> None:
+        self.options = options
+        self.extensions: tuple[str, ...] = ()
+        """The extensions that are announced."""
+        self._new_id = new_id
+        self._now = now
+        self._agents: OrderedDict[str, _Agent] = OrderedDict()  # those that have left at first
+        self._open: dict[str, HubConnection] = {}
+        self._counts = dict.fromkeys(("passed", "command", "refused"), 0)
+        self._deliveries = 0
+        self._dropped = 0  # of connections that have ended
+
+    def connect(self, agent: str, at: float, wake: Callable[[], object] = lambda: None) -> HubConnection:
+        """Open a connection of an agent, and welcome it; an older one is closed.
+
+        `wake` is called when there is something to send where there was nothing.
+        """
+        known = self._known(agent, at)
+        if known.connection is not None:
+            known.connection.end(*REPLACED)
+        connection = HubConnection(self, known, wake)
+        known.connection = self._open[agent] = connection
+        connection.answer("welcome", self._welcome())
+        return connection
+
+    def _known(self, agent: str, at: float) -> _Agent:
+        found = self._agents.get(agent)
+        if found is None:
+            options = self.options
+            rates = ((options.per_minute, 60.0), (options.per_hour, 3_600.0))
+            allowances = tuple(_Allowance(most, span, at) for most, span in rates if most is not None)
+            found = self._agents[agent] = _Agent(agent, allowances)
+        elif found.connection is None and at - found.left_at > self.options.resume_seconds:
+            found.follows.clear()
+        self._agents.move_to_end(agent)
+        return found
+
+    def _welcome(self) -> dict[str, Any]:
+        options = self.options
+        limits = {
+            "max_message_size": options.max_message,
+            "rate_limit": None if options.per_minute is None else f"{options.per_minute}/min",
+            "max_targets": options.max_targets,
+            "broadcasts": options.broadcasts,
+        }
+        return {
+            "relay": options.name,
+            "version": options.version,
+            "capabilities": list(CAPABILITIES),
+            "extensions": list(self.extensions),
+            "limits": limits,
+        }
+
+    def disconnect(self, connection: HubConnection, at: float) -> None:
+        """Forget a connection that has ended; it does nothing for one that has been replaced."""
+        self._dropped += connection.outbox.dropped
+        connection.is_gone = True
+        agent = connection.known
+        if agent.connection is not connection:
+            return
+        agent.connection, agent.left_at = None, at
+        del self._open[agent.id]
+        self._agents.move_to_end(agent.id, last=False)
+        while len(self._agents) - len(self._open) > self.options.remembered:
+            self._agents.popitem(last=False)
+
+    @property
+    def connected(self) -> Iterable[str]:
+        """The agents that are connected, in the order in which they came."""
+        return self._open.keys()
+
+    def statistics(self) -> HubStatistics:
+        """Count what there was."""
+        counts = self._counts
+        return HubStatistics(
+            len(self._open),
+            sum(counts.values()),
+            counts["passed"],
+            counts["command"],
+            counts["refused"],
+            self._deliveries,
+            self._dropped + sum(each.outbox.dropped for each in self._open.values()),
+        )
+
+    # ---- for the connections
+
+    def count(self, fate: Fate) -> Fate:
+        """Count the fate of a frame; for `HubConnection`."""
+        self._counts[fate.outcome] += 1
+        self._deliveries += fate.delivered
+        return fate
+
+    def own_frame(self, to: str, type: str, payload: Any = None, ref: str | None = None) -> bytes:
+        """Return a frame of the relay itself, with an id and the time."""
+        members: list[tuple[str, Any]] = [("id", self._new_id()), ("from", RELAY), ("to", [to])]
+        members.append(("type", type))
+        if payload is not None:
+            members.append(("payload", payload))
+        if ref is not None:
+            members.append(("ref", ref))
+        members.append(("ts", self._now()))
+        return write_members((name, write_value(value)) for name, value in members)
+
+    def pass_on(self, sender: HubConnection, targets: list[str], members: Members) -> Fate:
+        """Pass a message on to its recipients, each of which gets it once."""
+        id = self._new_id()
+        head = (("id", write_value(id)), ("from", write_value(sender.agent)))
+        rest = ((name, bytes(raw)) for name, raw in members.items() if name not in OWN)
+        data = write_members([*head, *rest, ("ts", write_value(self._now()))])
+        if EVERYBODY in targets:
+            recipients = [each for each in self._open.values() if each is not sender and each.hears(sender)]
+            for each in recipients:
+                each.outbox.put(data, is_broadcast=True)
+            return Fate("passed", id, len(recipients))
+        delivered, unknown = 0, list[str]()
+        for name in dict.fromkeys(targets):
+            found = self._open.get(name)
+            if found is None:
+                unknown.append(name)
+            else:
+                found.outbox.put(data)
+                delivered += 1
+        return Fate("passed", id, delivered, tuple(unknown))
+
+
+class HubConnection:
+    """One connection of an agent."""
+
+    def __init__(self, hub: Hub, known: _Agent, wake: Callable[[], object]) -> None:
+        options = hub.options
+        self.known = known
+        """The hub's record of the agent."""
+        self.agent = known.id
+        self.closing: tuple[int, str] | None = None
+        """The code and the reason with which the host is to close the connection."""
+        self.is_gone = False
+        self.outbox = Outbox(
+            options.outbox_bytes,
+            options.outbox_most,
+            lambda lost: hub.own_frame(known.id, "gap", {"lost": lost}),
+            wake,
+        )
+        self._hub = hub
+        self._wake = wake
+
+    def end(self, code: int, reason: str) -> None:
+        """Have the connection closed; what waits is sent before."""
+        if self.closing is None:
+            self.closing = code, reason
+            self._wake()
+
+    def frames(self, room: int) -> list[bytes]:
+        """Take the frames that are to be sent, oldest first, until they have `room` bytes or more."""
+        if self.outbox.is_too_full:
+            self.end(*TOO_SLOW)
+        return self.outbox.frames(room)
+
+    def hears(self, sender: HubConnection) -> bool:
+        """Return whether a broadcast of another agent comes here."""
+        follows = self.known.follows
+        return self._hub.options.broadcasts == "all" or not follows or sender.agent in follows
+
+    # ---- frames of the agent
+
+    def receive(self, data: str | bytes, at: float) -> Fate:
+        """Take a text frame, or a binary one that holds a text; return what has become of it."""
+        return self._hub.count(self._fate_of(data, at))
+
+    def _fate_of(self, data: str | bytes, at: float) -> Fate:
+        options = self._hub.options
+        if self.closing is not None:
+            return Fate("refused", code=CLOSED)
+        if isinstance(data, str):
+            data = data.encode()
+        elif not _is_text(data):
+            self.end(*NO_TEXT)
+            return Fate("refused", code=INVALID_MESSAGE)
+        if len(data) > options.max_message:
+            self.end(*TOO_LONG)
+            return Fate("refused", code=TOO_LARGE)
+        if not self._is_allowed(at):
+            return Fate("refused", code=RATE_LIMIT)
+        members = read_members(data, options.max_depth)
+        if isinstance(members, Unreadable):
+            return self._refuse(INVALID_MESSAGE, members.reason)
+        try:
+            return self._carried_out(members)
+        except ValueError as error:
+            return self._refuse(INVALID_MESSAGE, f"a member cannot be read: {error}")
+
+    def _carried_out(self, members: Members) -> Fate:
+        named, targets = value_of(members, "from"), value_of(members, "to")
+        if named is not None and named != self.agent:
+            return self._refuse(AUTH_MISMATCH, "`from` is the agent of the connection, or left out")
+        fault = self._targets_fault(targets)
+        if fault is not None:
+            return self._refuse(INVALID_MESSAGE, fault)
+        if RELAY in targets:
+            return self._command(members)
+        if "payload" not in members:
+            return self._refuse(INVALID_MESSAGE, "Missing required field: payload")
+        return self._hub.pass_on(self, targets, members)
+
+    def _targets_fault(self, targets: Any) -> str | None:
+        if targets is None:
+            return "Missing required field: to"
+        if not isinstance(targets, list) or not all(isinstance(each, str) for each in targets):  # pyright: ignore[reportUnknownVariableType]
+            return "`to` is an array of texts"
+        if not targets:
+            return "`to` names nobody"
+        most = self._hub.options.max_targets
+        return f"`to` names more than {most} agents" if len(targets) > most else None  # pyright: ignore[reportUnknownArgumentType]
+
+    def _is_allowed(self, at: float) -> bool:
+        """Count a frame against the rates of the agent; beyond them, warn once a second."""
+        known = self.known
+        if min((each.refill(at) for each in known.allowances), default=1.0) >= 1:
+            for each in known.allowances:
+                each.take()
+            return True
+        if known.over_since is None or at - known.refused_at > CALM:
+            known.over_since = at
+        known.refused_at = at
+        if at - known.over_since >= PATIENCE:
+            self.end(*OVER_RATE)
+        elif at - known.warned_at >= 1:
+            known.warned_at = at
+            self._refuse(RATE_LIMIT, "Too many requests")
+        return False
+
+    def _refuse(self, code: str, message: str) -> Fate:
+        self.answer("error", {"code": code, "message": message})
+        return Fate("refused", code=code)
+
+    # ---- commands
+
+    def _command(self, members: Members) -> Fate:
+        type, payload = value_of(members, "type"), value_of(members, "payload")
+        if type == "ping":
+            self.answer("pong")
+        elif type in ("subscribe", "unsubscribe"):
+            return self._follow(str(type), payload)
+        elif type == "list_subscriptions":
+            self.answer("subscriptions", {"agents": list(self.known.follows)})
+        else:
+            named = f"a command {type!r}" if isinstance(type, str) else "a command without a type"
+            return self._refuse(UNKNOWN_COMMAND, f"the relay does not know {named[:100]}")
+        return Fate("command")
+
+    def _follow(self, type: str, payload: Any) -> Fate:
+        agents = payload.get("agents") if isinstance(payload, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        if not isinstance(agents, list) or not all(isinstance(each, str) for each in agents):  # pyright: ignore[reportUnknownVariableType]
+            return self._refuse(INVALID_MESSAGE, f"the payload of {type} is {{agents: [ids]}}")
+        names: list[str] = agents  # pyright: ignore[reportUnknownVariableType]
+        follows = self.known.follows
+        if type == "subscribe":
+            most = self._hub.options.max_followed
+            if len({*follows, *names}) > most:
+                return self._refuse(INVALID_MESSAGE, f"an agent follows {most} others at most")
+            follows.update(dict.fromkeys(names))
+            count = len(names)
+        else:
+            count = len([name for name in names if name in follows])
+            for name in names:
+                follows.pop(name, None)
+        self.answer(f"{type}d", {"agents": names, "count": count})
+        return Fate("command")
+
+    def answer(self, type: str, payload: Any = None, ref: str | None = None) -> None:
+        """Send a frame of the relay itself to the agent."""
+        self.outbox.put(self._hub.own_frame(self.agent, type, payload, ref))
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
