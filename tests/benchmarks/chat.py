@@ -149,6 +149,7 @@ def crowd(url: str, n: int) -> float:
             rest = data[-8:].replace(b'"chunk"', b"")
         assert chunks == each
         done.append(clock())
+        await stream.aclose()
 
     async def main() -> float:
         done: list[float] = []
