@@ -3,6 +3,12 @@
 from ._address import store_of as store_of
 from ._agent_states import AgentStates as AgentStates
 from ._backup import back_up as back_up, new_file as new_file
+from ._identities import (
+    Identities as Identities,
+    IdentityOptions as IdentityOptions,
+    Refused as Refused,
+    Registered as Registered,
+)
 from ._memory import MemoryStore as MemoryStore
 from ._sessions import (
     KeptMessage as KeptMessage,

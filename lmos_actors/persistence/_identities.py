@@ -1,0 +1,238 @@
+"""Identities of agents on a hub: who has registered, and the tokens by which they are known again.
+
+A token is 256 random bits. What is kept of it is its SHA-256, so that a copy of the store opens nothing; it
+is long enough for a hash without salt. Records:
+
+| space | key | value |
+|---|---|---|
+| `identities` | hub, id | `Identity`: the digest of its token, when it was made and last used |
+
+All are in memory too, found by id and by digest. They are bounded: beyond `identities` nobody registers. One
+that never connected ends after `unused_seconds`, one that has not come back after `kept_seconds`; its name is
+refused for as long again, so that nobody takes the place of another. Times are Unix time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import attrs
+import msgspec
+
+from ._store import Delete, Put, after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from ._writer import StoreWriter
+
+IDENTITIES: Final = "identities"
+SEPARATOR: Final = "\x00"
+BEHIND: Final = "\x01"
+PAGE: Final = 500
+TOKEN_BYTES: Final = 32
+PREFIX: Final = "tok_"
+
+RENEWALS: Final = 720
+"""How often at most the time of the last use is written while an identity is kept: each hour of 30 days."""
+
+_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,62}[a-z0-9]")
+
+Refused: TypeAlias = Literal["invalid", "taken", "full"]
+"""Why nobody is registered: the id may not be one; it is another's, or was of late; there are too many."""
+
+
+class Identity(msgspec.Struct, omit_defaults=True):
+    """What is kept of an agent. `digest` is hexadecimal, "" once its token has been taken away.
+
+    `used` is 0 until it has connected, `ended` until it has ended: then only its name is kept.
+    """
+
+    digest: str
+    made: float
+    used: float = 0.0
+    ended: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class IdentityOptions:
+    """The bounds of the identities of a hub."""
+
+    identities: int = 100_000
+    unused_seconds: float = 3_600.0
+    kept_seconds: float = 30 * 86_400.0
+
+
+@attrs.frozen
+class Registered:
+    """A new identity, and its token, which is nowhere else."""
+
+    id: str
+    token: str = attrs.field(repr=False)
+
+
+class Identities:
+    """The identities of one hub. `now` returns Unix time, `random` so many random bytes."""
+
+    def __init__(
+        self,
+        writer: StoreWriter,
+        hub: str,
+        options: IdentityOptions,
+        *,
+        now: Callable[[], float],
+        random: Callable[[int], bytes],
+        reserved: Container[str] = (),
+    ) -> None:
+        self.options = options
+        self._writer = writer
+        self._hub = hub
+        self._now = now
+        self._random = random
+        self._reserved = reserved
+        self._fresh: OrderedDict[str, Identity] = OrderedDict()  # never connected, oldest first
+        self._used: OrderedDict[str, Identity] = OrderedDict()  # the one that was used longest ago first
+        self._by_digest: dict[str, str] = {}
+        self._ended: OrderedDict[str, Identity] = OrderedDict()  # names that are refused, oldest first
+
+    def __len__(self) -> int:
+        return len(self._fresh) + len(self._used)
+
+    async def load(self) -> None:
+        """Read what there is. Raise StoreFailed."""
+        start, stop = f"{self._hub}{SEPARATOR}", f"{self._hub}{BEHIND}"
+        found: list[tuple[str, Identity]] = []
+        while page := await self._writer.scan(IDENTITIES, start=start, stop=stop, limit=PAGE):
+            start = after(page[-1][0])
+            for key, value in page:
+                found.append((key.split(SEPARATOR)[1], msgspec.json.decode(value, type=Identity)))
+        found.sort(key=lambda each: each[1].ended or each[1].used or each[1].made)
+        for id, identity in found:
+            self._place(id, identity)
+        self._expire()
+
+    # ---- finding
+
+    def find(self, token: str) -> str | None:
+        """Return whose token it is, None for one that is nobody's."""
+        self._expire()
+        return self._by_digest.get(_digest(token))
+
+    def has(self, id: str) -> bool:
+        """Return whether there is an identity of that id."""
+        self._expire()
+        return self._get(id) is not None
+
+    def _get(self, id: str) -> Identity | None:
+        return self._used.get(id) or self._fresh.get(id)
+
+    def _place(self, id: str, identity: Identity) -> None:
+        """Have an identity in the table of its kind, as its newest."""
+        if identity.ended:
+            self._ended[id] = identity
+            return
+        (self._used if identity.used else self._fresh)[id] = identity
+        self._by_digest[identity.digest] = id
+
+    def _is_refused(self, id: str) -> bool:
+        """Return whether a name is still that of an identity that has ended."""
+        ended = self._ended.get(id)
+        return ended is not None and ended.ended + self._span(ended) > self._now()
+
+    def _span(self, identity: Identity) -> float:
+        """Return for how long an identity is kept, and its name after that."""
+        return self.options.kept_seconds if identity.used else self.options.unused_seconds
+
+    # ---- changing
+
+    async def register(self, id: str | None = None) -> Registered | Refused:
+        """Make an identity; return once it is kept. Without an id, one is made up. Raise StoreFailed."""
+        self._expire()
+        if id is None:
+            id = self._made_up()
+        elif not _ID.fullmatch(id) or id in self._reserved:
+            return "invalid"
+        if self._get(id) is not None or self._is_refused(id):
+            return "taken"
+        if len(self) >= self.options.identities:
+            return "full"
+        token = f"{PREFIX}{self._random(TOKEN_BYTES).hex()}"
+        made = Identity(_digest(token), self._now())
+        self._ended.pop(id, None)
+        self._place(id, made)  # at once: another registration of the name is refused from now on
+        try:
+            await self._kept(id, made)
+        except BaseException:
+            if self._fresh.get(id) is made:
+                del self._fresh[id], self._by_digest[made.digest]
+            raise
+        return Registered(id, token)
+
+    async def use(self, id: str) -> None:
+        """Note that an agent has connected. Raise StoreFailed."""
+        known = self._get(id)
+        if known is None:
+            return
+        before, known.used = known.used, self._now()
+        self._fresh.pop(id, None)
+        self._used[id] = known
+        self._used.move_to_end(id)
+        if not before or known.used - before >= self.options.kept_seconds / RENEWALS:
+            await self._kept(id, known)
+
+    async def revoke(self, id: str) -> bool:
+        """Take the token of an agent away, and end its identity; return whether there was one.
+
+        Raise StoreFailed.
+        """
+        known = self._get(id)
+        if known is None:
+            return False
+        await self._kept(id, self._end(id, known))
+        return True
+
+    def _made_up(self) -> str:
+        while True:
+            id = f"agent-{self._random(5).hex()}"
+            if self._get(id) is None and id not in self._ended:
+                return id
+
+    async def _kept(self, id: str, identity: Identity) -> None:
+        write = Put(IDENTITIES, self._key(id), msgspec.json.encode(identity))
+        await self._writer.submit([write], "process").wait()
+
+    def _end(self, id: str, known: Identity) -> Identity:
+        """Keep nothing of an identity but its name."""
+        del (self._used if id in self._used else self._fresh)[id]
+        self._by_digest.pop(known.digest, None)
+        ended = self._ended[id] = Identity("", known.made, known.used, self._now())
+        while len(self._ended) > self.options.identities:
+            self._forget_oldest()
+        return ended
+
+    def _expire(self) -> None:
+        """End the identities whose time is up; forget names that have been refused for long enough."""
+        now, options = self._now(), self.options
+        for table in (self._fresh, self._used):
+            while table:
+                id, known = next(iter(table.items()))
+                if (known.used or known.made) + self._span(known) > now:
+                    break
+                ended = self._end(id, known)
+                self._writer.submit([Put(IDENTITIES, self._key(id), msgspec.json.encode(ended))], "process")
+        while self._ended and next(iter(self._ended.values())).ended + options.kept_seconds <= now:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        id, _ = self._ended.popitem(last=False)
+        self._writer.submit([Delete(IDENTITIES, self._key(id))], "process")
+
+    def _key(self, id: str) -> str:
+        return f"{self._hub}{SEPARATOR}{id}"
+
+
+def _digest(token: str) -> str:
+    return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
