@@ -39,3 +39,4 @@ from .omnia import (
     RemoteChat as RemoteChat,
     open_chat as open_chat,
 )
+from .relay import RelayOptions as RelayOptions

@@ -134,9 +134,8 @@ async def open_stages(tree: SupervisorSpec | None, options: NodeOptions) -> Asyn
             async with _store(rt, options, services):
                 connections = lifecycle.connections = Connections(rt, options, nursery)
                 discovery = Discovery(rt, connections, options)
-                loop = lifecycle.root = _root(
-                    rt, discovery.with_hosted_directory(tree or SupervisorSpec("root")), lifecycle
-                )
+                whole = discovery.with_hosted_directory(tree or SupervisorSpec("root"))
+                loop = lifecycle.root = _root(rt, connections.with_hub(whole), lifecycle)
                 root = Supervisor(loop)
                 connections.watch(root)
                 with diagnostics_for(root, rt):

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Ref, Runtime
     from lmos_actors.bindings import Descriptions, Exposure, LmosServer, Peers
     from lmos_actors.facades.omnia import OmniaServer
+    from lmos_actors.facades.relay import RelayServer
     from lmos_actors.observe import Metrics
     from lmos_actors.security import Credentials, Guard, Security
-    from lmos_actors.supervision import Supervisor
+    from lmos_actors.supervision import Supervisor, SupervisorSpec
     from lmos_actors.transport import Accept, Endpoint, FrontDoor, Listener, Network, Refuse, Upgrade
 
     from ._options import NodeOptions
@@ -149,6 +150,8 @@ class Connections:
         """The addresses at which the node listens, with actual ports."""
         self.descriptions: Descriptions | None = None
         """The descriptions that are served; None before `listen`."""
+        self.relay: RelayServer | None = None
+        """The hub of an AgentRelay, if this node has one."""
         self.more_routes: MoreRoutes = _no_routes
         """Returns HTTP routes to serve beside the agents."""
         self.storage_agents: tuple[str, ...] = ()
@@ -263,12 +266,7 @@ class Connections:
         )
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
         more = [*self.more_routes(server, bases, guard.security), *self._routes()]
-        facade = self._omnia(exposure, guard, http_of(bases[0]))
-        route: Callable[[Upgrade], Accept | Refuse] = server.accept
-        if facade is not None:
-            server.join(facade)
-            more += facade.routes()
-            route = partial(facade.route, server.accept)
+        route = self._with_facades(server, exposure, guard, more, http_of(bases[0]))
         app = http_app(descriptions, server, extra=more, guard=guard)
         for endpoint, listener in zip(self._options.endpoints, self._listeners, strict=True):
             door = FrontDoor(
@@ -283,6 +281,45 @@ class Connections:
                 **_without_none(options=options.door, connection=options.connection),
             )
             self._doors.append(door)
+
+    def _with_facades(
+        self, server: LmosServer, exposure: Exposure, guard: Guard, more: list[BaseRoute], url: str
+    ) -> Callable[[Upgrade], Accept | Refuse]:
+        """Add what else than LMOS the node speaks: its HTTP routes; return what decides about WebSockets."""
+        route: Callable[[Upgrade], Accept | Refuse] = server.accept
+        facade = self._omnia(exposure, guard, url)
+        if facade is not None:
+            server.join(facade)
+            more += facade.routes()
+            route = partial(facade.route, route)
+        relay = self.relay
+        if relay is not None:
+            self._listen_for(relay)
+            server.join(relay)
+            more += relay.routes()
+            route = partial(relay.route, route)
+        return route
+
+    def with_hub(self, tree: SupervisorSpec) -> SupervisorSpec:
+        """Return the tree with the hub of an AgentRelay, if the node has one, as its first child."""
+        if not self._options.relay:
+            return tree
+        from lmos_actors.facades.relay import RelayOptions, RelayServer
+
+        given = RelayOptions() if self._options.relay is True else self._options.relay
+        self.relay = RelayServer(given)
+        return attrs.evolve(tree, children=(self.relay.spec(), *tree.children))
+
+    def _listen_for(self, relay: RelayServer) -> None:
+        from lmos_actors.security import is_loopback
+
+        options, entropy = self._options, self._rt.entropy
+        relay.listen(
+            options.effective_security(),
+            options.host_names(named=self._has_names),
+            wall=lambda: entropy.now().timestamp(),
+            local=self.is_in_memory or all(is_loopback(endpoint.host) for endpoint in options.endpoints),
+        )
 
     def _omnia(self, exposure: Exposure, guard: Guard, url: str) -> OmniaServer | None:
         """Return the server for Omnia's protocol, None if the node does not speak it. Raises ConfigError."""

@@ -28,4 +28,4 @@ from ._hub import (
     HubOptions as HubOptions,
     HubStatistics as HubStatistics,
 )
-from ._outbox import Outbox as Outbox
+from ._outbox import STEP as STEP, Outbox as Outbox

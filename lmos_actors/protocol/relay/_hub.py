@@ -224,6 +224,17 @@ class Hub:
         while len(self._agents) - len(self._open) > self.options.remembered:
             self._agents.popitem(last=False)
 
+    def end_all(self, code: int, reason: str) -> None:
+        """Have all connections closed."""
+        for connection in tuple(self._open.values()):
+            connection.end(code, reason)
+
+    def end_one(self, agent: str, code: int, reason: str) -> None:
+        """Have the connection of an agent closed, if it has one."""
+        found = self._open.get(agent)
+        if found is not None:
+            found.end(code, reason)
+
     @property
     def connected(self) -> Iterable[str]:
         """The agents that are connected, in the order in which they came."""

@@ -7,10 +7,14 @@ reported once, in front of what comes next. Beyond a second bound the connection
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+STEP: Final = 32 << 10
+"""Bytes that wait are accounted for in such steps: `wake` is called for each."""
 
 
 class _Waiting:
@@ -50,7 +54,7 @@ class Outbox:
         if self.is_too_full:
             self.dropped += is_broadcast
             return
-        is_first = not self._frames
+        is_first, before = not self._frames, self.waiting_bytes
         waiting = _Waiting(data)
         self._frames.append(waiting)
         self.waiting_bytes += len(data)
@@ -59,7 +63,7 @@ class Outbox:
         while self.waiting_bytes > self._soft and self._broadcasts:
             self._drop(self._broadcasts.popleft())
         self.is_too_full = self.waiting_bytes > self._hard
-        if is_first:
+        if is_first or self.waiting_bytes // STEP != before // STEP:
             self._wake()
 
     def _drop(self, waiting: _Waiting) -> None:

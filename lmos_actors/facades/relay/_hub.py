@@ -1,0 +1,110 @@
+"""The hub of an AgentRelay, as a supervised agent: its identities, and who is connected.
+
+Connections are handlers of the transport, which find the running hub at its `HubPlace`. When the hub
+ends, so do they: agents come back, with their tokens, to the one that takes its place.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+import attrs
+
+from lmos_actors.actors import Agent, action
+from lmos_actors.persistence import Identities, IdentityOptions, MemoryStore, open_writer
+from lmos_actors.protocol.relay import EVERYBODY, RELAY, Hub, HubStatistics
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import Runtime
+
+    from ._options import RelayOptions
+
+RESTART: Final = (1012, "the relay restarts")
+
+_MEMORIES: Final[WeakKeyDictionary[Runtime, dict[str, MemoryStore]]] = WeakKeyDictionary()
+"""The identities of nodes without a store, by the path of the hub: they outlive its incarnations."""
+
+
+@attrs.frozen
+class RelayStatistics:
+    """Counts of connections and identities, and of what became of frames since the hub has started."""
+
+    connections: int
+    identities: int
+    hub: HubStatistics
+
+
+@attrs.define
+class HubPlace:
+    """Where the hub of a node is found: `hub` is the running one, None while there is none."""
+
+    options: RelayOptions
+    hub: RelayHub | None = None
+    registration_is_open: bool = False
+    """Whether agents may register themselves."""
+    connections: int = 0
+
+    def statistics(self) -> RelayStatistics | None:
+        """Count what there is now, None while there is no hub."""
+        hub = self.hub
+        if hub is None:
+            return None
+        return RelayStatistics(self.connections, len(hub.identities), hub.hub.statistics())
+
+
+class RelayHub(Agent, private=True):
+    """The hub of a node; `open_node(relay=...)` starts it. `place` is where connections find it."""
+
+    place: Any
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Read who has registered, and be there for connections."""
+        slot = self._place()
+        options, entropy = self.place.options, slot.rt.entropy
+        async with AsyncExitStack() as stack:
+            if slot.rt.keeping is not None:
+                writer = slot.rt.keeping.writer
+            else:
+                store = _MEMORIES.setdefault(slot.rt, {}).setdefault(self.path, MemoryStore())
+                writer = await stack.enter_async_context(open_writer(store))
+            self.identities = Identities(
+                writer,
+                self.path,
+                IdentityOptions(
+                    identities=options.identities,
+                    unused_seconds=options.unused_seconds,
+                    kept_seconds=options.identity_seconds,
+                ),
+                now=lambda: entropy.now().timestamp(),
+                random=secrets.token_bytes,  # real ones in a simulation too: tokens are no part of its story
+                reserved=(RELAY, EVERYBODY),
+            )
+            await self.identities.load()
+            self.hub = Hub(
+                options.hub_options(),
+                new_id=entropy.new_id,
+                now=lambda: int(entropy.now().timestamp() * 1_000),
+            )
+            self.place.hub = self
+            try:
+                yield
+            finally:
+                self.place.hub = None
+                self.hub.end_all(*RESTART)
+
+    @action(safe=True, idempotent=True)
+    def statistics(self) -> HubStatistics:
+        """Count what there was since the hub has started."""
+        return self.hub.statistics()
+
+    @action(idempotent=True)
+    async def revoke(self, id: str) -> bool:
+        """Take the token of an agent away, and close its connection; return whether there was one."""
+        found = await self.identities.revoke(id)
+        self.hub.end_one(id, 4001, "the token is no longer good")
+        return found

@@ -1,0 +1,64 @@
+"""How a node is a hub of an AgentRelay."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.protocol.relay import HubOptions
+
+Registration: TypeAlias = Literal["open", "closed"]
+
+
+@attrs.frozen(kw_only=True)
+class RelayOptions:
+    """How a node is a hub of an AgentRelay.
+
+    `registration`: whether agents may register themselves; None: where the node listens at loopback addresses
+    alone. Of one address `registrations_per_minute` are taken. At most `identities` are kept: those that
+    never connected for `unused_seconds`, the others for `identity_seconds` after they have left, and their
+    names are refused for as long again.
+
+    A message has `max_message` bytes, and an agent sends `per_minute` and `per_hour` of them (None: as many
+    as it likes). What it does not read is bounded: broadcasts go beyond `outbox_bytes`, its connection beyond
+    `outbox_most`. With `broadcasts` "followed" an agent that follows others hears the broadcasts of those
+    alone. An agent has `pong_seconds` to answer a ping, and is pinged as often.
+
+    Raises ConfigError for what is not above 0.
+    """
+
+    name: str = "relay"
+    registration: Registration | None = None
+    registrations_per_minute: int = 600
+    identities: int = 100_000
+    unused_seconds: float = 3_600.0
+    identity_seconds: float = 30 * 86_400.0
+    connections: int = 10_000
+    max_message: int = 64 << 10
+    per_minute: int | None = 1_000
+    per_hour: int | None = 10_000
+    broadcasts: Literal["all", "followed"] = "all"
+    outbox_bytes: int = 1 << 20
+    outbox_most: int = 4 << 20
+    pong_seconds: float = 30.0
+    write_seconds: float = 10.0
+
+    def __attrs_post_init__(self) -> None:
+        for field in attrs.fields(RelayOptions):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and not value > 0:
+                raise ConfigError(f"must be above 0, not {value!r}", f"RelayOptions({field.name}=...)")
+
+    def hub_options(self) -> HubOptions:
+        """Return the limits of the protocol."""
+        return HubOptions(
+            name=self.name,
+            max_message=self.max_message,
+            per_minute=self.per_minute,
+            per_hour=self.per_hour,
+            broadcasts=self.broadcasts,
+            outbox_bytes=self.outbox_bytes,
+            outbox_most=self.outbox_most,
+        )

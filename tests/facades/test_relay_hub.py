@@ -1,0 +1,379 @@
+"""The hub of a node: who is let in, what passes, what nobody can do to it. In virtual time, over frames."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from lmos_actors import Agent, action, open_node, simulate
+from lmos_actors.conformance.wire import exchange
+from lmos_actors.errors import ConfigError, ConnectFailed
+from lmos_actors.facades import RelayOptions
+from lmos_actors.transport import MemoryNetwork, TcpNetwork, connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from pathlib import Path
+
+    from lmos_actors.conformance.wire import HttpAnswer
+    from lmos_actors.node import Node
+
+HOST = "hub:80"
+URL = f"ws://{HOST}"
+
+
+class Calm(Agent):
+    """An agent beside the hub."""
+
+    @action
+    def hello(self) -> str:
+        return "hello"
+
+
+class Peer:
+    """An agent on the relay, by hand."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.waiting: list[bytes] = []
+        self.heard, self._news = trio.open_memory_channel[dict[str, Any]](10_000)
+        self.ended: Any = None
+        self.over = trio.Event()
+
+    def text(self, text: str) -> None:
+        self.heard.send_nowait(json.loads(text))
+
+    def binary(self, data: bytes) -> None:
+        raise AssertionError(data)
+
+    def frames(self, room: int) -> list[bytes]:
+        taken, self.waiting = self.waiting, []
+        return taken
+
+    def is_behind(self) -> bool:
+        return False
+
+    def say(self, frame: Any = None, **members: Any) -> None:
+        text = frame if isinstance(frame, str) else json.dumps(members if frame is None else frame)
+        self.waiting.append(text.encode())
+        self.connection.wake()
+
+    async def next(self) -> dict[str, Any]:
+        return await self._news.receive()
+
+    async def of_type(self, type: str) -> dict[str, Any]:
+        while (frame := await self.next()).get("type") != type:
+            pass
+        return frame
+
+    async def run(self) -> None:
+        self.ended = await self.connection.run(self)
+        self.heard.close()
+        self.over.set()
+
+
+@asynccontextmanager
+async def opened(
+    network: Any, token: str, *, query: bool = False, url: str = URL, welcomed: bool = True
+) -> AsyncGenerator[Peer]:
+    headers = () if query else ((b"authorization", f"Bearer {token}".encode()),)
+    target = f"{url}/arc?token={token}" if query else f"{url}/arc"
+    peer = Peer(await connect(network, target, subprotocols=(), headers=headers))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.run)
+        if welcomed:
+            assert (await peer.next())["type"] == "welcome"
+        yield peer
+        peer.connection.close()
+        nursery.cancel_scope.deadline = trio.current_time() + 5
+
+
+async def registered(network: Any, id: str | None = None, url: str = URL) -> tuple[str, str]:
+    found = await asked(network, "POST", "/register", {} if id is None else {"agent_id": id}, url)
+    assert found.status == 200, found.text
+    return found.json()["agent_id"], found.json()["token"]
+
+
+async def asked(network: Any, method: str, path: str, body: Any = None, url: str = URL) -> HttpAnswer:
+    data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    place = f"{url.replace('ws', 'http', 1)}{path}"
+    return await exchange(
+        network, method, place, headers=(), body=data, tls=None, patience=5, record=lambda _: None
+    )
+
+
+def told(
+    body: Callable[[Node, MemoryNetwork], Awaitable[None]], *, store: str | None = None, **options: Any
+) -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        async with open_node(listen=URL, relay=RelayOptions(**options), network=network, store=store) as node:
+            await node.start(Calm)
+            with trio.fail_after(10_000):
+                await body(node, network)
+
+    simulate(main)
+
+
+def test_agents_register_meet_and_talk() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        id, token = await registered(network, "agent-one")
+        other, second = await registered(network)
+        assert (id, other.startswith("agent-")) == ("agent-one", True)
+        async with opened(network, token) as one, opened(network, second, query=True) as two:
+            one.say(to=["*"], type="thought", payload={"n": 12345678901234567890})
+            thought = await two.next()
+            assert (thought["from"], thought["payload"]) == (id, {"n": 12345678901234567890})
+            two.say(to=[id], type="answer", ref=thought["id"], payload="yes", x=1)
+            answer = await one.next()
+            assert (answer["from"], answer["ref"], answer["x"]) == (other, thought["id"], 1)
+            one.say(to=["relay"], type="ping")
+            assert (await one.next())["type"] == "pong"
+            stats = (await asked(network, "GET", "/stats")).json()
+            assert stats == {"connected": 2, "registered": 2, "messages": 2, "deliveries": 2, "dropped": 0}
+        assert (await asked(network, "GET", "/health")).json() == {"status": "ok"}
+        assert await node.find(Calm).invoke(Calm.hello) == "hello"
+
+    told(body)
+
+
+async def test_the_same_over_sockets(tmp_path: Path) -> None:
+    place = f"sqlite:{tmp_path / 'hub.db'}"
+    network = TcpNetwork()
+    async with open_node(listen="ws://127.0.0.1:0", relay=True, store=place) as node:
+        url = node.urls[0].removesuffix("/ws")
+        one, two = await registered(network, "one", url), await registered(network, "two", url)
+        async with opened(network, one[1], url=url) as first, opened(network, two[1], url=url) as second:
+            first.say(to=["two"], payload=1)
+            assert (await second.next())["payload"] == 1
+    async with open_node(listen="ws://127.0.0.1:0", relay=True, store=place) as node:
+        url = node.urls[0].removesuffix("/ws")
+        async with opened(network, one[1], url=url) as first:  # the token outlives the process
+            first.say(to=["one"], payload="me")
+            assert (await first.next())["from"] == "one"
+        taken = await asked(network, "POST", "/register", {"agent_id": "two"}, url)
+        assert (taken.status, taken.json()["error"]) == (409, "agent_id_taken")
+
+
+REGISTRATIONS: list[tuple[Any, int, str]] = [
+    (b"{", 400, "invalid_json"),
+    (b"null", 400, "invalid_json"),
+    (b"[]", 400, "invalid_json"),
+    (b"\xff", 400, "invalid_json"),
+    (b"[" * 4_000, 400, "invalid_json"),
+    (b"x" * 10_000, 413, "too_large"),
+    ({"agent_id": 5}, 400, "invalid_agent_id"),
+    ({"agent_id": ["xyz"]}, 400, "invalid_agent_id"),
+    ({"agent_id": "relay"}, 400, "invalid_agent_id"),
+    ({"agent_id": "*"}, 400, "invalid_agent_id"),
+    ({"agent_id": "Ab-"}, 400, "invalid_agent_id"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "error"), REGISTRATIONS)
+def test_registrations_that_are_refused(body: Any, status: int, error: str) -> None:
+    async def main(node: Node, network: MemoryNetwork) -> None:
+        found = await asked(network, "POST", "/register", body)
+        assert (found.status, found.json()["error"]) == (status, error)
+        assert found.json()["message"]
+        await registered(network)
+
+    told(main)
+
+
+def test_registrations_of_an_address_are_bounded_and_may_be_closed() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        for _ in range(5):
+            await registered(network)
+        found = await asked(network, "POST", "/register")
+        assert (found.status, found.header("retry-after")) == (429, "13")
+        await trio.sleep(13)
+        await registered(network)
+
+    async def closed(node: Node, network: MemoryNetwork) -> None:
+        found = await asked(network, "POST", "/register")
+        assert (found.status, found.json()["error"]) == (403, "not_allowed")
+
+    told(body, registrations_per_minute=5)
+    told(closed, registration="closed")
+
+
+def test_so_many_identities_and_no_more() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        await registered(network, "one")
+        await registered(network, "two")
+        assert (await asked(network, "POST", "/register")).status == 503
+        await trio.sleep(3_600)  # they never connected
+        _, token = await registered(network)
+        async with opened(network, token):
+            pass
+
+    told(body, identities=2)
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "status"),
+    [
+        ((), "", 401),
+        (((b"authorization", b"Bearer tok_nonsense"),), "", 401),
+        (((b"authorization", b"Basic YTpi"),), "", 401),
+        (((b"authorization", b"Bearer tok_nonsense"),), "?token=GOOD", 401),
+        ((), "?token=nonsense", 401),
+        (((b"origin", b"https://evil.example"),), "?token=GOOD", 403),
+    ],
+)
+def test_who_is_not_let_in(headers: Any, query: str, status: int) -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        _, token = await registered(network)
+        target = f"{URL}/arc{query.replace('GOOD', token)}"
+        with pytest.raises(ConnectFailed) as refused:
+            await connect(network, target, subprotocols=(), headers=headers)
+        assert refused.value.status == status
+
+    told(body)
+
+
+def test_an_address_that_guesses_has_to_wait() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        _, token = await registered(network)
+
+        async def status(shown: str) -> int | None:
+            try:
+                async with opened(network, shown):
+                    return 101
+            except ConnectFailed as refused:
+                return refused.status
+
+        assert [await status("wrong") for _ in range(25)].count(429) == 5
+        assert await status(token) == 429
+        await trio.sleep(3)
+        assert await status(token) == 101
+
+    told(body)
+
+
+def test_a_newer_connection_of_an_agent_takes_over() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        id, token = await registered(network)
+        async with opened(network, token) as old, opened(network, token) as new:
+            await old.over.wait()
+            assert (old.ended.code, old.ended.reason) == (4009, "replaced")
+            new.say(to=[id], payload=1)
+            assert (await new.next())["payload"] == 1
+
+    told(body)
+
+
+def test_a_token_that_is_taken_away_closes_its_connection() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        id, token = await registered(network)
+        async with opened(network, token) as peer:
+            hub: Any = node._connections.relay.place.hub  # type: ignore[union-attr]
+            assert await hub.identities.revoke(id)
+            hub.hub.end_one(id, 4001, "the token is no longer good")
+            await peer.over.wait()
+            assert peer.ended.code == 4001
+        with pytest.raises(ConnectFailed):
+            await connect(network, f"{URL}/arc?token={token}", subprotocols=())
+
+    told(body)
+
+
+def test_a_frame_that_is_too_long_ends_the_connection_and_nothing_else() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        _, token = await registered(network)
+        _, second = await registered(network)
+        async with opened(network, token) as one, opened(network, second) as two:
+            one.say(to=["*"], payload="x" * 70_000)
+            await one.over.wait()
+            assert one.ended.code == 1009
+            two.say(to=["relay"], type="ping")
+            assert (await two.next())["type"] == "pong"
+
+    told(body)
+
+
+def test_junk_is_refused_and_the_hub_goes_on() -> None:
+    junk = [
+        "null",
+        "{oops",
+        "[]",
+        '{"to":[{"toString":1}],"payload":1}',
+        '{"to":["*"],"payload":' + "[" * 50_000,
+    ]
+
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        id, token = await registered(network)
+        async with opened(network, token) as peer:
+            for text in junk:
+                peer.say(text)
+                error = await peer.next()
+                assert (error["type"], error["payload"]["code"]) == ("error", "invalid_message")
+            peer.say(to=[id], payload="still here")
+            assert (await peer.next())["payload"] == "still here"
+        assert node.crash_reports == ()
+
+    told(body)
+
+
+def test_an_agent_that_does_not_read_costs_the_others_nothing() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        _, token = await registered(network)
+        _, silent = await registered(network)
+        _, third = await registered(network)
+        async with opened(network, token) as one, opened(network, third) as reader:
+            peer = await connect(network, f"{URL}/arc?token={silent}", subprotocols=())  # and it never reads
+            for number in range(300):
+                one.say(to=["*"], payload=f"{number:05}" + "x" * 10_000)
+                assert (await reader.next())["payload"].startswith(f"{number:05}")
+            stats = (await asked(network, "GET", "/stats")).json()
+            assert 250 < stats["dropped"] < 300
+            assert stats["deliveries"] == 600
+            await peer.aclose()
+
+    told(body, outbox_bytes=100_000, per_minute=None, per_hour=None, write_seconds=60)
+
+
+def test_the_end_of_a_node_tells_its_agents_to_come_back() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        async with open_node(listen=URL, relay=True, network=network) as node:
+            _, token = await registered(network)
+            async with opened(network, token) as peer:
+                await node.drain()
+                await peer.over.wait()
+                assert peer.ended.code == 1012
+
+    simulate(main)
+
+
+def test_a_hub_that_crashes_is_restarted_and_knows_its_agents() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        id, token = await registered(network)
+        async with opened(network, token) as peer:
+            await node.root.terminate_child("relay")
+            await node.root.restart_child("relay")
+            await peer.over.wait()
+            assert peer.ended.code == 1012
+        await trio.sleep(1)
+        async with opened(network, token) as peer:
+            peer.say(to=[id], payload="again")
+            assert (await peer.next())["payload"] == "again"
+
+    told(body)
+
+
+def test_bad_options() -> None:
+    with pytest.raises(ConfigError, match=r"RelayOptions\(connections=\.\.\.\): must be above 0, not 0"):
+        RelayOptions(connections=0)
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match="relay="):
+            async with open_node(relay=True):
+                pass
+
+    trio.run(main)
