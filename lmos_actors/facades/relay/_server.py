@@ -38,6 +38,9 @@ SUBPROTOCOL: Final = "arc"
 NAME: Final = "relay"
 """The name of the hub in the tree, right below the root."""
 
+STORE_SECONDS: Final = 1.0
+"""Seconds that a new connection waits for the store at most."""
+
 GUESSES: Final = Rate(per_second=0.5, burst=20)
 """How often an address may show a token that is none."""
 
@@ -123,7 +126,8 @@ class RelayServer:
         self.place.connections += 1
         self._done = trio.Event() if self._done.is_set() else self._done
         try:
-            with suppress(StoreFailed):  # the time of the last use is not worth a connection
+            # the time of the last use is not worth a connection, nor a wait for a store that hangs
+            with trio.move_on_after(STORE_SECONDS), suppress(StoreFailed):
                 await hub.identities.use(agent)
             await connection.run(served)
         finally:
