@@ -21,6 +21,7 @@ from tests.benchmarks import (
     limits_wire,
     listening,
     ours,
+    relay,
     sessions,
     stories,
     wire,
@@ -226,6 +227,20 @@ def _chat_cases() -> Iterator[Case]:
     yield Case("chat-call", what, late_there, 3_000, 30, None, unit=" frames", less_is_better=True)
     what, memory = "turns of 100 callers, SQLite against memory", partial(chat.turns, None)
     yield Case("chat-turns", what, partial(chat.turns, "sqlite"), 5_000, 20, None, memory)
+
+
+def _relay_cases() -> Iterator[Case]:
+    """A hub of an AgentRelay with 1,000 agents, in a process of its own."""
+    what = "deliveries of 100 broadcasts at once"
+    yield Case("relay-fan", what, relay.deliveries, 1_000, 5, None)
+    what = "processor time of each of these deliveries"
+    yield Case("relay-cost", what, relay.cost, 1_000, 5, 5, unit=" us", less_is_better=True)
+    what = "processor time of a delivery of a single broadcast"
+    yield Case("relay-cost-singly", what, relay.cost_singly, 1_000, 5, 12, unit=" us", less_is_better=True)
+    what = "until the last of all has a broadcast"
+    yield Case("relay-last", what, relay.until_the_last, 1_000, 5, None, unit=" ms", less_is_better=True)
+    what = "bytes per idle connection of an agent"
+    yield Case("relay-connections", what, relay.idle, 1_000, 5, 18_000, unit=" bytes", less_is_better=True)
 
 
 def _web_cases() -> Iterator[Case]:
@@ -458,6 +473,7 @@ CASES = {
         *_durable_cases(),
         *_web_cases(),
         *_chat_cases(),
+        *_relay_cases(),
         Case(
             "codec-decode-unknown",
             "decode, tolerant path, invokeAction with a member that nobody knows",

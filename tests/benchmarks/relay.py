@@ -1,0 +1,150 @@
+"""A hub of an AgentRelay: broadcasts to many agents, who are sockets without a cost of their own."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+from time import perf_counter as clock, process_time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import trio
+
+from lmos_actors import Agent, action, open_node
+from lmos_actors.facades import RelayOptions
+from lmos_actors.transport import raise_descriptor_limit
+from tests.benchmarks.limits_wire import HOST, other_process
+from tests.benchmarks.wire import resident
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AT_ONCE = 100
+PAYLOAD = "x" * 100
+MARK = b'"payload":"xxx'
+
+
+class Meter(Agent):
+    """Measures the process that it runs in."""
+
+    @action
+    def cpu(self) -> float:
+        """Return the seconds of processor time that this process has used."""
+        return process_time()
+
+    @action
+    def resident(self) -> int:
+        """Return how many bytes of memory this process has in use."""
+        return resident()
+
+
+async def serve(told: Callable[[str], object]) -> None:
+    """Serve a hub until killed; tell the URL of the node."""
+    raise_descriptor_limit(20_000)
+    options = RelayOptions(per_minute=None, per_hour=None, registrations_per_minute=1_000_000)
+    async with open_node(listen=f"ws://{HOST}:0", relay=options) as node:
+        await node.start(Meter)
+        told(node.urls[0])
+        await trio.sleep_forever()
+
+
+class Peer:
+    """An agent on the hub, with next to no cost of its own."""
+
+    def __init__(self, url: str) -> None:
+        place = urlsplit(url)
+        with urlopen(Request(f"http://{place.netloc}/register", data=b"{}", method="POST")) as answer:
+            token = json.load(answer)["token"]
+        self.sock = socket.create_connection((place.hostname, place.port or 80))
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.sendall(
+            f"GET /arc?token={token} HTTP/1.1\r\nHost: {place.netloc}\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
+        )
+        heard = b""
+        while b'"welcome"' not in heard:
+            heard += self.sock.recv(65_536)
+
+    def say(self, times: int) -> None:
+        data = json.dumps({"to": ["*"], "payload": PAYLOAD}).encode()
+        head = bytes((0x81, 0x80 | 126, len(data) >> 8, len(data) & 0xFF, 0, 0, 0, 0))
+        self.sock.sendall((head + data) * times)
+
+
+def _heard(peers: list[Peer], wanted: int) -> float:
+    """Read until all have heard so many broadcasts; return when."""
+    poll, left, rest = select.epoll(), len(peers), dict.fromkeys((p.sock.fileno() for p in peers), b"")
+    counts = dict.fromkeys(rest, 0)
+    socks = {peer.sock.fileno(): peer.sock for peer in peers}
+    for number in socks:
+        poll.register(number, select.EPOLLIN)
+    while left:
+        for number, _ in poll.poll(10):
+            data = rest[number] + socks[number].recv(1 << 18)
+            before = counts[number]
+            counts[number] += data.count(MARK)
+            rest[number] = data[-len(MARK) + 1 :]
+            left -= before < wanted <= counts[number]
+    poll.close()
+    return clock()
+
+
+async def _asked(url: str, what: Any) -> Any:
+    async with open_node() as node:
+        meter = await node.consume(Meter, url.replace("ws://", "http://", 1) + "/agents/meter")
+        return await meter.invoke(what)
+
+
+def _fan(times: int, result: Callable[[float, float, int], float], n: int) -> float:
+    raise_descriptor_limit(20_000)
+    with other_process("relay") as base:
+        url = base.removesuffix("/ws")
+        peers = [Peer(url) for _ in range(n)]
+        sender = Peer(url)
+        sender.say(1)
+        _heard(peers, 1)
+        used = trio.run(_asked, url, Meter.cpu)
+        began = clock()
+        sender.say(times)
+        taken = _heard(peers, times) - began
+        used = trio.run(_asked, url, Meter.cpu) - used
+        for peer in (*peers, sender):
+            peer.sock.close()
+    return result(taken, used, n * times)
+
+
+def deliveries(n: int) -> float:
+    """Deliveries a second of 100 broadcasts at once to so many agents."""
+    return _fan(AT_ONCE, lambda taken, _, count: count / taken, n)
+
+
+def cost(n: int) -> float:
+    """Microseconds of processor time for each of those deliveries."""
+    return _fan(AT_ONCE, lambda _, used, count: used / count * 1e6, n)
+
+
+def cost_singly(n: int) -> float:
+    """Microseconds of processor time for each delivery of a single broadcast."""
+    return _fan(1, lambda _, used, count: used / count * 1e6, n)
+
+
+def until_the_last(n: int) -> float:
+    """Milliseconds until the last of so many agents has a broadcast."""
+    return _fan(1, lambda taken, _, count: taken * 1e3, n)
+
+
+def idle(n: int) -> float:
+    """Bytes of memory of a hub for each idle connection."""
+    raise_descriptor_limit(20_000)
+    with other_process("relay") as base:
+        url = base.removesuffix("/ws")
+        warm = [Peer(url) for _ in range(5)]
+        before = trio.run(_asked, url, Meter.resident)
+        peers = [Peer(url) for _ in range(n)]
+        after = trio.run(_asked, url, Meter.resident)
+        for peer in (*warm, *peers):
+            peer.sock.close()
+    return (after - before) / n
