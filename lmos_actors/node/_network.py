@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lmos_actors.facades.omnia import OmniaServer
     from lmos_actors.facades.relay import RelayServer
     from lmos_actors.observe import Metrics
-    from lmos_actors.security import Credentials, Guard, Security
+    from lmos_actors.security import Credentials, Guard, IssuedTokens, Security
     from lmos_actors.supervision import Supervisor, SupervisorSpec
     from lmos_actors.transport import Accept, Endpoint, FrontDoor, Listener, Network, Refuse, Upgrade
 
@@ -256,6 +256,7 @@ class Connections:
         bases = self.urls if options.public_url is None else (options.public_url,)
         exposure = Exposure(root, [http_of(base) for base in bases])
         guard = self._guard(exposure)
+        relay = self.relay
         server = self._server = LmosServer(
             self._rt,
             exposure,
@@ -267,7 +268,9 @@ class Connections:
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
         more = [*self.more_routes(server, bases, guard.security), *self._routes()]
         route = self._with_facades(server, exposure, guard, more, http_of(bases[0]))
-        app = http_app(descriptions, server, extra=more, guard=guard)
+        app = http_app(
+            descriptions, server, extra=more, guard=guard, apart=() if relay is None else relay.paths
+        )
         for endpoint, listener in zip(self._options.endpoints, self._listeners, strict=True):
             door = FrontDoor(
                 listener,
@@ -294,9 +297,8 @@ class Connections:
             route = partial(facade.route, route)
         relay = self.relay
         if relay is not None:
-            self._listen_for(relay)
             server.join(relay)
-            more += relay.routes()
+            more += self._listen_for(relay, exposure)
             route = partial(relay.route, route)
         return route
 
@@ -310,16 +312,11 @@ class Connections:
         self.relay = RelayServer(given)
         return attrs.evolve(tree, children=(self.relay.spec(), *tree.children))
 
-    def _listen_for(self, relay: RelayServer) -> None:
+    def _listen_for(self, relay: RelayServer, exposure: Exposure) -> list[BaseRoute]:
         from lmos_actors.security import is_loopback
 
-        options, entropy = self._options, self._rt.entropy
-        relay.listen(
-            options.effective_security(),
-            options.host_names(named=self._has_names),
-            wall=lambda: entropy.now().timestamp(),
-            local=self.is_in_memory or all(is_loopback(endpoint.host) for endpoint in options.endpoints),
-        )
+        local = self.is_in_memory or all(is_loopback(endpoint.host) for endpoint in self._options.endpoints)
+        return relay.listen(partial(self._guard, exposure), local=local)
 
     def _omnia(self, exposure: Exposure, guard: Guard, url: str) -> OmniaServer | None:
         """Return the server for Omnia's protocol, None if the node does not speak it. Raises ConfigError."""
@@ -339,8 +336,8 @@ class Connections:
             on_failure=self._failed,
         )
 
-    def _guard(self, exposure: Exposure) -> Guard:
-        """Return the guard of this node. Raises ConfigError if a secret is missing."""
+    def _guard(self, exposure: Exposure, tokens: IssuedTokens | None = None) -> Guard:
+        """Return a guard of this node. Raises ConfigError if a secret is missing."""
         from lmos_actors.security import Guard
 
         entropy, options = self._rt.entropy, self._options
@@ -352,6 +349,7 @@ class Connections:
             storage_agents=self.storage_agents,
             pool_of=exposure.pool_of,
             report=self._report,
+            tokens=tokens,
         )
 
     def _report(self, trouble: str) -> None:

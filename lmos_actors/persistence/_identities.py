@@ -6,10 +6,12 @@ is long enough for a hash without salt. Records:
 | space | key | value |
 |---|---|---|
 | `identities` | hub, id | `Identity`: the digest of its token, when it was made and last used |
+| `invitations` | hub, digest | an invitation that has been used, as long as it is listed |
 
 All are in memory too, found by id and by digest. They are bounded: beyond `identities` nobody registers. One
-that never connected ends after `unused_seconds`, one that has not come back after `kept_seconds`; its name is
-refused for as long again, so that nobody takes the place of another. Times are Unix time.
+that never connected ends after `unused_seconds`, one that has not come back after `kept_seconds`, however
+long it was there before; its name is refused for as long again, so that nobody takes the place of another.
+Times are Unix time.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ import msgspec
 from ._store import Delete, Put, after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Collection, Container
 
     from ._writer import StoreWriter
 
 IDENTITIES: Final = "identities"
+INVITATIONS: Final = "invitations"
 SEPARATOR: Final = "\x00"
 BEHIND: Final = "\x01"
 PAGE: Final = 500
@@ -41,8 +44,10 @@ RENEWALS: Final = 720
 
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,62}[a-z0-9]")
 
-Refused: TypeAlias = Literal["invalid", "taken", "full"]
-"""Why nobody is registered: the id may not be one; it is another's, or was of late; there are too many."""
+Refused: TypeAlias = Literal["invalid", "taken", "full", "used"]
+"""Why nobody is registered: the id may not be one; it is another's, or was of late; there are too many; the
+invitation has been used.
+"""
 
 
 class Identity(msgspec.Struct, omit_defaults=True):
@@ -75,7 +80,11 @@ class Registered:
 
 
 class Identities:
-    """The identities of one hub. `now` returns Unix time, `random` so many random bytes."""
+    """The identities of one hub.
+
+    `now` returns Unix time, `random` so many random bytes, `is_here` whether an agent is connected: then its
+    identity does not end.
+    """
 
     def __init__(
         self,
@@ -86,6 +95,7 @@ class Identities:
         now: Callable[[], float],
         random: Callable[[int], bytes],
         reserved: Container[str] = (),
+        is_here: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.options = options
         self._writer = writer
@@ -93,26 +103,34 @@ class Identities:
         self._now = now
         self._random = random
         self._reserved = reserved
+        self._is_here = is_here
+        self._invited: set[str] = set()  # digests of invitations that have been used
         self._fresh: OrderedDict[str, Identity] = OrderedDict()  # never connected, oldest first
         self._used: OrderedDict[str, Identity] = OrderedDict()  # the one that was used longest ago first
         self._by_digest: dict[str, str] = {}
         self._ended: OrderedDict[str, Identity] = OrderedDict()  # names that are refused, oldest first
 
     def __len__(self) -> int:
+        self._expire()
         return len(self._fresh) + len(self._used)
 
     async def load(self) -> None:
         """Read what there is. Raise StoreFailed."""
-        start, stop = f"{self._hub}{SEPARATOR}", f"{self._hub}{BEHIND}"
-        found: list[tuple[str, Identity]] = []
-        while page := await self._writer.scan(IDENTITIES, start=start, stop=stop, limit=PAGE):
-            start = after(page[-1][0])
-            for key, value in page:
-                found.append((key.split(SEPARATOR)[1], msgspec.json.decode(value, type=Identity)))
+        records = await self._records(IDENTITIES)
+        found = [(id, msgspec.json.decode(value, type=Identity)) for id, value in records]
+        self._invited.update(digest for digest, _ in await self._records(INVITATIONS))
         found.sort(key=lambda each: each[1].ended or each[1].used or each[1].made)
         for id, identity in found:
             self._place(id, identity)
         self._expire()
+
+    async def _records(self, space: str) -> list[tuple[str, bytes]]:
+        start, stop = f"{self._hub}{SEPARATOR}", f"{self._hub}{BEHIND}"
+        found: list[tuple[str, bytes]] = []
+        while page := await self._writer.scan(space, start=start, stop=stop, limit=PAGE):
+            start = after(page[-1][0])
+            found += [(key.split(SEPARATOR)[1], value) for key, value in page]
+        return found
 
     # ---- finding
 
@@ -148,8 +166,11 @@ class Identities:
 
     # ---- changing
 
-    async def register(self, id: str | None = None) -> Registered | Refused:
-        """Make an identity; return once it is kept. Without an id, one is made up. Raise StoreFailed."""
+    async def register(self, id: str | None = None, *, invitation: str | None = None) -> Registered | Refused:
+        """Make an identity; return once it is kept. Without an id, one is made up. Raise StoreFailed.
+
+        `invitation` is the digest of an invitation, which is used up by it.
+        """
         self._expire()
         if id is None:
             id = self._made_up()
@@ -159,13 +180,20 @@ class Identities:
             return "taken"
         if len(self) >= self.options.identities:
             return "full"
+        if invitation in self._invited:
+            return "used"
         token = f"{PREFIX}{self._random(TOKEN_BYTES).hex()}"
         made = Identity(_digest(token), self._now())
         self._ended.pop(id, None)
         self._place(id, made)  # at once: another registration of the name is refused from now on
+        used = () if invitation is None else (Put(INVITATIONS, self._key(invitation), b"1"),)
+        if invitation is not None:
+            self._invited.add(invitation)
         try:
-            await self._kept(id, made)
+            await self._kept(id, made, *used)
         except BaseException:
+            if invitation is not None:
+                self._invited.discard(invitation)
             if self._fresh.get(id) is made:
                 del self._fresh[id], self._by_digest[made.digest]
             raise
@@ -182,6 +210,16 @@ class Identities:
         self._used.move_to_end(id)
         if not before or known.used - before >= self.options.kept_seconds / RENEWALS:
             await self._kept(id, known)
+
+    def leave(self, id: str) -> None:
+        """Note that an agent has left: its time runs from now."""
+        known = self._used.get(id)
+        if known is None:
+            return
+        before, known.used = known.used, self._now()
+        self._used.move_to_end(id)
+        if known.used - before >= self.options.kept_seconds / RENEWALS:
+            self._writer.submit([Put(IDENTITIES, self._key(id), msgspec.json.encode(known))], "process")
 
     async def revoke(self, id: str) -> bool:
         """Take the token of an agent away, and end its identity; return whether there was one.
@@ -200,9 +238,16 @@ class Identities:
             if self._get(id) is None and id not in self._ended:
                 return id
 
-    async def _kept(self, id: str, identity: Identity) -> None:
+    def keep_invitations(self, listed: Collection[str]) -> None:
+        """Forget the used invitations that are no longer listed, by their digests."""
+        gone = self._invited.difference(listed)
+        self._invited -= gone
+        if gone:
+            self._writer.submit([Delete(INVITATIONS, self._key(each)) for each in gone], "process")
+
+    async def _kept(self, id: str, identity: Identity, *more: Put) -> None:
         write = Put(IDENTITIES, self._key(id), msgspec.json.encode(identity))
-        await self._writer.submit([write], "process").wait()
+        await self._writer.submit([write, *more], "process").wait()
 
     def _end(self, id: str, known: Identity) -> Identity:
         """Keep nothing of an identity but its name."""
@@ -221,6 +266,10 @@ class Identities:
                 id, known = next(iter(table.items()))
                 if (known.used or known.made) + self._span(known) > now:
                     break
+                if known.used and self._is_here(id):
+                    known.used = now
+                    table.move_to_end(id)
+                    continue
                 ended = self._end(id, known)
                 self._writer.submit([Put(IDENTITIES, self._key(id), msgspec.json.encode(ended))], "process")
         while self._ended and next(iter(self._ended.values())).ended + options.kept_seconds <= now:

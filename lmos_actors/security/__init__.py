@@ -18,7 +18,8 @@ from ._credentials import (
     url_of as url_of,
 )
 from ._file import redacted as redacted
-from ._guard import Admission as Admission, Guard as Guard
+from ._guard import Admission as Admission, Guard as Guard, address_of as address_of
+from ._invitations import Invitations as Invitations
 from ._rates import Buckets as Buckets, Rate as Rate
 from ._request import (
     Certificate as Certificate,
@@ -43,3 +44,4 @@ from ._secrets import (
 )
 from ._security import Security as Security
 from ._tls import client_tls as client_tls, server_tls as server_tls, validity_error as validity_error
+from ._verifiers import ISSUED as ISSUED, IssuedTokens as IssuedTokens

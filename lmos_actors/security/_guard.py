@@ -32,10 +32,18 @@ from lmos_actors.errors import ConfigError, Forbidden, RateLimited, Unauthorized
 from ._jwt import JwtVerifier
 from ._origins import Hosts, check_host, host_of, origin_of, own_origin, own_origin_at
 from ._rates import Buckets
-from ._request import AuthorizationHeader, Malformed, Principal, Refusal, RequestContext, authorization_in
+from ._request import (
+    AuthorizationHeader,
+    Malformed,
+    Principal,
+    Refusal,
+    RequestContext,
+    authorization_in,
+    token_in_query,
+)
 from ._schemes import Basic, Bearer, ClientCertificates, Jwt
 from ._secrets import CHECK_INTERVAL, KeyedDigest
-from ._verifiers import BasicVerifier, BearerVerifier, CertificateVerifier
+from ._verifiers import BasicVerifier, BearerVerifier, CertificateVerifier, IssuedTokenVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -44,7 +52,7 @@ if TYPE_CHECKING:
 
     from ._request import Verb
     from ._security import Security
-    from ._verifiers import Proof, Verifier
+    from ._verifiers import IssuedTokens, Proof, Verifier
 
 ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 ALLOWED_HEADERS: Final = (
@@ -75,7 +83,8 @@ class Guard:
     `public_url` count as the node's own, whatever Host header a proxy sends. `storage_agents` are public
     names of agents whose actions read and write stored data: to invoke them takes `read` and `write` too.
     `pool_of` returns the public name of the pool that an agent belongs to, else None: a pool's list also
-    holds for its members.
+    holds for its members. With `tokens` bearer tokens that were issued while the node runs are credentials
+    too, also as the parameter `token` of an address, for clients that cannot set headers.
 
     The constructor reads all secrets, which blocks on the disk, and raises ConfigError where one is missing
     or unusable. After that they are checked at most once a second, on use. Problems then go to `report`,
@@ -92,6 +101,7 @@ class Guard:
         storage_agents: Collection[str] = (),
         pool_of: Callable[[str], str | None] = _in_no_pool,
         report: Callable[[str], None] = _ignore_problem,
+        tokens: IssuedTokens | None = None,
     ) -> None:
         self.security = security
         self.generation = 0
@@ -111,6 +121,9 @@ class Guard:
         self._failures = Buckets(security.failures)
         self._admits_anonymous = security.admits_anonymous
         self._verifiers, self._certificates = _verifiers(security)
+        self._takes_query = tokens is not None
+        if tokens is not None:
+            self._verifiers.append(IssuedTokenVerifier(tokens))
         self._checked_at: float | None = None
         self._reported: frozenset[str] = frozenset()
         self._read_first()
@@ -134,6 +147,8 @@ class Guard:
             return refusal
         self.refresh(now)
         credentials = authorization_in(request) if self._verifiers else None
+        if credentials is None and self._takes_query:
+            credentials = token_in_query(request)
         if isinstance(credentials, Malformed):
             return Refusal(400, "the Authorization header cannot be read")
         if credentials is not None:
@@ -296,6 +311,11 @@ class Guard:
     def take_token(self, source: str, now: float) -> float:
         """Count a request against the rate of its source. Return 0, or the seconds to wait."""
         return 0.0 if self._rates is None else self._rates.take(source, now)
+
+    def names(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
+        """Return whether an access list admits a principal by its name or a scope, not with all others."""
+        rule = self._rules.rule(agent, verb)
+        return not rule.open and not rule.known and rule.admits(principal)
 
     def admits(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
         """Return whether the access lists allow an operation; None stands for an anonymous client."""

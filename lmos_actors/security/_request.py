@@ -6,6 +6,7 @@ import binascii
 import re
 from enum import Enum
 from typing import Final, Literal, TypeAlias
+from urllib.parse import parse_qs
 
 import attrs
 
@@ -48,8 +49,8 @@ class Certificate:
 class RequestContext:
     """Request or upgrade as access control sees it: `headers` with lower-case names, `peer` its address.
 
-    `secure` is whether it came over TLS, `host` the value of its Host header, None without one.
-    `repr` shows credentials in the headers as `***`.
+    `secure` is whether it came over TLS, `host` the value of its Host header, None without one, `query` what
+    follows the `?` of its address. `repr` shows credentials in the headers as `***`, and no query.
     """
 
     headers: Headers = attrs.field(converter=hide)
@@ -57,16 +58,23 @@ class RequestContext:
     secure: bool
     host: str | None
     certificate: Certificate | None = None
+    query: str = attrs.field(default="", repr=False)
 
     @classmethod
     def of(
-        cls, headers: Headers, peer: str, *, secure: bool, certificate: Certificate | None = None
+        cls,
+        headers: Headers,
+        peer: str,
+        *,
+        secure: bool,
+        certificate: Certificate | None = None,
+        query: str = "",
     ) -> RequestContext:
         """Return the context of these headers; with two Host headers `host` is "", refused as malformed."""
         headers = hide(headers)
         hosts = [value for name, value in headers if name == b"host"]
         host = None if not hosts else hosts[0].decode("latin-1") if len(hosts) == 1 else ""
-        return cls(headers, peer, secure, host, certificate)
+        return cls(headers, peer, secure, host, certificate, query)
 
     def values(self, name: bytes) -> list[bytes]:
         """Return the values of all headers of that name."""
@@ -135,6 +143,14 @@ def authorization_in(request: RequestContext) -> AuthorizationHeader | Malformed
     if not headers or [each.strip(b" \t") for each in headers] == [b"null"]:
         return None
     return MALFORMED if len(headers) > 1 else parse_authorization(headers[0])
+
+
+def token_in_query(request: RequestContext) -> AuthorizationHeader | Malformed | None:
+    """Return the bearer token in the parameter `token` of a request's address, None without one."""
+    found = parse_qs(request.query[:LONGEST], keep_blank_values=True).get("token")
+    if found is None:
+        return None
+    return MALFORMED if len(found) > 1 else AuthorizationHeader("bearer", SecretBytes(found[0].encode()))
 
 
 def parse_authorization(header: bytes) -> AuthorizationHeader | Malformed:

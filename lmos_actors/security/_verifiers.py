@@ -6,7 +6,7 @@ changed, and returns None for every rejected credential, whatever is wrong with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -58,6 +58,45 @@ class Verifier(Protocol):
     def problems(self) -> list[str]:
         """Return what could not be read or used. No secret is repeated."""
         ...
+
+
+class IssuedTokens(Protocol):
+    """Bearer tokens that an agent issues, keeps and takes away, such as those of an AgentRelay."""
+
+    def find(self, token: str) -> str | None:
+        """Return the name of the principal whose token it is, None for one that is nobody's."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Return whether a principal still has a token."""
+        ...
+
+
+ISSUED: Final = "issued"
+"""The scheme of a principal that has shown an issued token."""
+
+
+class IssuedTokenVerifier:
+    """Verifier of tokens that are issued while the node runs."""
+
+    kind = "bearer"
+    challenge = b'Bearer realm="lmos-actors"'
+
+    def __init__(self, tokens: IssuedTokens) -> None:
+        self._tokens = tokens
+
+    def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
+        name = self._tokens.find(credentials.value.decode("latin-1"))
+        return None if name is None else Proof(Principal(name, ISSUED), self, b"")
+
+    def is_valid(self, proof: Proof) -> bool:
+        return self._tokens.has(proof.principal.name)
+
+    def refresh(self) -> bool:
+        return False
+
+    def problems(self) -> list[str]:
+        return []
 
 
 class _SecretDigests:

@@ -13,6 +13,7 @@ from lmos_actors import Agent, action, open_node, simulate
 from lmos_actors.conformance.wire import exchange
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.facades import RelayOptions
+from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import MemoryNetwork, TcpNetwork, connect
 
 if TYPE_CHECKING:
@@ -98,20 +99,32 @@ async def registered(network: Any, id: str | None = None, url: str = URL) -> tup
     return found.json()["agent_id"], found.json()["token"]
 
 
-async def asked(network: Any, method: str, path: str, body: Any = None, url: str = URL) -> HttpAnswer:
+def bearer(token: str) -> tuple[tuple[bytes, bytes], ...]:
+    return ((b"authorization", f"Bearer {token}".encode()),)
+
+
+async def asked(
+    network: Any, method: str, path: str, body: Any = None, url: str = URL, *, headers: Any = ()
+) -> HttpAnswer:
     data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     place = f"{url.replace('ws', 'http', 1)}{path}"
     return await exchange(
-        network, method, place, headers=(), body=data, tls=None, patience=5, record=lambda _: None
+        network, method, place, headers=headers, body=data, tls=None, patience=5, record=lambda _: None
     )
 
 
 def told(
-    body: Callable[[Node, MemoryNetwork], Awaitable[None]], *, store: str | None = None, **options: Any
+    body: Callable[[Node, MemoryNetwork], Awaitable[None]],
+    *,
+    store: str | None = None,
+    security: Security | None = None,
+    **options: Any,
 ) -> None:
     async def main() -> None:
         network = MemoryNetwork()
-        async with open_node(listen=URL, relay=RelayOptions(**options), network=network, store=store) as node:
+        async with open_node(
+            listen=URL, relay=RelayOptions(**options), network=network, store=store, security=security
+        ) as node:
             await node.start(Calm)
             with trio.fail_after(10_000):
                 await body(node, network)
@@ -248,9 +261,9 @@ def test_an_address_that_guesses_has_to_wait() -> None:
             except ConnectFailed as refused:
                 return refused.status
 
-        assert [await status("wrong") for _ in range(25)].count(429) == 5
+        assert [await status("wrong") for _ in range(25)].count(429) == 15
         assert await status(token) == 429
-        await trio.sleep(3)
+        await trio.sleep(5)
         assert await status(token) == 101
 
     told(body)
@@ -272,15 +285,106 @@ def test_a_token_that_is_taken_away_closes_its_connection() -> None:
     async def body(node: Node, network: MemoryNetwork) -> None:
         id, token = await registered(network)
         async with opened(network, token) as peer:
-            hub: Any = node._connections.relay.place.hub  # type: ignore[union-attr]
-            assert await hub.identities.revoke(id)
-            hub.hub.end_one(id, 4001, "the token is no longer good")
+            found = await asked(network, "POST", "/revoke", headers=bearer(token))
+            assert (found.status, found.json()) == (200, {"agent_id": id})
             await peer.over.wait()
             assert peer.ended.code == 4001
         with pytest.raises(ConnectFailed):
             await connect(network, f"{URL}/arc?token={token}", subprotocols=())
 
     told(body)
+
+
+def test_who_may_take_tokens_away(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("chief-secret")
+    (tmp_path / "clerk").write_text("clerk-secret")
+    places = {"chief": (f"file:{tmp_path / 'tokens'}",), "clerk": (f"file:{tmp_path / 'clerk'}",)}
+
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        async def revoked(shown: str | None, id: str | None) -> int:
+            headers = () if shown is None else bearer(shown)
+            asks = {} if id is None else {"agent_id": id}
+            return (await asked(network, "POST", "/revoke", asks, headers=headers)).status
+
+        tokens = {id: (await registered(network, id))[1] for id in ("one", "two", "three")}
+        assert await revoked(None, "one") == 401
+        assert await revoked("wrong", "one") == 401
+        assert await revoked(tokens["two"], "one") == 403
+        assert await revoked("clerk-secret", "one") == 403
+        assert await revoked("chief-secret", None) == 400
+        assert await revoked("chief-secret", "nobody") == 404
+        assert await revoked("chief-secret", "one") == 200
+        assert await revoked(tokens["one"], None) == 401
+        assert await revoked(tokens["two"], "two") == 200
+        assert await revoked(tokens["three"], None) == 200
+
+    access = {"relay": Access(invoke=("chief",))}
+    told(body, security=Security(schemes=(Bearer(places),), access=access))
+
+
+def test_tokens_of_the_hub_open_the_hub_alone_and_the_nodes_do_not(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("chief-secret")
+
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        _, token = await registered(network, "one")
+        assert (await asked(network, "GET", "/", headers=bearer(token))).status == 401
+        assert (await asked(network, "GET", "/", headers=bearer("chief-secret"))).status == 200
+        with pytest.raises(ConnectFailed) as refused:
+            await connect(network, f"{URL}/arc", subprotocols=(), headers=bearer("chief-secret"))
+        assert refused.value.status == 401
+        async with opened(network, token):
+            for shown, names in ((token, ["one"]), ("chief-secret", ["one"]), (None, None)):
+                headers = () if shown is None else bearer(shown)
+                found = (await asked(network, "GET", "/stats", headers=headers)).json()
+                assert (found["connected"], found.get("agents")) == (1, names)
+        assert (await asked(network, "GET", "/stats", headers=bearer("wrong"))).status == 401
+
+    told(body, security=Security(schemes=(Bearer({"chief": (f"file:{tmp_path / 'tokens'}",)}),)))
+
+
+def test_an_invitation_is_good_once_and_stays_used(tmp_path: Path) -> None:
+    place = tmp_path / "invitations"
+    place.write_text("first-one\nsecond-one\n")
+
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        async def status(**members: Any) -> tuple[int, str]:
+            found = await asked(network, "POST", "/register", members)
+            return found.status, found.json().get("message", "")
+
+        assert await status(agent_id="one") == (403, "an invitation is needed: the member `invitation`")
+        assert await status(agent_id="one", invitation="nonsense") == (403, "this is no invitation")
+        assert await status(agent_id="one", invitation=["first-one"]) == (403, "this is no invitation")
+        assert await status(agent_id="one", invitation="first-one") == (200, "")
+        assert await status(agent_id="one", invitation="second-one") == (409, "this id is taken")
+        assert await status(agent_id="two", invitation="first-one") == (403, "this invitation has been used")
+        await node.root.terminate_child("relay")
+        await node.root.restart_child("relay")
+        assert await status(agent_id="two", invitation="first-one") == (403, "this invitation has been used")
+        place.write_text("second-one\nthird-one\n")
+        await trio.sleep(2)
+        assert await status(agent_id="two", invitation="first-one") == (403, "this is no invitation")
+        assert await status(agent_id="two", invitation="third-one") == (200, "")
+        for _ in range(20):
+            last = await status(agent_id="ten", invitation="guess")
+        assert last == (429, "too many wrong invitations")
+
+    told(body, invitations=f"file:{place}")
+
+
+def test_an_identity_does_not_end_while_its_agent_is_connected() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        id, token = await registered(network)
+        async with opened(network, token) as peer:
+            await trio.sleep(7_200)
+            assert (await asked(network, "GET", "/stats")).json()["registered"] == 1
+            peer.say(to=[id], payload=1)
+            assert (await peer.next())["payload"] == 1
+        await trio.sleep(900)
+        assert (await asked(network, "GET", "/stats")).json()["registered"] == 1
+        await trio.sleep(101)
+        assert (await asked(network, "GET", "/stats")).json()["registered"] == 0
+
+    told(body, identity_seconds=1_000.0)
 
 
 def test_a_frame_that_is_too_long_ends_the_connection_and_nothing_else() -> None:
@@ -370,6 +474,10 @@ def test_a_hub_that_crashes_is_restarted_and_knows_its_agents() -> None:
 def test_bad_options() -> None:
     with pytest.raises(ConfigError, match=r"RelayOptions\(connections=\.\.\.\): must be above 0, not 0"):
         RelayOptions(connections=0)
+    with pytest.raises(ConfigError, match="needs invitations"):
+        RelayOptions(registration="invite")
+    with pytest.raises(ConfigError, match="a reference to a secret"):
+        RelayOptions(invitations="/etc/invitations")
 
     async def main() -> None:
         with pytest.raises(ConfigError, match="relay="):

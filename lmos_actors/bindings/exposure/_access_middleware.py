@@ -17,7 +17,7 @@ from lmos_actors.transport import ClientLeft
 from ._description_security import anything, sees
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import Awaitable, Callable, Collection, MutableMapping
 
     from lmos_actors._core import Headers
     from lmos_actors.security import Admission, Guard
@@ -48,7 +48,9 @@ def certificate_in(shown: ClientCertificate | None) -> Certificate | None:
 def presented_in(upgrade: Upgrade) -> RequestContext:
     """Return what a request for a WebSocket brings along."""
     certificate = certificate_in(upgrade.certificate)
-    return RequestContext.of(upgrade.headers, upgrade.peer, secure=upgrade.secure, certificate=certificate)
+    return RequestContext.of(
+        upgrade.headers, upgrade.peer, secure=upgrade.secure, certificate=certificate, query=upgrade.query
+    )
 
 
 def presented_by(scope: Scope) -> RequestContext:
@@ -59,6 +61,7 @@ def presented_by(scope: Scope) -> RequestContext:
         "" if client is None else _peer(*client),
         secure=scope["scheme"] == "https",
         certificate=certificate_in(scope["state"].get("certificate")),
+        query=scope["query_string"].decode("latin-1"),
     )
 
 
@@ -78,20 +81,24 @@ def asks_nothing(guard: Guard) -> bool:
     return security.is_open and not security.access and security.rate is None
 
 
-def guarded(app: App, guard: Guard) -> App:
-    """Return the application behind a guard; for the `http` scopes of our front door."""
-    return _Guarded(app, guard)
+def guarded(app: App, guard: Guard, apart: Collection[str] = ()) -> App:
+    """Return the application behind a guard; for the `http` scopes of our front door.
+
+    Requests for the paths `apart` are passed on as they are: their routes have a guard of their own.
+    """
+    return _Guarded(app, guard, frozenset((*PROBES, *apart)))
 
 
 class _Guarded:
-    def __init__(self, app: App, guard: Guard) -> None:
+    def __init__(self, app: App, guard: Guard, apart: frozenset[str]) -> None:
         self._app = app
         self._guard = guard
+        self._apart = apart
         self._short_cut = KnownHosts(guard) if asks_nothing(guard) else None
         self._all_is_seen = self._short_cut is not None or guard.security.public_descriptions
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
-        if scope["path"] in PROBES:
+        if scope["path"] in self._apart:
             await self._app(scope, receive, send)
             return
         known = None if self._short_cut is None else self._short_cut.admission_of(scope)

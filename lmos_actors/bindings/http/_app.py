@@ -25,7 +25,7 @@ from ._requests import PREFIX, best_of, has_tag
 from ._responses import JSON, NO_CACHE, NOSNIFF, VARY, only_head, problem_response
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
@@ -51,20 +51,21 @@ def http_app(
     *,
     extra: Sequence[BaseRoute] = (),
     guard: Guard | None = None,
+    apart: Collection[str] = (),
 ) -> App:
     """Return the application that serves a node's agents and their descriptions over HTTP.
 
     Below `/agents/NAME` are the descriptions and the forms of single agents; `/` has all descriptions,
     `/.well-known/wot` that of the only agent or else the node's own; `/NAME` leads to `/agents/NAME`. The
     routes `extra` go before those of the pages. `guard` decides which clients are let in, before all
-    else; None lets all in.
+    else; None lets all in. The paths `apart` are those of routes with a guard of their own.
     """
     agents, pages = AgentsOverHttp(descriptions, server), _pages_of(descriptions, extra)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await (agents if scope["raw_path"].startswith(PREFIX) else pages)(scope, receive, send)
 
-    return app if guard is None else guarded(app, guard)
+    return app if guard is None else guarded(app, guard, apart)
 
 
 def _pages_of(descriptions: Descriptions, extra: Sequence[BaseRoute]) -> Starlette:

@@ -44,9 +44,15 @@ class HubPlace:
 
     options: RelayOptions
     hub: RelayHub | None = None
-    registration_is_open: bool = False
-    """Whether agents may register themselves."""
     connections: int = 0
+
+    def find(self, token: str) -> str | None:
+        """Return the agent whose token it is; see `IssuedTokens`."""
+        return None if self.hub is None else self.hub.identities.find(token)
+
+    def has(self, name: str) -> bool:
+        """Return whether an agent has a token."""
+        return self.hub is not None and self.hub.identities.has(name)
 
     def statistics(self) -> RelayStatistics | None:
         """Count what there is now, None while there is no hub."""
@@ -83,13 +89,14 @@ class RelayHub(Agent, private=True):
                 now=lambda: entropy.now().timestamp(),
                 random=secrets.token_bytes,  # real ones in a simulation too: tokens are no part of its story
                 reserved=(RELAY, EVERYBODY),
+                is_here=lambda id: id in self.hub.connected,
             )
-            await self.identities.load()
             self.hub = Hub(
                 options.hub_options(),
                 new_id=entropy.new_id,
                 now=lambda: int(entropy.now().timestamp() * 1_000),
             )
+            await self.identities.load()
             self.place.hub = self
             try:
                 yield
@@ -105,6 +112,10 @@ class RelayHub(Agent, private=True):
     @action(idempotent=True)
     async def revoke(self, id: str) -> bool:
         """Take the token of an agent away, and close its connection; return whether there was one."""
+        return await self.revoke_token(id)
+
+    async def revoke_token(self, id: str) -> bool:
+        """Do what `revoke` does; for the HTTP route. Raise StoreFailed."""
         found = await self.identities.revoke(id)
         self.hub.end_one(id, 4001, "the token is no longer good")
         return found

@@ -8,30 +8,34 @@ import attrs
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.relay import HubOptions
+from lmos_actors.security import Reference
 
-Registration: TypeAlias = Literal["open", "closed"]
+Registration: TypeAlias = Literal["open", "invite", "closed"]
 
 
 @attrs.frozen(kw_only=True)
 class RelayOptions:
     """How a node is a hub of an AgentRelay.
 
-    `registration`: whether agents may register themselves; None: where the node listens at loopback addresses
-    alone. Of one address `registrations_per_minute` are taken. At most `identities` are kept: those that
-    never connected for `unused_seconds`, the others for `identity_seconds` after they have left, and their
-    names are refused for as long again.
+    `registration`: whether agents may register themselves, with an invitation or without; None: "invite"
+    where there are `invitations`, else "open" where the node listens at loopback addresses alone, else
+    "closed". `invitations` is a reference to secrets, such as `file:PATH`, one a line, each good once. Of one
+    address `registrations_per_minute` are taken (None: all). At most `identities` are kept: those that never
+    connected for `unused_seconds`, the others for `identity_seconds` after they have left, and their names
+    are refused for as long again.
 
     A message has `max_message` bytes, and an agent sends `per_minute` and `per_hour` of them (None: as many
     as it likes). What it does not read is bounded: broadcasts go beyond `outbox_bytes`, its connection beyond
     `outbox_most`. With `broadcasts` "followed" an agent that follows others hears the broadcasts of those
     alone. An agent has `pong_seconds` to answer a ping, and is pinged as often.
 
-    Raises ConfigError for what is not above 0.
+    Raises ConfigError for what is not above 0, and for "invite" without invitations.
     """
 
     name: str = "relay"
     registration: Registration | None = None
-    registrations_per_minute: int = 600
+    invitations: str | None = None
+    registrations_per_minute: int | None = 600
     identities: int = 100_000
     unused_seconds: float = 3_600.0
     identity_seconds: float = 30 * 86_400.0
@@ -50,6 +54,10 @@ class RelayOptions:
             value = getattr(self, field.name)
             if isinstance(value, int | float) and not value > 0:
                 raise ConfigError(f"must be above 0, not {value!r}", f"RelayOptions({field.name}=...)")
+        if self.invitations is not None:
+            Reference.parse(self.invitations)
+        elif self.registration == "invite":
+            raise ConfigError("needs invitations, such as file:PATH", "RelayOptions(invitations=...)")
 
     def hub_options(self) -> HubOptions:
         """Return the limits of the protocol."""

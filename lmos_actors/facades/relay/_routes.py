@@ -1,4 +1,4 @@
-"""The HTTP routes of a hub: `POST /register`, `GET /stats`, `GET /health`."""
+"""The HTTP routes of a hub: `POST /register`, `POST /revoke`, `GET /stats`, `GET /health`."""
 
 from __future__ import annotations
 
@@ -11,110 +11,207 @@ import trio
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from lmos_actors.bindings import presented_by
 from lmos_actors.errors import StoreFailed
 from lmos_actors.persistence import Registered
-from lmos_actors.security import Buckets, Rate
+from lmos_actors.security import Buckets, Rate, Refusal, address_of
+
+from ._admission import agent_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
-    from ._hub import HubPlace
+    from lmos_actors.security import Admission
+
+    from ._admission import HubAdmission
+    from ._hub import HubPlace, RelayHub
 
 MOST: Final = 4 << 10
-"""Bytes of the body of a registration."""
+"""Bytes of the body of a request."""
 
 _REFUSED: Final = {
     "invalid": (400, "invalid_agent_id", "an id has 3 to 64 of a-z, 0-9 and hyphens, none of them at an end"),
     "taken": (409, "agent_id_taken", "this id is taken"),
     "full": (503, "unavailable", "there are too many agents"),
+    "used": (403, "not_allowed", "this invitation has been used"),
 }
 
 
-def relay_routes(place: HubPlace) -> list[BaseRoute]:
+class _Fault(Exception):
+    """A request is refused, with this answer."""
+
+    def __init__(self, status: int, code: str, message: str, wait: float = 0.0) -> None:
+        super().__init__(message)
+        headers = {"retry-after": str(int(wait) + 1)} if wait else None
+        self.answer = JSONResponse({"error": code, "message": message}, HTTPStatus(status), headers)
+
+
+def relay_routes(place: HubPlace, admission: HubAdmission) -> list[BaseRoute]:
     """Return the routes of a hub."""
-    routes = _RelayRoutes(place)
+    routes = _RelayRoutes(place, admission)
     return [
         Route("/register", routes.register, methods=["POST"]),
+        Route("/revoke", routes.revoke, methods=["POST"]),
         Route("/stats", routes.stats),
         Route("/health", routes.health),
     ]
 
 
 class _RelayRoutes:
-    def __init__(self, place: HubPlace) -> None:
+    def __init__(self, place: HubPlace, admission: HubAdmission) -> None:
         self._place = place
+        self._admission = admission
         often = place.options.registrations_per_minute
-        self._registrations = Buckets(Rate(per_second=often / 60, burst=often))
+        self._registrations = None if often is None else Buckets(Rate(often / 60, often))
+        self._wrong_invitations = Buckets(admission.guard.security.failures)
+
+    # ---- POST /register
 
     async def register(self, request: Request) -> Response:
-        if not self._place.registration_is_open:
-            return _error(403, "not_allowed", "agents do not register themselves here")
-        client = request.client
-        wait = self._registrations.take("" if client is None else client.host, trio.current_time())
-        if wait:
-            refused = _error(429, "rate_limit", "too many registrations")
-            refused.headers["retry-after"] = str(int(wait) + 1)
-            return refused
-        body = bytearray()
-        async with aclosing(request.stream()) as pieces:
-            async for piece in pieces:
-                body += piece
-                if len(body) > MOST:
-                    return _error(413, "too_large", f"a registration has {MOST} bytes at most")
-        id, fault = _wanted(bytes(body))
-        return fault if fault is not None else await self._registered(id)
-
-    async def _registered(self, id: str | None) -> Response:
-        hub = self._place.hub
-        if hub is None:
-            return _error(503, "unavailable", "the relay is not there")
+        """Make an identity."""
         try:
-            found = await hub.identities.register(id)
-        except StoreFailed:
-            return _error(503, "unavailable", "the registration cannot be kept")
-        if not isinstance(found, Registered):
-            return _error(*_REFUSED[found])
-        return JSONResponse(
-            {"agent_id": found.id, "token": found.token}, headers={"cache-control": "no-store"}
-        )
+            self._admitted(request)
+            address = "" if request.client is None else address_of(f"{request.client.host}:0")
+            wait = 0.0
+            if self._registrations is not None:
+                wait = self._registrations.take(address, trio.current_time())
+            if wait:
+                raise _Fault(429, "rate_limit", "too many registrations", wait)
+            body = await _body_of(request)
+            invitation = self._invitation(body, address)
+            return await self._registered(_text_in(body, "agent_id"), invitation)
+        except _Fault as fault:
+            return fault.answer
 
-    async def stats(self, _: Request) -> Response:
-        found = self._place.statistics()
+    def _invitation(self, body: dict[str, Any], address: str) -> str | None:
+        """Return the digest of the invitation that is needed, None where none is. Raise _Fault."""
+        hub, now = self._admission, trio.current_time()
+        if hub.registration == "open":
+            return None
+        if hub.invitations is None:
+            raise _Fault(403, "not_allowed", "agents do not register themselves here")
+        wait = self._wrong_invitations.wait(address, now)
+        if wait:
+            raise _Fault(429, "rate_limit", "too many wrong invitations", wait)
+        shown = body.get("invitation")
+        if shown is None:
+            raise _Fault(403, "not_allowed", "an invitation is needed: the member `invitation`")
+        found = hub.invitations.find(shown, now) if isinstance(shown, str) else None
         if found is None:
-            return _error(503, "unavailable", "the relay is not there")
-        hub = found.hub
-        return JSONResponse(
-            {
-                "connected": hub.connected,
-                "registered": found.identities,
-                "messages": hub.passed,
-                "deliveries": hub.deliveries,
-                "dropped": hub.dropped,
-            }
-        )
+            self._wrong_invitations.take(address, now)
+            raise _Fault(403, "not_allowed", "this is no invitation")
+        if hub.invitations.problem is None:
+            self._hub().identities.keep_invitations(hub.invitations.digests)
+        return found
+
+    async def _registered(self, id: str | None, invitation: str | None) -> Response:
+        try:
+            found = await self._hub().identities.register(id, invitation=invitation)
+        except StoreFailed:
+            raise _Fault(503, "unavailable", "the registration cannot be kept") from None
+        if not isinstance(found, Registered):
+            raise _Fault(*_REFUSED[found])
+        answer = {"agent_id": found.id, "token": found.token}
+        return JSONResponse(answer, headers={"cache-control": "no-store"})
+
+    # ---- POST /revoke
+
+    async def revoke(self, request: Request) -> Response:
+        """Take a token away: one's own, or any for a principal that the access list of the hub names."""
+        try:
+            admission = self._admitted(request)
+            own = agent_of(admission)
+            named = _text_in(await _body_of(request), "agent_id")
+            if own is None and not self._admission.may_revoke(admission.principal):
+                if admission.principal is None:
+                    raise _Fault(401, "not_allowed", "credentials are needed")
+                raise _Fault(403, "not_allowed", f"{admission.principal.name} may not take tokens away here")
+            if own is not None and named not in (None, own):
+                raise _Fault(403, "not_allowed", "an agent may take away its own token alone")
+            id = named or own
+            if id is None:
+                raise _Fault(400, "invalid_agent_id", "the member `agent_id` says whose token")
+            if not await self._revoked(id):
+                raise _Fault(404, "unknown_agent", "there is no such agent")
+            return JSONResponse({"agent_id": id})
+        except _Fault as fault:
+            return fault.answer
+
+    async def _revoked(self, id: str) -> bool:
+        try:
+            return await self._hub().revoke_token(id)
+        except StoreFailed:
+            raise _Fault(503, "unavailable", "this cannot be kept") from None
+
+    # ---- GET
+
+    async def stats(self, request: Request) -> Response:
+        """Count what there is; with credentials, also who is connected."""
+        try:
+            admission, hub = self._admitted(request), self._hub()
+        except _Fault as fault:
+            return fault.answer
+        counts = hub.hub.statistics()
+        found: dict[str, Any] = {
+            "connected": counts.connected,
+            "registered": len(hub.identities),
+            "messages": counts.passed,
+            "deliveries": counts.deliveries,
+            "dropped": counts.dropped,
+        }
+        if admission.principal is not None:
+            found["agents"] = list(hub.hub.connected)
+        return JSONResponse(found)
 
     async def health(self, _: Request) -> Response:
-        if self._place.hub is None:
-            return _error(503, "unavailable", "the relay is not there")
+        """Answer 200 while the hub is there."""
+        try:
+            self._hub()
+        except _Fault as fault:
+            return fault.answer
         return JSONResponse({"status": "ok"})
 
+    # ---- for all
 
-def _wanted(body: bytes) -> tuple[str | None, Response | None]:
-    """Return the id that is asked for, None for any; else why the body is none."""
+    def _hub(self) -> RelayHub:
+        hub = self._place.hub
+        if hub is None:
+            raise _Fault(503, "unavailable", "the relay is not there")
+        return hub
+
+    def _admitted(self, request: Request) -> Admission:
+        found = self._admission.admit(presented_by(request.scope))
+        if isinstance(found, Refusal):
+            code = "rate_limit" if found.status == 429 else "not_allowed"
+            fault = _Fault(found.status, code, found.reason)
+            for name, value in found.headers:
+                fault.answer.headers[name.decode()] = value.decode()
+            raise fault
+        return found
+
+
+async def _body_of(request: Request) -> dict[str, Any]:
+    """Return the members of the body, none for an empty one. Raise _Fault."""
+    body = bytearray()
+    async with aclosing(request.stream()) as pieces:
+        async for piece in pieces:
+            body += piece
+            if len(body) > MOST:
+                raise _Fault(413, "too_large", f"the body has {MOST} bytes at most")
     if not body.strip():
-        return None, None
+        return {}
     try:
         found: Any = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None, _error(400, "invalid_json", "the body is no JSON")
+        raise _Fault(400, "invalid_json", "the body is no JSON") from None
     if not isinstance(found, dict):
-        return None, _error(400, "invalid_json", "the body is no object")
-    id = cast("dict[str, Any]", found).get("agent_id")
-    if not isinstance(id, str | None):
-        return None, _error(*_REFUSED["invalid"])
-    return id, None
+        raise _Fault(400, "invalid_json", "the body is no object")
+    return cast("dict[str, Any]", found)
 
 
-def _error(status: int, error: str, message: str) -> Response:
-    return JSONResponse({"error": error, "message": message}, HTTPStatus(status))
+def _text_in(body: dict[str, Any], name: str) -> str | None:
+    found = body.get(name)
+    if not isinstance(found, str | None):
+        raise _Fault(*_REFUSED["invalid"])
+    return found

@@ -1,15 +1,10 @@
-"""An AgentRelay at a node: `/arc` for agents, `/register`, `/stats` and `/health` beside it.
-
-An agent shows its token as `Authorization: Bearer` or as `?token=`; the header wins. The upgrade is refused
-with 401 where it is none, and with 429 where an address guesses.
-"""
+"""An AgentRelay at a node: `/arc` for agents, `/register`, `/stats` and `/health` beside it."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qs
 
 import trio
 from trio.lowlevel import enable_ki_protection
@@ -17,34 +12,33 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.bindings import presented_in
 from lmos_actors.errors import StoreFailed
 from lmos_actors.protocol.relay import STEP
-from lmos_actors.security import Buckets, Guard, Rate, Refusal, Security
+from lmos_actors.security import Refusal
 from lmos_actors.supervision import ChildSpec
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
+from ._admission import NAME, HubAdmission, agent_of
 from ._hub import RESTART, HubPlace, RelayHub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from starlette.routing import BaseRoute
 
     from lmos_actors.protocol.relay import Hub, HubConnection
+    from lmos_actors.security import Guard
     from lmos_actors.transport import Connection, Upgrade
 
     from ._options import RelayOptions
 
 PATH: Final = "/arc"
 SUBPROTOCOL: Final = "arc"
-NAME: Final = "relay"
-"""The name of the hub in the tree, right below the root."""
-
 STORE_SECONDS: Final = 1.0
 """Seconds that a new connection waits for the store at most."""
 
-GUESSES: Final = Rate(per_second=0.5, burst=20)
-"""How often an address may show a token that is none."""
+HTTP_PATHS: Final = ("/register", "/revoke", "/stats", "/health")
+"""The HTTP paths of a hub, which its own guard judges."""
 
-_CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
+NO_TOKEN: Final = "a token of this relay is needed"
 
 
 class RelayServer:
@@ -53,9 +47,8 @@ class RelayServer:
     def __init__(self, options: RelayOptions) -> None:
         self.options = options
         self.place = HubPlace(options)
-        self._guard: Guard | None = None
+        self._admission: HubAdmission | None = None
         self._served: dict[RelayConnection, None] = {}
-        self._guesses = Buckets(GUESSES)
         self._draining = False
         self._done = trio.Event()
         self._done.set()
@@ -70,24 +63,17 @@ class RelayServer:
         """Return the hub as a child of the node's root."""
         return ChildSpec(NAME, partial(RelayHub, place=self.place))
 
-    def listen(
-        self, security: Security, hosts: Sequence[str], *, wall: Callable[[], float], local: bool
-    ) -> None:
-        """Take note of where the node listens, and of the pages that may use it.
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the HTTP routes, which the guard of the hub judges."""
+        return HTTP_PATHS
 
-        `local`: no other machine reaches it, so agents may register themselves unless the options say else.
-        """
-        self.place.registration_is_open = self.options.registration == "open" or (
-            self.options.registration is None and local
-        )
-        # hosts and origins are checked as for the node; credentials are the tokens of the hub
-        self._guard = Guard(Security(hosts=security.hosts, origins=security.origins), wall=wall, hosts=hosts)
-
-    def routes(self) -> list[BaseRoute]:
-        """Return the HTTP routes of the hub."""
+    def listen(self, guard: Callable[[HubPlace], Guard], *, local: bool) -> list[BaseRoute]:
+        """Take note of where the node listens; return the HTTP routes of the hub. See `HubAdmission`."""
         from ._routes import relay_routes  # imports Starlette
 
-        return relay_routes(self.place)
+        self._admission = HubAdmission(self.place, guard, local=local)
+        return relay_routes(self.place, self._admission)
 
     # ---- which connections
 
@@ -96,24 +82,16 @@ class RelayServer:
         return self._accepted(upgrade) if upgrade.path == PATH else others(upgrade)
 
     def _accepted(self, upgrade: Upgrade) -> Accept | Refuse:
-        now, address = trio.current_time(), _address(upgrade.peer)
-        if self._guard is not None:
-            refusal = self._guard.admit(presented_in(upgrade), now)
-            if isinstance(refusal, Refusal):
-                return Refuse(refusal.status, refusal.reason, refusal.headers)
-        wait = self._guesses.wait(address, now)
-        if wait:
-            return Refuse(429, "too many wrong tokens", ((b"retry-after", b"%d" % (wait + 1)),))
         hub = self.place.hub
-        if hub is None or self._draining:
+        admission = self._admission
+        if hub is None or admission is None or self._draining:
             return Refuse(503, "the relay is not there")
-        token = _token_of(upgrade)
-        if token is None:
-            return Refuse(401, "Missing token", _CHALLENGE)
-        agent = hub.identities.find(token)
+        found = admission.admit(presented_in(upgrade))
+        if isinstance(found, Refusal):
+            return Refuse(found.status, found.reason, found.headers)
+        agent = agent_of(found)
         if agent is None:
-            self._guesses.take(address, now)
-            return Refuse(401, "Invalid or unregistered token", _CHALLENGE)
+            return Refuse(401, NO_TOKEN, admission.guard.challenges)
         if len(self._served) >= self.options.connections:
             return Refuse(503, "there are too many connections")
         chosen = SUBPROTOCOL if SUBPROTOCOL in upgrade.offered else None
@@ -132,6 +110,8 @@ class RelayServer:
             await connection.run(served)
         finally:
             served.leave()
+            if served.is_last:
+                hub.identities.leave(agent)
             del self._served[served]
             self.place.connections -= 1
             if not self._served:
@@ -194,21 +174,11 @@ class RelayConnection:
         elif more:
             self._connection.account.release(-more)
 
+    @property
+    def is_last(self) -> bool:
+        """Whether the agent has no newer connection."""
+        return self._in.known.connection is None
+
     def leave(self) -> None:
         """Take note that the connection has ended."""
         self._hub.disconnect(self._in, trio.current_time())
-
-
-def _token_of(upgrade: Upgrade) -> str | None:
-    """Return the token that is shown: of the header, else of the query."""
-    for name, value in upgrade.headers:
-        if name == b"authorization":
-            scheme, _, token = value.decode("latin-1").partition(" ")
-            return token.strip() if scheme.lower() == "bearer" else ""
-    found = parse_qs(upgrade.query).get("token")
-    return found[0] if found else None
-
-
-def _address(peer: str) -> str:
-    """Return the address of a peer without its port."""
-    return peer.rpartition(":")[0] or peer

@@ -37,7 +37,7 @@ from ._frames import (
 from ._outbox import Outbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection
 
 INVALID_MESSAGE: Final = "invalid_message"
 AUTH_MISMATCH: Final = "auth_mismatch"
@@ -236,7 +236,7 @@ class Hub:
             found.end(code, reason)
 
     @property
-    def connected(self) -> Iterable[str]:
+    def connected(self) -> Collection[str]:
         """The agents that are connected, in the order in which they came."""
         return self._open.keys()
 

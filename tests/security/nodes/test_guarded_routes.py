@@ -20,6 +20,7 @@ SCOPE: dict[str, Any] = {
     "method": "GET",
     "path": "/stream",
     "raw_path": b"/stream",
+    "query_string": b"",
     "scheme": "http",
     "client": ("127.0.0.1", 5),
 }

@@ -1,0 +1,59 @@
+"""Who may come to a hub: its tokens, the schemes of its node, registration and invitations.
+
+An agent shows its token as `Authorization: Bearer` or as `?token=`; the header wins. The guard of the hub
+judges it, as it judges who may take the tokens of others away: it knows the schemes of the node and the
+tokens of the hub. A node's own guard does not: who has registered at a hub is nobody to the node's agents.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from lmos_actors.security import ISSUED, Admission, Guard, Invitations, Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.security import Principal, Refusal, RequestContext
+
+    from ._hub import HubPlace
+    from ._options import Registration
+
+NAME: Final = "relay"
+"""The name of the hub in the tree, right below the root, and in access lists."""
+
+
+class HubAdmission:
+    """Who may come to the hub of a node that listens. `guard` knows the tokens of the hub too.
+
+    The constructor reads the invitations, which blocks on the disk, and raises ConfigError where they cannot
+    be read. `local`: no other machine reaches the node.
+    """
+
+    def __init__(self, place: HubPlace, guard: Callable[[HubPlace], Guard], *, local: bool) -> None:
+        options = place.options
+        self.guard = guard(place)
+        self.invitations: Invitations | None = None
+        """The invitations with which agents may register, if there are any."""
+        default: Registration = "open" if local else "closed"
+        if options.invitations is not None:
+            self.invitations = Invitations(Reference.parse(options.invitations))
+            default = "invite"
+        self.registration: Registration = options.registration or default
+        """Whether agents may register themselves."""
+
+    def admit(self, request: RequestContext) -> Admission | Refusal:
+        """Return the admission of a request, anonymous ones too, or its refusal."""
+        return self.guard.admit(request, trio.current_time(), public=True)
+
+    def may_revoke(self, principal: Principal | None) -> bool:
+        """Return whether the access list of the hub names a principal, so that it may take tokens away."""
+        return self.guard.names(principal, NAME, "invoke")
+
+
+def agent_of(admission: Admission) -> str | None:
+    """Return the agent whose token was shown, None where it was none of the hub's."""
+    principal = admission.principal
+    return principal.name if principal is not None and principal.scheme == ISSUED else None
