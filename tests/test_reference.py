@@ -170,6 +170,8 @@ def members_without_a_word(name: str) -> list[str]:
     }
     wanted = {member for member in (*fields, *mine) if not member.startswith("_")}
     wanted -= FOR_THE_RUNTIME.get(name, set())
+    # what a public base class declares is in the section of that class
+    wanted -= {each for base in thing.__mro__[1:] if base.__name__ in CLASSES for each in vars(base)}
     parameters = {
         f"{member}({each})"
         for member in wanted

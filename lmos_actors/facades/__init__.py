@@ -1,6 +1,7 @@
-"""Facades: other ways to reach the agents of a node than LMOS. Chat agents, and Omnia's chat protocol.
+"""Facades: other ways to reach agents than LMOS. Chat agents, Omnia's chat protocol, and AgentRelay.
 
-The public names of conversations are imported from here: `from lmos_actors.facades import ChatAgent`.
+The public names of conversations and relays are imported from here, as in
+`from lmos_actors.facades import ChatAgent`.
 """
 
 from lmos_actors.persistence import SessionOptions as SessionOptions
@@ -39,4 +40,18 @@ from .omnia import (
     RemoteChat as RemoteChat,
     open_chat as open_chat,
 )
-from .relay import RelayOptions as RelayOptions
+from .relay import (
+    ExtensionStore as ExtensionStore,
+    Fate as Fate,
+    History as History,
+    HistoryOptions as HistoryOptions,
+    HubControl as HubControl,
+    HubExtension as HubExtension,
+    HubFrame as HubFrame,
+    HubRefusal as HubRefusal,
+    Presence as Presence,
+    Receipts as Receipts,
+    RelayOptions as RelayOptions,
+    Semantic as Semantic,
+    Voting as Voting,
+)

@@ -13,6 +13,7 @@ from lmos_actors import Agent, action, open_node, simulate
 from lmos_actors.conformance.wire import exchange
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.facades import RelayOptions
+from lmos_actors.protocol.relay.extensions import History
 from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import MemoryNetwork, TcpNetwork, connect
 
@@ -471,9 +472,39 @@ def test_a_hub_that_crashes_is_restarted_and_knows_its_agents() -> None:
     told(body)
 
 
+def test_a_vote_and_what_was_said_outlive_the_hub() -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        _, token = await registered(network, "one")
+        _, second = await registered(network, "two")
+        async with opened(network, token) as one, opened(network, second):
+            one.say(to=["one"], payload="what time is it?", no_store=True)
+            deadline = (await one.next())["ts"] + 100_000
+            one.say(to=["*"], payload="shall we?", type="proposal", deadline=deadline, receipt="mine")
+            ref = (await one.of_type("receipt"))["ref"]
+            one.say(to=["relay"], payload={"approve": True}, type="vote", ref=ref, receipt="mine")
+            await one.of_type("receipt")
+            await trio.sleep(1)
+            await node.root.terminate_child("relay")
+            await node.root.restart_child("relay")
+        async with opened(network, token) as one, opened(network, second) as two:
+            two.say(to=["relay"], payload={"command": "history"}, type="command")
+            (message,) = (await two.of_type("command_result"))["payload"]["messages"]
+            assert (message["id"], message["payload"]) == (ref, "shall we?")
+            began = trio.current_time()
+            result = await two.of_type("vote_result")
+            assert (result["ref"], result["payload"]["status"]) == (ref, "expired")
+            assert 95 < trio.current_time() - began < 101
+
+    told(body, extensions=("receipts", "voting", History))
+
+
 def test_bad_options() -> None:
     with pytest.raises(ConfigError, match=r"RelayOptions\(connections=\.\.\.\): must be above 0, not 0"):
         RelayOptions(connections=0)
+    with pytest.raises(ConfigError, match="no extension 'votin', did you mean 'voting'"):
+        RelayOptions(extensions=("votin",))
+    with pytest.raises(ConfigError, match="the extension 'history' is named twice"):
+        RelayOptions(extensions=("history", History))
     with pytest.raises(ConfigError, match="needs invitations"):
         RelayOptions(registration="invite")
     with pytest.raises(ConfigError, match="a reference to a secret"):

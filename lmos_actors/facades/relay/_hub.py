@@ -9,19 +9,25 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
 from contextlib import AsyncExitStack, asynccontextmanager
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 import attrs
+import trio
 
 from lmos_actors.actors import Agent, action
 from lmos_actors.persistence import Identities, IdentityOptions, MemoryStore, open_writer
 from lmos_actors.protocol.relay import EVERYBODY, RELAY, Hub, HubStatistics
 
+from ._extensions import made, start
+
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
 
     from ._options import RelayOptions
+
+LONGEST_SLEEP: Final = 60.0
 
 RESTART: Final = (1012, "the relay restarts")
 
@@ -95,14 +101,35 @@ class RelayHub(Agent, private=True):
                 options.hub_options(),
                 new_id=entropy.new_id,
                 now=lambda: int(entropy.now().timestamp() * 1_000),
+                extensions=made(options.extensions),
             )
             await self.identities.load()
+            await start(self.hub, writer, self.path)
+            if self.hub.extensions:
+                self.nursery.start_soon(self._extensions_due)
             self.place.hub = self
             try:
                 yield
             finally:
                 self.place.hub = None
                 self.hub.end_all(*RESTART)
+
+    async def _extensions_due(self) -> None:
+        """Have the extensions do what is due at its time."""
+        changed = trio.Event()
+
+        def change() -> None:
+            changed.set()
+
+        self.hub.on_change = change
+        while True:
+            at = self.hub.due_at()
+            # a clock that is set has to be looked at now and then
+            seconds = inf if at is None else min(max(at - self.hub.now(), 0) / 1_000, LONGEST_SLEEP)
+            with trio.move_on_after(seconds):
+                await changed.wait()
+            changed = trio.Event()
+            self.hub.due()
 
     @action(safe=True, idempotent=True)
     def statistics(self) -> HubStatistics:

@@ -10,6 +10,8 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.relay import HubOptions
 from lmos_actors.security import Reference
 
+from ._extensions import Extension, made
+
 Registration: TypeAlias = Literal["open", "invite", "closed"]
 
 
@@ -27,9 +29,11 @@ class RelayOptions:
     A message has `max_message` bytes, and an agent sends `per_minute` and `per_hour` of them (None: as many
     as it likes). What it does not read is bounded: broadcasts go beyond `outbox_bytes`, its connection beyond
     `outbox_most`. With `broadcasts` "followed" an agent that follows others hears the broadcasts of those
-    alone. An agent has `pong_seconds` to answer a ping, and is pinged as often.
+    alone. An agent has `pong_seconds` to answer a ping, and is pinged as often. `extensions` are names, such
+    as "voting", or what makes an extension.
 
-    Raises ConfigError for what is not above 0, and for "invite" without invitations.
+    Raises ConfigError for what is not above 0, for "invite" without invitations, and for extensions that are
+    not there.
     """
 
     name: str = "relay"
@@ -44,6 +48,7 @@ class RelayOptions:
     per_minute: int | None = 1_000
     per_hour: int | None = 10_000
     broadcasts: Literal["all", "followed"] = "all"
+    extensions: tuple[Extension, ...] = attrs.field(default=(), converter=tuple)
     outbox_bytes: int = 1 << 20
     outbox_most: int = 4 << 20
     pong_seconds: float = 30.0
@@ -54,6 +59,7 @@ class RelayOptions:
             value = getattr(self, field.name)
             if isinstance(value, int | float) and not value > 0:
                 raise ConfigError(f"must be above 0, not {value!r}", f"RelayOptions({field.name}=...)")
+        made(self.extensions)
         if self.invitations is not None:
             Reference.parse(self.invitations)
         elif self.registration == "invite":

@@ -8,6 +8,15 @@ from ._client import (
     RelayMessage as RelayMessage,
     Welcomed as Welcomed,
 )
+from ._extension import (
+    ExtensionStore as ExtensionStore,
+    Fate as Fate,
+    HubControl as HubControl,
+    HubExtension as HubExtension,
+    HubFrame as HubFrame,
+    HubRefusal as HubRefusal,
+    Records as Records,
+)
 from ._frames import (
     EVERYBODY as EVERYBODY,
     RELAY as RELAY,
@@ -19,10 +28,11 @@ from ._hub import (
     AUTH_MISMATCH as AUTH_MISMATCH,
     ERROR_CODES as ERROR_CODES,
     INVALID_MESSAGE as INVALID_MESSAGE,
+    NOT_ALLOWED as NOT_ALLOWED,
     RATE_LIMIT as RATE_LIMIT,
     TOO_LARGE as TOO_LARGE,
+    UNAVAILABLE as UNAVAILABLE,
     UNKNOWN_COMMAND as UNKNOWN_COMMAND,
-    Fate as Fate,
     Hub as Hub,
     HubConnection as HubConnection,
     HubOptions as HubOptions,

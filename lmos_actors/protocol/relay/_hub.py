@@ -19,10 +19,12 @@ Decisions have the numbers of `docs/reference/relay-dialects.md`. Instants are s
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
+from ._extension import Fate, HubExtension, HubFrame, HubRefusal
 from ._frames import (
     EVERYBODY,
     OWN,
@@ -37,15 +39,19 @@ from ._frames import (
 from ._outbox import Outbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
 INVALID_MESSAGE: Final = "invalid_message"
 AUTH_MISMATCH: Final = "auth_mismatch"
 RATE_LIMIT: Final = "rate_limit"
 TOO_LARGE: Final = "too_large"
 UNKNOWN_COMMAND: Final = "unknown_command"
+NOT_ALLOWED: Final = "not_allowed"
+UNAVAILABLE: Final = "unavailable"
 
-ERROR_CODES: Final = (INVALID_MESSAGE, AUTH_MISMATCH, RATE_LIMIT, TOO_LARGE, UNKNOWN_COMMAND)
+ERROR_CODES: Final = (
+    INVALID_MESSAGE, AUTH_MISMATCH, RATE_LIMIT, TOO_LARGE, UNKNOWN_COMMAND, NOT_ALLOWED, UNAVAILABLE,
+)  # fmt: skip
 """The codes that a hub sends. Clients accept any text."""
 
 REPLACED: Final = (4009, "replaced")
@@ -64,8 +70,6 @@ CALM: Final = 10.0
 """Seconds within its rate after which they begin anew."""
 
 CAPABILITIES: Final = ("broadcast", "direct", "subscribe")
-
-Outcome: TypeAlias = Literal["passed", "command", "refused"]
 
 
 @attrs.frozen(kw_only=True)
@@ -92,20 +96,6 @@ class HubOptions:
     resume_seconds: float = 60.0
     remembered: int = 100_000
     """Agents whose rates and follows are remembered after they have left."""
-
-
-@attrs.frozen
-class Fate:
-    """What has become of a frame. `delivered` counts recipients, `code` is that of the error of a refusal.
-
-    `unknown` are targets that are not there.
-    """
-
-    outcome: Outcome
-    id: str = ""
-    delivered: int = 0
-    unknown: tuple[str, ...] = ()
-    code: str = ""
 
 
 @attrs.frozen
@@ -156,14 +146,28 @@ class _Agent:
 
 
 class Hub:
-    """The agents of a relay. `new_id` makes the ids of messages, `now` is Unix time in milliseconds."""
+    """The agents of a relay.
 
-    def __init__(self, options: HubOptions, *, new_id: Callable[[], str], now: Callable[[], int]) -> None:
+    `new_id` makes the ids of messages, `now` is Unix time in milliseconds. The extensions are to be started
+    by the host, before the first connection, with what they have kept.
+    """
+
+    def __init__(
+        self,
+        options: HubOptions,
+        *,
+        new_id: Callable[[], str],
+        now: Callable[[], int],
+        extensions: Sequence[HubExtension] = (),
+    ) -> None:
         self.options = options
-        self.extensions: tuple[str, ...] = ()
-        """The extensions that are announced."""
+        self.extensions = tuple(extensions)
+        """What the hub does beyond passing messages on."""
+        self.now = now
+        """Returns Unix time in milliseconds."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when `due_at` may have changed."""
         self._new_id = new_id
-        self._now = now
         self._agents: OrderedDict[str, _Agent] = OrderedDict()  # those that have left at first
         self._open: dict[str, HubConnection] = {}
         self._counts = dict.fromkeys(("passed", "command", "refused"), 0)
@@ -176,11 +180,15 @@ class Hub:
         `wake` is called when there is something to send where there was nothing.
         """
         known = self._known(agent, at)
+        is_new = known.connection is None
         if known.connection is not None:
             known.connection.end(*REPLACED)
         connection = HubConnection(self, known, wake)
         known.connection = self._open[agent] = connection
         connection.answer("welcome", self._welcome())
+        if is_new:
+            for each in self.extensions:
+                each.joined(agent)
         return connection
 
     def _known(self, agent: str, at: float) -> _Agent:
@@ -207,7 +215,8 @@ class Hub:
             "relay": options.name,
             "version": options.version,
             "capabilities": list(CAPABILITIES),
-            "extensions": list(self.extensions),
+            "extensions": [each.name for each in self.extensions],
+            "extension_versions": {each.name: each.version for each in self.extensions},
             "limits": limits,
         }
 
@@ -223,6 +232,8 @@ class Hub:
         self._agents.move_to_end(agent.id, last=False)
         while len(self._agents) - len(self._open) > self.options.remembered:
             self._agents.popitem(last=False)
+        for each in self.extensions:
+            each.left(agent.id)
 
     def end_all(self, code: int, reason: str) -> None:
         """Have all connections closed."""
@@ -239,6 +250,41 @@ class Hub:
     def connected(self) -> Collection[str]:
         """The agents that are connected, in the order in which they came."""
         return self._open.keys()
+
+    def has(self, agent: str) -> bool:
+        """Return whether an agent is connected."""
+        return agent in self._open
+
+    def follows(self, agent: str) -> Collection[str]:
+        """Return the agents that an agent follows."""
+        found = self._agents.get(agent)
+        return () if found is None else found.follows.keys()
+
+    def due_at(self) -> int | None:
+        """Return the Unix time in milliseconds at which `due` is to be called, None for never."""
+        return min((at for each in self.extensions if (at := each.due_at()) is not None), default=None)
+
+    def due(self) -> None:
+        """Have the extensions do what is due."""
+        now = self.now()
+        for each in self.extensions:
+            at = each.due_at()
+            if at is not None and at <= now:
+                each.due()
+
+    # ---- what the relay itself sends
+
+    def answer(self, agent: str, type: str, payload: Any, ref: str | None = None) -> None:
+        """Send a frame of the relay to an agent, if it is connected."""
+        found = self._open.get(agent)
+        if found is not None:
+            found.answer(type, payload, ref)
+
+    def announce(self, type: str, payload: Any, ref: str | None = None, *, id: str | None = None) -> None:
+        """Send a frame of the relay to all agents; it may be dropped for those that do not read."""
+        data = self.own_frame(EVERYBODY, type, payload, ref, id=id)
+        for each in self._open.values():
+            each.outbox.put(data, is_broadcast=True)
 
     def statistics(self) -> HubStatistics:
         """Count what there was."""
@@ -261,25 +307,52 @@ class Hub:
         self._deliveries += fate.delivered
         return fate
 
-    def own_frame(self, to: str, type: str, payload: Any = None, ref: str | None = None) -> bytes:
-        """Return a frame of the relay itself, with an id and the time."""
-        members: list[tuple[str, Any]] = [("id", self._new_id()), ("from", RELAY), ("to", [to])]
+    def own_frame(
+        self, to: str, type: str, payload: Any = None, ref: str | None = None, *, id: str | None = None
+    ) -> bytes:
+        """Return a frame of the relay itself, with the time, and an id if none is given."""
+        members: list[tuple[str, Any]] = [("id", id or self._new_id()), ("from", RELAY), ("to", [to])]
         members.append(("type", type))
         if payload is not None:
             members.append(("payload", payload))
         if ref is not None:
             members.append(("ref", ref))
-        members.append(("ts", self._now()))
+        members.append(("ts", self.now()))
         return write_members((name, write_value(value)) for name, value in members)
 
-    def pass_on(self, sender: HubConnection, targets: list[str], members: Members) -> Fate:
-        """Pass a message on to its recipients, each of which gets it once."""
-        id = self._new_id()
+    def frame_of(self, sender: str, targets: list[str], members: Members) -> HubFrame:
+        """Return a frame as the extensions see it."""
+        type, ref = value_of(members, "type"), value_of(members, "ref")
+        return HubFrame(
+            self._new_id(),
+            sender,
+            targets,
+            type if isinstance(type, str) else "",
+            ref if isinstance(ref, str) else "",
+            self.now(),
+            members,
+        )
+
+    def pass_on(
+        self, sender: HubConnection, targets: list[str], members: Members, frame: HubFrame | None
+    ) -> Fate:
+        """Pass a message on to its recipients, each of which gets it once. Raise HubRefusal.
+
+        `frame` is for the extensions, None where there are none.
+        """
+        id, now = (self._new_id(), self.now()) if frame is None else (frame.id, frame.ts)
         head = (("id", write_value(id)), ("from", write_value(sender.agent)))
         rest = ((name, bytes(raw)) for name, raw in members.items() if name not in OWN)
-        data = write_members([*head, *rest, ("ts", write_value(self._now()))])
+        data = write_members([*head, *rest, ("ts", write_value(now))])
+        if frame is not None:
+            frame.data = data
+            for extension in self.extensions:
+                extension.check(frame)
         if EVERYBODY in targets:
             recipients = [each for each in self._open.values() if each is not sender and each.hears(sender)]
+            if frame is not None:
+                for extension in self.extensions:
+                    recipients = [each for each in recipients if extension.hears(frame, each.agent)]
             for each in recipients:
                 each.outbox.put(data, is_broadcast=True)
             return Fate("passed", id, len(recipients))
@@ -358,19 +431,29 @@ class HubConnection:
             return self._carried_out(members)
         except ValueError as error:
             return self._refuse(INVALID_MESSAGE, f"a member cannot be read: {error}")
+        except HubRefusal as refusal:
+            return self._refuse(refusal.code, str(refusal), members)
 
     def _carried_out(self, members: Members) -> Fate:
-        named, targets = value_of(members, "from"), value_of(members, "to")
+        hub, named, targets = self._hub, value_of(members, "from"), value_of(members, "to")
         if named is not None and named != self.agent:
-            return self._refuse(AUTH_MISMATCH, "`from` is the agent of the connection, or left out")
+            raise HubRefusal(AUTH_MISMATCH, "`from` is the agent of the connection, or left out")
         fault = self._targets_fault(targets)
         if fault is not None:
-            return self._refuse(INVALID_MESSAGE, fault)
+            raise HubRefusal(INVALID_MESSAGE, fault)
+        frame = hub.frame_of(self.agent, targets, members) if hub.extensions else None
         if RELAY in targets:
-            return self._command(members)
-        if "payload" not in members:
-            return self._refuse(INVALID_MESSAGE, "Missing required field: payload")
-        return self._hub.pass_on(self, targets, members)
+            self._command(members, frame)
+            fate = Fate("command", "" if frame is None else frame.id)
+        elif "payload" not in members:
+            raise HubRefusal(INVALID_MESSAGE, "Missing required field: payload")
+        else:
+            fate = hub.pass_on(self, targets, members, frame)
+        if frame is not None:
+            for each in hub.extensions:
+                each.done(frame, fate)
+            hub.on_change()
+        return fate
 
     def _targets_fault(self, targets: Any) -> str | None:
         if targets is None:
@@ -399,35 +482,41 @@ class HubConnection:
             self._refuse(RATE_LIMIT, "Too many requests")
         return False
 
-    def _refuse(self, code: str, message: str) -> Fate:
-        self.answer("error", {"code": code, "message": message})
+    def _refuse(self, code: str, message: str, members: Members | None = None) -> Fate:
+        payload: dict[str, Any] = {"code": code, "message": message}
+        for extension in self._hub.extensions if members else ():
+            for name in extension.echoed:
+                with suppress(ValueError):
+                    if isinstance(found := value_of(members or {}, name), str):
+                        payload[name] = found
+        self.answer("error", payload)
         return Fate("refused", code=code)
 
     # ---- commands
 
-    def _command(self, members: Members) -> Fate:
+    def _command(self, members: Members, frame: HubFrame | None) -> None:
+        """Carry a command out. Raise HubRefusal."""
         type, payload = value_of(members, "type"), value_of(members, "payload")
         if type == "ping":
             self.answer("pong")
         elif type in ("subscribe", "unsubscribe"):
-            return self._follow(str(type), payload)
+            self._follow(str(type), payload)
         elif type == "list_subscriptions":
             self.answer("subscriptions", {"agents": list(self.known.follows)})
-        else:
+        elif frame is None or not any(each.command(frame) for each in self._hub.extensions):
             named = f"a command {type!r}" if isinstance(type, str) else "a command without a type"
-            return self._refuse(UNKNOWN_COMMAND, f"the relay does not know {named[:100]}")
-        return Fate("command")
+            raise HubRefusal(UNKNOWN_COMMAND, f"the relay does not know {named[:100]}")
 
-    def _follow(self, type: str, payload: Any) -> Fate:
+    def _follow(self, type: str, payload: Any) -> None:
         agents = payload.get("agents") if isinstance(payload, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         if not isinstance(agents, list) or not all(isinstance(each, str) for each in agents):  # pyright: ignore[reportUnknownVariableType]
-            return self._refuse(INVALID_MESSAGE, f"the payload of {type} is {{agents: [ids]}}")
+            raise HubRefusal(INVALID_MESSAGE, f"the payload of {type} is {{agents: [ids]}}")
         names: list[str] = agents  # pyright: ignore[reportUnknownVariableType]
         follows = self.known.follows
         if type == "subscribe":
             most = self._hub.options.max_followed
             if len({*follows, *names}) > most:
-                return self._refuse(INVALID_MESSAGE, f"an agent follows {most} others at most")
+                raise HubRefusal(INVALID_MESSAGE, f"an agent follows {most} others at most")
             follows.update(dict.fromkeys(names))
             count = len(names)
         else:
@@ -435,7 +524,6 @@ class HubConnection:
             for name in names:
                 follows.pop(name, None)
         self.answer(f"{type}d", {"agents": names, "count": count})
-        return Fate("command")
 
     def answer(self, type: str, payload: Any = None, ref: str | None = None) -> None:
         """Send a frame of the relay itself to the agent."""

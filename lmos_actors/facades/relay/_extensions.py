@@ -1,0 +1,93 @@
+"""The extensions of a hub: which there are by name, and where they keep what outlives a restart.
+
+| space | key | value |
+|---|---|---|
+| `relay` | hub, extension, key | what the extension has kept there |
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lmos_actors.errors import ConfigError, StoreFailed, nearest
+from lmos_actors.persistence import Delete, Put, after
+from lmos_actors.protocol.relay.extensions import History, Presence, Receipts, Semantic, Voting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lmos_actors.persistence import StoreWriter, Write
+    from lmos_actors.protocol.relay import Hub, HubExtension
+
+SPACE: Final = "relay"
+SEPARATOR: Final = "\x00"
+BEHIND: Final = "\x01"
+PAGE: Final = 500
+
+EXTENSIONS: Final[Mapping[str, Callable[[], HubExtension]]] = {
+    each.name: each for each in (Receipts, Presence, History, Semantic, Voting)
+}
+"""The extensions that are here, by name."""
+
+ARGUMENT: Final = "RelayOptions(extensions=...)"
+
+Extension: TypeAlias = "str | Callable[[], HubExtension]"
+"""An extension by its name, or what makes one: it is called once for each life of the hub."""
+
+
+def made(extensions: Sequence[Extension]) -> list[HubExtension]:
+    """Make the extensions of a hub. Raise ConfigError for one that is not there, or named twice."""
+    found: list[HubExtension] = []
+    for each in extensions:
+        if isinstance(each, str) and each not in EXTENSIONS:
+            near = nearest(each, EXTENSIONS)
+            hint = f", did you mean {near!r}?" if near else f": there are {', '.join(EXTENSIONS)}"
+            raise ConfigError(f"no extension {each!r}{hint}", ARGUMENT)
+        found.append(EXTENSIONS[each]() if isinstance(each, str) else each())
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"the extension {name!r} is named twice", ARGUMENT)
+    return found
+
+
+class _Kept:
+    """Where one extension of a hub keeps things: an `ExtensionStore`."""
+
+    def __init__(self, writer: StoreWriter, prefix: str) -> None:
+        self._writer = writer
+        self._prefix = prefix
+
+    def write(self, changes: Mapping[str, bytes | None], then: Callable[[], object] | None = None) -> None:
+        """Keep values by their keys, None to forget one; see `ExtensionStore`.
+
+        A store that fails, or is too far behind, keeps nothing of it: what matters is tried again.
+        """
+        if self._writer.is_full:
+            return
+        writes: list[Write] = [
+            Delete(SPACE, f"{self._prefix}{key}")
+            if value is None
+            else Put(SPACE, f"{self._prefix}{key}", value)
+            for key, value in changes.items()
+        ]
+
+        def done(error: Exception | None) -> None:
+            if error is None and then is not None:
+                then()
+
+        with suppress(StoreFailed):
+            self._writer.submit(writes, "process", done)
+
+
+async def start(hub: Hub, writer: StoreWriter, place: str) -> None:
+    """Start the extensions of a hub with what they have kept. Raise StoreFailed."""
+    for each in hub.extensions:
+        prefix = f"{place}{SEPARATOR}{each.name}"
+        start, stop = f"{prefix}{SEPARATOR}", f"{prefix}{BEHIND}"
+        records: list[tuple[str, bytes]] = []
+        while page := await writer.scan(SPACE, start=start, stop=stop, limit=PAGE):
+            start = after(page[-1][0])
+            records += [(key[len(prefix) + 1 :], value) for key, value in page]
+        each.start(hub, _Kept(writer, f"{prefix}{SEPARATOR}"), records)

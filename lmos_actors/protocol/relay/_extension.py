@@ -1,0 +1,174 @@
+"""The hook by which a hub does more than pass messages on. No socket, no clock.
+
+An extension is one object of one hub. It is called about each frame, in the order in which it was named, and
+answers by the methods of the hub: `answer` to one agent, `announce` to all. It must not block. What it keeps
+goes through its `ExtensionStore`, and is handed to `start` again after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
+
+import attrs
+
+from ._frames import EVERYBODY, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from ._frames import Members
+
+Records: TypeAlias = Sequence[tuple[str, bytes]]
+"""What an extension has kept: keys and values, in the order of the keys."""
+
+
+Outcome: TypeAlias = Literal["passed", "command", "refused"]
+
+
+@attrs.frozen
+class Fate:
+    """What has become of a frame. `delivered` counts recipients, `code` is that of the error of a refusal.
+
+    `unknown` are targets that are not there.
+    """
+
+    outcome: Outcome
+    id: str = ""
+    delivered: int = 0
+    unknown: tuple[str, ...] = ()
+    code: str = ""
+
+
+class HubRefusal(Exception):
+    """A frame is refused with an error of this code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@attrs.define
+class HubFrame:
+    """A frame of an agent that the hub has accepted.
+
+    `id` and `ts` (Unix time in milliseconds) are the hub's, `data` is the frame as it is passed on; for a
+    command it stays empty. `type` and `ref` are "" where they are no text.
+    """
+
+    id: str
+    sender: str
+    to: Sequence[str]
+    type: str
+    ref: str
+    ts: int
+    members: Members = attrs.field(repr=False)
+    data: bytes = b""
+    _values: dict[str, Any] = attrs.field(factory=dict[str, Any], repr=False, init=False)
+
+    @property
+    def is_broadcast(self) -> bool:
+        """Whether it goes to everybody."""
+        return EVERYBODY in self.to
+
+    def value(self, member: str) -> Any:
+        """Return the value of a member, None where there is none. Raise HubRefusal for what is no JSON."""
+        if member in self._values:
+            return self._values[member]
+        try:
+            found = self._values[member] = value_of(self.members, member)
+        except ValueError as error:
+            raise HubRefusal("invalid_message", f"`{member}` cannot be read: {error}") from None
+        return found
+
+
+class HubControl(Protocol):
+    """What a hub does for its extensions."""
+
+    @property
+    def extensions(self) -> Sequence[HubExtension]:
+        """All extensions of the hub, in the order in which they were named."""
+        ...
+
+    @property
+    def now(self) -> Callable[[], int]:
+        """Returns Unix time in milliseconds."""
+        ...
+
+    def has(self, agent: str) -> bool:
+        """Return whether an agent is connected."""
+        ...
+
+    @property
+    def connected(self) -> Collection[str]:
+        """The agents that are connected."""
+        ...
+
+    def follows(self, agent: str) -> Collection[str]:
+        """Return the agents that an agent follows."""
+        ...
+
+    def answer(self, agent: str, type: str, payload: Any, ref: str | None = None) -> None:
+        """Send a frame of the relay to an agent, if it is connected."""
+        ...
+
+    def announce(self, type: str, payload: Any, ref: str | None = None, *, id: str | None = None) -> None:
+        """Send a frame of the relay to all agents; it may be dropped for those that do not read."""
+        ...
+
+
+class ExtensionStore(Protocol):
+    """Where an extension keeps what outlives a restart."""
+
+    def write(self, changes: Mapping[str, bytes | None], then: Callable[[], object] | None = None) -> None:
+        """Keep values by their keys, None to forget one: all or nothing. `then` is called once it is kept.
+
+        Where the store fails nothing is kept, and `then` is not called.
+        """
+        ...
+
+
+class HubExtension:
+    """An extension of a hub: subclass it, and override the hooks that matter.
+
+    A hook may raise HubRefusal in `command` and `check`: the frame is refused with an error. `name` and
+    `version` are in the hub's welcome. The members that `echoed` names are repeated in errors about a frame.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str] = "1"
+    echoed: ClassVar[tuple[str, ...]] = ()
+
+    hub: HubControl
+    store: ExtensionStore
+
+    def start(self, hub: HubControl, store: ExtensionStore, records: Records) -> None:
+        """Begin, with what was kept before."""
+        self.hub, self.store = hub, store
+
+    def joined(self, agent: str) -> None:
+        """Note that an agent has connected that was not."""
+
+    def left(self, agent: str) -> None:
+        """Note that an agent is no longer connected."""
+
+    def command(self, frame: HubFrame) -> bool:
+        """Carry a command out; return False if it is none of this extension."""
+        return False
+
+    def check(self, frame: HubFrame) -> None:
+        """Refuse a message that is to be passed on, by raising HubRefusal."""
+
+    def hears(self, frame: HubFrame, agent: str) -> bool:
+        """Return whether a broadcast may go to an agent."""
+        return True
+
+    def done(self, frame: HubFrame, fate: Fate) -> None:
+        """Note that a message was passed on, or a command carried out."""
+
+    def due_at(self) -> int | None:
+        """Return the Unix time in milliseconds at which `due` is to be called, None for never."""
+        return None
+
+    def due(self) -> None:
+        """Do what is due now; the hub's `now` is not before `due_at`."""

@@ -1,0 +1,45 @@
+"""Receipts: who sends a message learns its id, and how many got it.
+
+A relay gives messages their ids and does not tell them to the sender, so an answer's `ref` says nothing to
+the one who asked. A member `receipt`, a text of the sender's, is answered with a message of the type
+`receipt` whose `ref` is the id: before any answer can come. Errors about a frame repeat the member.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from .._extension import HubExtension, HubRefusal
+
+if TYPE_CHECKING:
+    from .._extension import Fate, HubFrame
+
+LONGEST: Final = 256
+"""Characters of a receipt."""
+
+
+class Receipts(HubExtension):
+    """The extension `receipts`."""
+
+    name = "receipts"
+    echoed = ("receipt",)
+
+    def command(self, frame: HubFrame) -> bool:
+        """Check the member; the command is another's."""
+        self.check(frame)
+        return False
+
+    def check(self, frame: HubFrame) -> None:
+        """Refuse a receipt that is no text, or too long."""
+        found = frame.value("receipt")
+        if found is not None and (not isinstance(found, str) or len(found) > LONGEST):
+            raise HubRefusal("invalid_message", f"`receipt` is a text of {LONGEST} characters at most")
+
+    def done(self, frame: HubFrame, fate: Fate) -> None:
+        """Answer a message that asks for a receipt."""
+        found = frame.value("receipt")
+        if found is None:
+            return
+        payload: dict[str, Any] = {"receipt": found, "delivered": fate.delivered}
+        payload["unknown"] = list(fate.unknown)
+        self.hub.answer(frame.sender, "receipt", payload, frame.id)

@@ -1,0 +1,170 @@
+"""Semantic queries: who knows something about it, and what was said about it.
+
+- A message of the type `query` to the relay, its payload a text or `{"query": TEXT, "limit": N}`, is answered
+  with `query_result`: `{"agents": [{"agent", "score"}], "messages": [{"score", "message"}]}`, best first.
+  Agents are found by their newest `discovery` message, messages in the history if the hub keeps one and the
+  asker may know them. Scores are BM25: larger is better, and they compare within one answer only.
+- `{"command": "semantic_subscribe", "keywords": [WORDS]}`, as a `command`, asks for keywords: a broadcast
+  with a member `keywords` goes to those alone who have asked for one of its words. They are kept until
+  the agent leaves, and replace those of before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from .._extension import HubExtension, HubRefusal
+from ._history import History
+from ._text_index import TextIndex, text_of
+
+if TYPE_CHECKING:
+    from .._extension import ExtensionStore, Fate, HubControl, HubFrame, Records
+
+AGENTS: Final = 10_000
+"""Agents whose discovery message is kept, those that sent one last."""
+
+DEFAULT: Final = 10
+MOST: Final = 50
+KEYWORDS: Final = 64
+LONGEST: Final = 64
+"""Characters of a keyword."""
+
+ANSWER_BYTES: Final = 40 << 10
+
+
+class _Discovery(msgspec.Struct, frozen=True):
+    agent: str
+    text: str
+
+
+class Semantic(HubExtension):
+    """The extension `semantic`; see the module docstring."""
+
+    name = "semantic"
+
+    def __init__(self) -> None:
+        self._index = TextIndex()
+        self._known: OrderedDict[str, int] = OrderedDict()  # agents to the numbers of their texts
+        self._agents: dict[int, str] = {}
+        self._next = 0
+        self._keywords: dict[str, frozenset[str]] = {}
+
+    def start(self, hub: HubControl, store: ExtensionStore, records: Records) -> None:
+        """Begin with the discovery messages that were kept before."""
+        super().start(hub, store, records)
+        for key, value in records:
+            found = msgspec.json.decode(value, type=_Discovery)
+            self._next = int(key)
+            self._add(found.agent, found.text)
+
+    def left(self, agent: str) -> None:
+        """Forget the keywords of an agent."""
+        self._keywords.pop(agent, None)
+
+    # ---- discovery messages
+
+    def done(self, frame: HubFrame, fate: Fate) -> None:
+        """Note what an agent says about itself to everybody."""
+        if frame.type != "discovery" or fate.outcome != "passed" or not frame.is_broadcast:
+            return
+        text = f"{frame.sender} {text_of(frame.value('payload'))}"
+        changes: dict[str, bytes | None] = {}
+        before = self._known.get(frame.sender)
+        if before is not None:
+            changes[_key(before)] = None
+        changes[_key(self._next)] = msgspec.json.encode(_Discovery(frame.sender, text))
+        self._add(frame.sender, text)
+        if len(self._known) > AGENTS:
+            oldest = next(iter(self._known))
+            changes[_key(self._known[oldest])] = None
+            self._remove(oldest)
+        self.store.write(changes)
+
+    def _add(self, agent: str, text: str) -> None:
+        self._remove(agent)
+        self._known[agent] = self._next
+        self._agents[self._next] = agent
+        self._index.add(self._next, text)
+        self._next += 1
+
+    def _remove(self, agent: str) -> None:
+        number = self._known.pop(agent, None)
+        if number is not None:
+            del self._agents[number]
+            self._index.remove(number)
+
+    # ---- asking
+
+    def command(self, frame: HubFrame) -> bool:
+        """Answer a query, or take keywords."""
+        payload = frame.value("payload")
+        if frame.type == "query":
+            self._query(frame, payload)
+            return True
+        asked = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
+        if frame.type == "command" and asked.get("command") == "semantic_subscribe":
+            self._subscribe(frame, asked.get("keywords"))
+            return True
+        return False
+
+    def _query(self, frame: HubFrame, payload: Any) -> None:
+        asked = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"query": payload}
+        query, limit = asked.get("query"), asked.get("limit", DEFAULT)
+        if not isinstance(query, str):
+            raise HubRefusal("invalid_message", "the payload of a query is a text, or {query, limit}")
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise HubRefusal("invalid_message", "`limit` is a number above 0")
+        limit = min(limit, MOST)
+        agents = [
+            {"agent": self._agents[number], "score": round(score, 6)}
+            for number, score in self._index.search(query, every=False, limit=limit)
+        ]
+        messages: list[dict[str, Any]] = []
+        size = 0
+        for kept, score in self._history(query, frame.sender, limit):
+            size += len(kept.frame)
+            if messages and size > ANSWER_BYTES:
+                break
+            messages.append({"score": round(score, 6), "message": kept.frame})
+        self.hub.answer(
+            frame.sender, "query_result", {"agents": agents, "messages": messages}, frame.ref or None
+        )
+
+    def _history(self, query: str, agent: str, limit: int) -> Any:
+        history = next((each for each in self.hub.extensions if isinstance(each, History)), None)
+        return [] if history is None else history.best(query, agent, limit)
+
+    # ---- keywords
+
+    def _subscribe(self, frame: HubFrame, keywords: Any) -> None:
+        words = _keywords_in(keywords)
+        if words is None or len(words) > KEYWORDS:
+            raise HubRefusal("invalid_message", f"`keywords` is an array of {KEYWORDS} texts at most")
+        if words:
+            self._keywords[frame.sender] = words
+        else:
+            self._keywords.pop(frame.sender, None)
+        answer = {"command": "semantic_subscribe", "keywords": sorted(words)}
+        self.hub.answer(frame.sender, "command_result", answer, frame.ref or None)
+
+    def hears(self, frame: HubFrame, agent: str) -> bool:
+        """Return whether an agent has asked for a keyword of a broadcast; True where it has none."""
+        words = _keywords_in(frame.value("keywords")) if "keywords" in frame.members else None
+        return not words or not words.isdisjoint(self._keywords.get(agent, ()))
+
+
+def _keywords_in(value: Any) -> frozenset[str] | None:
+    """Return keywords, None for what is no array of texts."""
+    if not isinstance(value, list):
+        return None
+    found: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+    if not all(isinstance(each, str) and 0 < len(each) <= LONGEST for each in found):
+        return None
+    return frozenset(each.casefold() for each in found)
+
+
+def _key(number: int) -> str:
+    return f"{number:016}"
