@@ -471,7 +471,8 @@ class ConnectFailed(TransportError):
 
     `status` is that of HTTP if something answered. `certificate` is "server" if the server's was not accepted
     here, "client" if the server refused the client's or missed it. `leads_here`: another host named this
-    machine as the place (`local=True` of `node.consume` allows that).
+    machine as the place (`local=True` of `node.consume` allows that). `retry_in` is the seconds after which
+    the server asks to try again, None where it does not.
     """
 
     def __init__(
@@ -482,16 +483,22 @@ class ConnectFailed(TransportError):
         status: int | None = None,
         certificate: Literal["server", "client"] | None = None,
         leads_here: bool = False,
+        retry_in: float | None = None,
     ) -> None:
         self.url, self.why = url, why
-        self.status, self.leads_here = status, leads_here
+        self.status, self.leads_here, self.retry_in = status, leads_here, retry_in
         self.certificate: Literal["server", "client"] | None = certificate
         super().__init__(f"cannot connect to {url}: {why}")
 
     def at(self, url: str) -> ConnectFailed:
         """Return the same failure under another URL of the same place."""
         return ConnectFailed(
-            url, self.why, status=self.status, certificate=self.certificate, leads_here=self.leads_here
+            url,
+            self.why,
+            status=self.status,
+            certificate=self.certificate,
+            leads_here=self.leads_here,
+            retry_in=self.retry_in,
         )
 
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Spread
     from lmos_actors.bindings import ConsumedThing, Habits
     from lmos_actors.discovery import DirectoryOptions, Exploration, Found, Registered, Registration
-    from lmos_actors.facades import OmniaOptions, RelayOptions
+    from lmos_actors.facades import OmniaOptions, RelayMember, RelayOptions
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.persistence import Store
     from lmos_actors.protocol.lmos import SessionOptions
@@ -248,6 +248,30 @@ class Node:
 
         peers, coded = self._connections.peers, encode_headers(headers)
         return await consume_thing(peers, source, thing=thing, headers=coded, habits=habits, local=local)
+
+    @awaited("node.")
+    async def join(
+        self,
+        url: str,
+        *,
+        name: str = "member",
+        id: str | None = None,
+        credentials: Credentials | None = None,
+        follow: Sequence[str] = (),
+    ) -> Ref[RelayMember]:
+        """Start an agent that is on a relay, and return its ref once the relay has taken it.
+
+        `url` is that of the relay, such as `ws://127.0.0.1:8080/arc`. `credentials` hold the token of the
+        agent; by default they are those of the node. `id` is its id, for relays that do not say it; `follow`
+        are agents that it follows. `name` is its name in the tree. It comes back by itself where the
+        connection breaks; when the relay takes it no more, it ends, and is not restarted.
+
+        Raises StartFailed, with the reason as its cause; NameTaken.
+        """
+        from lmos_actors.facades.relay import RelayMember
+
+        made = partial(RelayMember, url=url, id=id, credentials=credentials, follows=tuple(follow))
+        return await self._root.start_child(ChildSpec(name, made, restart="temporary"))
 
     def release(self, ref: Ref[Any] | ConsumedThing) -> None:
         """Release an agent elsewhere that was consumed here; do not use the ref afterwards.

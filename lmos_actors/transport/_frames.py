@@ -362,12 +362,23 @@ class FrameCodec(WSConnection):
 
 
 class NotUpgraded(Exception):
-    """The server answered the handshake with something other than 101; `detail` is the reason it gives."""
+    """The server answered the handshake with something other than 101; `detail` is the reason it gives.
 
-    def __init__(self, status: int, detail: str = "") -> None:
+    `retry_in` is the seconds of its `Retry-After`, None without one.
+    """
+
+    def __init__(self, status: int, detail: str = "", retry_in: float | None = None) -> None:
         self.status = status
         self.detail = detail
+        self.retry_in = retry_in
         super().__init__(status)
+
+
+def _retry_after(event: RejectConnection) -> float | None:
+    """Return the seconds of a `Retry-After`, None for a date or a malformed one."""
+    found = [value for name, value in event.headers if name.lower() == b"retry-after"]
+    is_number = len(found) == 1 and found[0].isdigit() and len(found[0]) < 10
+    return float(found[0]) if is_number else None
 
 
 class Wire(WebSocketConnection):
@@ -420,7 +431,7 @@ class Wire(WebSocketConnection):
                 if isinstance(event, AcceptConnection):
                     await self._handle_accept_connection_event(event)
                 elif isinstance(event, RejectConnection):
-                    raise NotUpgraded(event.status_code, await self._detail(event))
+                    raise NotUpgraded(event.status_code, await self._detail(event), _retry_after(event))
 
     async def _detail(self, refused: RejectConnection) -> str:
         """Read the reason in the body of a refusal, which has come with its head or follows at once."""

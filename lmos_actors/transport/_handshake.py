@@ -85,7 +85,7 @@ async def _request(wire: Wire, endpoint: Endpoint) -> None:
         await wire.request()
     except NotUpgraded as answer:
         why = answered(answer.status, _phrase(answer.status), answer.detail)
-        raise ConnectFailed(endpoint.url, why, status=answer.status) from None
+        raise ConnectFailed(endpoint.url, why, status=answer.status, retry_in=answer.retry_in) from None
     except _CUT as error:
         raise cut_off(endpoint.url, error, secure=endpoint.secure, before="during the handshake: ") from error
     except (RemoteProtocolError, UnicodeError) as error:

@@ -1,4 +1,4 @@
-"""AgentRelay: a hub for agents, of this node."""
+"""AgentRelay: a hub of this node, and agents of this node on any hub."""
 
 from lmos_actors.protocol.relay import (
     ExtensionStore as ExtensionStore,
@@ -7,6 +7,10 @@ from lmos_actors.protocol.relay import (
     HubExtension as HubExtension,
     HubFrame as HubFrame,
     HubRefusal as HubRefusal,
+    RelayAnswer as RelayAnswer,
+    RelayFault as RelayFault,
+    RelayMessage as RelayMessage,
+    Welcomed as Welcomed,
 )
 from lmos_actors.protocol.relay.extensions import (
     History as History,
@@ -18,5 +22,8 @@ from lmos_actors.protocol.relay.extensions import (
 )
 
 from ._hub import RelayHub as RelayHub, RelayStatistics as RelayStatistics
+from ._member import RelayMember as RelayMember
 from ._options import Registration as Registration, RelayOptions as RelayOptions
+from ._sent import Receipt as Receipt
 from ._server import RelayServer as RelayServer
+from ._session import Relay as Relay, open_relay as open_relay

@@ -15,6 +15,7 @@ Relays differ, and an agent has to get on with all of them:
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping  # noqa: TC003 -- types of events are read
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
@@ -32,7 +33,7 @@ from ._frames import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 SEEN: Final = 1_024
 """Ids of messages that are remembered."""
@@ -48,6 +49,7 @@ class Welcomed:
     id: str
     relay: str
     extensions: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
     limits: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
@@ -72,11 +74,12 @@ class RelayMessage:
 
 @attrs.frozen
 class RelayFault:
-    """The relay has refused something."""
+    """The relay has refused something. `receipt` is that of the frame, where the relay repeats it."""
 
     code: str
     message: str
     ref: str = ""
+    receipt: str = ""
 
 
 @attrs.frozen
@@ -191,7 +194,12 @@ class RelayClient:
             return self._welcomed(found, inner)
         if type == "error" or (not type and "error" in found):
             code = inner.get("code", inner.get("error"))
-            return RelayFault(_text(code), _text(inner.get("message")), _text(found.get("ref")))
+            return RelayFault(
+                _text(code),
+                _text(inner.get("message")),
+                _text(found.get("ref")),
+                _text(inner.get("receipt")),
+            )
         return RelayAnswer(type, payload, _text(found.get("ref")))
 
     def _welcomed(self, found: dict[str, Any], inner: dict[str, Any]) -> Welcomed:
@@ -204,6 +212,7 @@ class RelayClient:
             self.id or "",
             _text(inner.get("relay")),
             _names(extensions),
+            _names(inner.get("capabilities")),
             cast("dict[str, Any]", limits) if isinstance(limits, dict) else {},
         )
 

@@ -349,7 +349,12 @@ class Hub:
             for extension in self.extensions:
                 extension.check(frame)
         if EVERYBODY in targets:
-            recipients = [each for each in self._open.values() if each is not sender and each.hears(sender)]
+            to_itself = sender.agent in targets
+            recipients = [
+                each
+                for each in self._open.values()
+                if (each.hears(sender) if each is not sender else to_itself)
+            ]
             if frame is not None:
                 for extension in self.extensions:
                     recipients = [each for each in recipients if extension.hears(frame, each.agent)]

@@ -54,7 +54,7 @@ def test_a_welcome_says_what_there_is() -> None:
     assert welcome["payload"]["capabilities"] == ["broadcast", "direct", "subscribe"]
     assert welcome["payload"]["limits"]["max_message_size"] == 65_536
     assert RelayClient().receive(json.dumps(welcome).encode()) == Welcomed(
-        "agent-1", "here", (), welcome["payload"]["limits"]
+        "agent-1", "here", (), ("broadcast", "direct", "subscribe"), welcome["payload"]["limits"]
     )
 
 

@@ -1,0 +1,94 @@
+"""An agent on a relay, as a supervised agent of this node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from lmos_actors.actors import Agent, Event, action, event
+from lmos_actors.protocol.relay import EVERYBODY, RelayAnswer, RelayFault, RelayMessage
+
+from ._sent import Receipt  # noqa: TC001 -- types of agents are read
+from ._session import Relay, open_relay
+
+AT_ONCE: Final = 1_000
+"""Messages that are being sent, and questions that wait for their answers."""
+
+
+class RelayMember(Agent, private=True):
+    """An agent on a relay; `node.join` starts one. What it hears arrives as events.
+
+    `url`, `credentials`, `id` and `follows` are as for `open_relay`; without credentials it shows those of
+    the node. It comes back by itself where the connection breaks. A relay that takes it no more crashes it,
+    with the reason: started by `node.join` it is not restarted.
+    """
+
+    url: str
+    credentials: Any = None
+    id: str | None = None
+    follows: tuple[str, ...] = ()
+
+    heard: Event[RelayMessage] = event()
+    """A message of another agent."""
+    said: Event[RelayAnswer] = event()
+    """A word of the relay itself, such as `joined`, `vote_result`, or `gap` where messages were dropped."""
+    refused: Event[RelayFault] = event()
+    """The relay has refused something, without saying what."""
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Be on the relay."""
+        wires: Any = self._place().rt.wires
+        async with open_relay(
+            self.url,
+            id=self.id,
+            network=wires.network,
+            tls=wires.client_tls,
+            credentials=wires.credentials if self.credentials is None else self.credentials,
+            follow=self.follows,
+        ) as relay:
+            self._relay = relay
+            self.nursery.start_soon(self._hear, relay)
+            yield
+
+    async def _hear(self, relay: Relay) -> None:
+        async for heard in relay:
+            if isinstance(heard, RelayMessage):
+                self.heard.emit(heard)
+            elif isinstance(heard, RelayFault):
+                self.refused.emit(heard)
+            elif isinstance(heard, RelayAnswer):
+                self.said.emit(heard)
+
+    @action(concurrency=AT_ONCE)
+    async def say(
+        self, payload: Any, to: list[str] | None = None, type: str | None = None, ref: str | None = None
+    ) -> Receipt | None:
+        """Say something to everybody, or to some; see `Relay.say`."""
+        return await self._relay.say(payload, to or EVERYBODY, type=type, ref=ref)
+
+    @action(concurrency=AT_ONCE)
+    async def ask(self, payload: Any, to: list[str] | None = None, type: str = "question") -> RelayMessage:
+        """Ask something, and return the first answer; see `Relay.ask`."""
+        return await self._relay.ask(payload, to or EVERYBODY, type=type)
+
+    @action(concurrency=AT_ONCE)
+    async def answer(self, message: RelayMessage, payload: Any, type: str = "answer") -> Receipt | None:
+        """Answer a message to its sender, by `ref`."""
+        return await self._relay.answer(message, payload, type=type)
+
+    @action(idempotent=True)
+    async def subscribe_to(self, agents: list[str]) -> None:
+        """Follow agents, now and over each later connection."""
+        await self._relay.follow(*agents)
+
+    @action(idempotent=True)
+    async def unsubscribe_from(self, agents: list[str]) -> None:
+        """Follow agents no more."""
+        await self._relay.unfollow(*agents)
+
+    @action(concurrency=AT_ONCE)
+    async def command(self, type: str, payload: Any = None, answer: str | None = None) -> RelayAnswer:
+        """Send a command to the relay, and return its answer; see `Relay.command`."""
+        return await self._relay.command(type, payload, answer=answer)
