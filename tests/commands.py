@@ -211,12 +211,14 @@ def script_started(script: str, folder: Path | str) -> RunningCommand:
     return started((), folder, first=f"{script}\nraise SystemExit")
 
 
-def called(words: Sequence[str], folder: Path, *, timeout: float) -> subprocess.CompletedProcess[str]:
+def called(
+    words: Sequence[str], folder: Path, *, timeout: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Call `lmos-actors` in a folder, with nothing to read, and wait for its end.
 
     Raises subprocess.TimeoutExpired. Whatever else ends the call early, such as the time limit of a test,
     ends its processes too.
     """
-    with started(words, folder) as command:
+    with started(words, folder, environment=environment) as command:
         texts = command.communicate(timeout)
         return subprocess.CompletedProcess(words, command.wait(), *texts)

@@ -49,6 +49,7 @@ from .exposure._descriptions import (
 from .exposure._exposure import (
     Exposed as Exposed,
     Exposure as Exposure,
+    is_private as is_private,
     public_name as public_name,
 )
 from .lmos._peer import (

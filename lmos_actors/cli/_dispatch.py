@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 
 VERBS: Final = (
     "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
-    "serve", "call", "read", "write", "observe", "listen", "monitor", "chat", "discover", "directory",
-    "describe", "conform", "doctor", "state", "completion",
+    "serve", "call", "read", "write", "observe", "listen", "monitor", "chat", "relay", "discover",
+    "directory", "describe", "conform", "doctor", "state", "completion",
 )  # fmt: skip
 LATER: Final = (
     "explore", "record", "up", "down", "ps", "logs", "restart",
     "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach",
-    "relay", "export",
+    "export",
 )  # fmt: skip
 
 _GROUPS: Final = {
     "directory": ("serve",),
+    "relay": ("serve", "register", "ping", "send", "listen", "join", "revoke"),
     "state": ("ls", "show", "export", "import", "check", "backup"),
 }
 """The commands that have commands of their own."""

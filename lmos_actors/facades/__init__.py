@@ -4,7 +4,7 @@ The public names of conversations and relays are imported from here, as in
 `from lmos_actors.facades import ChatAgent`.
 """
 
-from lmos_actors.persistence import SessionOptions as SessionOptions
+from lmos_actors.persistence import NewIdentity as NewIdentity, SessionOptions as SessionOptions
 
 from .chat import (
     CallBegan as CallBegan,
@@ -61,5 +61,8 @@ from .relay import (
     Semantic as Semantic,
     Voting as Voting,
     Welcomed as Welcomed,
+    agents_on_relay as agents_on_relay,
     open_relay as open_relay,
+    register_on_relay as register_on_relay,
+    revoke_on_relay as revoke_on_relay,
 )

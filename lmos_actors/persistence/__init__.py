@@ -6,8 +6,8 @@ from ._backup import back_up as back_up, new_file as new_file
 from ._identities import (
     Identities as Identities,
     IdentityOptions as IdentityOptions,
+    NewIdentity as NewIdentity,
     Refused as Refused,
-    Registered as Registered,
 )
 from ._memory import MemoryStore as MemoryStore
 from ._sessions import (

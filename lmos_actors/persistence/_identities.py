@@ -72,7 +72,7 @@ class IdentityOptions:
 
 
 @attrs.frozen
-class Registered:
+class NewIdentity:
     """A new identity, and its token, which is nowhere else."""
 
     id: str
@@ -166,7 +166,9 @@ class Identities:
 
     # ---- changing
 
-    async def register(self, id: str | None = None, *, invitation: str | None = None) -> Registered | Refused:
+    async def register(
+        self, id: str | None = None, *, invitation: str | None = None
+    ) -> NewIdentity | Refused:
         """Make an identity; return once it is kept. Without an id, one is made up. Raise StoreFailed.
 
         `invitation` is the digest of an invitation, which is used up by it.
@@ -197,7 +199,7 @@ class Identities:
             if self._fresh.get(id) is made:
                 del self._fresh[id], self._by_digest[made.digest]
             raise
-        return Registered(id, token)
+        return NewIdentity(id, token)
 
     async def use(self, id: str) -> None:
         """Note that an agent has connected. Raise StoreFailed."""

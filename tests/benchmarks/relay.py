@@ -43,7 +43,7 @@ class Meter(Agent):
 async def serve(told: Callable[[str], object]) -> None:
     """Serve a hub until killed; tell the URL of the node."""
     raise_descriptor_limit(20_000)
-    options = RelayOptions(per_minute=None, per_hour=None, registrations_per_minute=1_000_000)
+    options = RelayOptions(rates=(), registrations_per_minute=None)
     async with open_node(listen=f"ws://{HOST}:0", relay=options) as node:
         await node.start(Meter)
         told(node.urls[0])

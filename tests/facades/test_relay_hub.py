@@ -440,7 +440,7 @@ def test_an_agent_that_does_not_read_costs_the_others_nothing() -> None:
             assert stats["deliveries"] == 600
             await peer.aclose()
 
-    told(body, outbox_bytes=100_000, per_minute=None, per_hour=None, write_seconds=60)
+    told(body, outbox_bytes=100_000, rates=(), write_seconds=60)
 
 
 def test_the_end_of_a_node_tells_its_agents_to_come_back() -> None:

@@ -15,7 +15,7 @@ from lmos_actors.persistence import (
     Identities,
     IdentityOptions,
     MemoryStore,
-    Registered,
+    NewIdentity,
     open_writer,
 )
 from tests.persistence.stores import StoreOfTest, every_store
@@ -44,9 +44,9 @@ async def opened(store: Any, clock: Clock, hub: str = "hub", **options: Any) -> 
         yield found
 
 
-async def made(identities: Identities, id: str | None = None) -> Registered:
+async def made(identities: Identities, id: str | None = None) -> NewIdentity:
     found = await identities.register(id)
-    assert isinstance(found, Registered), found
+    assert isinstance(found, NewIdentity), found
     return found
 
 
@@ -58,7 +58,7 @@ async def test_a_token_is_good_after_a_restart_and_is_not_in_the_store(make: Mak
         assert (one.id, two.id.startswith("agent-")) == ("agent-one", True)
         assert one.token.startswith("tok_")
         assert len(one.token) == 4 + 64
-        assert repr(one) == "Registered(id='agent-one')"
+        assert repr(one) == "NewIdentity(id='agent-one')"
         await identities.use("agent-one")
     async with opened(store, clock) as identities:
         assert (identities.find(one.token), identities.find(two.token)) == ("agent-one", two.id)
@@ -89,7 +89,7 @@ async def test_what_is_no_id(id: str) -> None:
 async def test_what_is_an_id(id: str) -> None:
     async with opened(MemoryStore(), Clock()) as identities:
         found = await identities.register(id)
-        assert found == "invalid" if id.endswith("-") else isinstance(found, Registered)
+        assert found == "invalid" if id.endswith("-") else isinstance(found, NewIdentity)
 
 
 @every_store
@@ -154,7 +154,7 @@ async def test_of_two_who_want_a_name_one_has_it() -> None:
 
         for _ in range(10):
             nursery.start_soon(register)
-    assert sorted(isinstance(each, Registered) for each in found) == [False] * 9 + [True]
+    assert sorted(isinstance(each, NewIdentity) for each in found) == [False] * 9 + [True]
     assert found.count("taken") == 9
 
 
@@ -195,7 +195,7 @@ def test_a_restart_changes_nothing(steps: list[tuple[str, int]]) -> None:
                     name = names[which]
                     if what == "register":
                         found = await known.register(name)
-                        if isinstance(found, Registered):
+                        if isinstance(found, NewIdentity):
                             tokens[name] = found.token
                     elif what == "use":
                         await known.use(name)

@@ -88,7 +88,7 @@ class Exposure:
     def names(self) -> Iterator[str]:
         """Return all public names, in start order."""
         for link in self._tree.links():
-            if not _is_private(link):
+            if not is_private(link):
                 yield public_name(link.path)
 
     def named(self, name: str) -> Exposed | None:
@@ -165,7 +165,7 @@ class Exposure:
     def at(self, name: str) -> Slot | PoolLink | None:
         """Return what has that public name, or that path; None if nothing has."""
         found = self._tree.at(path_named(name))
-        return None if found is None or _is_private(found) else found
+        return None if found is None or is_private(found) else found
 
     def _look(self, thing_id: str) -> Slot | PoolLink | None:
         if len(thing_id) > LONGEST:
@@ -177,7 +177,7 @@ class Exposure:
         return None if name is None else self.at(name)
 
 
-def _is_private(link: Slot | PoolLink) -> bool:
+def is_private(link: Slot | PoolLink) -> bool:
     """Return whether it is an inner part of another agent, which no peer may reach."""
     cls = class_at(link)
     return cls is not None and bool(cls.__contract__.options.private)

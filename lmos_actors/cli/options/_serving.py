@@ -157,7 +157,7 @@ def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
 
     Agents below those that are served may come later, so there is no warning for them.
     """
-    known = (*names, "directory", "metrics")
+    known = (*names, "directory", "metrics", "relay")
     tops = {name.partition(".")[0]: None for name in known}
     for pattern in patterns:
         top = pattern.partition(".")[0]

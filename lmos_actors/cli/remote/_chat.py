@@ -91,7 +91,7 @@ def tools_at(targets: Sequence[str]) -> list[Tool] | int:
 def run_chat(request: ChatRequest) -> int:
     """Have the conversation; return the exit code. Raises ConfigError, OSError."""
     endpoint_of(request.url)
-    with signals.in_order(), _as_it_was():
+    with signals.in_order(), as_it_was():
         return trio.run(_Conversation(request).run)
 
 
@@ -245,7 +245,7 @@ class _Conversation:
     async def _line(self, *, prompt: bool = True) -> str | None:
         """Wait for a line of the standard input; None at its end."""
         shown = PROMPT if prompt and self._is_terminal else ""
-        line = await trio.to_thread.run_sync(_read_line, shown, abandon_on_cancel=True)
+        line = await trio.to_thread.run_sync(read_line, shown, abandon_on_cancel=True)
         if not line and self._is_terminal:
             await self._print("\n")
         return line or None
@@ -289,7 +289,7 @@ def _code_of(error: LmosActorsError) -> int:
     return NOT_REACHED if isinstance(error, TransportError | OutcomeUnknown) else ANSWERED_WITH_ERROR
 
 
-def _read_line(prompt: str) -> str:
+def read_line(prompt: str) -> str:
     """Return a line with its end; "" at the end of the input."""
     if not prompt:
         return sys.stdin.readline()
@@ -317,7 +317,7 @@ def _for_terminal(text: str) -> str:
 
 
 @contextmanager
-def _as_it_was() -> Generator[None]:
+def as_it_was() -> Generator[None]:
     """Edit lines in a block, where that is possible, and leave the terminal as it was.
 
     A thread that still reads a line cannot do so.

@@ -120,7 +120,7 @@ def run_session(target: RemoteAgent, answers: AnswerPrinter, work: Work) -> int:
         with signals.in_order():
             return trio.run(_run_session, target, answers, work)
     except BaseException as error:
-        if _has_interrupt(error):  # the second Ctrl-C
+        if has_interrupt(error):  # the second Ctrl-C
             raise KeyboardInterrupt from None
         raise
 
@@ -139,10 +139,11 @@ def check_place(place: str) -> None:
     raise ConfigError(f'"{place}" is no URL, such as http://127.0.0.1:8080/agents/weather, and no file{near}')
 
 
-def _has_interrupt(error: BaseException) -> bool:
+def has_interrupt(error: BaseException) -> bool:
+    """Return whether an exception is an interrupt, or a group with one."""
     group = group_of(error)
     return isinstance(error, KeyboardInterrupt) or (
-        group is not None and any(_has_interrupt(each) for each in group.exceptions)
+        group is not None and any(has_interrupt(each) for each in group.exceptions)
     )
 
 

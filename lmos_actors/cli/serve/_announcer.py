@@ -29,9 +29,14 @@ class Announcer:
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - left with the process
 
     def serving(
-        self, agents: Mapping[str, str], urls: Sequence[str], process: int, chats: Mapping[str, str]
+        self,
+        agents: Mapping[str, str],
+        urls: Sequence[str],
+        process: int,
+        chats: Mapping[str, str],
+        relays: Sequence[str] = (),
     ) -> None:
-        """Print the address of each agent, those of chats, and that everything is ready."""
+        """Print the address of each agent, those of chats and relays, and that everything is ready."""
         width = max(map(len, agents), default=0)
         for name, url in agents.items():
             self._say(f"{name:{width}}  {url}", "agent", name=name, url=url)
@@ -39,6 +44,8 @@ class Announcer:
             self._say(f"LMOS at {url}/ws", "listening", url=f"{url}/ws")
         for name, url in chats.items():
             self._say(f"chat with {name}: lmos-actors chat {agents[name]}", "chat", name=name, url=url)
+        for url in relays:
+            self._say(f"AgentRelay at {url}", "relay", url=url)
         count = f"{len(agents)} agent" + ("s" if len(agents) != 1 else "")
         self._say(f"ready: {count}, process {process}, Ctrl-C stops", "ready", process=process)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from lmos_actors.bindings import public_name, url_of
+from lmos_actors.bindings import is_private, public_name, url_of
 from lmos_actors.errors import ConfigError, StoreFailed, SupervisionError, TransportError, group_of
 from lmos_actors.node import Node, open_node
 from lmos_actors.supervision import SupervisorSpec, Tree, class_at
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Agent, PoolLink, Ref, Slot
     from lmos_actors.discovery import DirectoryOptions
+    from lmos_actors.facades import RelayOptions
 
     from ..options._serving import DiscoveryOptions
     from ._targets import Planned
@@ -94,6 +95,7 @@ class ServeRequest:
     discovery: DiscoveryOptions | None = None
     chat: ChatOptions = attrs.Factory(ChatOptions)
     directory: DirectoryOptions | None = None
+    relay: RelayOptions | None = None
     store: str | None = None
 
 
@@ -116,10 +118,13 @@ def serve_targets(request: ServeRequest) -> int:
         metrics=listening.metrics,
         directory=request.directory,
         store=request.store,
+        relay=request.relay or False,
         **options,
     )
     access, chat = tuple(options["security"].access), request.chat if "omnia" in options else None
-    serving = Serving(Announcer(json=listening.json), listening.public_url, later, access, chat)
+    announcer = Announcer(json=listening.json)
+    has_relay = request.relay is not None
+    serving = Serving(announcer, listening.public_url, later, access, chat, has_relay=has_relay)
     try:
         with spans_to(listening.tracing) as provider:
             trio.run(serving.run, partial(opened, tracing=provider))
@@ -147,7 +152,8 @@ def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, 
 
 def _planned(request: ServeRequest) -> tuple[SupervisorSpec, list[Planned]] | int:
     """Return the tree to open, and the agents with refs, which start later; or the exit code of an import."""
-    if request.tree is None and not request.targets and request.directory is None:
+    is_more = request.directory is not None or request.relay is not None
+    if request.tree is None and not request.targets and not is_more:
         raise ConfigError(
             "nothing to serve: name an agent class, as agents/weather.py:WeatherAgent, or a --tree"
         )
@@ -200,9 +206,12 @@ class Serving:
         later: Sequence[Planned] = (),
         access: Sequence[str] = (),
         chat: ChatOptions | None = None,
+        *,
+        has_relay: bool = False,
     ) -> None:
         self.signals = 0
         self._chat = chat  # None where Omnia's protocol is not served
+        self._has_relay = has_relay
         self._access = access  # the patterns of the access rules
         self._later = later  # those with refs, which start after the agents that these lead to
         self._announcer = announcer
@@ -246,11 +255,12 @@ class Serving:
 
     def _announce(self, node: Node) -> None:
         base = self._public_url or node.urls[0]
-        served = [link for link, _ in Tree(node.root).every(None, None)]
+        served = [link for link, _ in Tree(node.root).every(None, None) if not is_private(link)]
         agents = {link.path: url_of(base, public_name(link.path)) for link in served}
         chats = self._chats(served, agents)
         speaks_lmos = self._chat is None or not self._chat.omnia_only
-        self._announcer.serving(agents, node.urls if speaks_lmos else (), os.getpid(), chats)
+        relays = [f"{url}/arc" for url in node.urls] if self._has_relay else []
+        self._announcer.serving(agents, node.urls if speaks_lmos else (), os.getpid(), chats, relays)
         everything = [public_name(link.path) for link in Tree(node.root).links()]  # members of pools too
         for text in misfits(self._access, everything):
             print(f"lmos-actors: {text}", file=sys.stderr, flush=True)

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-import trio
+from lmos_actors.bindings.http_client import WebRequest
+from lmos_actors.errors import ConnectFailed
+from lmos_actors.transport import answered
 
-from lmos_actors.bindings.http_client import (
-    BadAnswer,
-    HttpStream,
-    Unanswered,
-    Unsendable,
-    WebRequest,
-    connect_failed,
-)
-from lmos_actors.errors import ConfigError, ConnectFailed, DeadlineExceeded
-from lmos_actors.transport import answered, endpoint_of, is_here
+from .._http import exchange
 
 if TYPE_CHECKING:
     import ssl
@@ -41,23 +33,8 @@ async def put_file(
     headers_for: Callable[[str], Headers],
 ) -> None:
     """PUT a file. Raises ConnectFailed, with the `status` of a refusal; DeadlineExceeded."""
-    endpoint = endpoint_of(url)
-    headers = ((b"Content-Type", mime_type.encode()), (b"Connection", b"close"), *headers_for(url))
-    with trio.move_on_after(SECONDS):
-        stream = HttpStream(
-            await network.connect(attrs.evolve(endpoint, elsewhere=not is_here(endpoint.host)), tls)
-        )
-        try:
-            head = await stream.ask(WebRequest("PUT", url, body=data), headers, None)
-        except Unsendable as error:
-            raise ConfigError(f"the request to {url} cannot be sent: {error}") from None
-        except Unanswered as error:
-            raise connect_failed(url, error, secure=endpoint.secure) from error
-        except BadAnswer as error:
-            raise ConnectFailed(url, f"{error}") from error
-        finally:
-            await stream.aclose()
-        if head.status not in ACCEPTED:
-            raise ConnectFailed(url, answered(head.status, head.reason, ""), status=head.status)
-        return
-    raise DeadlineExceeded(url, SECONDS)
+    headers = ((b"Content-Type", mime_type.encode()), *headers_for(url))
+    answer = await exchange(network, WebRequest("PUT", url, body=data), headers, tls, seconds=SECONDS)
+    head = answer.head
+    if head.status not in ACCEPTED:
+        raise ConnectFailed(url, answered(head.status, head.reason, ""), status=head.status)

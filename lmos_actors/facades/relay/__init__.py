@@ -24,6 +24,12 @@ from lmos_actors.protocol.relay.extensions import (
 from ._hub import RelayHub as RelayHub, RelayStatistics as RelayStatistics
 from ._member import RelayMember as RelayMember
 from ._options import Registration as Registration, RelayOptions as RelayOptions
+from ._register import (
+    agents_on_relay as agents_on_relay,
+    register_on_relay as register_on_relay,
+    revoke_on_relay as revoke_on_relay,
+)
 from ._sent import Receipt as Receipt
 from ._server import RelayServer as RelayServer
 from ._session import Relay as Relay, open_relay as open_relay
+from ._urls import relay_url as relay_url

@@ -26,11 +26,11 @@ class RelayOptions:
     connected for `unused_seconds`, the others for `identity_seconds` after they have left, and their names
     are refused for as long again.
 
-    A message has `max_message` bytes, and an agent sends `per_minute` and `per_hour` of them (None: as many
-    as it likes). What it does not read is bounded: broadcasts go beyond `outbox_bytes`, its connection beyond
-    `outbox_most`. With `broadcasts` "followed" an agent that follows others hears the broadcasts of those
-    alone. An agent has `pong_seconds` to answer a ping, and is pinged as often. `extensions` are names, such
-    as "voting", or what makes an extension.
+    A message has `max_message` bytes, and an agent sends so many of them in so many seconds (`rates`; (): as
+    many as it likes). What it does not read is bounded: broadcasts go beyond `outbox_bytes`, its connection
+    beyond `outbox_most`. With `broadcasts` "followed" an agent that follows others hears the broadcasts of
+    those alone. An agent has `pong_seconds` to answer a ping, and is pinged as often. `extensions` are names,
+    such as "voting", or what makes an extension.
 
     Raises ConfigError for what is not above 0, for "invite" without invitations, and for extensions that are
     not there.
@@ -45,8 +45,7 @@ class RelayOptions:
     identity_seconds: float = 30 * 86_400.0
     connections: int = 10_000
     max_message: int = 64 << 10
-    per_minute: int | None = 1_000
-    per_hour: int | None = 10_000
+    rates: tuple[tuple[int, float], ...] = ((1_000, 60.0), (10_000, 3_600.0))
     broadcasts: Literal["all", "followed"] = "all"
     extensions: tuple[Extension, ...] = attrs.field(default=(), converter=tuple)
     outbox_bytes: int = 1 << 20
@@ -59,6 +58,8 @@ class RelayOptions:
             value = getattr(self, field.name)
             if isinstance(value, int | float) and not value > 0:
                 raise ConfigError(f"must be above 0, not {value!r}", f"RelayOptions({field.name}=...)")
+        if not all(frames > 0 and seconds > 0 for frames, seconds in self.rates):
+            raise ConfigError(f"must be above 0, not {self.rates!r}", "RelayOptions(rates=...)")
         made(self.extensions)
         if self.invitations is not None:
             Reference.parse(self.invitations)
@@ -70,8 +71,7 @@ class RelayOptions:
         return HubOptions(
             name=self.name,
             max_message=self.max_message,
-            per_minute=self.per_minute,
-            per_hour=self.per_hour,
+            rates=self.rates,
             broadcasts=self.broadcasts,
             outbox_bytes=self.outbox_bytes,
             outbox_most=self.outbox_most,

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from lmos_actors.bindings import presented_by
 from lmos_actors.errors import StoreFailed
-from lmos_actors.persistence import Registered
+from lmos_actors.persistence import NewIdentity
 from lmos_actors.security import Buckets, Rate, Refusal, address_of
 
 from ._admission import agent_of
@@ -110,7 +110,7 @@ class _RelayRoutes:
             found = await self._hub().identities.register(id, invitation=invitation)
         except StoreFailed:
             raise _Fault(503, "unavailable", "the registration cannot be kept") from None
-        if not isinstance(found, Registered):
+        if not isinstance(found, NewIdentity):
             raise _Fault(*_REFUSED[found])
         answer = {"agent_id": found.id, "token": found.token}
         return JSONResponse(answer, headers={"cache-control": "no-store"})

@@ -442,7 +442,7 @@ class Relay:
 
     def _is_refused(self, fault: RelayFault) -> bool:
         sent = self._receipts.get(fault.receipt) if fault.receipt else None
-        if sent is None and self._commands and fault.code != "rate_limit":
+        if sent is None and self._commands:
             sent = self._commands.popleft()  # a relay answers in order
         if sent is None:
             return False

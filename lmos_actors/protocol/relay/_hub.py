@@ -77,9 +77,10 @@ class HubOptions:
     """The limits of a hub, and how it calls itself.
 
     `max_message` is the bytes of a frame, `max_depth` the levels of arrays and objects in it. Rates are by
-    agent; None: without. Of what waits for an agent the broadcasts go beyond `outbox_bytes`, the connection
-    beyond `outbox_most`. With `broadcasts` "followed" an agent that follows anybody hears the broadcasts of
-    those alone; who follows whom is kept `resume_seconds` after an agent has left.
+    agent: so many frames in so many seconds, which may also come at once. Of what waits for an agent the
+    broadcasts go beyond `outbox_bytes`, the connection beyond `outbox_most`. With `broadcasts` "followed" an
+    agent that follows anybody hears the broadcasts of those alone; who follows whom is kept `resume_seconds`
+    after an agent has left.
     """
 
     name: str = RELAY
@@ -88,8 +89,7 @@ class HubOptions:
     max_depth: int = 100
     max_targets: int = 256
     max_followed: int = 1_024
-    per_minute: int | None = 1_000
-    per_hour: int | None = 10_000
+    rates: tuple[tuple[int, float], ...] = ((1_000, 60.0), (10_000, 3_600.0))
     broadcasts: Literal["all", "followed"] = "all"
     outbox_bytes: int = 1 << 20
     outbox_most: int = 4 << 20
@@ -195,8 +195,7 @@ class Hub:
         found = self._agents.get(agent)
         if found is None:
             options = self.options
-            rates = ((options.per_minute, 60.0), (options.per_hour, 3_600.0))
-            allowances = tuple(_Allowance(most, span, at) for most, span in rates if most is not None)
+            allowances = tuple(_Allowance(most, span, at) for most, span in options.rates)
             found = self._agents[agent] = _Agent(agent, allowances)
         elif found.connection is None and at - found.left_at > self.options.resume_seconds:
             found.follows.clear()
@@ -207,7 +206,7 @@ class Hub:
         options = self.options
         limits = {
             "max_message_size": options.max_message,
-            "rate_limit": None if options.per_minute is None else f"{options.per_minute}/min",
+            "rate_limit": _shown(options.rates[0]) if options.rates else None,
             "max_targets": options.max_targets,
             "broadcasts": options.broadcasts,
         }
@@ -533,6 +532,12 @@ class HubConnection:
     def answer(self, type: str, payload: Any = None, ref: str | None = None) -> None:
         """Send a frame of the relay itself to the agent."""
         self.outbox.put(self._hub.own_frame(self.agent, type, payload, ref))
+
+
+def _shown(rate: tuple[int, float]) -> str:
+    """Return a rate as documents write it: `1000/min`."""
+    frames, seconds = rate
+    return f"{frames}/min" if seconds == 60 else f"{frames}/{seconds:g}s"
 
 
 def _is_text(data: bytes) -> bool:

@@ -78,9 +78,7 @@ def without_from(record: Record) -> str:
 def differences(relay: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield each frame that our hub answers otherwise: as it was sent, what was recorded, what ours does."""
     for case in cases(relay).values():
-        hub = Hub(
-            HubOptions(per_minute=None, per_hour=None), new_id=map(str, count()).__next__, now=lambda: 0
-        )
+        hub = Hub(HubOptions(rates=()), new_id=map(str, count()).__next__, now=lambda: 0)
         opened: dict[str, HubConnection] = {}
         for number, record in enumerate(case):
             if is_welcome(record):

@@ -62,7 +62,7 @@ class World:
     def start(self) -> None:
         """Begin, as after a restart."""
         self.hub = Hub(
-            HubOptions(per_minute=None, per_hour=None),
+            HubOptions(rates=()),
             new_id=self.ids.__next__,
             now=lambda: self.now,
             extensions=[each() for each in self.made],

@@ -193,7 +193,7 @@ def test_a_newer_connection_takes_over() -> None:
 
 
 def test_rates_are_of_the_agent_and_errors_do_not_amplify() -> None:
-    made = hub(per_minute=60, per_hour=None)
+    made = hub(rates=((60, 60.0),))
     one, two = opened(made, "one", "two")
     message = {"to": ["two"], "payload": 1}
     assert [said(one, message, 0.0).outcome for _ in range(100)].count("passed") == 60
@@ -214,7 +214,7 @@ def test_rates_are_of_the_agent_and_errors_do_not_amplify() -> None:
 
 
 def test_an_agent_that_does_not_read_loses_broadcasts_and_then_its_place() -> None:
-    made = hub(outbox_bytes=10_000, outbox_most=30_000, per_minute=None, per_hour=None)
+    made = hub(outbox_bytes=10_000, outbox_most=30_000, rates=())
     one, slow = opened(made, "one", "slow")
     for number in range(100):
         said(one, {"to": ["*"], "payload": f"{number:0500}"})
@@ -288,7 +288,7 @@ FRAMES = st.one_of(
     )
 )
 def test_every_frame_has_one_fate_and_the_sum_adds_up(steps: list[Any]) -> None:
-    made = hub(per_minute=None, per_hour=None)
+    made = hub(rates=())
     clients = {name: RelayClient() for name in NAMES}
     there: dict[str, HubConnection] = {}
     messages = fates = welcomes = answers = 0

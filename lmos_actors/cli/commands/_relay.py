@@ -1,0 +1,382 @@
+"""`relay` and its commands. The docstrings are the help."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from cyclopts import App, Group, Parameter
+
+from lmos_actors.errors import ConfigError
+
+from .._app import ELSEWHERE, PRINTED, JsonLines, Switch, Texts, Time, Within, app, at_least
+from ..options._connection import ServerOptions
+from ..options._serving import ListenOptions
+
+if TYPE_CHECKING:
+    from lmos_actors.facades import RelayOptions
+
+    from .._answers import AnswerPrinter
+    from ..remote._relay import RelayRequest
+
+relay = App(
+    name="relay",
+    help="""Be a hub of an AgentRelay, or an agent on one: ours, or anybody's.
+
+lmos-actors relay serve --store sqlite:hub.db --extension receipts --extension history
+
+lmos-actors relay register http://127.0.0.1:8080 weather-bot
+
+ARC_TOKEN=tok_... lmos-actors relay send ws://127.0.0.1:8080/arc "Good morning"
+
+ARC_TOKEN=tok_... lmos-actors relay listen ws://127.0.0.1:8080/arc
+
+Help on a command: lmos-actors relay send --help
+
+Exit codes: 0 done; 1 the relay has refused it; 2 the usage is wrong; 3 not reached, or the connection was \
+lost; 124 time limit; 130 interrupted.""",
+    group=ELSEWHERE,
+    sort_key=8,
+    help_format="plaintext",
+)
+app.command(relay)
+
+HUB = Group("Relay", sort_key=0.5)
+
+_USUAL = ListenOptions()
+_NO_SERVER = ServerOptions()
+
+RATE = re.compile(r"(\d{1,9})/(\d+(?:\.\d+)?(?:ms|s|m|h|d)?|[smhd])")
+
+Place: TypeAlias = Annotated[
+    str,
+    Parameter(name="URL", help="The URL of a relay, such as ws://127.0.0.1:8080/arc; http://HOST will do."),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """The options of all commands that are an agent on a relay."""
+
+    server: ServerOptions = _NO_SERVER
+    within: Within = None
+    json: JsonLines = False
+    quiet: Annotated[Switch, Parameter(name=["-q", "--quiet"], group=PRINTED)] = False
+    """Print only answers and errors, no remarks."""
+
+    def request(self, url: str, follow: list[str] | None = None) -> RelayRequest:
+        """Return the request; the token is that of --bearer, else that of ARC_TOKEN. Raises ConfigError."""
+        from lmos_actors.facades.relay import relay_url
+
+        from ..remote._relay import RelayRequest, token_in_environment
+
+        if self.server.header:
+            raise ConfigError("a relay takes no headers of ours", "--header")
+        server = self.server
+        token = token_in_environment()
+        if server.bearer is None and server.basic is None and token is not None:
+            server = ServerOptions(bearer=token, tls=server.tls)
+        place = relay_url(url)
+        return RelayRequest(
+            url=place,
+            credentials=server.credentials(place),
+            tls=server.tls.context(),
+            within=self.within,
+            follow=tuple(follow or ()),
+        )
+
+    def answers(self) -> AnswerPrinter:
+        """Return what prints the answers."""
+        from .._answers import AnswerPrinter
+
+        return AnswerPrinter(json=self.json, quiet=self.quiet)
+
+
+_ALONE = AgentOptions()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class HubFlags:
+    """The options of a hub."""
+
+    store: Annotated[str | None, Parameter(metavar="STORE", group=HUB)] = None
+    """Where identities, and what extensions keep, outlive the process: sqlite:PATH. Without it they are \
+kept in memory."""
+    extension: Annotated[Texts, Parameter(metavar="NAME", group=HUB)] = None
+    """An extension: receipts, presence, history, semantic or voting. May be given several times."""
+    registration: Annotated[Literal["open", "invite", "closed"] | None, Parameter(group=HUB)] = None
+    """Whether agents may register themselves. Unless given: by invitation if there are some, else open \
+where it listens at this machine alone, else closed."""
+    invitations: Annotated[str | None, Parameter(metavar="REF", group=HUB)] = None
+    """Where invitations are, one a line, each good once: file:PATH."""
+    identity_ttl: Annotated[Time | None, Parameter(show_default=False, group=HUB)] = None
+    """For how long an agent is known after it has left, as in 30d."""
+    rate: Annotated[Texts, Parameter(metavar="N/DURATION", group=HUB)] = None
+    """How much an agent may send, as in 1000/1m, or off. May be given several times."""
+    registration_rate: Annotated[str | None, Parameter(metavar="N/DURATION", group=HUB)] = None
+    """How many agents one address may register, as in 600/1m, or off."""
+    followed_only: Annotated[Switch, Parameter(group=HUB)] = False
+    """An agent that follows others hears the broadcasts of those alone."""
+
+    def options(self) -> RelayOptions:
+        """Return the options of the hub. Raises ConfigError."""
+        from lmos_actors.facades import RelayOptions
+
+        given: dict[str, Any] = {
+            "extensions": tuple(self.extension or ()),
+            "registration": self.registration,
+            "invitations": self.invitations,
+            "broadcasts": "followed" if self.followed_only else "all",
+        }
+        if self.identity_ttl is not None:
+            given["identity_seconds"] = self.identity_ttl
+        if self.rate:
+            given["rates"] = (
+                () if self.rate == ["off"] else tuple(rate_of(each, "--rate") for each in self.rate)
+            )
+        if self.registration_rate is not None:
+            given["registrations_per_minute"] = _per_minute(self.registration_rate)
+        try:
+            return RelayOptions(**given)
+        except ConfigError as error:
+            option = re.fullmatch(r"RelayOptions\((\w+)=\.\.\.\)", error.path)
+            path = error.path if option is None else _OPTIONS.get(option[1], error.path)
+            raise ConfigError(error.message, path) from None
+
+
+_DEFAULTS = HubFlags()
+
+
+@relay.command(name="serve")
+def relay_serve(*, hub: HubFlags = _DEFAULTS, listening: ListenOptions = _USUAL) -> int:
+    """Be the hub of an AgentRelay.
+
+    lmos-actors relay serve --store sqlite:hub.db
+
+    lmos-actors relay serve --store sqlite:hub.db --extension receipts --extension voting --extension history
+
+    lmos-actors relay serve --listen wss://0.0.0.0:9000 --cert server.pem --security rules.yaml \
+--invitations file:invitations.txt --store sqlite:hub.db
+
+    lmos-actors relay serve --rate off --registration-rate off
+
+    Then, elsewhere: lmos-actors relay register http://127.0.0.1:8080, or: curl -X POST \
+http://127.0.0.1:8080/register
+
+    Ctrl-C or SIGTERM stops in order: agents are asked to come back. A second one ends it at once.
+
+    Exit codes: 0 stopped in order; 2 the usage is wrong; 3 an address is taken, or the store \
+cannot be used; 130 ended at once.
+    """
+    from ..serve._serve import ServeRequest, serve_targets
+
+    return serve_targets(ServeRequest(listening=listening, relay=hub.options(), store=hub.store))
+
+
+_OPTIONS = {
+    "extensions": "--extension",
+    "identity_seconds": "--identity-ttl",
+    "invitations": "--invitations",
+    "rates": "--rate",
+    "registrations_per_minute": "--registration-rate",
+}
+
+
+def _per_minute(text: str) -> int | None:
+    if text == "off":
+        return None
+    number, seconds = rate_of(text, "--registration-rate")
+    return max(1, round(number * 60 / seconds))
+
+
+def rate_of(text: str, option: str) -> tuple[int, float]:
+    """Return a rate: so many in so many seconds. Raises ConfigError."""
+    from lmos_actors.files import Duration
+
+    found = RATE.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise ConfigError(f'"{text}" is not N/DURATION, such as 1000/1m, nor off', option)
+    span = found[2] if found[2][0].isdigit() else f"1{found[2]}"
+    seconds = float(Duration.parse(span))
+    if not seconds > 0:
+        raise ConfigError(f'"{text}" is not N/DURATION, such as 1000/1m, nor off', option)
+    return int(found[1]), seconds
+
+
+@relay.command(name="register")
+def relay_register(
+    url: Place,
+    id: Annotated[str | None, Parameter(name="ID")] = None,
+    /,
+    *,
+    register_url: Annotated[str | None, Parameter(metavar="URL")] = None,
+    invitation: Annotated[str | None, Parameter(metavar="REF")] = None,
+    options: AgentOptions = _ALONE,
+) -> int:
+    """Register an agent, and print its id and its token.
+
+    lmos-actors relay register http://127.0.0.1:8080
+
+    lmos-actors relay register ws://127.0.0.1:8080/arc weather-bot
+
+    lmos-actors relay register ws://127.0.0.1:8080/arc weather-bot --register-url http://127.0.0.1:8081/register
+
+    lmos-actors relay register wss://hub.example/arc weather-bot --invitation env:INVITATION
+
+    Parameters
+    ----------
+    id
+        The id that the agent wants: 3 to 64 of a-z, 0-9 and hyphens. Without it the relay makes one up.
+    register_url
+        Where agents are registered, if not at /register beside the relay.
+    invitation
+        Where the invitation is: env:NAME or file:PATH.
+    """
+    from ..remote._relay import run_register
+
+    return run_register(options.request(url), options.answers(), id, register_url, _secret_at(invitation))
+
+
+def _secret_at(reference: str | None) -> str | None:
+    """Return the first line of a secret. Raises ConfigError."""
+    if reference is None:
+        return None
+    from lmos_actors.security import Reference, SecretSource
+
+    source = SecretSource(Reference.parse(reference))
+    value = source.read()
+    if value is None:
+        raise ConfigError(source.problem or "is empty", "--invitation")
+    return value.decode("utf-8", "replace").strip().partition("\n")[0].strip()
+
+
+@relay.command(name="ping")
+def relay_ping(url: Place, /, *, options: AgentOptions = _ALONE) -> int:
+    """Print what a relay is and can do, and how long it takes to answer.
+
+    lmos-actors relay ping ws://127.0.0.1:8080/arc --bearer env:ARC_TOKEN
+    """
+    from ..remote._relay import run_ping
+
+    return run_ping(options.request(url), options.answers())
+
+
+@relay.command(name="send", usage="Usage: lmos-actors relay send [OPTIONS] URL TEXT")
+def relay_send(
+    url: Place,
+    text: Annotated[str, Parameter(name="TEXT", allow_leading_hyphen=True)],
+    /,
+    *,
+    to: Annotated[Texts, Parameter(metavar="ID")] = None,
+    type_: Annotated[str | None, Parameter(name="--type", metavar="TYPE")] = None,
+    ref: Annotated[str | None, Parameter(metavar="ID")] = None,
+    json_payload: Switch = False,
+    options: AgentOptions = _ALONE,
+) -> int:
+    """Send a message to everybody, or to some.
+
+    lmos-actors relay send ws://127.0.0.1:8080/arc "Good morning"
+
+    lmos-actors relay send ws://127.0.0.1:8080/arc "Are you there?" --to weather-bot --type question
+
+    lmos-actors relay send ws://127.0.0.1:8080/arc '{"action": "forecast", "input": {"city": "Bonn"}}' \
+--json-payload --to weather-bot --type question
+
+    It waits long enough to learn that the relay refuses the message: exit code 1.
+
+    Parameters
+    ----------
+    text
+        What is said.
+    to
+        The id of an agent; may be given several times. Without it everybody.
+    type_
+        What it is, such as thought, question, answer or data.
+    ref
+        The id of the message that it answers.
+    json_payload
+        The text is JSON, and sent as that.
+    """
+    from ..remote._relay import Outgoing, payload_of, run_send
+
+    message = Outgoing(payload=payload_of(text, is_json=json_payload), to=to or (), type=type_, ref=ref)
+    return run_send(options.request(url), options.answers(), message)
+
+
+@relay.command(name="listen")
+def relay_listen(
+    url: Place,
+    /,
+    *,
+    follow: Annotated[Texts, Parameter(metavar="ID")] = None,
+    count: Annotated[int | None, Parameter(metavar="N", group=PRINTED)] = None,
+    options: AgentOptions = _ALONE,
+) -> int:
+    """Print the messages that an agent hears, until Ctrl-C. A connection that breaks is made again.
+
+    lmos-actors relay listen ws://127.0.0.1:8080/arc
+
+    lmos-actors relay listen ws://127.0.0.1:8080/arc --follow weather-bot | jq .payload
+
+    Parameters
+    ----------
+    follow
+        The id of an agent to follow; may be given several times.
+    count
+        End after so many messages.
+    """
+    from ..remote._relay import run_listen
+
+    return run_listen(options.request(url, follow), options.answers(), at_least(count, 1, "--count"))
+
+
+@relay.command(name="join")
+def relay_join(
+    url: Place,
+    /,
+    *,
+    follow: Annotated[Texts, Parameter(metavar="ID")] = None,
+    options: AgentOptions = _ALONE,
+) -> int:
+    """Be on a relay at a terminal: read what others say, and speak with them.
+
+    lmos-actors relay join ws://127.0.0.1:8080/arc
+
+    A line is said to everybody; @ID before it sends it to an agent, ? asks, #3 answers message 3. /who \
+lists who is there, /help explains, Ctrl-D ends.
+
+    Parameters
+    ----------
+    follow
+        The id of an agent to follow; may be given several times.
+    """
+    from ..remote._relay_join import run_join
+
+    return run_join(options.request(url, follow), options.answers())
+
+
+@relay.command(name="revoke")
+def relay_revoke(
+    url: Place,
+    id: Annotated[str | None, Parameter(name="ID")] = None,
+    /,
+    *,
+    options: AgentOptions = _ALONE,
+) -> int:
+    """Take the token of an agent away, and close its connection: one's own, or any for a principal who may.
+
+    lmos-actors relay revoke ws://127.0.0.1:8080/arc
+
+    lmos-actors relay revoke ws://127.0.0.1:8080/arc weather-bot --bearer env:CHIEF
+
+    Parameters
+    ----------
+    id
+        The agent. Without it the one whose token is shown.
+    """
+    from ..remote._relay import run_revoke
+
+    return run_revoke(options.request(url), options.answers(), id)

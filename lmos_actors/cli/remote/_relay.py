@@ -1,0 +1,294 @@
+"""The commands of `relay` that are an agent on one: register, ping, send, listen, revoke."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from lmos_actors.errors import (
+    ActionFailed,
+    ConfigError,
+    DeadlineExceeded,
+    LmosActorsError,
+    OutcomeUnknown,
+    TransportError,
+)
+from lmos_actors.facades import (
+    Receipt,
+    RelayAnswer,
+    RelayFault,
+    RelayMessage,
+    open_relay,
+    register_on_relay,
+    revoke_on_relay,
+)
+
+from .._answers import OutputLine, explained
+from .._signals import signals
+from ._session import ANSWERED_WITH_ERROR, NOT_REACHED, OK, TIME_LIMIT, has_interrupt
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from lmos_actors.facades import Relay, Welcomed
+    from lmos_actors.security import Credentials
+
+    from .._answers import AnswerPrinter
+
+REFUSAL_SECONDS: Final = 2.0
+"""Seconds in which a relay without receipts may refuse what was sent."""
+
+PONG_SECONDS: Final = 3.0
+"""Seconds that a pong is waited for: one relay knows no ping."""
+
+
+@attrs.frozen(kw_only=True)
+class RelayRequest:
+    """A relay, and how to be an agent there."""
+
+    url: str
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+    within: float | None = None
+    follow: Sequence[str] = ()
+
+
+def run_on_relay(
+    request: RelayRequest, answers: AnswerPrinter, work: Callable[[Relay], Awaitable[int]]
+) -> int:
+    """Be an agent on a relay, do the work, and return the exit code. Raises ConfigError, OSError."""
+
+    async def joined() -> int:
+        async with open_relay(
+            request.url, credentials=request.credentials, tls=request.tls, follow=request.follow
+        ) as relay:
+            return await work(relay)
+
+    return run_within(request.within, answers, joined)
+
+
+def run_within(within: float | None, answers: AnswerPrinter, work: Callable[[], Awaitable[int]]) -> int:
+    """Do the work within some seconds, and return the exit code. Raises ConfigError, OSError."""
+
+    async def run() -> int:
+        with trio.move_on_after(math.inf if within is None else within):
+            return await work()
+        answers.wrong(f"time limit: {within:g}s have passed")
+        return TIME_LIMIT
+
+    try:
+        with signals.in_order():
+            return trio.run(run)
+    except ConfigError:
+        raise
+    except LmosActorsError as error:
+        answers.wrong(reason_of(error))
+        if isinstance(error, DeadlineExceeded):
+            return TIME_LIMIT
+        return NOT_REACHED if isinstance(error, TransportError | OutcomeUnknown) else ANSWERED_WITH_ERROR
+    except BaseException as error:
+        if has_interrupt(error):
+            raise KeyboardInterrupt from None
+        raise
+
+
+def reason_of(error: LmosActorsError) -> str:
+    """Return an error in one line."""
+    if isinstance(error, ActionFailed) and error.code is not None:
+        return f"{error.code}: {error.detail or 'refused'}"
+    return explained(error)
+
+
+# ---- register and revoke
+
+
+def run_register(
+    request: RelayRequest,
+    answers: AnswerPrinter,
+    id: str | None,
+    register_url: str | None,
+    invitation: str | None,
+) -> int:
+    """Register an agent, and print its id and token."""
+
+    async def work() -> int:
+        found = await register_on_relay(
+            request.url, id, register_url=register_url, invitation=invitation, tls=request.tls
+        )
+        if answers.form == "text":
+            await answers.write(f"{found.id}\n{found.token}\n")
+            answers.note("keep the token, it is not shown again; commands find it in ARC_TOKEN")
+        else:
+            await answers.write(json.dumps({"agent_id": found.id, "token": found.token}) + "\n")
+        return OK
+
+    return run_within(request.within, answers, work)
+
+
+def run_revoke(request: RelayRequest, answers: AnswerPrinter, id: str | None) -> int:
+    """Take a token away."""
+
+    async def work() -> int:
+        await revoke_on_relay(request.url, id, credentials=request.credentials, tls=request.tls)
+        answers.note(f"the token of {id} is no longer good" if id else "the token is no longer good")
+        return OK
+
+    return run_within(request.within, answers, work)
+
+
+# ---- ping
+
+
+def run_ping(request: RelayRequest, answers: AnswerPrinter) -> int:
+    """Print what a relay is, and how long it takes to answer."""
+
+    async def work(relay: Relay) -> int:
+        began = trio.current_time()
+        answered = "pong"
+        with trio.move_on_after(PONG_SECONDS) as waiting:
+            try:
+                await relay.command("ping")
+            except ActionFailed as refusal:
+                answered = f"refused: {refusal.code}"
+        if waiting.cancelled_caught:
+            answered, began = "no pong", trio.current_time()
+            await relay.command("list_subscriptions")
+        seconds = trio.current_time() - began
+        welcome = relay.welcome
+        line = {
+            "agent": relay.id,
+            "relay": "" if welcome is None else welcome.relay,
+            "capabilities": [] if welcome is None else list(welcome.capabilities),
+            "extensions": [] if welcome is None else list(welcome.extensions),
+            "limits": {} if welcome is None else dict(welcome.limits),
+            "answered": answered,
+            "milliseconds": round(seconds * 1_000, 1),
+        }
+        if answers.form == "json":
+            await answers.write(json.dumps(line) + "\n")
+        else:
+            await answers.write(_about(relay, welcome) + f"{answered} after {seconds * 1_000:.1f} ms\n")
+        return OK
+
+    return run_on_relay(request, answers, work)
+
+
+def _about(relay: Relay, welcome: Welcomed | None) -> str:
+    if welcome is None:
+        return f"no welcome; the agent is {relay.id or 'not known'}\n"
+    able = ", ".join(welcome.capabilities) or "nothing that it says"
+    more = ", ".join(welcome.extensions) or "no extensions"
+    return f"{welcome.relay or 'a relay'}: {able}; {more}\nthe agent is {relay.id}\n"
+
+
+# ---- send
+
+
+@attrs.frozen(kw_only=True)
+class Outgoing:
+    """A message to send; without `to` to everybody."""
+
+    payload: Any
+    to: Sequence[str] = ()
+    type: str | None = None
+    ref: str | None = None
+
+
+def payload_of(text: str, *, is_json: bool) -> Any:
+    """Return a payload as it was written. Raises ConfigError for what is no JSON."""
+    if not is_json:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"is no JSON: {error}", "--json-payload") from None
+
+
+def run_send(request: RelayRequest, answers: AnswerPrinter, message: Outgoing) -> int:
+    """Send a message, and wait long enough to learn that it was refused."""
+
+    async def work(relay: Relay) -> int:
+        receipt = await relay.say(
+            message.payload, list(message.to) or "*", type=message.type, ref=message.ref
+        )
+        if receipt is None:  # a relay answers in order: with this it has read the message
+            with trio.move_on_after(REFUSAL_SECONDS):
+                await relay.command("list_subscriptions")
+        if answers.form == "json":
+            await answers.write(json.dumps(_shown_receipt(receipt)) + "\n")
+        elif receipt is not None:
+            await answers.write(f"{receipt.id}  delivered to {receipt.delivered}\n")
+            if receipt.unknown:
+                answers.note(f"not there: {', '.join(receipt.unknown)}")
+        return OK
+
+    return run_on_relay(request, answers, work)
+
+
+def _shown_receipt(receipt: Receipt | None) -> dict[str, Any]:
+    if receipt is None:
+        return {"sent": True}
+    return {"sent": True, "id": receipt.id, "delivered": receipt.delivered, "unknown": list(receipt.unknown)}
+
+
+# ---- listen
+
+
+def run_listen(request: RelayRequest, answers: AnswerPrinter, count: int | None) -> int:
+    """Print what is heard, until the end."""
+
+    async def work(relay: Relay) -> int:
+        heard = 0
+        async for event in relay:
+            if isinstance(event, RelayMessage):
+                heard += 1
+                await answers.print(line_of(event))
+            elif isinstance(event, RelayAnswer):
+                await answers.print(line_of_relay(event))
+            elif isinstance(event, RelayFault):
+                answers.wrong(f"{event.code}: {event.message}")
+            elif relay.connections > 1:
+                answers.note("connected again")
+            if heard == count:
+                return OK
+        return OK  # not reached: it ends with an exception
+
+    return run_on_relay(request, answers, work)
+
+
+def line_of(message: RelayMessage) -> OutputLine:
+    """Return a message as a line."""
+    members: dict[str, Any] = {"id": message.id, "from": message.sender, "to": list(message.to)}
+    members |= {name: value for name, value in (("type", message.type), ("ref", message.ref)) if value}
+    members |= {"payload": message.payload, **message.members, "ts": message.ts}
+    direct = "" if message.is_broadcast else " (direct)"
+    head = (clock(message.ts), f"{message.sender}{direct}", message.type or "-")
+    return OutputLine(members, message.payload, head)
+
+
+def line_of_relay(answer: RelayAnswer) -> OutputLine:
+    """Return a word of the relay as a line."""
+    members: dict[str, Any] = {"from": "relay", "type": answer.type, "payload": answer.payload}
+    if answer.ref:
+        members["ref"] = answer.ref
+    return OutputLine(members, answer.payload, ("relay", answer.type))
+
+
+def clock(ts: int) -> str:
+    """Return the time of day of a message, where it has one."""
+    try:
+        return datetime.fromtimestamp(ts / 1_000, UTC).astimezone().strftime("%H:%M:%S")
+    except (OverflowError, OSError, ValueError):
+        return "-"
+
+
+def token_in_environment() -> str | None:
+    """Return the reference to the usual variable with a token, None if it is not set."""
+    return "env:ARC_TOKEN" if os.environ.get("ARC_TOKEN") else None

@@ -1,0 +1,128 @@
+"""The HTTP addresses of a relay: registering, taking a token away, and who is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+import trio
+
+from lmos_actors.bindings.http_client import WebRequest
+from lmos_actors.errors import ActionFailed, ConnectFailed
+from lmos_actors.persistence import NewIdentity
+from lmos_actors.transport import answered, default_network
+
+from .._http import exchange
+from ._urls import http_url
+
+if TYPE_CHECKING:
+    import ssl
+
+    from lmos_actors.security import Credentials
+    from lmos_actors.transport import Network
+
+SECONDS: Final = 30.0
+
+MOST: Final = 16 << 20
+"""Bytes of an answer: a relay may have many agents."""
+
+JSON: Final = (b"content-type", b"application/json")
+
+
+async def register_on_relay(
+    url: str,
+    id: str | None = None,
+    *,
+    invitation: str | None = None,
+    register_url: str | None = None,
+    network: Network | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> NewIdentity:
+    """Register an agent at a relay, and return its id and its token; without an id the relay makes one up.
+
+    `url` is that of the relay; `register_url` is where it registers agents, if not at `/register` beside it.
+    Raise ActionFailed with the `code` of a refusal, such as `agent_id_taken`; ConnectFailed;
+    DeadlineExceeded; ConfigError for an address that is none.
+    """
+    body = {
+        name: value for name, value in (("agent_id", id), ("invitation", invitation)) if value is not None
+    }
+    place = register_url or http_url(url, "/register")
+    found = await _answer("POST", place, body, None, network, tls)
+    agent, token = found.get("agent_id"), found.get("token")
+    if not isinstance(agent, str) or not isinstance(token, str):
+        raise ConnectFailed(place, "the answer has no agent_id and token")
+    return NewIdentity(agent, token)
+
+
+async def revoke_on_relay(
+    url: str,
+    id: str | None = None,
+    *,
+    credentials: Credentials | None = None,
+    network: Network | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> None:
+    """Take the token of an agent away: one's own, or that of `id`, for a principal who may.
+
+    `credentials` hold the token, or the principal's. Raise what `register_on_relay` does.
+    """
+    place = http_url(url, "/revoke")
+    asked = {} if id is None else {"agent_id": id}
+    await _answer("POST", place, asked, credentials, network, tls)
+
+
+async def agents_on_relay(
+    url: str,
+    *,
+    credentials: Credentials | None = None,
+    network: Network | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> list[str] | None:
+    """Return the agents that are connected, None where the relay does not say it.
+
+    Raise what `register_on_relay` does.
+    """
+    found = await _answer("GET", http_url(url, "/stats"), None, credentials, network, tls)
+    agents = found.get("agents")
+    if not isinstance(agents, list):
+        return None
+    names: list[Any] = agents  # pyright: ignore[reportUnknownVariableType]
+    return list(map(str, names))
+
+
+async def _answer(
+    method: str,
+    url: str,
+    asked: dict[str, Any] | None,
+    credentials: Credentials | None,
+    network: Network | None,
+    tls: ssl.SSLContext | None,
+) -> dict[str, Any]:
+    """Return the object that answers a request, whose body is JSON."""
+    shown = () if credentials is None else credentials.headers_for(url, trio.current_time())
+    body = None if asked is None else msgspec.json.encode(asked)
+    answer = await exchange(
+        default_network() if network is None else network,
+        WebRequest(method, url, body=body),
+        (*(() if body is None else (JSON,)), *shown),
+        tls,
+        seconds=SECONDS,
+        most=MOST,
+    )
+    found = _object_in(answer.body)
+    head = answer.head
+    if head.status == 200:
+        return found
+    code, message = found.get("error"), str(found.get("message") or "")
+    if isinstance(code, str) and head.status < 500:
+        raise ActionFailed({"code": code, "message": message})
+    raise ConnectFailed(url, answered(head.status, head.reason, message), status=head.status)
+
+
+def _object_in(body: bytes) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -1,0 +1,256 @@
+"""`relay`: a hub as a process, and the commands that are agents on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from lmos_actors import open_node
+from lmos_actors.facades import RelayMessage, RelayOptions, open_relay, register_on_relay
+from lmos_actors.security import BearerToken, Credentials
+from tests.commands import called, surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PATIENCE = 60.0
+
+
+async def _serve(ready: queue.SimpleQueue[Any]) -> None:
+    over = trio.Event()
+    options = RelayOptions(extensions=("receipts", "history"))
+    async with open_node(listen="ws://127.0.0.1:0", relay=options) as node, trio.open_nursery() as nursery:
+        url = f"{node.urls[0]}/arc"
+        made = await register_on_relay(url, "echo")
+        os.environ["ECHO_TOKEN"] = made.token
+        nursery.start_soon(_echo, url)
+        ready.put((url, trio.lowlevel.current_trio_token(), over))
+        await over.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _echo(url: str) -> None:
+    """Answer questions, and say everything again that is sent to it."""
+    credentials = Credentials({url.removesuffix("/arc"): BearerToken("env:ECHO_TOKEN")})
+    async with open_relay(url, credentials=credentials) as relay:
+        async for heard in relay:
+            if isinstance(heard, RelayMessage) and heard.sender != "echo":
+                if heard.type == "question" or not heard.is_broadcast:
+                    await relay.answer(heard, heard.payload)
+                else:
+                    await relay.say(heard.payload, type="thought", ref=heard.id)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    thread = threading.Thread(target=trio.run, args=(_serve, ready))
+    thread.start()
+    address, token, over = ready.get(timeout=PATIENCE)
+    yield address
+    token.run_sync_soon(over.set)
+    thread.join()
+
+
+def relay(folder: Path, *words: str, token: str = "") -> tuple[int, str, str]:
+    environment = {**surroundings(), "ARC_TOKEN": token}
+    ran = called(("relay", *words), folder, timeout=PATIENCE, environment=environment)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def registered(folder: Path, url: str, *words: str) -> dict[str, str]:
+    code, out, err = relay(folder, "register", url, *words)
+    assert code == 0, err
+    found: dict[str, str] = json.loads(out)
+    return found
+
+
+def test_an_agent_registers_sends_and_is_refused(url: str, tmp_path: Path) -> None:
+    made = registered(tmp_path, url, "sender")
+    token = made["token"]
+    assert made["agent_id"] == "sender"
+    code, _, err = relay(tmp_path, "register", url.removesuffix("/arc").replace("ws", "http"), "sender")
+    assert (code, err) == (1, "lmos-actors: agent_id_taken: this id is taken\n")
+    code, out, err = relay(tmp_path, "send", url, "hello", token=token)
+    assert (code, json.loads(out)["delivered"]) == (0, 1), err
+    words = ("send", url, '{"n": 1}', "--json-payload", "--to", "echo", "--to", "ghost", "--type", "data")
+    code, out, err = relay(tmp_path, *words, "--ref", "m-1", token=token)
+    assert (code, json.loads(out)["unknown"]) == (0, ["ghost"]), err
+    code, out, err = relay(tmp_path, "send", url, "fly", "--to", "relay", token=token)
+    assert (code, out) == (1, "")
+    assert err.startswith("lmos-actors: unknown_command: ")
+    code, out, err = relay(tmp_path, "send", url, "hello", token="tok_wrong")
+    assert (code, out) == (3, "")
+    assert "401" in err
+
+
+def test_ping_says_what_the_relay_is(url: str, tmp_path: Path) -> None:
+    made = registered(tmp_path, url)
+    code, out, err = relay(tmp_path, "ping", url, token=made["token"])
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["agent"], found["answered"]) == (made["agent_id"], "pong")
+    assert found["extensions"] == ["receipts", "history"]
+
+
+def test_listen_prints_lines_and_ends_after_a_count(url: str, tmp_path: Path) -> None:
+    listener, sender = registered(tmp_path, url, "listener"), registered(tmp_path, url, "speaker")
+    surround = {**surroundings(), "ARC_TOKEN": listener["token"]}
+    command = [sys.executable, "-m", "lmos_actors", "relay", "listen", url, "--count", "1"]
+    command += ["--follow", "speaker"]
+    with subprocess.Popen(command, cwd=tmp_path, env=surround, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(100):  # until it is there
+            code, out, err = relay(tmp_path, "send", url, "psst", "--to", "listener", token=sender["token"])
+            assert code == 0, err
+            if json.loads(out)["delivered"]:
+                break
+        line = json.loads(process.stdout.readline())
+        assert (line["from"], line["to"], line["payload"]) == ("speaker", ["listener"], "psst")
+        assert process.wait(PATIENCE) == 0
+
+
+def test_revoke_takes_ones_own_token_away(url: str, tmp_path: Path) -> None:
+    token = registered(tmp_path, url)["token"]
+    code, _, err = relay(tmp_path, "revoke", url, "echo", token=token)
+    assert (code, err) == (1, "lmos-actors: not_allowed: an agent may take away its own token alone\n")
+    assert relay(tmp_path, "revoke", url, token=token)[0] == 0
+    assert relay(tmp_path, "ping", url, token=token)[0] == 3
+
+
+WRONG = [
+    (("send", "nonsense", "x"), "a relay has an address like ws://HOST/arc, not 'nonsense'"),
+    (("send", "ws://127.0.0.1:1/arc?token=t", "x"), "by reference"),
+    (("send", "ws://127.0.0.1:1/arc", "{", "--json-payload"), "--json-payload: is no JSON"),
+    (("listen", "ws://127.0.0.1:1/arc", "--count", "0"), "--count: must be at least 1"),
+    (("serve", "--rate", "5/x"), '--rate: "5/x" is not N/DURATION'),
+    (("serve", "--rate", "0/1m"), "is not N/DURATION"),
+    (("serve", "--extension", "votin"), "--extension: no extension 'votin', did you mean 'voting'?"),
+    (("serve", "--registration", "invite"), "needs invitations"),
+    (("serve", "--invitations", "secret"), "a reference to a secret is needed"),
+    (("register", "ws://127.0.0.1:1/arc", "a", "--invitation", "env:NOT_THERE"), "the variable is not set"),
+    (("ping", "ws://127.0.0.1:1/arc", "--header", "a:b"), "--header"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), WRONG, ids=[" ".join(words)[:40] for words, _ in WRONG])
+def test_wrong_usage(words: tuple[str, ...], text: str, tmp_path: Path) -> None:
+    code, out, err = relay(tmp_path, *words)
+    assert (code, out) == (2, "")
+    assert text in err
+    assert "Traceback" not in err
+
+
+def test_nobody_is_there(tmp_path: Path) -> None:
+    for words in (("ping",), ("listen",), ("register",), ("revoke",)):
+        code, _, err = relay(tmp_path, *words, "ws://127.0.0.1:1/arc", token="tok")
+        assert code == 3
+        assert "Connection refused" in err
+
+
+@contextmanager
+def hub(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a hub as a process; yield it, and its address."""
+    command = [sys.executable, "-m", "lmos_actors", "relay", "serve", "--listen", "ws://127.0.0.1:0", *words]
+    with subprocess.Popen(
+        command, cwd=folder, env=surroundings(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = (json.loads(line) for line in process.stdout)
+        address = next(line["url"] for line in lines if line["event"] == "relay")
+        yield process, address
+        if process.poll() is None:
+            process.kill()
+
+
+def test_a_hub_outlives_kill_9_and_ends_in_order(tmp_path: Path) -> None:
+    words = (
+        "--store",
+        "sqlite:hub.db",
+        "--extension",
+        "history",
+        "--rate",
+        "off",
+        "--registration-rate",
+        "off",
+    )
+    with hub(tmp_path, *words) as (process, url):
+        token = registered(tmp_path, url, "one")["token"]
+        assert relay(tmp_path, "send", url, "remember me", token=token)[0] == 0
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE)
+    with hub(tmp_path, *words) as (process, url):
+        assert relay(tmp_path, "ping", url, token=token)[0] == 0
+        code, _, err = relay(tmp_path, "register", url, "one")
+        assert (code, "agent_id_taken" in err) == (1, True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
+def test_join_on_a_terminal(url: str, tmp_path: Path) -> None:
+    token = registered(tmp_path, url, "person")["token"]
+    surround = {**surroundings(), "ARC_TOKEN": token, "TERM": "xterm-256color"}
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "lmos_actors", "relay", "join", url]
+    seen = ""
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=surround, stdin=follower, stdout=follower, stderr=follower
+    ) as process:
+        os.close(follower)
+
+        def until(pattern: str) -> str:
+            nonlocal seen
+            while (found := re.search(pattern, seen, re.DOTALL)) is None:
+                seen += os.read(leader, 4_096).decode(errors="replace")
+            seen = seen[found.end() :]
+            return found[0]
+
+        def type_(text: str) -> None:
+            os.write(leader, f"{text}\r".encode())
+
+        until("you are person")
+        type_("?how are you")
+        until(r"#1 .*echo .*answer.*: .*how are you")
+        type_("good morning")
+        until(r"#2 .*echo .*thought.*: .*good morning")
+        type_("#1 thank you")
+        until(r"#3 .*echo .*answer.*: .*thank you")
+        type_("/who")
+        until("echo, person")
+        type_("@ghost are you there")
+        until("not there: ghost")
+        type_("#77 hm")
+        until("there is no message #77")
+        type_("/fly")
+        until("no command /fly")
+        type_("/follow echo")
+        until("followed: echo")
+        type_("/quit")
+        assert process.wait(PATIENCE) == 0
+    os.close(leader)
+
+
+def test_join_from_a_pipe(url: str, tmp_path: Path) -> None:
+    token = registered(tmp_path, url)["token"]
+    command = [sys.executable, "-m", "lmos_actors", "relay", "join", url]
+    environment = {**surroundings(), "ARC_TOKEN": token}
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment, input="/who\n\nhi\n", capture_output=True, text=True,
+        check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "echo" in ran.stderr
