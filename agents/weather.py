@@ -67,7 +67,7 @@ class WeatherAgent(Agent, rename="camel", about=ABOUT):
         doc="Emitted when a user provides feedback on the service, with a rating from 1 to 5."
     )
 
-    @action(safe=True, synchronous=True)
+    @action(safe=True, synchronous=True, answers={"interaction_mode": "text"})
     async def get_weather(self, question: str, interaction_mode: Literal["text", "voice"]) -> Report:
         """Fetches weather information based on user input."""
         await trio.sleep(0.2)

@@ -52,6 +52,12 @@ from .exposure._exposure import (
     is_private as is_private,
     public_name as public_name,
 )
+from .http._agent_request import (
+    AgentRequest as AgentRequest,
+)
+from .http._values import (
+    written_value as written_value,
+)
 from .lmos._peer import (
     Habits as Habits,
 )
@@ -68,4 +74,7 @@ from .lmos._remote_link import (
 from .lmos._server import (
     LmosServer as LmosServer,
     ServerStatistics as ServerStatistics,
+)
+from .lmos._server_requests import (
+    action_requested as action_requested,
 )

@@ -54,6 +54,7 @@ from .relay import (
     Receipts as Receipts,
     Relay as Relay,
     RelayAnswer as RelayAnswer,
+    RelayBridge as RelayBridge,
     RelayFault as RelayFault,
     RelayMember as RelayMember,
     RelayMessage as RelayMessage,

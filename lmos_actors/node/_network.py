@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Ref, Runtime
     from lmos_actors.bindings import Descriptions, Exposure, LmosServer, Peers
     from lmos_actors.facades.omnia import OmniaServer
-    from lmos_actors.facades.relay import RelayServer
+    from lmos_actors.facades.relay import Bridge, RelayServer
     from lmos_actors.observe import Metrics
     from lmos_actors.security import Credentials, Guard, IssuedTokens, Security
     from lmos_actors.supervision import Supervisor, SupervisorSpec
@@ -150,6 +150,7 @@ class Connections:
         """The addresses at which the node listens, with actual ports."""
         self.descriptions: Descriptions | None = None
         """The descriptions that are served; None before `listen`."""
+        self._bridges: list[Bridge] = []
         self.relay: RelayServer | None = None
         """The hub of an AgentRelay, if this node has one."""
         self.more_routes: MoreRoutes = _no_routes
@@ -265,6 +266,7 @@ class Connections:
             on_failure=self._failed,
             budget=self.budget,
         )
+        self._bridges = self._bridged(server, exposure, guard)
         descriptions = self.descriptions = Descriptions(exposure, bases, guard.security)
         more = [*self.more_routes(server, bases, guard.security), *self._routes()]
         route = self._with_facades(server, exposure, guard, more, http_of(bases[0]))
@@ -336,6 +338,26 @@ class Connections:
             on_failure=self._failed,
         )
 
+    def _bridged(self, server: LmosServer, exposure: Exposure, guard: Guard) -> list[Bridge]:
+        """Return the bridges of the node's agents to relays."""
+        if not self._options.bridges:
+            return []
+        from lmos_actors.facades.relay import Bridge
+
+        return [
+            Bridge(
+                each,
+                server,
+                exposure,
+                guard,
+                network=self.network,
+                tls=self.client_tls,
+                credentials=self.credentials,
+                on_failure=self._failed,
+            )
+            for each in self._options.bridges
+        ]
+
     def _guard(self, exposure: Exposure, tokens: IssuedTokens | None = None) -> Guard:
         """Return a guard of this node. Raises ConfigError if a secret is missing."""
         from lmos_actors.security import Guard
@@ -379,6 +401,8 @@ class Connections:
         for door, url in zip(self._doors, self.urls, strict=False):
             self._open[door] = None
             self.start_soon(self._serve, door, name=f"front door of {url}")
+        for bridge in self._bridges:
+            self.start_soon(bridge.run, name=f"bridge to {bridge.options.url}")
 
     def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
         """Start a task of this stage, in the node's context: an agent's run may have asked for it."""

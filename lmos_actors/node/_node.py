@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Spread
     from lmos_actors.bindings import ConsumedThing, Habits
     from lmos_actors.discovery import DirectoryOptions, Exploration, Found, Registered, Registration
-    from lmos_actors.facades import OmniaOptions, RelayMember, RelayOptions
+    from lmos_actors.facades import OmniaOptions, RelayBridge, RelayMember, RelayOptions
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.persistence import Store
     from lmos_actors.protocol.lmos import SessionOptions
@@ -436,6 +436,7 @@ async def open_node(
     store: Store | str | None = None,
     omnia: bool | OmniaOptions = False,
     relay: bool | RelayOptions = False,
+    bridges: Sequence[RelayBridge] = (),
 ) -> AsyncGenerator[Node]:
     """Open a node: a root supervisor with the children of `tree`, and the tasks that run their turns.
 
@@ -469,7 +470,8 @@ async def open_node(
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
     True, or `OmniaOptions`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or
-    `RelayOptions`.
+    `RelayOptions`. With `bridges` its agents are on relays too, of this node or of others, and are asked
+    there.
 
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception

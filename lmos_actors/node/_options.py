@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Instrument
     from lmos_actors.discovery import DirectoryOptions, Registration
-    from lmos_actors.facades import OmniaOptions, RelayOptions
+    from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.persistence import Store
     from lmos_actors.protocol.lmos import SessionOptions
@@ -67,6 +67,7 @@ class NodeOptions:
     store: Store | str | None = None
     omnia: bool | OmniaOptions = False
     relay: bool | RelayOptions = False
+    bridges: Sequence[RelayBridge] = ()
     endpoints: tuple[Endpoint, ...] = attrs.field(init=False, repr=False, eq=False)
     """The endpoints to listen at, in the order of `listen`."""
 
@@ -118,7 +119,9 @@ class NodeOptions:
             )
 
     def _check_no_server(self) -> None:
-        for name in ("public_url", "tls", "door", "security", "origins", "insecure", "omnia", "relay"):
+        for name in (
+            "public_url", "tls", "door", "security", "origins", "insecure", "omnia", "relay", "bridges",
+        ):  # fmt: skip
             if getattr(self, name) not in (None, (), [], False):
                 raise ConfigError("goes with listen=, which is not given", argument(name))
 

@@ -4,7 +4,7 @@ from lmos_actors._core import (
     SecretBytes as SecretBytes,
 )
 
-from ._access import Access as Access, AllowList as AllowList
+from ._access import RELAYED as RELAYED, Access as Access, AllowList as AllowList
 from ._credentials import (
     BasicAuth as BasicAuth,
     BearerToken as BearerToken,

@@ -39,6 +39,9 @@ AllowList: TypeAlias = "Literal['anyone', 'authenticated'] | tuple[str, ...]"
 `scope:x` in a tuple stands for every principal with that scope.
 """
 
+RELAYED: Final = "relay:"
+"""How the names of agents on a relay begin, as principals: `relay:HOST/ID`. It is the relay's word."""
+
 MAX_REMEMBERED_NAMES: Final = 4096  # agents whose compiled rules are remembered
 LONGEST_NAME: Final = 256  # characters; longer names are matched each time
 
@@ -111,6 +114,9 @@ class AccessRules:
             (re.compile(fnmatch.translate(pattern)), self._compiled(each, default))
             for pattern, each in access.items()
         ]
+        self._lists = [
+            (pattern, each) for (pattern, _), each in zip(self._patterns, access.values(), strict=True)
+        ]
         self._others = self._compiled(Access(), default)
         self._rules_by_agent: dict[str, dict[Verb, AccessRule]] = {}
 
@@ -125,6 +131,12 @@ class AccessRules:
         """Return the rule for a verb of an agent. The name comes from a peer; it need not exist."""
         rules = self._rules_by_agent.get(agent)
         return (self._found(agent) if rules is None else rules)[verb]
+
+    def has_list(self, agent: str, verb: Verb) -> bool:
+        """Return whether a list was written for a verb of an agent."""
+        lists = (each for pattern, each in self._lists if pattern.match(agent))
+        found = next(lists, None)
+        return found is not None and found.of(verb) is not None
 
     def _found(self, agent: str) -> dict[Verb, AccessRule]:
         rules = next((each for pattern, each in self._patterns if pattern.match(agent)), self._others)
@@ -161,6 +173,8 @@ def unknown_principals(
 
 
 def _why_unknown(name: str, known: list[str] | None, *, scoped: bool) -> str | None:
+    if name.startswith(RELAYED):
+        return None
     if name.startswith(SCOPE):
         return None if scoped else f"{name!r} needs a scheme with scopes: add the scheme jwt"
     if known is None or name in known:

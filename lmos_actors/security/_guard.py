@@ -317,6 +317,10 @@ class Guard:
         rule = self._rules.rule(agent, verb)
         return not rule.open and not rule.known and rule.admits(principal)
 
+    def has_list(self, agent: str, verb: Verb) -> bool:
+        """Return whether an access list was written for a verb of an agent."""
+        return self._rules.has_list(agent, verb)
+
     def admits(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
         """Return whether the access lists allow an operation; None stands for an anonymous client."""
         if agent in self._storage_agents and verb == "invoke":

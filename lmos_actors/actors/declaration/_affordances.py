@@ -26,7 +26,7 @@ import attrs
 from lmos_actors.errors import AgentUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from ..values import Shape
 
@@ -180,9 +180,10 @@ class Emitter(Generic[V]):
 class Event(Generic[V]):
     """The declared type of an event field: `asked: Event[str] = event()`."""
 
-    def __init__(self, *, name: str | None = None, doc: str = "") -> None:
+    def __init__(self, *, name: str | None = None, doc: str = "", broadcast: bool = False) -> None:
         self.wire_name = name
         self.doc = doc
+        self.broadcast = broadcast
         self.attribute = ""
         self.handle: EventHandle[Any, V] = EventHandle()
         self.take: Callable[[Any], V] | None = None
@@ -209,8 +210,8 @@ class ActionOptions:
     """The arguments of `@action(...)`."""
 
     __slots__ = (
-        "concurrency", "idempotent", "name", "on_disconnect", "postpone", "safe", "snapshot_safe",
-        "synchronous", "when",
+        "answers", "concurrency", "idempotent", "name", "on_disconnect", "postpone", "safe",
+        "snapshot_safe", "synchronous", "when",
     )  # fmt: skip
 
     def __init__(
@@ -225,7 +226,9 @@ class ActionOptions:
         when: tuple[str, ...] | None,
         postpone: bool,
         snapshot_safe: bool,
+        answers: bool | Mapping[str, Any] = False,
     ) -> None:
+        self.answers = None if answers is False else {} if answers is True else dict(answers)
         self.snapshot_safe = snapshot_safe
         self.name = name
         self.concurrency = concurrency

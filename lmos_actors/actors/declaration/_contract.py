@@ -49,9 +49,9 @@ class Contract:
     """The compiled contract of an agent class: everything that it offers."""
 
     __slots__ = (
-        "actions", "behaviours", "durable_periodic", "events", "guarded", "has_children", "has_lifespan",
-        "has_started", "hidden", "mailbox", "options", "periodic", "properties", "rename", "serial", "state",
-        "table", "title",
+        "actions", "answers", "behaviours", "durable_periodic", "events", "guarded", "has_children",
+        "has_lifespan", "has_started", "hidden", "mailbox", "options", "periodic", "properties", "rename",
+        "serial", "state", "table", "title",
     )  # fmt: skip
 
     def __init__(self, title: str) -> None:
@@ -61,6 +61,7 @@ class Contract:
         self.actions: dict[
             str, Turn[Any, ..., Any] | Action[Any, ..., Any, Any] | StreamAction[Any, ..., Any]
         ] = {}
+        self.answers: str | None = None  # the action that answers questions in plain words
         self.events: dict[str, Event[Any]] = {}
         self.periodic: tuple[tuple[float, str], ...] = ()
         self.durable_periodic: tuple[tuple[float, str], ...] = ()
@@ -105,6 +106,7 @@ def compile_contract(
     for name in dict.fromkeys(name for part in reversed(cls.__mro__) for name in vars(part)):
         compiler.member(name, inspect.getattr_static(cls, name))
     compiler.whole_object()
+    contract.answers = _answering(cls.__name__, contract)
     contract.hidden = hidden_fields(cls, namespace, reserved)
     contract.guarded = any(secrecy != UNREAD for secrecy in contract.hidden.values()) or any(
         op.secrecies is not None for op in contract.table.values()
@@ -121,6 +123,25 @@ def compile_contract(
             f"what has to wait goes into lifespan()"
         )
     return contract
+
+
+def _answering(title: str, contract: Contract) -> str | None:
+    """Return the name of the action that answers questions, None without one. Raises TypeError."""
+    found = {name: handle for name, handle in contract.actions.items() if handle.options.answers is not None}
+    if len(found) > 1:
+        raise TypeError(f"{title}: one action answers questions, not {' and '.join(found)}")
+    for name, handle in found.items():
+        op, given = contract.table[name], handle.options.answers or {}
+        for each in given:
+            if each not in [one.name for one in op.params]:
+                raise TypeError(f"{title}.{name} has no parameter {each!r} for answers=")
+        needed = [one for one in op.params if one.default is MISSING and one.name not in given]
+        if op.streams or len(needed) > 1:
+            raise TypeError(
+                f"{title}.{name} answers questions in plain words, so it needs one argument: give the others "
+                "with answers={...}"
+            )
+    return next(iter(found), None)
 
 
 def _check_durable(title: str, contract: Contract) -> None:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from ._affordances import NOTHING, Action, ActionOptions, Event, Property, StreamAction, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from ..messages._invocation import Progress
 
@@ -78,13 +78,16 @@ def prop(
     )
 
 
-def event(*, init: Literal[False] = False, name: str | None = None, doc: str = "") -> Event[Any]:
+def event(
+    *, init: Literal[False] = False, name: str | None = None, doc: str = "", broadcast: bool = False
+) -> Event[Any]:
     """Declare an event: something that the agent sends to its subscribers.
 
-    `init` is for type checkers: an event is no argument of the constructor.
+    `init` is for type checkers: an event is no argument of the constructor. With `broadcast` an agent that is
+    on a relay says it to everybody there.
     """
     del init
-    return Event(name=name, doc=doc)
+    return Event(name=name, doc=doc, broadcast=broadcast)
 
 
 class _ActionDecorator(Protocol):
@@ -132,6 +135,7 @@ def action(
     when: str | tuple[str, ...] | None = ...,
     postpone: bool = ...,
     snapshot_safe: bool = ...,
+    answers: bool | Mapping[str, Any] = ...,
 ) -> _ActionDecorator: ...
 def action(
     fn: Any = None,
@@ -146,6 +150,7 @@ def action(
     when: str | tuple[str, ...] | None = None,
     postpone: bool = False,
     snapshot_safe: bool = False,
+    answers: bool | Mapping[str, Any] = False,
 ) -> Any:
     """Declare an action: `def` is a turn, `async def` a run, an async generator a stream of outputs.
 
@@ -165,6 +170,9 @@ def action(
 
     `snapshot_safe=True` promises of an `async def` of a durable class that the agent's state is whole at each
     of its awaits, so that it may be kept there.
+
+    `answers=True` makes it the action that answers questions in plain words, of agents on a relay; a class
+    has one at most. It takes the question as its argument; a mapping has the other arguments it needs.
     """
     if type(concurrency) is not int or concurrency < 1:
         raise TypeError(f"concurrency must be a whole number of at least 1, not {concurrency!r}")
@@ -178,6 +186,7 @@ def action(
         when=_behaviours(when, postpone),
         postpone=postpone,
         snapshot_safe=snapshot_safe,
+        answers=answers,
     )
     if fn is None:
 

@@ -68,8 +68,9 @@ class AgentRequest:
     """
 
     __slots__ = (
-        "_far", "_task", "_tracker", "done", "error", "items", "key", "label", "message_id", "on_begun",
-        "on_done", "posted", "principal", "progress", "running", "traceparent", "tracestate", "value",
+        "_far", "_task", "_tracker", "_way", "done", "error", "items", "key", "label", "message_id",
+        "on_begun", "on_done", "posted", "principal", "progress", "running", "traceparent", "tracestate",
+        "value",
     )  # fmt: skip
 
     def __init__(
@@ -79,8 +80,10 @@ class AgentRequest:
         principal: str | None,
         traceparent: str | None,
         tracestate: str | None,
+        way: str = WAY,
     ) -> None:
         self._tracker = tracker
+        self._way = way  # the binding's name in metrics and traces
         self._far: Far | None = None
         self._task: trio.lowlevel.Task | None = None
         self.label = label
@@ -145,7 +148,7 @@ class AgentRequest:
 
     def _post(self, far: Far, remaining: float | None) -> None:
         tracker = self._tracker
-        came(far, WAY, self.traceparent, self.tracestate)
+        came(far, self._way, self.traceparent, self.tracestate)
         self.posted = True
         self._far = far
         tracker.open[self] = None

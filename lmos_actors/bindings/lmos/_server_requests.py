@@ -61,6 +61,19 @@ def representative(link: AgentOrPool) -> Slot:
     return one
 
 
+def action_requested(link: AgentOrPool, name: str, data: Any) -> tuple[Operation, RequestedOperation]:
+    """Return an action, and the request for it with an input of plain data.
+
+    Raises NotFound, NotAllowed, InvalidInput, AgentUnavailable.
+    """
+    op = operation_named(link, "action", name, name)
+    if op.streams:
+        raise NotAllowed(f"{name!r} of {link.path} takes a stream, which a message cannot carry")
+    if op.whole:
+        return op, (op.name, (data,), _NO_NAMES)
+    return op, (op.name, *representative(link).spread(op, data, tolerant=True))
+
+
 def check_keyed(asked: lmos.IncomingRequest, link: AgentOrPool) -> None:
     """Refuse a key where it means nothing. Raises InvalidInput, NotAllowed."""
     if asked.tell is not None:

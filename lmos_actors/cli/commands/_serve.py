@@ -9,12 +9,13 @@ from cyclopts import App, Parameter
 
 from .._app import ELSEWHERE, File, Texts, Time, app
 from ..options._connection import PresentOptions
-from ..options._serving import ChatOptions, DiscoveryOptions, ListenOptions
+from ..options._serving import BridgeOptions, ChatOptions, DiscoveryOptions, ListenOptions
 
 _USUAL = ListenOptions()
 _NOTHING = PresentOptions()
 _ALONE = DiscoveryOptions()
 _NO_CHAT = ChatOptions()
+_NO_BRIDGE = BridgeOptions()
 
 
 @app.command(sort_key=0, group=ELSEWHERE, usage="Usage: lmos-actors serve [OPTIONS] [TARGET...]")
@@ -29,6 +30,7 @@ def serve(
     presented: PresentOptions = _NOTHING,
     discovery: DiscoveryOptions = _ALONE,
     chat: ChatOptions = _NO_CHAT,
+    bridges: BridgeOptions = _NO_BRIDGE,
 ) -> int:
     """Run agents and serve them over LMOS and HTTP.
 
@@ -50,6 +52,8 @@ def serve(
     lmos-actors serve agents/weather.py:WeatherAgent --arg units=fahrenheit --public-url wss://agents.example.org
 
     lmos-actors serve support=agents/support.py:SupportDesk --omnia --store sqlite:support.db
+
+    ARC_TOKEN=tok_... lmos-actors serve agents/weather.py:WeatherAgent --relay ws://relay.example:8080/arc
 
     Then, elsewhere: lmos-actors read http://127.0.0.1:8080/agents/weather units, or: \
 curl http://127.0.0.1:8080/agents/weather/properties/units
@@ -85,6 +89,7 @@ if there is none, or memory: until the end.
             presented=presented,
             discovery=discovery,
             chat=chat,
+            bridges=bridges,
             store=store,
         )
     )

@@ -22,6 +22,7 @@ WHERE = Group("Addresses", sort_key=1)
 FOUND = Group("Discovery", sort_key=1.2)
 GUARDED = Group("Security", sort_key=1.2)
 TALKED = Group("Chat agents", sort_key=1.1)
+MET = Group("Relays", sort_key=1.1)
 WATCHED = Group("Monitoring", sort_key=1.5)
 
 
@@ -150,6 +151,50 @@ class ChatOptions:
 
         strict = self.strict_sessions
         return {"omnia": OmniaOptions(only=self.omnia_only, strict_sessions=strict, uploads=self.uploads)}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class BridgeOptions:
+    """The options for agents that are on a relay too."""
+
+    relay: Annotated[Texts, Parameter(metavar="[NAME=]URL", group=MET)] = None
+    """Be on an AgentRelay too, such as ws://HOST/arc: agents there ask it. With several agents NAME says \
+which; may be given several times."""
+    relay_bearer: Annotated[Texts, Parameter(metavar="[NAME=]REF", group=MET)] = None
+    """Where the token for the relay is: env:NAME or file:PATH; env:ARC_TOKEN unless given."""
+
+    def options(self, *, insecure: bool) -> dict[str, Any]:
+        """Return the arguments of `open_node`. Blocks on the disk. Raises ConfigError."""
+        tokens = dict(map(_named, self.relay_bearer or ()))
+        if not self.relay:
+            if tokens:
+                raise ConfigError("goes with --relay", "--relay-bearer")
+            return {}
+        from lmos_actors.facades import RelayBridge
+        from lmos_actors.security import BearerToken, Credentials, Reference, place_of, url_of
+
+        bridges: list[RelayBridge] = []
+        for name, url in map(_named, self.relay):
+            reference = tokens.pop(name, None) or "env:ARC_TOKEN"
+            bridge = RelayBridge(url=url, agent=name)
+            try:
+                token = BearerToken(Reference.parse(reference))
+                known = {url_of(place_of(bridge.url)): token}
+                credentials = Credentials(known, allow_insecure=insecure)
+            except ConfigError as error:
+                text = str(error).replace("allow_insecure=True", "--insecure")
+                raise ConfigError(text, "--relay-bearer") from None
+            bridges.append(RelayBridge(url=url, agent=name, credentials=credentials))
+        for name in tokens:
+            raise ConfigError(f"there is no --relay for {name or 'it'}", "--relay-bearer")
+        return {"bridges": bridges}
+
+
+def _named(text: str) -> tuple[str | None, str]:
+    """Return the name and the value of `NAME=VALUE`; of a value alone None as its name."""
+    name, equals, value = text.partition("=")
+    return (name, value) if equals and name.replace("-", "").replace(".", "").isalnum() else (None, text)
 
 
 def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ import trio
 from lmos_actors.errors import (
     ActionFailed,
     ConfigError,
+    ConnectFailed,
     DeadlineExceeded,
     LmosActorsError,
     OutcomeUnknown,
@@ -103,6 +104,8 @@ def reason_of(error: LmosActorsError) -> str:
     """Return an error in one line."""
     if isinstance(error, ActionFailed) and error.code is not None:
         return f"{error.code}: {error.detail or 'refused'}"
+    if isinstance(error, ConnectFailed) and error.why.startswith("closed with"):
+        return str(error)
     return explained(error)
 
 

@@ -25,7 +25,7 @@ from lmos_actors.transport import DoorOptions, raise_descriptor_limit
 
 from .._answers import explained, spelling
 from ..options._connection import PresentOptions, in_shell
-from ..options._serving import ChatOptions, ListenOptions, misfits
+from ..options._serving import BridgeOptions, ChatOptions, ListenOptions, misfits
 from ..run._load import complain
 from ._announcer import Announcer, busy_in
 from ._targets import planned_of, tree_at
@@ -56,6 +56,7 @@ PATIENCE: Final = 1.0
 
 OPTIONS: Final = {
     "announce": "--announce",
+    "bridges": "--relay",
     "client_tls": "--ca",
     "credentials": "--credential",
     "directory": "--database",
@@ -96,6 +97,7 @@ class ServeRequest:
     chat: ChatOptions = attrs.Factory(ChatOptions)
     directory: DirectoryOptions | None = None
     relay: RelayOptions | None = None
+    bridges: BridgeOptions = attrs.Factory(BridgeOptions)
     store: str | None = None
 
 
@@ -147,6 +149,7 @@ def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, 
     options = guarded.options(addresses)
     options |= request.presented.options(insecure=guarded.insecure)
     options |= request.discovery.options() if request.discovery is not None else {}
+    options |= request.bridges.options(insecure=guarded.insecure)
     return options | request.chat.options()
 
 

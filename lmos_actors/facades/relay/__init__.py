@@ -21,6 +21,7 @@ from lmos_actors.protocol.relay.extensions import (
     Voting as Voting,
 )
 
+from ._bridge import Bridge as Bridge, RelayBridge as RelayBridge
 from ._hub import RelayHub as RelayHub, RelayStatistics as RelayStatistics
 from ._member import RelayMember as RelayMember
 from ._options import Registration as Registration, RelayOptions as RelayOptions
