@@ -228,7 +228,9 @@ class ActionOptions:
         snapshot_safe: bool,
         answers: bool | Mapping[str, Any] = False,
     ) -> None:
-        self.answers = None if answers is False else {} if answers is True else dict(answers)
+        self.answers: dict[str, Any] | None = (
+            None if answers is False else {} if answers is True else dict(answers)
+        )
         self.snapshot_safe = snapshot_safe
         self.name = name
         self.concurrency = concurrency

@@ -220,7 +220,7 @@ class Bridge:
 
     async def _broadcast(self, relay: Relay, exposed: Exposed, name: str, handle: Any) -> None:
         """Say an event of the agent to everybody, each time."""
-        ref: Any = Ref(cast("Any", exposed.link))
+        ref: Ref[Any] = Ref(cast("Any", exposed.link))
         while True:
             try:
                 async with ref.subscribe(handle) as feed:
@@ -290,15 +290,16 @@ class Bridge:
         """Return the action that a question is for, and its input. Raise NotFound."""
         payload, contract = message.payload, exposed.cls.__contract__
         if isinstance(payload, dict) and isinstance(payload.get("action"), str):  # pyright: ignore[reportUnknownMemberType]
-            asked = cast("dict[str, Any]", payload)
+            asked: dict[str, Any] = payload  # pyright: ignore[reportUnknownVariableType]
             return asked["action"], asked.get("input")
         name = contract.answers
         if name is None:
             raise NotFound("action", "", where=exposed.name)
-        op, given = contract.table[name], contract.actions[name].options.answers or {}
+        op = contract.table[name]
+        given = contract.actions[name].options.answers or dict[str, Any]()
         asked_for = next((each.wire_name for each in op.params if each.name not in given), None)
         known = {each.wire_name: given[each.name] for each in op.params if each.name in given}
-        return name, {**known, **({} if asked_for is None else {asked_for: payload})}
+        return name, {**known, **({} if asked_for is None else {asked_for: message.payload})}
 
     def _check(self, exposed: Exposed, action: str, principal: Principal) -> None:
         """Check that an agent on the relay may call an action. Raise Forbidden, RateLimited."""
