@@ -535,3 +535,56 @@ def test_an_extension_of_ones_own() -> None:
     assert world.say("one", "relay", 5, type="shout").code == "invalid_message"
     counts = world.hub.statistics()
     assert (counts.commands, counts.refused, counts.frames) == (1, 1, 2)
+
+
+# ---- anything at all
+
+WORDS = st.sampled_from(
+    [
+        "proposal", "vote", "command", "query", "discovery", "history", "search", "replay", "subscribe",
+        "ping", "semantic_subscribe", "approve", "limit", "since", "keywords", "agents", "*", "relay", "a",
+        "b", "m-2", "deadline", "quorum", "receipt", "ref", "no_store", "\ud800", "x" * 300, "",
+    ]
+)  # fmt: skip
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=6,
+)
+COMMANDS = st.fixed_dictionaries(
+    {"command": WORDS}, optional=dict.fromkeys(("limit", "since", "query", "keywords"), VALUES)
+)
+FRAMES = st.fixed_dictionaries(
+    {
+        "to": st.lists(st.sampled_from(["*", "relay", "a", "b", "c"]), max_size=3),
+        "payload": VALUES | COMMANDS,
+    },
+    optional={
+        "type": WORDS | VALUES,
+        "ref": WORDS | VALUES,
+        "deadline": VALUES,
+        "quorum": VALUES,
+        "receipt": VALUES,
+        "keywords": VALUES,
+        "no_store": VALUES,
+    },
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), FRAMES), max_size=20))
+@settings(max_examples=300, deadline=None)
+def test_whatever_agents_send_the_hub_goes_on_and_its_counts_add_up(said: list[tuple[str, Any]]) -> None:
+    world = World(Receipts, Presence, History, Semantic, Voting)
+    world.join("a", "b", "c")
+    for name, frame in said:
+        world.now += 50_000_000
+        world.peers[name].receive(json.dumps(frame), 0.0)
+        world.hub.due()
+    counts = world.hub.statistics()
+    assert counts.frames == len(said) == counts.passed + counts.commands + counts.refused
+    for name in "abc":
+        for heard in world.heard(name):
+            assert heard["from"] in ("relay", *"abc")
+    world.start()  # what was kept can be read again
+    world.join("a")
+    assert world.ask("a", {"command": "history"})["command"] == "history"
