@@ -59,6 +59,7 @@ from .relay import (
     RelayMember as RelayMember,
     RelayMessage as RelayMessage,
     RelayOptions as RelayOptions,
+    RelayPeer as RelayPeer,
     Semantic as Semantic,
     Voting as Voting,
     Welcomed as Welcomed,

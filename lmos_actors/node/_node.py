@@ -258,19 +258,23 @@ class Node:
         id: str | None = None,
         credentials: Credentials | None = None,
         follow: Sequence[str] = (),
+        peers: bool = False,
     ) -> Ref[RelayMember]:
         """Start an agent that is on a relay, and return its ref once the relay has taken it.
 
         `url` is that of the relay, such as `ws://127.0.0.1:8080/arc`. `credentials` hold the token of the
         agent; by default they are those of the node. `id` is its id, for relays that do not say it; `follow`
         are agents that it follows. `name` is its name in the tree. It comes back by itself where the
-        connection breaks; when the relay takes it no more, it ends, and is not restarted.
+        connection breaks; when the relay takes it no more, it ends, and is not restarted. With `peers` each
+        agent of the relay that introduces itself there is an agent here too, a `RelayPeer` below this one:
+        found by its id, and served like all others.
 
         Raises StartFailed, with the reason as its cause; NameTaken.
         """
         from lmos_actors.facades.relay import RelayMember
 
-        made = partial(RelayMember, url=url, id=id, credentials=credentials, follows=tuple(follow))
+        known: dict[str, Any] = {"id": id, "credentials": credentials, "follows": tuple(follow)}
+        made = partial(RelayMember, url=url, peers=peers, **known)
         return await self._root.start_child(ChildSpec(name, made, restart="temporary"))
 
     def release(self, ref: Ref[Any] | ConsumedThing) -> None:

@@ -9,7 +9,7 @@ import trio
 
 from lmos_actors import ActionFailed, OutcomeUnknown, StartFailed, open_node, simulate
 from lmos_actors.errors import ConfigError, ConnectFailed
-from lmos_actors.facades import RelayAnswer, RelayMember, RelayMessage, Welcomed, open_relay
+from lmos_actors.facades import RelayAnswer, RelayMember, RelayMessage, RelayPeer, Welcomed, open_relay
 from lmos_actors.transport import Refuse
 from tests.facades.relays import URL, WORLDS, Script, hub_with, ours, scripted
 
@@ -502,5 +502,74 @@ def test_an_agent_that_the_relay_takes_no_more_ends_with_the_reason() -> None:
                     break
             with pytest.raises(StartFailed):
                 await node.join(f"{URL}/nowhere", name="two", credentials=tokens["one"])
+
+    simulate(main)
+
+
+# ---- agents of the relay, as agents here
+
+
+async def introduce(relay: Relay, payload: Any) -> None:
+    await relay.say(payload, type="discovery")
+
+
+def test_agents_that_introduce_themselves_are_agents_of_the_node() -> None:
+    async def answer(relay: Relay) -> None:
+        async for heard_ in relay:
+            if isinstance(heard_, RelayMessage) and heard_.type == "question":
+                failed = heard_.payload == "fail"
+                await relay.answer(heard_, {"error": {"code": "NO", "message": "no"}} if failed else "fine")
+
+    async def main() -> None:
+        extensions = ("receipts", "presence")
+        async with (
+            hub_with("mine", "bot", extensions=extensions) as (network, tokens),
+            open_node(listen="ws://place:80", network=network) as node,
+        ):
+            await node.join(URL, credentials=tokens["mine"], peers=True, follow=["bot"])
+            async with (
+                open_relay(URL, network=network, credentials=tokens["bot"]) as bot,
+                trio.open_nursery() as nursery,
+            ):
+                nursery.start_soon(answer, bot)
+                await introduce(bot, {"description": "Knows it.", "skills": ["weather", "no word", 5]})
+                peer = node.find(RelayPeer, "bot")
+                await peer.ready()
+                assert peer.path == "member/bot"
+                assert await peer.invoke(RelayPeer.ask, "how is it?") == "fine"
+                with pytest.raises(ActionFailed) as failed:
+                    await peer.invoke(RelayPeer.ask, "fail")
+                assert failed.value.code == "NO"
+                (found,) = await node.search(RelayPeer, capability="weather")
+                assert found.name == "member/bot"
+                async with peer.subscribe(RelayPeer.message) as messages:
+                    await bot.say("to all")
+                    assert (await messages.receive()).payload == "to all"
+                thing = await node.consume_thing("http://place:80/agents/member.bot", local=True)
+                assert await thing.invoke("ask", {"payload": "from afar"}) == "fine"
+                await introduce(bot, {"description": "A flood."})  # too soon: it is the same still
+                await bot.say("again")
+                assert await peer.invoke(RelayPeer.ask, "and now?") == "fine"
+                nursery.cancel_scope.cancel()
+            await trio.sleep(1)
+            assert [ref.path for ref in node.agents()] == ["member"]
+
+    simulate(main)
+
+
+@pytest.mark.parametrize(
+    "payload", [None, 5, [], "a text", {"description": 5, "skills": "x"}, {"skills": [None, "x" * 100, "ok"]}]
+)
+def test_whatever_an_agent_says_about_itself(payload: Any) -> None:
+    async def main() -> None:
+        async with hub_with("mine", "bot") as (network, tokens), open_node(network=network) as node:
+            await node.join(URL, credentials=tokens["mine"], peers=True)
+            async with open_relay(URL, network=network, credentials=tokens["bot"]) as bot:
+                await introduce(bot, payload)
+                peer = node.find(RelayPeer, "bot")
+                await peer.ready()
+                receipt = await peer.invoke(RelayPeer.say, "hello")
+                assert receipt is not None
+                assert (await heard(bot)).payload == "hello"
 
     simulate(main)

@@ -25,6 +25,7 @@ from ._bridge import Bridge as Bridge, RelayBridge as RelayBridge
 from ._hub import RelayHub as RelayHub, RelayStatistics as RelayStatistics
 from ._member import RelayMember as RelayMember
 from ._options import Registration as Registration, RelayOptions as RelayOptions
+from ._peers import RelayPeer as RelayPeer
 from ._register import (
     agents_on_relay as agents_on_relay,
     register_on_relay as register_on_relay,

@@ -9,6 +9,7 @@ from typing import Any, Final
 from lmos_actors.actors import Agent, Event, action, event
 from lmos_actors.protocol.relay import EVERYBODY, RelayAnswer, RelayFault, RelayMessage
 
+from ._peers import RelayPeers
 from ._sent import Receipt  # noqa: TC001 -- types of agents are read
 from ._session import Relay, open_relay
 
@@ -21,13 +22,15 @@ class RelayMember(Agent, private=True):
 
     `url`, `credentials`, `id` and `follows` are as for `open_relay`; without credentials it shows those of
     the node. It comes back by itself where the connection breaks. A relay that takes it no more crashes it,
-    with the reason: started by `node.join` it is not restarted.
+    with the reason: started by `node.join` it is not restarted. With `peers` each agent of the relay that
+    introduces itself there, by a `discovery` message, is a `RelayPeer` below it.
     """
 
     url: str
     credentials: Any = None
     id: str | None = None
     follows: tuple[str, ...] = ()
+    peers: bool = False
 
     heard: Event[RelayMessage] = event()
     """A message of another agent."""
@@ -53,13 +56,18 @@ class RelayMember(Agent, private=True):
             yield
 
     async def _hear(self, relay: Relay) -> None:
+        peers = RelayPeers(relay, self.children) if self.peers else None
         async for heard in relay:
             if isinstance(heard, RelayMessage):
                 self.heard.emit(heard)
+                if peers is not None:
+                    await peers.heard(heard)
             elif isinstance(heard, RelayFault):
                 self.refused.emit(heard)
             elif isinstance(heard, RelayAnswer):
                 self.said.emit(heard)
+                if peers is not None and heard.type == "left" and isinstance(heard.payload, dict):
+                    await peers.left(str(heard.payload.get("agent")))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
     @action(concurrency=AT_ONCE)
     async def say(
