@@ -232,13 +232,17 @@ def _chat_cases() -> Iterator[Case]:
 def _relay_cases() -> Iterator[Case]:
     """A hub of an AgentRelay with 1,000 agents, in a process of its own."""
     what = "deliveries of 100 broadcasts at once"
-    yield Case("relay-fan", what, relay.deliveries, 1_000, 5, None)
+    yield Case("relay-fan", what, relay.deliveries, 1_000, 5, None, relay.bare_deliveries)
     what = "processor time of each of these deliveries"
     yield Case("relay-cost", what, relay.cost, 1_000, 5, 5, unit=" us", less_is_better=True)
     what = "processor time of a delivery of a single broadcast"
     yield Case("relay-cost-singly", what, relay.cost_singly, 1_000, 5, 12, unit=" us", less_is_better=True)
-    what = "until the last of all has a broadcast"
-    yield Case("relay-last", what, relay.until_the_last, 1_000, 5, None, unit=" ms", less_is_better=True)
+    what = "processor time of a delivery of a single broadcast, against a bare fan-out"
+    cost, bare = relay.cost_singly, relay.bare_cost_singly
+    yield Case("relay-singly", what, cost, 1_000, 5, None, bare, unit=" us", less_is_better=True)
+    what, last = "until the last of all has a broadcast", relay.until_the_last
+    bare = relay.bare_until_the_last
+    yield Case("relay-last", what, last, 1_000, 5, None, bare, unit=" ms", less_is_better=True)
     what = "bytes per idle connection of an agent"
     yield Case("relay-connections", what, relay.idle, 1_000, 5, 18_000, unit=" bytes", less_is_better=True)
 

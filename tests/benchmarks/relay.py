@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import select
 import socket
+from functools import partial
 from time import perf_counter as clock, process_time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import trio
+from trio_websocket import ConnectionClosed, serve_websocket
 
 from lmos_actors import Agent, action, open_node
 from lmos_actors.facades import RelayOptions
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100
 PAYLOAD = "x" * 100
-MARK = b'"payload":"xxx'
+MARK = b'"xxx'
+CPU = "cpu?"
 
 
 class Meter(Agent):
@@ -50,13 +53,41 @@ async def serve(told: Callable[[str], object]) -> None:
         await trio.sleep_forever()
 
 
-class Peer:
-    """An agent on the hub, with next to no cost of its own."""
+async def serve_bare(told: Callable[[str], object]) -> None:
+    """Serve a bare fan-out of trio-websocket until killed: a text of one goes to all others."""
+    raise_descriptor_limit(20_000)
+    there: dict[Any, None] = {}
 
-    def __init__(self, url: str) -> None:
+    async def serve(request: Any) -> None:
+        socket = await request.accept()
+        there[socket] = None
+        await socket.send_message('{"type":"welcome"}')
+        try:
+            while True:
+                text = await socket.get_message()
+                if text == CPU:
+                    await socket.send_message(json.dumps({"cpu": process_time()}))
+                    continue
+                for other in tuple(there):
+                    if other is not socket:
+                        await other.send_message(text)
+        except ConnectionClosed:
+            del there[socket]
+
+    async with trio.open_nursery() as nursery:
+        server = await nursery.start(partial(serve_websocket, serve, HOST, 0, None))
+        told(f"ws://{HOST}:{server.port}")
+
+
+class Peer:
+    """An agent on the hub, with next to no cost of its own; in a bare fan-out without a name."""
+
+    def __init__(self, url: str, *, bare: bool = False) -> None:
         place = urlsplit(url)
-        with urlopen(Request(f"http://{place.netloc}/register", data=b"{}", method="POST")) as answer:
-            token = json.load(answer)["token"]
+        token = "none"
+        if not bare:
+            with urlopen(Request(f"http://{place.netloc}/register", data=b"{}", method="POST")) as answer:
+                token = json.load(answer)["token"]
         self.sock = socket.create_connection((place.hostname, place.port or 80))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock.sendall(
@@ -92,25 +123,35 @@ def _heard(peers: list[Peer], wanted: int) -> float:
     return clock()
 
 
+def _bare_cpu(peer: Peer) -> float:
+    """Return the seconds of processor time that the bare fan-out has used."""
+    data = CPU.encode()
+    peer.sock.sendall(bytes((0x81, 0x80 | len(data), 0, 0, 0, 0)) + data)
+    heard = b""
+    while b"}" not in heard:
+        heard += peer.sock.recv(65_536)
+    return float(json.loads(heard[heard.index(b"{") :])["cpu"])
+
+
 async def _asked(url: str, what: Any) -> Any:
     async with open_node() as node:
         meter = await node.consume(Meter, url.replace("ws://", "http://", 1) + "/agents/meter")
         return await meter.invoke(what)
 
 
-def _fan(times: int, result: Callable[[float, float, int], float], n: int) -> float:
+def _fan(times: int, result: Callable[[float, float, int], float], n: int, *, bare: bool = False) -> float:
     raise_descriptor_limit(20_000)
-    with other_process("relay") as base:
+    with other_process("relay-bare" if bare else "relay") as base:
         url = base.removesuffix("/ws")
-        peers = [Peer(url) for _ in range(n)]
-        sender = Peer(url)
+        peers = [Peer(url, bare=bare) for _ in range(n)]
+        sender = Peer(url, bare=bare)
         sender.say(1)
         _heard(peers, 1)
-        used = trio.run(_asked, url, Meter.cpu)
+        used = _bare_cpu(sender) if bare else trio.run(_asked, url, Meter.cpu)
         began = clock()
         sender.say(times)
         taken = _heard(peers, times) - began
-        used = trio.run(_asked, url, Meter.cpu) - used
+        used = (_bare_cpu(sender) if bare else trio.run(_asked, url, Meter.cpu)) - used
         for peer in (*peers, sender):
             peer.sock.close()
     return result(taken, used, n * times)
@@ -134,6 +175,21 @@ def cost_singly(n: int) -> float:
 def until_the_last(n: int) -> float:
     """Milliseconds until the last of so many agents has a broadcast."""
     return _fan(1, lambda taken, _, count: taken * 1e3, n)
+
+
+def bare_deliveries(n: int) -> float:
+    """The same of a bare fan-out."""
+    return _fan(AT_ONCE, lambda taken, _, count: count / taken, n, bare=True)
+
+
+def bare_until_the_last(n: int) -> float:
+    """The same of a bare fan-out."""
+    return _fan(1, lambda taken, _, count: taken * 1e3, n, bare=True)
+
+
+def bare_cost_singly(n: int) -> float:
+    """The same of a bare fan-out."""
+    return _fan(1, lambda _, used, count: used / count * 1e6, n, bare=True)
 
 
 def idle(n: int) -> float:

@@ -16,6 +16,7 @@ SERVERS = {
     "lmos": wire.serve,
     "omnia": chat.serve,
     "relay": relay.serve,
+    "relay-bare": relay.serve_bare,
 }
 
 

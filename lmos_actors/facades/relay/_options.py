@@ -48,7 +48,7 @@ class RelayOptions:
     rates: tuple[tuple[int, float], ...] = ((1_000, 60.0), (10_000, 3_600.0))
     broadcasts: Literal["all", "followed"] = "all"
     extensions: tuple[Extension, ...] = attrs.field(default=(), converter=tuple)
-    outbox_bytes: int = 1 << 20
+    outbox_bytes: int = 768 << 10
     outbox_most: int = 4 << 20
     pong_seconds: float = 30.0
     write_seconds: float = 10.0

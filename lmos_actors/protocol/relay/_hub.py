@@ -91,7 +91,7 @@ class HubOptions:
     max_followed: int = 1_024
     rates: tuple[tuple[int, float], ...] = ((1_000, 60.0), (10_000, 3_600.0))
     broadcasts: Literal["all", "followed"] = "all"
-    outbox_bytes: int = 1 << 20
+    outbox_bytes: int = 768 << 10
     outbox_most: int = 4 << 20
     resume_seconds: float = 60.0
     remembered: int = 100_000
