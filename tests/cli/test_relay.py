@@ -20,7 +20,7 @@ import trio
 from lmos_actors import open_node
 from lmos_actors.facades import RelayMessage, RelayOptions, open_relay, register_on_relay
 from lmos_actors.security import BearerToken, Credentials
-from tests.commands import called, surroundings
+from tests.commands import called, started, surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -254,3 +254,80 @@ def test_join_from_a_pipe(url: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert "echo" in ran.stderr
+
+
+AGENT = '''
+from lmos_actors import Agent, action
+
+
+class Weather(Agent):
+    """Answers questions about the weather."""
+
+    @action(answers=True)
+    def answer(self, question: str) -> str:
+        return f"{question} It is fine."
+'''
+
+
+def test_an_agent_is_served_on_a_relay_too(url: str, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(AGENT, encoding="utf-8")
+    bot, person = registered(tmp_path, url, "weather-bot"), registered(tmp_path, url, "asker")
+    (tmp_path / "token").write_text(bot["token"], encoding="utf-8")
+    listen = ("--listen", "ws://127.0.0.1:0")
+    command = ("serve", "weather=agent.py:Weather", *listen, "--relay", f"weather={url}")
+    environment = {**surroundings(), "ARC_TOKEN": person["token"]}
+    heard = [sys.executable, "-m", "lmos_actors", "relay", "join", url]
+    with subprocess.Popen(
+        heard,
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as joined:
+        assert joined.stdin is not None
+        assert joined.stdout is not None
+        assert joined.stderr is not None
+        assert "you are asker" in joined.stderr.readline()
+        with started((*command, "--relay-bearer", "weather=file:token"), tmp_path) as served:
+            for line in joined.stdout:  # it introduces itself
+                if (said := json.loads(line)).get("type") == "discovery":
+                    break
+            assert (said["from"], said["payload"]["answers"]) == ("weather-bot", "answer")
+            joined.stdin.write("@weather-bot ?How is it?\n")
+            joined.stdin.flush()
+            for line in joined.stdout:
+                if (said := json.loads(line)).get("type") == "answer":
+                    break
+            assert (said["from"], said["payload"]) == ("weather-bot", "How is it? It is fine.")
+            served.terminate()
+            assert served.wait(PATIENCE) == 0
+        joined.kill()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--relay", "nonsense"), "a relay has an address like ws://HOST/arc, not 'nonsense'"),
+        (("--relay", "ws://127.0.0.1:1/arc"), "--relay-bearer: env:ARC_TOKEN: is empty"),
+        (("--relay", "ws://hub.example/arc", "--relay-bearer", "file:token"), "would be sent without TLS"),
+        (("--relay-bearer", "env:TOKEN"), "--relay-bearer: goes with --relay"),
+        (
+            ("--relay", "ws://127.0.0.1:1/arc", "--relay-bearer", "x=env:T"),
+            "env:ARC_TOKEN: is empty",
+        ),
+        (
+            ("--relay", "ws://127.0.0.1:1/arc", "--relay-bearer", "secret"),
+            "a reference to a secret is needed",
+        ),
+    ],
+)
+def test_wrong_options_of_serve(words: tuple[str, ...], text: str, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(AGENT, encoding="utf-8")
+    (tmp_path / "token").write_text("tok", encoding="utf-8")
+    environment = {**surroundings(), "ARC_TOKEN": ""}
+    ran = called(("serve", "agent.py:Weather", *words), tmp_path, timeout=PATIENCE, environment=environment)
+    assert ran.returncode == 2
+    assert text in ran.stderr
+    assert "Traceback" not in ran.stderr
