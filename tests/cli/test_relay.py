@@ -140,6 +140,10 @@ WRONG = [
     (("serve", "--rate", "0/1m"), "is not N/DURATION"),
     (("serve", "--extension", "votin"), "--extension: no extension 'votin', did you mean 'voting'?"),
     (("serve", "--registration", "invite"), "needs invitations"),
+    (("serve", "--weights", "weights"), "--weights: goes with --extension voting"),
+    (("serve", "--extension", "voting", "--weights", "weights"), 'weights:2: "chair many" is not ID WEIGHT'),
+    (("serve", "--extension", "voting", "--weights", "none"), "--weights: none: No such file"),
+    (("serve", "--extension", "voting", "--weights", "twice"), "twice:2: chair has two weights"),
     (("serve", "--invitations", "secret"), "a reference to a secret is needed"),
     (("register", "ws://127.0.0.1:1/arc", "a", "--invitation", "env:NOT_THERE"), "the variable is not set"),
     (("ping", "ws://127.0.0.1:1/arc", "--header", "a:b"), "--header"),
@@ -148,6 +152,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("words", "text"), WRONG, ids=[" ".join(words)[:40] for words, _ in WRONG])
 def test_wrong_usage(words: tuple[str, ...], text: str, tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("clerk 2  # two\nchair many\n", encoding="utf-8")
+    (tmp_path / "twice").write_text("chair 2\nchair 3\n", encoding="utf-8")
     code, out, err = relay(tmp_path, *words)
     assert (code, out) == (2, "")
     assert text in err

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import App, Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
-from .._app import ELSEWHERE, PRINTED, JsonLines, Switch, Texts, Time, Within, app, at_least
+from .._app import ELSEWHERE, PRINTED, File, JsonLines, Switch, Texts, Time, Within, app, at_least
 from ..options._connection import ServerOptions
 from ..options._serving import ListenOptions
 
@@ -107,6 +109,8 @@ class HubFlags:
 kept in memory."""
     extension: Annotated[Texts, Parameter(metavar="NAME", group=HUB)] = None
     """An extension: receipts, presence, history, semantic or voting. May be given several times."""
+    weights: Annotated[File, Parameter(group=HUB)] = None
+    """A file with what votes weigh, if not 1: one agent a line, ID WEIGHT. With --extension voting."""
     registration: Annotated[Literal["open", "invite", "closed"] | None, Parameter(group=HUB)] = None
     """Whether agents may register themselves. Unless given: by invitation if there are some, else open \
 where it listens at this machine alone, else closed."""
@@ -126,7 +130,7 @@ where it listens at this machine alone, else closed."""
         from lmos_actors.facades import RelayOptions
 
         given: dict[str, Any] = {
-            "extensions": tuple(self.extension or ()),
+            "extensions": self._extensions(),
             "registration": self.registration,
             "invitations": self.invitations,
             "broadcasts": "followed" if self.followed_only else "all",
@@ -146,8 +150,39 @@ where it listens at this machine alone, else closed."""
             path = error.path if option is None else _OPTIONS.get(option[1], error.path)
             raise ConfigError(error.message, path) from None
 
+    def _extensions(self) -> tuple[Any, ...]:
+        names = self.extension or ()
+        if self.weights is None:
+            return tuple(names)
+        if "voting" not in names:
+            raise ConfigError("goes with --extension voting", "--weights")
+        from lmos_actors.facades import Voting
+
+        voting = partial(Voting, _weights_in(self.weights))
+        return tuple(voting if name == "voting" else name for name in names)
+
 
 _DEFAULTS = HubFlags()
+
+
+def _weights_in(path: str) -> dict[str, int]:
+    """Return the weights in a file. Raises ConfigError."""
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is no UTF-8"
+        raise ConfigError(f"{path}: {why}", "--weights") from None
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or not words[1].isascii() or not words[1].isdigit() or len(words[1]) > 9:
+            raise ConfigError(f'"{line.strip()}" is not ID WEIGHT, such as chair 3', f"{path}:{number}")
+        if words[0] in found:
+            raise ConfigError(f"{words[0]} has two weights", f"{path}:{number}")
+        found[words[0]] = int(words[1])
+    return found
 
 
 @relay.command(name="serve")
