@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from lmos_actors import ActionFailed, Agent, ChildSpec, Event, action, event, open_node, simulate
+from lmos_actors import (
+    ActionFailed,
+    Agent,
+    ChildSpec,
+    Event,
+    action,
+    current_request,
+    event,
+    open_node,
+    simulate,
+)
 from lmos_actors.errors import ConfigError
 from lmos_actors.facades import RelayBridge, RelayMessage, open_relay
 from lmos_actors.security import Access, Bearer, NoSec, Rate, Security
@@ -59,6 +69,11 @@ class Weather(Agent):
         """Count."""
         for number in range(count):
             yield number
+
+    @action
+    def traced(self) -> tuple[str | None, str | None]:
+        request = current_request()
+        return (None, None) if request is None else (request.trace, request.principal)
 
     @action
     def warn(self, text: str) -> None:
@@ -142,6 +157,19 @@ def test_what_goes_wrong_is_an_answer_with_an_error(payload: Any, code: str, tex
         with trio.fail_after(60):
             await node.find(Weather).ready()
             assert await asked(stranger, "Still there?") == "Still there? It is fine."
+
+    played(body, security=OPEN)
+
+
+def test_one_trace_and_the_name_of_the_stranger() -> None:
+    async def body(node: Node, stranger: Relay) -> None:
+        trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+        parent = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+        answer = await stranger.ask({"action": "traced"}, "weather", members=parent)
+        assert answer.payload == [trace, "relay:hub:80/stranger"]
+        for odd in ("nonsense", 5, None):
+            answer = await stranger.ask({"action": "traced"}, "weather", members={"traceparent": odd})
+            assert answer.payload[1] == "relay:hub:80/stranger"
 
     played(body, security=OPEN)
 
@@ -235,7 +263,7 @@ def test_what_an_agent_says_about_itself() -> None:
                 found = (await said(stranger, "discovery")).payload
                 assert found["name"] == "desk"
                 assert found["description"] == "Answers questions about the weather."
-                assert found["skills"] == ["answer", "forecast", "hours", "warn"]
+                assert found["skills"] == ["answer", "forecast", "hours", "traced", "warn"]
                 assert found["actions"]["forecast"] == {"description": "Forecast."}
                 assert (found["answers"], found["events"], found["available"]) == ("answer", ["warned"], True)
 
