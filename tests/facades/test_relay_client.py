@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from hypothesis import given, settings, strategies as st
 
 from lmos_actors import ActionFailed, OutcomeUnknown, StartFailed, open_node, simulate
 from lmos_actors.errors import ConfigError, ConnectFailed
@@ -573,3 +574,48 @@ def test_whatever_an_agent_says_about_itself(payload: Any) -> None:
                 assert (await heard(bot)).payload == "hello"
 
     simulate(main)
+
+
+# ---- anything at all
+
+NAMES = st.sampled_from(
+    [
+        "from", "to", "type", "payload", "ref", "id", "ts", "relay", "welcome", "error", "code", "message",
+        "receipt", "delivered", "unknown", "subscribed", "pong", "agents", "capabilities", "extensions",
+        "limits", "name", "mine", "*", "question", "lost", "gap", "",
+    ]
+)  # fmt: skip
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | NAMES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=8,
+)
+FRAMES = st.dictionaries(NAMES, VALUES, max_size=7) | st.fixed_dictionaries(
+    {"from": st.just("relay"), "to": st.just(["mine"]), "type": NAMES, "payload": VALUES},
+    optional={"ref": VALUES, "id": VALUES},
+)
+
+
+@given(st.lists(FRAMES, max_size=20))
+@settings(max_examples=200, deadline=None)
+def test_whatever_a_relay_sends_the_agent_goes_on(frames: list[Any]) -> None:
+    async def script(hub: Script) -> None:
+        hub.welcome("mine", "receipts")
+        asked = await hub.next()
+        for frame in frames:
+            hub.send(frame)
+        payload = {"receipt": asked["receipt"], "delivered": 1, "unknown": []}
+        hub.send(
+            {"id": "r", "from": "relay", "to": ["mine"], "type": "receipt", "ref": "q", "payload": payload}
+        )
+        await trio.sleep_forever()
+
+    async def run() -> None:
+        async with scripted(script) as (network, _), open_relay(URL, network=network) as relay:
+            with trio.fail_after(10):
+                receipt = await relay.say("hello")
+            assert receipt is not None
+            assert receipt.delivered == 1
+            assert relay.connections == 1
+
+    simulate(run)
