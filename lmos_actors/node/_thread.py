@@ -12,6 +12,7 @@ import trio
 
 from lmos_actors.errors import AgentError
 from lmos_actors.observe import dump_signal
+from lmos_actors.portal import wait_for
 
 from ._lifecycle import open_stages
 from ._node import Node
@@ -73,7 +74,7 @@ class NodeThread:
             return
         try:
             self._run_in_node(self._leave)
-            self._ended.wait()
+            wait_for(self._ended)
         except BaseException:
             self._run_in_node(self._force_stop)
             self._ended.wait()
@@ -104,7 +105,7 @@ class NodeThread:
             self._launch()
             atexit.register(self.close)
             dump_signal.claim(self)
-            self._ready.wait()
+            wait_for(self._ready)
         except BaseException:
             self._abandoned = True
             self._run_in_node(self._leave)

@@ -14,7 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 import trio
 from trio.lowlevel import disable_ki_protection, enable_ki_protection
@@ -34,6 +34,18 @@ V = TypeVar("V")
 P = ParamSpec("P")
 
 Fatal = Callable[[BaseException], None]
+
+LOOK_SECONDS: Final = 0.5
+
+
+def wait_for(event: threading.Event) -> None:
+    """Wait for an event, or for an interrupt, in a thread that is not the node's.
+
+    A signal that comes between Python's last look for signals and the wait for a lock wakes nobody: so it is
+    looked for again now and then.
+    """
+    while not event.wait(LOOK_SECONDS):
+        pass
 
 
 class PortalNode(Protocol):
@@ -94,7 +106,7 @@ class BlockingJob(Job):
 
     def wait(self) -> Any:
         """Return the answer, or raise it; blocks the thread. Ctrl-C interrupts it."""
-        self._done.wait()
+        wait_for(self._done)
         if self._error is not None:
             try:
                 raise self._error
