@@ -39,7 +39,7 @@ Help on a command: lmos-actors relay send --help
 Exit codes: 0 done; 1 the relay has refused it; 2 the usage is wrong; 3 not reached, or the connection was \
 lost; 124 time limit; 130 interrupted.""",
     group=ELSEWHERE,
-    sort_key=8,
+    sort_key=7.5,
     help_format="plaintext",
 )
 app.command(relay)

@@ -171,8 +171,9 @@ class Voting(HubExtension):
             )
         if quorum is not None and (not _is_number(quorum) or not 0 < quorum < 1 << 53):
             raise HubRefusal("invalid_message", "`quorum` is a number above 0")
-        recent = (agent for agent, at in self._active.items() if at > frame.ts - SPAN)
-        active = sum(map(self._weight, {*recent, frame.sender}))
+        recent = dict.fromkeys(agent for agent, at in self._active.items() if at > frame.ts - SPAN)
+        recent[frame.sender] = None
+        active = sum(map(self._weight, recent))
         return deadline, max(quorum or 0, active)
 
     # ---- votes
