@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -111,6 +110,7 @@ class Bridge:
         self._credentials = options.credentials or credentials
         self._on_failure = on_failure
         self._host = urlsplit(options.url).netloc
+        self._draw = self.rt.entropy.stream("bridges to relays").random
         self._draining = False
         self._answering = 0
         self._quiet = trio.Event()
@@ -159,7 +159,7 @@ class Bridge:
                 if not attempt:
                     self._report(f"the relay {self.options.url} is not reached, and tried again: {failure}")
             attempt += 1 if trio.current_time() - began < PAUSES.max else 0
-            await trio.sleep(PAUSES.delay(max(attempt, 1), random.random()))
+            await trio.sleep(PAUSES.delay(max(attempt, 1), self._draw()))
 
     def _report(self, text: str) -> None:
         if self.rt.real:
