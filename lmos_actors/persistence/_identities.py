@@ -82,8 +82,8 @@ class NewIdentity:
 class Identities:
     """The identities of one hub.
 
-    `now` returns Unix time, `random` so many random bytes, `is_here` whether an agent is connected: then its
-    identity does not end.
+    `now` returns Unix time, `random` so many random bytes of a token, `random_id` those of an id that is made
+    up, `is_here` whether an agent is connected: then its identity does not end.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class Identities:
         *,
         now: Callable[[], float],
         random: Callable[[int], bytes],
+        random_id: Callable[[int], bytes] | None = None,
         reserved: Container[str] = (),
         is_here: Callable[[str], bool] = lambda _: False,
     ) -> None:
@@ -102,6 +103,7 @@ class Identities:
         self._hub = hub
         self._now = now
         self._random = random
+        self._random_id = random_id or random
         self._reserved = reserved
         self._is_here = is_here
         self._invited: set[str] = set()  # digests of invitations that have been used
@@ -236,7 +238,7 @@ class Identities:
 
     def _made_up(self) -> str:
         while True:
-            id = f"agent-{self._random(5).hex()}"
+            id = f"agent-{self._random_id(5).hex()}"
             if self._get(id) is None and id not in self._ended:
                 return id
 

@@ -216,6 +216,18 @@ def test_registrations_of_an_address_are_bounded_and_may_be_closed() -> None:
     told(closed, registration="closed")
 
 
+def test_ids_that_are_made_up_are_the_same_in_each_run_of_a_simulation_and_tokens_are_not() -> None:
+    made: list[tuple[str, str]] = []
+
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        made.append(await registered(network))
+
+    told(body)
+    told(body)
+    assert made[0][0] == made[1][0]
+    assert made[0][1] != made[1][1]
+
+
 def test_so_many_identities_and_no_more() -> None:
     async def body(node: Node, network: MemoryNetwork) -> None:
         await registered(network, "one")

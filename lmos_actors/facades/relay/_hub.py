@@ -94,6 +94,7 @@ class RelayHub(Agent, private=True):
                 ),
                 now=lambda: entropy.now().timestamp(),
                 random=secrets.token_bytes,  # real ones in a simulation too: tokens are no part of its story
+                random_id=entropy.stream("ids of agents on the relay").randbytes,
                 reserved=(RELAY, EVERYBODY),
                 is_here=lambda id: id in self.hub.connected,
             )
