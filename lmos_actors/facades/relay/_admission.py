@@ -1,4 +1,4 @@
-"""Who may come to a hub: its tokens, the schemes of its node, registration and invitations.
+"""Admission to a hub: its tokens, the schemes of its node, registration and invitations.
 
 An agent shows its token as `Authorization: Bearer` or as `?token=`; the header wins. The guard of the hub
 judges it, as it judges who may take the tokens of others away: it knows the schemes of the node and the
@@ -26,7 +26,7 @@ NAME: Final = "relay"
 
 
 class HubAdmission:
-    """Who may come to the hub of a node that listens. `guard` knows the tokens of the hub too.
+    """Admission to the hub of a node that listens. `guard` knows the tokens of the hub too.
 
     The constructor reads the invitations, which blocks on the disk, and raises ConfigError where they cannot
     be read. `local`: no other machine reaches the node.

@@ -215,11 +215,11 @@ class Bridge:
         return found[0] if found else None
 
     async def _introduce(self, relay: Relay, exposed: Exposed) -> None:
-        """Say to everybody what the agent can do."""
+        """Broadcast what the agent can do."""
         await _sent(relay, introduction(exposed), "discovery")
 
     async def _broadcast(self, relay: Relay, exposed: Exposed, name: str, handle: Any) -> None:
-        """Say an event of the agent to everybody, each time."""
+        """Broadcast an event of the agent, each time."""
         ref: Ref[Any] = Ref(cast("Any", exposed.link))
         while True:
             try:
@@ -336,7 +336,7 @@ async def _all_items(request: AgentRequest) -> bytes:
 
 
 async def _sent(relay: Relay, payload: Any, type: str, question: RelayMessage | None = None) -> None:
-    """Say something; what becomes of it is the relay's affair."""
+    """Send a message, and ignore its refusal and its loss."""
     try:
         if question is None:
             await relay.say(payload, type=type)

@@ -53,7 +53,7 @@ def made(extensions: Sequence[Extension]) -> list[HubExtension]:
 
 
 class _Kept:
-    """Where one extension of a hub keeps things: an `ExtensionStore`."""
+    """Store of one extension of a hub: an `ExtensionStore`."""
 
     def __init__(self, writer: StoreWriter, prefix: str) -> None:
         self._writer = writer

@@ -46,7 +46,7 @@ class RelayStatistics:
 
 @attrs.define
 class HubPlace:
-    """Where the hub of a node is found: `hub` is the running one, None while there is none."""
+    """Place of the hub of a node: `hub` is the running one, None while there is none."""
 
     options: RelayOptions
     hub: RelayHub | None = None

@@ -73,7 +73,7 @@ class RelayMember(Agent, private=True):
     async def say(
         self, payload: Any, to: list[str] | None = None, type: str | None = None, ref: str | None = None
     ) -> Receipt | None:
-        """Say something to everybody, or to some; see `Relay.say`."""
+        """Send a message to everybody, or to some; see `Relay.say`."""
         return await self._relay.say(payload, to or EVERYBODY, type=type, ref=ref)
 
     @action(concurrency=AT_ONCE)

@@ -1,4 +1,4 @@
-"""How a node is a hub of an AgentRelay."""
+"""Options of a hub of an AgentRelay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Registration: TypeAlias = Literal["open", "invite", "closed"]
 
 @attrs.frozen(kw_only=True)
 class RelayOptions:
-    """How a node is a hub of an AgentRelay.
+    """Options of a node that is a hub of an AgentRelay.
 
     `registration`: whether agents may register themselves, with an invitation or without; None: "invite"
     where there are `invitations`, else "open" where the node listens at loopback addresses alone, else

@@ -47,7 +47,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 
 @attrs.define(eq=False)
 class PeerLine:
-    """What leads to an agent on the relay, and what has come of it."""
+    """Line to an agent on the relay, and its messages that wait."""
 
     relay: Any
     agent: str
@@ -90,7 +90,7 @@ class RelayPeer(Agent):
 
     @action(concurrency=AT_ONCE)
     async def say(self, payload: Any, type: str | None = None, ref: str | None = None) -> Receipt | None:
-        """Say something to the agent."""
+        """Send a message to the agent."""
         return cast("Receipt | None", await self.line.relay.say(payload, self.line.agent, type=type, ref=ref))
 
     @action(concurrency=AT_ONCE)

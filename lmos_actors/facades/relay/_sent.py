@@ -1,4 +1,4 @@
-"""What an agent has sent to a relay, and what is to come of it."""
+"""Messages that an agent has sent to a relay, and the outcomes that it waits for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 
 @attrs.frozen
 class Receipt:
-    """What has become of a message: the id that the relay gave it, and how many got it.
+    """Outcome of a message: the id that the relay gave it, and how many got it.
 
     `unknown` are targets that were not there.
     """

@@ -207,7 +207,7 @@ class Relay:
         ref: str | None = None,
         members: Mapping[str, Any] | None = None,
     ) -> Receipt | None:
-        """Say something to everybody, or to some, by their ids.
+        """Send a message to everybody, or to some, by their ids.
 
         Return a receipt where the relay gives some, once it has come; else None once it is sent. `members`
         are passed on beside the payload. Raise ActionFailed with the `code` of a refusal, where the relay

@@ -28,7 +28,7 @@ Outcome: TypeAlias = Literal["passed", "command", "refused"]
 
 @attrs.frozen
 class Fate:
-    """What has become of a frame. `delivered` counts recipients, `code` is that of the error of a refusal.
+    """Outcome of a frame. `delivered` counts recipients, `code` is that of the error of a refusal.
 
     `unknown` are targets that are not there.
     """
@@ -83,7 +83,7 @@ class HubFrame:
 
 
 class HubControl(Protocol):
-    """What a hub does for its extensions."""
+    """Operations of a hub for its extensions."""
 
     @property
     def extensions(self) -> Sequence[HubExtension]:
@@ -118,7 +118,7 @@ class HubControl(Protocol):
 
 
 class ExtensionStore(Protocol):
-    """Where an extension keeps what outlives a restart."""
+    """Storage of an extension for what outlives a restart."""
 
     def write(self, changes: Mapping[str, bytes | None], then: Callable[[], object] | None = None) -> None:
         """Keep values by their keys, None to forget one: all or nothing. `then` is called once it is kept.

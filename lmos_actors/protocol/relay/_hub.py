@@ -133,7 +133,7 @@ class _Allowance:
 
 @attrs.define(eq=False)
 class _Agent:
-    """What is known of an agent, also for a while after it has left."""
+    """Record of an agent, kept for a while after it has left."""
 
     id: str
     allowances: tuple[_Allowance, ...]

@@ -1,4 +1,4 @@
-"""What waits for an agent on a relay: bounded, with the least loss where the agent does not read.
+"""Outbox of an agent on a relay: bounded, with the least loss where the agent does not read.
 
 Direct messages and answers of the relay stay; of the broadcasts the oldest are dropped, and how many is
 reported once, in front of what comes next. Beyond a second bound the connection is to be closed.
