@@ -1,4 +1,4 @@
-"""The conformance kit: judges any LMOS server or client, and any facade of Omnia's chat protocol."""
+"""The conformance kit: for servers and clients of LMOS, facades of Omnia, and hubs of AgentRelay."""
 
 from ._run import ConformOptions as ConformOptions, chosen as chosen, conform as conform
 from .card import (
@@ -21,7 +21,6 @@ from .cases import (
     all_cases as all_cases,
 )
 from .chat import (
-    ChatCase as ChatCase,
     ChatHints as ChatHints,
     ChatOptions as ChatOptions,
     all_chat_cases as all_chat_cases,
@@ -32,6 +31,13 @@ from .clients import (
     CLIENT_CASES as CLIENT_CASES,
     ClientCase as ClientCase,
     judge_clients as judge_clients,
+)
+from .relay import (
+    RelayConformOptions as RelayConformOptions,
+    RelayHints as RelayHints,
+    all_relay_cases as all_relay_cases,
+    chosen_relay as chosen_relay,
+    judge_relay as judge_relay,
 )
 from .session import (
     Case as Case,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from functools import partial
 from importlib.metadata import version
 from random import Random
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError
 
 from .card import (
     DEVIATIONS,
@@ -30,6 +29,7 @@ from .session import (
     Dialect,
     NoAnswer,
     RunContext,
+    chosen_of,
     without_secrets,
 )
 from .target import AccessOptions, Hints, find_target, no_headers
@@ -85,19 +85,12 @@ class ConformOptions:
         chosen(self.cases)
 
 
-def chosen(patterns: Sequence[str]) -> tuple[Case, ...]:
+def chosen(patterns: Sequence[str]) -> tuple[Case[CaseContext], ...]:
     """Return the cases that patterns name, all without patterns.
 
     Raises ConfigError for one that names none.
     """
-    known = all_cases()
-    for pattern in patterns:
-        if not any(fnmatchcase(case.id, pattern) for case in known):
-            guess = nearest(pattern, [case.id for case in known])
-            raise ConfigError(f"no case is called {pattern!r}" + (f"; {guess!r} is" if guess else ""))
-    return tuple(
-        case for case in known if not patterns or any(fnmatchcase(case.id, each) for each in patterns)
-    )
+    return chosen_of(all_cases(), patterns)
 
 
 async def conform(
@@ -144,7 +137,7 @@ async def conform(
     )
 
 
-async def _why_to_stop(shared: RunContext, case: Case) -> tuple[str, bool]:
+async def _why_to_stop(shared: RunContext, case: Case[CaseContext]) -> tuple[str, bool]:
     """Return why nothing can be tried after a case: "" if the server opens WebSockets; has some time to.
 
     And whether it is there, and refuses them.
@@ -234,7 +227,7 @@ async def _find_dialect(shared: RunContext) -> Dialect:
     return refused[0] if refused else AS_WRITTEN
 
 
-async def run_case(shared: RunContext, case: Case) -> Result:
+async def run_case(shared: RunContext, case: Case[CaseContext]) -> Result:
     """Run one case and return its result."""
     context = CaseContext(shared, case, Random(f"{shared.seed}:{case.id}"))
     result = await context.judge_case(

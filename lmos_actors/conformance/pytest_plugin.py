@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from .card import Result
-    from .session import Case, RunContext
+    from .session import Case, CaseContext, RunContext
     from .wire import Headers
 
 WHERE: Final = "lmos"
@@ -104,7 +104,7 @@ def _header(text: str) -> tuple[bytes, bytes]:
     return name.strip().encode(), value.strip().encode()
 
 
-def _cases(config: pytest.Config) -> tuple[Case, ...]:
+def _cases(config: pytest.Config) -> tuple[Case[CaseContext], ...]:
     given: Any = config.getoption("--lmos-case")
     try:
         return chosen(given)
@@ -128,7 +128,7 @@ _known: Final = pytest.StashKey[dict[str, _Known]]()
 _options: Final = pytest.StashKey[ConformOptions]()
 
 
-def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case) -> Result:
+def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case[CaseContext]) -> Result:
     """Run a case against a server, which is looked for once. Raises pytest.fail.Exception."""
     servers = config.stash.setdefault(_known, {})
     known = servers.get(url)
@@ -213,7 +213,7 @@ def _report(item: pytest.Item, result: Result) -> None:
 class CaseItem(pytest.Item):
     """A case as a test."""
 
-    case: Case
+    case: Case[CaseContext]
 
     def runtest(self) -> None:
         """Run the case. Raises pytest.fail.Exception and pytest.skip.Exception."""
@@ -228,7 +228,7 @@ class CaseItem(pytest.Item):
 class Cases(pytest.Collector):
     """Cases, as tests."""
 
-    cases: Sequence[Case] = ()
+    cases: Sequence[Case[CaseContext]] = ()
 
     def collect(self) -> Iterator[CaseItem]:
         """Return a test for each."""
@@ -269,7 +269,7 @@ def _fixtures(item: pytest.Item) -> Sequence[str]:
 class Trial:
     """A case to be tried on the server at `url`: the value of the fixture `lmos_case`."""
 
-    case: Case
+    case: Case[CaseContext]
     url: str
     options: ConformOptions
     item: pytest.Item

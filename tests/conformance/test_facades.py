@@ -112,7 +112,7 @@ def test_a_facade_that_goes_away_is_not_tried_further() -> None:
     card = card_of(Dies)
     assert len(ids(card, Verdict.FAILED)) == 1
     last = card.results[-1]
-    assert (last.verdict, last.seen.startswith("the facade is gone since")) == (Verdict.NOT_RUN, True)
+    assert (last.verdict, last.seen.startswith("the server is gone since")) == (Verdict.NOT_RUN, True)
 
 
 def test_where_there_is_no_facade() -> None:

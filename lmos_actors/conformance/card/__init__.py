@@ -12,7 +12,12 @@ from ._deviations import (
     kotlin as kotlin,
     lmos as lmos,
     omnia as omnia,
+    relay as relay,
+    relay_extension as relay_extension,
+    relay_page as relay_page,
+    relays as relays,
     rfc6455 as rfc6455,
+    rfc8259 as rfc8259,
     td as td,
 )
 from ._html import card_html as card_html

@@ -20,6 +20,11 @@ EXTENSIONS: Final = "LMOS extensions of lmos_actors"
 KOTLIN: Final = "kotlin-wot, as its source has it"
 OMNIA: Final = "Omnia WebSocket protocol"
 FACADE: Final = "Omnia's newest facade, as recorded"
+RELAY: Final = "AgentRelay message types"
+RELAY_PAGES: Final = "AgentRelay's pages"
+RELAYS: Final = "AgentRelay's relays, as recorded"
+RELAY_EXTENSIONS: Final = "Relay extensions of lmos_actors"
+JSON: Final = "RFC 8259"
 
 
 # Places in the texts: `lmos("readProperty")`. Extensions and kotlin-wot's habits bind no other server.
@@ -34,33 +39,40 @@ extension: Final = partial(Section, EXTENSIONS)
 kotlin: Final = partial(Section, KOTLIN)
 omnia: Final = partial(Section, OMNIA)
 facade: Final = partial(Section, FACADE)
+relay: Final = partial(Section, RELAY)
+relay_page: Final = partial(Section, RELAY_PAGES)
+relays: Final = partial(Section, RELAYS)
+relay_extension: Final = partial(Section, RELAY_EXTENSIONS)
+rfc8259: Final = partial(Section, JSON)
 
 
 @attrs.frozen
 class Deviation:
     """A named way in which a server may differ from the specification.
 
-    `breaks`: a peer that follows the specification cannot work with it, so no level but `kotlin-wot`
-    tolerates it. `kotlin`: kotlin-wot's server does it, so that level counts it as passed.
+    `breaks`: a peer that follows the specification cannot work with it, so no level tolerates it but those
+    of `habit_of`: levels of programs that do it, which count it as passed.
     """
 
     key: str
     title: str
     section: Section
     breaks: bool = attrs.field(default=False, kw_only=True)
-    kotlin: bool = attrs.field(default=False, kw_only=True)
+    habit_of: tuple[Level, ...] = attrs.field(default=(), kw_only=True)
 
     def fails(self, level: Level) -> bool:
         """Return whether a case in which it is seen fails."""
-        if level is Level.KOTLIN_WOT and self.kotlin:
-            return False
-        return self.breaks or level is Level.SPEC
+        return level not in self.habit_of and (self.breaks or level is Level.SPEC)
 
     def counts(self, level: Level) -> bool:
         """Return whether a case in which it is seen is not simply passed."""
-        return not (level is Level.KOTLIN_WOT and self.kotlin)
+        return level not in self.habit_of
 
 
+_KOTLIN: Final = (Level.KOTLIN_WOT,)
+_REFERENCE: Final = (Level.REFERENCE,)
+_RAWK: Final = (Level.RAWK,)
+_BOTH: Final = (Level.REFERENCE, Level.RAWK)
 _COMMON: Final = lmos("Common Message Members Table")
 _REQUIREMENTS: Final = lmos("Common Message Requirements")
 
@@ -68,39 +80,39 @@ _REQUIREMENTS: Final = lmos("Common Message Requirements")
 ROWS: Final = (
     # --- how members are written
     Deviation("ids-spelled-Id", "members are spelt thingId, messageId, correlationId",
-              _COMMON, kotlin=True),
+              _COMMON, habit_of=_KOTLIN),
     Deviation("names-spelled-property", "the name of a property is in the member `property`",
-              lmos("propertyReading"), kotlin=True),
+              lmos("propertyReading"), habit_of=_KOTLIN),
     Deviation("value-spelled-data", "the value of a reading is in the member `data`",
-              lmos("propertyReading"), kotlin=True),
+              lmos("propertyReading"), habit_of=_KOTLIN),
     Deviation("member-missing", "a mandatory member is missing", _COMMON, breaks=True),
     Deviation("member-type", "a member has another type than demanded", _COMMON, breaks=True),
     Deviation("member-twice", "a member is duplicated", _REQUIREMENTS),
     Deviation("id-no-uuid", "an id is no UUID of version 4", _REQUIREMENTS),
-    Deviation("thing-no-uri", "a thingID is no URI", _REQUIREMENTS, kotlin=True),
-    Deviation("time-number", "a time is written as a number", _REQUIREMENTS, kotlin=True),
+    Deviation("thing-no-uri", "a thingID is no URI", _REQUIREMENTS, habit_of=_KOTLIN),
+    Deviation("time-number", "a time is written as a number", _REQUIREMENTS, habit_of=_KOTLIN),
     Deviation("time-format", "a time is no date-time of RFC 9557", _REQUIREMENTS, breaks=True),
     Deviation("status-word", "a status of a run is not one of those listed", lmos("actionStatus")),
     Deviation("error-status", "the status of an error is no HTTP status in a text", lmos("error")),
     Deviation("error-uri", "the type or instance of an error is no URI reference", lmos("error")),
     Deviation("table-spelling-unread", "requests with thingID, messageID, correlationID are not understood",
-              _COMMON, breaks=True, kotlin=True),
+              _COMMON, breaks=True, habit_of=_KOTLIN),
     Deviation("example-spelling-unread",
               "requests with thingId, messageId, correlationId are neither understood nor refused",
               lmos("invokeAction, Example Request")),
     # --- correlation
     Deviation("correlation-by-messageID",
               "an answer is correlated by the messageID of a request that has a correlationID",
-              _REQUIREMENTS, kotlin=True),
+              _REQUIREMENTS, habit_of=_KOTLIN),
     Deviation("correlation-missing", "an answer is not correlated", _REQUIREMENTS, breaks=True),
     # --- properties and actions
     Deviation("takes-wrong-value", "a value that does not match the schema is accepted",
-              td("5.3.2.1 DataSchema"), kotlin=True),
+              td("5.3.2.1 DataSchema"), habit_of=_KOTLIN),
     Deviation("takes-wrong-input", "an input that does not match the schema is accepted",
-              td("5.3.1.4 ActionAffordance"), kotlin=True),
+              td("5.3.1.4 ActionAffordance"), habit_of=_KOTLIN),
     Deviation("refuses-valid-input", "an input that matches the schema is refused as wrong",
               td("5.3.1.4 ActionAffordance")),
-    Deviation("no-pending", "a run has no status until it is over", lmos("Request-Reply"), kotlin=True),
+    Deviation("no-pending", "a run has no status until it is over", lmos("Request-Reply"), habit_of=_KOTLIN),
     Deviation("run-forgotten", "a run that is over cannot be queried", lmos("queryAction")),
     Deviation("cancel-error", "a cancel is answered by an error in place of an actionStatus",
               lmos("cancelAction")),
@@ -110,11 +122,12 @@ ROWS: Final = (
               lmos("error")),
     # --- clients
     Deviation("subscribeevent", "subscribeEvent is written subscribeevent",
-              lmos("LMOS Message Types"), kotlin=True),
-    Deviation("ends-without-close", "the stream is ended without a Close", rfc6455("7.1.2"), kotlin=True),
+              lmos("LMOS Message Types"), habit_of=_KOTLIN),
+    Deviation("ends-without-close", "the stream is ended without a Close",
+              rfc6455("7.1.2"), habit_of=_KOTLIN),
     # --- the handshake
     Deviation("no-subprotocol", "the subprotocol is not selected",
-              binding("WebSocket Protocol Handshake"), kotlin=True),
+              binding("WebSocket Protocol Handshake"), habit_of=_KOTLIN),
     Deviation("version-unsaid", "a refusal does not name the supported version of WebSocket",
               rfc6455("4.2.2")),
     # --- the description
@@ -123,15 +136,15 @@ ROWS: Final = (
     Deviation("no-head", "HEAD is not answered as GET is", discovery("Thing Description Server")),
     Deviation("td-context", "@context is not as demanded", agent("@context")),
     Deviation("td-type", "@type is not as demanded", agent("@type")),
-    Deviation("td-id", "the id is no URI", td("5.3.1.1 Thing"), kotlin=True),
-    Deviation("td-security", "no security is described", td("5.3.1.1 Thing"), kotlin=True),
+    Deviation("td-id", "the id is no URI", td("5.3.1.1 Thing"), habit_of=_KOTLIN),
+    Deviation("td-security", "no security is described", td("5.3.1.1 Thing"), habit_of=_KOTLIN),
     Deviation("td-doubtful", "something in the description is doubtful", td("5.3 Class Definitions")),
     Deviation("form-no-subprotocol", "a form for a WebSocket has no subprotocol",
               binding("WebSocket Protocol Handshake")),
     # --- unreadable messages
     Deviation("bad-unanswered", "an unreadable message is silently ignored", lmos("error")),
     Deviation("refuses-unknown-members", "a message with an unknown member is refused", _COMMON),
-    Deviation("binary-ignored", "a binary message is silently ignored", rfc6455("7.4.1"), kotlin=True),
+    Deviation("binary-ignored", "a binary message is silently ignored", rfc6455("7.4.1"), habit_of=_KOTLIN),
     # --- frames and connections
     Deviation("close-code", "the code of a Close is not the one for the reason", rfc6455("7.4.1")),
     Deviation("frame-unlimited", "a frame of any length is accepted", rfc6455("10.4")),
@@ -141,15 +154,15 @@ ROWS: Final = (
               td("5.3.4.2 Form")),
     Deviation("no-allow", "405 without an Allow header", http("15.5.6")),
     Deviation("closes-1003", "the connection is closed with 1003 in place of an error",
-              lmos("error"), breaks=True, kotlin=True),
+              lmos("error"), breaks=True, habit_of=_KOTLIN),
     # --- observations and subscriptions
     Deviation("event-by-messageID",
               "events carry the messageID of their subscription in place of its correlationID",
-              lmos("event"), kotlin=True),
+              lmos("event"), habit_of=_KOTLIN),
     Deviation("event-uncorrelated", "events have no correlationID where the subscription had none",
               lmos("event")),
     Deviation("observation-uncorrelated", "the readings of an observation do not carry its correlationID",
-              lmos("propertyReading"), kotlin=True),
+              lmos("propertyReading"), habit_of=_KOTLIN),
     Deviation("own-change-untold",
               "an observer gets no readings of its own changes beside the answers to them",
               lmos("One Request-Multiple Responses")),
@@ -180,9 +193,60 @@ ROWS: Final = (
               facade("upload_request")),
     Deviation("film-taken", "a call of film is begun", facade("UNSATISFIABLE_FORMAT")),
     Deviation("call-not-resumed", "a call that was resumed refuses its sound", facade("resume")),
+    # --- AgentRelay
+    Deviation("relay-refused-late", "a connection without a good token is opened, and closed with 4001",
+              relay_page("authentication"), habit_of=_BOTH),
+    Deviation("relay-any-subprotocol", "a subprotocol is selected that is not `arc`",
+              rfc6455("4.2.2"), habit_of=_BOTH),
+    Deviation("relay-welcome-payload", "the welcome lacks the relay, its version or its capabilities",
+              relay("welcome")),
+    Deviation("relay-no-welcome", "no welcome comes", relay("welcome")),
+    Deviation("relay-taken-400", "the refusal of an id that is taken has another status than 409",
+              relay_page("registration"), habit_of=_BOTH),
+    Deviation("relay-id-made-up", "an id that the relay makes up is none that may be asked for",
+              relay_page("registration"), habit_of=_BOTH),
+    Deviation("relay-id-no-text", "an id that is no text is registered",
+              relay_page("registration"), habit_of=_BOTH),
+    Deviation("relay-id-relay", "`relay` can be registered as the id of an agent",
+              relay_page("registration"), breaks=True, habit_of=_BOTH),
+    Deviation("relay-heard-twice", "a recipient has one message twice",
+              relay_page("routing"), habit_of=_BOTH),
+    Deviation("relay-echoed", "an agent that follows itself hears its own broadcasts",
+              relay_page("routing"), habit_of=_BOTH),
+    Deviation("relay-direct-copied", "a message to one agent is passed to those who follow that agent, too",
+              relay_page("routing"), habit_of=_RAWK),
+    Deviation("relay-rounded", "a whole number above 2^53 is changed on its way",
+              rfc8259("6"), habit_of=_BOTH),
+    Deviation("relay-members-dropped", "members that are not of the protocol are dropped",
+              relay_page("message format"), habit_of=_REFERENCE),
+    Deviation("relay-from-demanded", "a message without `from` is refused", relay_page("message format")),
+    Deviation("relay-from-replaced", "a message with another agent's `from` is passed on, as the sender's",
+              relay_page("message format"), habit_of=_REFERENCE),
+    Deviation("relay-from-forged", "a message is passed on with another agent's `from`",
+              relay_page("message format"), breaks=True, habit_of=_RAWK),
+    Deviation("relay-id-kept", "the sender decides the `id` or the `ts` of a message",
+              relay_page("message format"), habit_of=_RAWK),
+    Deviation("relay-unacknowledged", "following is not acknowledged", relays("subscribed")),
+    Deviation("relay-payload-demanded", "a command that needs no payload is refused without one",
+              relay("ping / pong"), habit_of=_REFERENCE),
+    Deviation("relay-no-pong", "a ping is not answered", relay("ping / pong"), habit_of=_REFERENCE),
+    Deviation("relay-silent", "what the relay does not understand is silently ignored",
+              relay("error"), habit_of=_BOTH),
+    Deviation("relay-error-shape", "an error has no code in its payload", relay("error")),
+    Deviation("relay-unlimited", "a message of any length is passed on",
+              relay_page("limits"), habit_of=_BOTH),
+    Deviation("relay-no-binary", "JSON in a binary frame is not taken", relays("frames")),
+    Deviation("relay-second-beside", "a second connection of an agent leaves the first one open",
+              relays("second connection of one identity"), habit_of=_BOTH),
+    Deviation("relay-second-lost", "an agent is unreachable once the older of its connections has ended",
+              relays("second connection of one identity"), breaks=True, habit_of=_BOTH),
+    Deviation("relay-no-health", "`/health` is not answered", relay_page("server"), habit_of=_REFERENCE),
+    Deviation("relay-no-stats", "`/stats` is not answered", relay_page("server")),
+    Deviation("relay-names", "`/stats` names the agents to anybody",
+              relay_page("server"), habit_of=_BOTH),
     # --- order
     Deviation("held-up", "a run delays later requests on its connection",
-              lmos("One Request-Multiple Responses"), kotlin=True),
+              lmos("One Request-Multiple Responses"), habit_of=_KOTLIN),
     Deviation("out-of-order", "requests of one connection are not carried out in their order",
               lmos("readProperty")),
 )

@@ -16,11 +16,19 @@ class Level(Enum):
 
     `SPEC`: whatever is not as the texts have it fails. `LENIENT`: what works all the same is tolerated.
     `KOTLIN_WOT`: spoken to as kotlin-wot's client speaks, and judged by what kotlin-wot's server does.
+    `REFERENCE`, `RAWK`: of relays; judged by what AgentRelay's reference relay, or rawk's, does.
     """
 
     SPEC = "spec"
     LENIENT = "lenient"
     KOTLIN_WOT = "kotlin-wot"
+    REFERENCE = "reference"
+    RAWK = "rawk"
+
+    @property
+    def is_of_relays(self) -> bool:
+        """Whether it is a level for relays alone."""
+        return self in (Level.REFERENCE, Level.RAWK)
 
 
 class Verdict(Enum):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from lmos_actors.conformance.session import cases_of
+
 from . import connection, extensions, http, requests, subscriptions
 
 if TYPE_CHECKING:
-    from lmos_actors.conformance.session import Case, Chapter
+    from lmos_actors.conformance.session import Case, CaseContext, Chapter
 
-_CHAPTERS: Final[tuple[Chapter, ...]] = (
+_CHAPTERS: Final[tuple[Chapter[CaseContext], ...]] = (
     connection.HANDSHAKE,
     http.DESCRIPTION,
     requests.SPELLING,
@@ -41,9 +43,6 @@ _CHAPTERS: Final[tuple[Chapter, ...]] = (
 
 
 @cache
-def all_cases() -> tuple[Case, ...]:
+def all_cases() -> tuple[Case[CaseContext], ...]:
     """Return all cases, in the order in which they are run. Their ids never change."""
-    found = {case.id: case for chapter in _CHAPTERS for case in chapter.cases}
-    if len(found) < sum(len(chapter.cases) for chapter in _CHAPTERS):
-        raise RuntimeError("two cases have the same id")
-    return tuple(found.values())
+    return cases_of(_CHAPTERS)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from lmos_actors.conformance.card import Level
+from lmos_actors.conformance.session import cases_of, chosen_of
 from lmos_actors.conformance.target import no_headers
-from lmos_actors.errors import ConfigError, nearest
+from lmos_actors.errors import ConfigError
 
 from . import _frames, _media, _turns
 from ._context import ChatHints
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
+    from lmos_actors.conformance.session import Case
     from lmos_actors.conformance.target import HeadersFor
 
-    from ._context import ChatCase
+    from ._context import ChatContext
 
 _CHAPTERS: Final = (
     _turns.OPENING,
@@ -36,27 +37,17 @@ _CHAPTERS: Final = (
 
 
 @cache
-def all_chat_cases() -> tuple[ChatCase, ...]:
+def all_chat_cases() -> tuple[Case[ChatContext], ...]:
     """Return all cases for facades, in the order in which they are run. Their ids never change."""
-    found = {case.id: case for chapter in _CHAPTERS for case in chapter.cases}
-    if len(found) < sum(len(chapter.cases) for chapter in _CHAPTERS):
-        raise RuntimeError("two cases have the same id")
-    return tuple(found.values())
+    return cases_of(_CHAPTERS)
 
 
-def chosen_chat(patterns: Sequence[str]) -> tuple[ChatCase, ...]:
+def chosen_chat(patterns: Sequence[str]) -> tuple[Case[ChatContext], ...]:
     """Return the cases for facades that patterns name, all without patterns.
 
     Raises ConfigError for one that names none.
     """
-    known = all_chat_cases()
-    for pattern in patterns:
-        if not any(fnmatchcase(case.id, pattern) for case in known):
-            guess = nearest(pattern, [case.id for case in known])
-            raise ConfigError(f"no case is called {pattern!r}" + (f"; {guess!r} is" if guess else ""))
-    return tuple(
-        case for case in known if not patterns or any(fnmatchcase(case.id, each) for each in patterns)
-    )
+    return chosen_of(all_chat_cases(), patterns)
 
 
 @attrs.frozen(kw_only=True)

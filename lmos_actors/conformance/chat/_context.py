@@ -15,21 +15,19 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors.conformance.session import NoAnswer, Probe, Requirement
+from lmos_actors.conformance.session import NoAnswer, Probe
 from lmos_actors.conformance.wire import BINARY, TEXT, read_json
 from lmos_actors.files import load
 
 if TYPE_CHECKING:
     import os
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from random import Random
 
-    from lmos_actors.conformance.card import Level, Section
+    from lmos_actors.conformance.card import Level
     from lmos_actors.conformance.wire import Headers, Socket
     from lmos_actors.transport import Network
-
-    ChatRun: TypeAlias = Callable[["ChatContext"], Awaitable[None]]
 
 ANSWER: Final = 30.0
 """Seconds that an agent has to answer, if that is more than a protocol's answer may take."""
@@ -38,51 +36,6 @@ FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 3.2
 
 Frame: TypeAlias = dict[str, Any]
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class ChatCase(Requirement):
-    """A requirement on a facade, and how it is tried. `run` raises Failed, NotOffered or NotRun."""
-
-    run: ChatRun
-
-
-class ChatChapter:
-    """The cases of one file, in their order."""
-
-    def __init__(self) -> None:
-        self.cases: list[ChatCase] = []
-
-    def add(
-        self, id: str, title: str, run: ChatRun, *, section: Section, expected: str, needs: str = ""
-    ) -> None:
-        """Add a case: for functions that make the runs of several cases."""
-        self.cases.append(
-            ChatCase(
-                id=id, title=title, section=section, expected=expected, needs=needs, unsafe=False, run=run
-            )
-        )
-
-    def case(
-        self, id: str, title: str, *, section: Section, expected: str, needs: str = "", unsafe: bool = False
-    ) -> Callable[[ChatRun], ChatRun]:
-        """Return a decorator that adds a function as a case."""
-
-        def add(run: ChatRun) -> ChatRun:
-            self.cases.append(
-                ChatCase(
-                    id=id,
-                    title=title,
-                    section=section,
-                    expected=expected,
-                    needs=needs,
-                    unsafe=unsafe,
-                    run=run,
-                )
-            )
-            return run
-
-        return add
 
 
 class ChatHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,16 +6,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.conformance.card import facade, omnia, rfc6455
-from lmos_actors.conformance.session import NoAnswer
+from lmos_actors.conformance.session import Chapter, NoAnswer
 from lmos_actors.conformance.wire import BINARY, PING, PONG, TEXT, ConnectionGone
 
-from ._context import ChatChapter, code_of, shown
+from ._context import code_of, shown
 
 if TYPE_CHECKING:
     from ._context import ChatContext, Talk
 
-BAD: Final = ChatChapter()
-BYTES: Final = ChatChapter()
+BAD: Final[Chapter[ChatContext]] = Chapter()
+BYTES: Final[Chapter[ChatContext]] = Chapter()
 
 MANY: Final = 150
 LARGEST: Final = 64 << 20

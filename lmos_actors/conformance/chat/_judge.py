@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from lmos_actors.conformance.card import Card, Verdict
-from lmos_actors.conformance.session import without_secrets
+from lmos_actors.conformance.card import Card
+from lmos_actors.conformance.session import judge_all, without_secrets
 from lmos_actors.conformance.wire import ConnectionGone, Refused, Unreachable
 
 from ._all import ChatOptions, chosen_chat
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmos_actors.conformance.card import Result
+    from lmos_actors.conformance.session import Case
     from lmos_actors.transport import Network
 
-    from ._context import ChatCase
 
 _VERSIONS: Final = ("lmos-actors", "trio", "h11")
 
@@ -43,15 +43,9 @@ async def judge_facade(
     options = ChatOptions() if options is None else options
     began = trio.current_time()
     shared = await _prepared(network, facade_url(url), options)
-    results: list[Result] = []
-    stop = ""
-    for case in chosen_chat(options.cases):
-        result = case.result(Verdict.NOT_RUN, stop) if stop else await _tried(shared, case)
-        if result.verdict is Verdict.FAILED and not stop:
-            stop = await _why_to_stop(shared, case)
-        results.append(result)
-        if on_result is not None:
-            on_result(result)
+    results = await judge_all(
+        chosen_chat(options.cases), partial(_tried, shared), partial(_try_to_open, shared), on_result
+    )
     return Card(
         subject=url,
         role="server",
@@ -60,7 +54,7 @@ async def judge_facade(
         level=options.level,
         spoken="Omnia's chat protocol",
         seed=options.seed,
-        results=tuple(results),
+        results=results,
         seconds=trio.current_time() - began,
         versions={name: version(name) for name in _VERSIONS},
     )
@@ -92,7 +86,7 @@ async def _prepared(network: Network, url: str, options: ChatOptions) -> ChatRun
     return shared
 
 
-async def _tried(shared: ChatRunContext, case: ChatCase) -> Result:
+async def _tried(shared: ChatRunContext, case: Case[ChatContext]) -> Result:
     context = ChatContext(shared, Random(f"{shared.seed}:{case.id}"))
     result = await context.judge_case(
         case, partial(case.run, context), shared.level, allow_unsafe=shared.allow_unsafe
@@ -100,20 +94,10 @@ async def _tried(shared: ChatRunContext, case: ChatCase) -> Result:
     return without_secrets(shared.headers, [shared.url], result)
 
 
-async def _why_to_stop(shared: ChatRunContext, case: ChatCase) -> str:
-    """Return why nothing can be tried after a case: "" if connections are opened, given some time."""
-    context, why = ChatContext(shared, Random(shared.seed)), ""
+async def _try_to_open(shared: ChatRunContext) -> None:
+    """Open a connection and close it. Raises Unreachable and Refused."""
+    context = ChatContext(shared, Random(shared.seed))
     try:
-        for seconds in (0.0, 0.5, 1.0, 2.0):
-            await trio.sleep(seconds)
-            try:
-                await context.talk(announced=False)
-            except Unreachable:
-                why = f"the facade is gone since {case.id}"
-            except Refused as refused:
-                why = f"{refused}, as in {case.id}"
-            else:
-                return ""
-        return why
+        await context.talk(announced=False)
     finally:
         await context.aclose()

@@ -7,16 +7,16 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from lmos_actors.conformance.card import facade, omnia
-from lmos_actors.conformance.session import NoAnswer
+from lmos_actors.conformance.session import Chapter, NoAnswer
 
-from ._context import ANSWER, ChatChapter, code_of, inside, shown
+from ._context import ANSWER, code_of, inside, shown
 
 if TYPE_CHECKING:
     from ._context import ChatContext, Frame, Talk
 
-TOOLS: Final = ChatChapter()
-UPLOADS: Final = ChatChapter()
-CALLS: Final = ChatChapter()
+TOOLS: Final[Chapter[ChatContext]] = Chapter()
+UPLOADS: Final[Chapter[ChatContext]] = Chapter()
+CALLS: Final[Chapter[ChatContext]] = Chapter()
 
 CONTENT: Final = b"12345678"
 _HEADER: Final = struct.Struct(">4sBBHIII12s")

@@ -9,17 +9,17 @@ from urllib.parse import parse_qsl, urlsplit
 import trio
 
 from lmos_actors.conformance.card import facade, omnia, rfc6455
-from lmos_actors.conformance.session import NoAnswer
+from lmos_actors.conformance.session import Chapter, NoAnswer
 from lmos_actors.conformance.wire import Refused
 
-from ._context import ANSWER, ChatChapter, inside, shown, with_query
+from ._context import ANSWER, inside, shown, with_query
 
 if TYPE_CHECKING:
     from ._context import ChatContext, Frame, Talk
 
-OPENING: Final = ChatChapter()
-TURNS: Final = ChatChapter()
-SESSIONS: Final = ChatChapter()
+OPENING: Final[Chapter[ChatContext]] = Chapter()
+TURNS: Final[Chapter[ChatContext]] = Chapter()
+SESSIONS: Final[Chapter[ChatContext]] = Chapter()
 
 NOBODY: Final = "no-such-agent-of-anybody"
 NO_SESSION: Final = "00000000-0000-4000-8000-000000000000"

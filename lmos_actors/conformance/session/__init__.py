@@ -1,9 +1,7 @@
 """Sessions with a server, and what all cases have in common."""
 
 from ._case import (
-    Case as Case,
     CaseContext as CaseContext,
-    Chapter as Chapter,
     Run as Run,
     RunContext as RunContext,
 )
@@ -41,11 +39,17 @@ from ._messages import (
     parse_message as parse_message,
 )
 from ._probe import (
+    Case as Case,
+    Chapter as Chapter,
     Failed as Failed,
     NoAnswer as NoAnswer,
     Probe as Probe,
     Requirement as Requirement,
+    cases_of as cases_of,
+    chosen_of as chosen_of,
+    judge_all as judge_all,
     without_secrets as without_secrets,
+    without_words as without_words,
 )
 from ._samples import (
     SILENCE as SILENCE,

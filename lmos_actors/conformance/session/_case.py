@@ -1,4 +1,4 @@
-"""Cases, chapters of cases, and the context in which a case runs."""
+"""The context in which a case for a server of LMOS runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lmos_actors.conformance.wire import (
 )
 
 from ._messages import faults
-from ._probe import NoAnswer, Probe, Requirement
+from ._probe import Case, NoAnswer, Probe
 from ._session import AS_WRITTEN, Session
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from random import Random
 
-    from lmos_actors.conformance.card import Level, Section
+    from lmos_actors.conformance.card import Level
     from lmos_actors.conformance.target import Call, Hints, Target
     from lmos_actors.conformance.wire import Headers, Socket
     from lmos_actors.transport import Network
@@ -30,52 +30,8 @@ if TYPE_CHECKING:
     from ._messages import ReceivedMessage
     from ._session import Dialect
 
+
 Run: TypeAlias = "Callable[[CaseContext], Awaitable[None]]"
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Case(Requirement):
-    """A requirement on a server, and how it is tried.
-
-    `run` raises Failed, NotOffered or NotRun, or what a session raises; it records lesser deviations by
-    `context.differs`.
-    """
-
-    run: Run
-
-
-class Chapter:
-    """The cases of one file, in their order."""
-
-    def __init__(self) -> None:
-        self.cases: list[Case] = []
-
-    def add(
-        self,
-        id: str,
-        title: str,
-        run: Run,
-        *,
-        section: Section,
-        expected: str,
-        needs: str = "",
-        unsafe: bool = False,
-    ) -> None:
-        """Add a case: for functions that make the runs of several cases."""
-        self.cases.append(
-            Case(id=id, title=title, section=section, expected=expected, needs=needs, unsafe=unsafe, run=run)
-        )
-
-    def case(
-        self, id: str, title: str, *, section: Section, expected: str, needs: str = "", unsafe: bool = False
-    ) -> Callable[[Run], Run]:
-        """Return a decorator that adds a function as a case."""
-
-        def add(run: Run) -> Run:
-            self.add(id, title, run, section=section, expected=expected, needs=needs, unsafe=unsafe)
-            return run
-
-        return add
 
 
 @attrs.define(kw_only=True)
@@ -103,7 +59,7 @@ class RunContext:
 class CaseContext(Probe):
     """The context of one case: opens connections, which end with it, and records findings."""
 
-    def __init__(self, shared: RunContext, case: Case, random: Random) -> None:
+    def __init__(self, shared: RunContext, case: Case[CaseContext], random: Random) -> None:
         super().__init__(
             shared.network, headers=shared.headers, tls=shared.tls, patience=shared.patience, random=random
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NoReturn
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
 
 import attrs
 import trio
@@ -20,12 +21,12 @@ from lmos_actors.conformance.wire import (
     exchange,
     open_socket,
 )
-from lmos_actors.errors import ConfigError
+from lmos_actors.errors import ConfigError, nearest
 from lmos_actors.transport import endpoint_of
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from random import Random
 
     from lmos_actors.conformance.card import Section, Traffic
@@ -36,6 +37,10 @@ _TRAFFIC: Final = 200
 _REASONABLE: Final = 64  # connections of one case
 _CASE_SECONDS: Final = 60.0
 _SECRET: Final = 4  # characters that a header has at least, to be one
+_GONE_FOR: Final = (0.0, 0.5, 1.0, 2.0)  # seconds before each look whether the other side is there
+
+ContextT = TypeVar("ContextT")
+RequirementT = TypeVar("RequirementT", bound="Requirement")
 
 
 class Failed(Exception):
@@ -76,6 +81,112 @@ class Requirement:
             verdict=verdict,
             seen=seen,
         )
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Case(Requirement, Generic[ContextT]):
+    """A requirement, and how it is tried in a context of its protocol.
+
+    `run` raises Failed, NotOffered or NotRun, or what its connections raise; it records lesser deviations by
+    `context.differs`.
+    """
+
+    run: Callable[[ContextT], Awaitable[None]]
+
+
+class Chapter(Generic[ContextT]):
+    """The cases of one file, in their order."""
+
+    def __init__(self) -> None:
+        self.cases: list[Case[ContextT]] = []
+
+    def add(
+        self,
+        id: str,
+        title: str,
+        run: Callable[[ContextT], Awaitable[None]],
+        *,
+        section: Section,
+        expected: str,
+        needs: str = "",
+        unsafe: bool = False,
+    ) -> None:
+        """Add a case: for functions that make the runs of several cases."""
+        self.cases.append(
+            Case(id=id, title=title, section=section, expected=expected, needs=needs, unsafe=unsafe, run=run)
+        )
+
+    def case(
+        self, id: str, title: str, *, section: Section, expected: str, needs: str = "", unsafe: bool = False
+    ) -> Callable[[Callable[[ContextT], Awaitable[None]]], Callable[[ContextT], Awaitable[None]]]:
+        """Return a decorator that adds a function as a case."""
+
+        def add(run: Callable[[ContextT], Awaitable[None]]) -> Callable[[ContextT], Awaitable[None]]:
+            self.add(id, title, run, section=section, expected=expected, needs=needs, unsafe=unsafe)
+            return run
+
+        return add
+
+
+def cases_of(chapters: Sequence[Chapter[ContextT]]) -> tuple[Case[ContextT], ...]:
+    """Return the cases of some chapters, in their order. No two have the same id."""
+    cases = [case for chapter in chapters for case in chapter.cases]
+    if len({case.id for case in cases}) < len(cases):
+        raise RuntimeError("two cases have the same id")
+    return tuple(cases)
+
+
+def chosen_of(cases: Sequence[RequirementT], patterns: Sequence[str]) -> tuple[RequirementT, ...]:
+    """Return the cases that patterns name, all without patterns.
+
+    Raises ConfigError for a pattern that names none, with the nearest id.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(case.id, pattern) for case in cases):
+            guess = nearest(pattern, [case.id for case in cases])
+            raise ConfigError(f"no case is called {pattern!r}" + (f"; {guess!r} is" if guess else ""))
+    return tuple(
+        case for case in cases if not patterns or any(fnmatchcase(case.id, each) for each in patterns)
+    )
+
+
+async def judge_all(
+    cases: Sequence[RequirementT],
+    judge: Callable[[RequirementT], Awaitable[Result]],
+    try_to_open: Callable[[], Awaitable[None]],
+    on_result: Callable[[Result], None] | None,
+) -> tuple[Result, ...]:
+    """Try cases one after another, and return their results; `on_result` gets each as it comes.
+
+    After one that failed `try_to_open` opens a connection, a few times if it has to. Where it raises
+    Unreachable or Refused each time, the other side is gone, and the other cases are not run.
+    """
+    results: list[Result] = []
+    stop = ""
+    for case in cases:
+        result = case.result(Verdict.NOT_RUN, stop) if stop else await judge(case)
+        if result.verdict is Verdict.FAILED and not stop:
+            stop = await _why_to_stop(case, try_to_open)
+        results.append(result)
+        if on_result is not None:
+            on_result(result)
+    return tuple(results)
+
+
+async def _why_to_stop(case: Requirement, try_to_open: Callable[[], Awaitable[None]]) -> str:
+    """Return why nothing can be tried after a case; "" if a connection can be opened."""
+    why = ""
+    for seconds in _GONE_FOR:
+        await trio.sleep(seconds)
+        try:
+            await try_to_open()
+        except Unreachable:
+            why = f"the server is gone since {case.id}"
+        except Refused as refused:
+            why = f"{refused}, as in {case.id}"
+        else:
+            return ""
+    return why
 
 
 class Probe:
@@ -237,8 +348,12 @@ def _in_words(departures: Sequence[Departure]) -> str:
 def without_secrets(headers: Callable[[str], Headers], places: Sequence[str], result: Result) -> Result:
     """Remove the kit's credentials for some places from what was seen: the server may have echoed them."""
     values = [value.decode("latin-1") for place in places for _, value in headers(place)]
-    words = dict.fromkeys(text for value in values for text in (value, value.partition(" ")[2]))
-    secrets = [word for word in words if len(word) >= _SECRET]
+    return without_words((text for value in values for text in (value, value.partition(" ")[2])), result)
+
+
+def without_words(words: Iterable[str], result: Result) -> Result:
+    """Remove secrets, of four characters at least, from what was seen."""
+    secrets = [word for word in dict.fromkeys(words) if len(word) >= _SECRET]
     if not secrets:
         return result
 

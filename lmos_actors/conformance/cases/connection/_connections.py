@@ -35,7 +35,7 @@ from lmos_actors.conformance.wire import (
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
 
-CONNECTIONS = Chapter()
+CONNECTIONS: Final[Chapter[CaseContext]] = Chapter()
 
 _DATA: Final = (CONTINUATION, TEXT, BINARY)
 _MANY: Final = 20

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, Run, Session
 
-FRAMING = Chapter()
+FRAMING: Final[Chapter[CaseContext]] = Chapter()
 
 _LONG: Final = 60_000
 _FACE: Final = "\N{GRINNING FACE}"

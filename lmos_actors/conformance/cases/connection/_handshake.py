@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, Run
     from lmos_actors.conformance.wire import Handshake, Headers
 
-HANDSHAKE = Chapter()
+HANDSHAKE: Final[Chapter[CaseContext]] = Chapter()
 
 _OURS: Final = "lmosprotocol"
 _OTHER: Final = "chat.example"

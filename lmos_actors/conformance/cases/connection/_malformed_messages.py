@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Messages: TypeAlias = Callable[[CaseContext, Session], Iterator[MalformedMessage]]
     Rewrite: TypeAlias = Callable[[str], str]
 
-MALFORMED_MESSAGES = Chapter()
+MALFORMED_MESSAGES: Final[Chapter[CaseContext]] = Chapter()
 
 _COMMON: Final = lmos("Common Message Members Table")
 _ERROR: Final = lmos("error")

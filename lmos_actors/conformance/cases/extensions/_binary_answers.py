@@ -15,7 +15,7 @@ from ._input_run import NEEDS_BOTH, PLENTY, InputRun
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
 
-BINARY_ANSWERS = Chapter()
+BINARY_ANSWERS: Final[Chapter[CaseContext]] = Chapter()
 
 _ANSWERS: Final = extension("Streams, Answers as streams")
 

@@ -15,7 +15,7 @@ from ._members import needs
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
 
-INPUT_STREAMS = Chapter()
+INPUT_STREAMS: Final[Chapter[CaseContext]] = Chapter()
 
 _INPUT: Final = extension("Streams, Input streams")
 _ANSWERS: Final = extension("Streams, Answers as streams")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
     from lmos_actors.conformance.target import Call
 
-KEYS = Chapter()
+KEYS: Final[Chapter[CaseContext]] = Chapter()
 
 _KEYS: Final = extension("Members, Keys")
 _KEPT: Final = "lmosx:offers with keys, lmosx:answers, and an action that may be invoked"

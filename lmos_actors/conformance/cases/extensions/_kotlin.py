@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
     from lmos_actors.conformance.target import Call
 
-KOTLIN = Chapter()
+KOTLIN: Final[Chapter[CaseContext]] = Chapter()
 
 _CLIENT: Final = kotlin("WebSocketProtocolClient")
 _MESSAGES: Final = kotlin("Messages")

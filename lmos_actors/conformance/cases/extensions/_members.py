@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage
     from lmos_actors.conformance.target import Call
 
-MEMBERS = Chapter()
+MEMBERS: Final[Chapter[CaseContext]] = Chapter()
 
 _ACKS: Final = extension("Members, Acknowledgements")
 _DEADLINES: Final = extension("Members, Deadlines")

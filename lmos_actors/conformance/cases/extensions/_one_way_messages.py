@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent
 
-ONE_WAY_MESSAGES = Chapter()
+ONE_WAY_MESSAGES: Final[Chapter[CaseContext]] = Chapter()
 
 _TELLS: Final = extension("One-way messages")
 _OFFERED: Final = "lmosx:offers with tells, and an action that may be invoked"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage
     from lmos_actors.conformance.target import Call
 
-RETRIES = Chapter()
+RETRIES: Final[Chapter[CaseContext]] = Chapter()
 
 _RETRIES: Final = extension("Members, Retries")
 _REPEATED: Final = "lmosx:offers with retries, and an event that an action which may be invoked makes happen"

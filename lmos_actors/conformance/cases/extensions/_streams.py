@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent, Session
     from lmos_actors.conformance.target import Call
 
-STREAMS = Chapter()
+STREAMS: Final[Chapter[CaseContext]] = Chapter()
 
 _ANSWERS: Final = extension("Streams, Answers as streams")
 _CREDIT: Final = extension("Streams, Credit")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.target import Call, HttpForm
 
-HTTP_ACTIONS = Chapter()
+HTTP_ACTIONS: Final[Chapter[CaseContext]] = Chapter()
 
 _ACTION: Final = td("5.3.1.4 ActionAffordance")
 _BAD: Final = http("15.5.1")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.wire import HttpAnswer
     from lmos_actors.protocol.td import Finding, Form
 
-DESCRIPTION = Chapter()
+DESCRIPTION: Final[Chapter[CaseContext]] = Chapter()
 
 _MEDIA_TYPES: Final = ("application/td+json", "application/json", "application/ld+json")
 _MOVED: Final = (301, 302, 303, 307, 308)

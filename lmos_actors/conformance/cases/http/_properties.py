@@ -30,7 +30,7 @@ from lmos_actors.protocol.td import choose, effective_forms
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, Session
 
-HTTP_PROPERTIES = Chapter()
+HTTP_PROPERTIES: Final[Chapter[CaseContext]] = Chapter()
 
 _FORM: Final = td("5.3.4.2 Form")
 _PROPERTY: Final = td("5.3.1.3 PropertyAffordance")

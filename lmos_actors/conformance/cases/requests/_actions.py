@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
     from lmos_actors.conformance.target import Call
 
-ACTIONS = Chapter()
+ACTIONS: Final[Chapter[CaseContext]] = Chapter()
 
 _AFFORDANCE: Final = td("5.3.1.4 ActionAffordance")
 _INVOCABLE: Final = "an action that may be invoked"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
 
-CORRELATION = Chapter()
+CORRELATION: Final[Chapter[CaseContext]] = Chapter()
 
 _SHARED: Final = lmos("Common Message Requirements")
 _EXPECTED: Final = "the correlationID of the request in the answer to it"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
 
-ERRORS = Chapter()
+ERRORS: Final[Chapter[CaseContext]] = Chapter()
 
 _ERROR: Final = lmos("error")
 _ANSWERS: Final = ("propertyReading", "propertyReadings", "actionStatus", "error", "acknowledgement")

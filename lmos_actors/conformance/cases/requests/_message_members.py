@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run
     from lmos_actors.conformance.target import Call
 
-MESSAGE_MEMBERS = Chapter()
+MESSAGE_MEMBERS: Final[Chapter[CaseContext]] = Chapter()
 
 _COMMON: Final = lmos("Common Message Requirements")
 _READABLE: Final = "a property that can be read"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
 
-ORDERING = Chapter()
+ORDERING: Final[Chapter[CaseContext]] = Chapter()
 
 _RESPONSES: Final = lmos("One Request-Multiple Responses")
 _REPLY: Final = lmos("Request-Reply")

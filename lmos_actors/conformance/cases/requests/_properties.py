@@ -22,7 +22,7 @@ from lmos_actors.conformance.wire import ConnectionGone
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
 
-PROPERTIES = Chapter()
+PROPERTIES: Final[Chapter[CaseContext]] = Chapter()
 
 _WRITTEN: Final = ("propertyReading", "propertyReadings")
 _AFFORDANCE: Final = td("5.3.1.3 PropertyAffordance")

@@ -15,7 +15,7 @@ from lmos_actors.conformance.wire import ConnectionGone
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Run, Sent, Session
 
-RUNS = Chapter()
+RUNS: Final[Chapter[CaseContext]] = Chapter()
 
 _QUERY: Final = lmos("queryAction")
 _CANCEL: Final = lmos("cancelAction")

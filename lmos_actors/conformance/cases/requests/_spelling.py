@@ -12,7 +12,7 @@ from lmos_actors.conformance.session import SILENCE, Chapter, a_reading, one_of_
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, Dialect
 
-SPELLING = Chapter()
+SPELLING: Final[Chapter[CaseContext]] = Chapter()
 
 _READABLE: Final = "a property that can be read"
 

@@ -22,7 +22,7 @@ from lmos_actors.protocol.td import SUBPROTOCOL
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Sent
 
-EVENTS = Chapter()
+EVENTS: Final[Chapter[CaseContext]] = Chapter()
 
 _EVENT: Final = lmos("event")
 _PATTERN: Final = lmos("Publish-Subscribe")

@@ -21,7 +21,7 @@ from lmos_actors.conformance.session import (
 if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
 
-OBSERVATIONS = Chapter()
+OBSERVATIONS: Final[Chapter[CaseContext]] = Chapter()
 
 _OBSERVE: Final = lmos("observeProperty")
 _UPDATES: Final = lmos("One Request-Multiple Responses")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.session import CaseContext
     from lmos_actors.conformance.target import Call, Target
 
-SEVERAL_THINGS = Chapter()
+SEVERAL_THINGS: Final[Chapter[CaseContext]] = Chapter()
 
 _COMMON: Final = lmos("Common Message Requirements")
 _SUBSCRIBE: Final = lmos("subscribeEvent")

@@ -1,0 +1,409 @@
+"""The context of a case for a relay: agents of the kit that connect, say things and hear.
+
+A case judges its own subject only, so relays are read as widely as possible: a welcome may be flat or
+missing, an error may have its code in any of the places that were seen, and a message may come twice.
+
+Cases need to know that something did *not* come. Nothing on a relay says so. So `RelayContext.heard_by` lets
+the sender say one thing more, and takes what came before that: relays pass on the messages of one sender in
+their order (a case of its own).
+
+Agents are registered once in a run, and connect anew in each case. Some relays mix up two connections of one
+agent, even where the first one is ending. So the end of a case waits until the relay has ended them too.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors.conformance.session import NoAnswer, Probe
+from lmos_actors.conformance.wire import TEXT, ConnectionGone, read_json
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import load
+from lmos_actors.security import Reference, SecretSource
+
+if TYPE_CHECKING:
+    import os
+    import ssl
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from lmos_actors.conformance.card import Level
+    from lmos_actors.conformance.wire import Headers, HttpAnswer, Socket
+    from lmos_actors.transport import Network
+
+RELAY: Final = "relay"
+ENDING: Final = 1.0
+"""Seconds that a relay has to end a connection which the kit has closed."""
+
+NOTICED: Final = 0.1
+"""Seconds in which a relay notices that a connection is gone."""
+
+Frame: TypeAlias = dict[str, Any]
+
+
+class RelayHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The agents that the kit may be, where a relay does not let it register some: their ids, and where the
+    token of each is, as `env:NAME` or `file:PATH`. Three are needed, five for all cases.
+    """
+
+    agents: dict[str, str] = {}
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> RelayHints:
+        """Read a YAML, TOML or JSON file of hints. Blocks on the disk. Raises FileError: every mistake."""
+        return load(path, cls).value
+
+    def identities(self) -> list[Identity]:
+        """Return the agents with their tokens. Blocks on the disk. Raises ConfigError."""
+        return [Identity(id, _secret_at(id, reference)) for id, reference in self.agents.items()]
+
+
+def _secret_at(id: str, reference: str) -> str:
+    source = SecretSource(Reference.parse(reference))
+    value = source.read()
+    if value is None:
+        raise ConfigError(source.problem or "is empty", f"agents.{id}")
+    return value.decode("utf-8", "replace").strip()
+
+
+@attrs.frozen
+class Identity:
+    """An agent of the kit."""
+
+    id: str
+    token: str = attrs.field(repr=False)
+
+
+@attrs.define(kw_only=True)
+class RelayRunContext:
+    """The context that all cases of a run share.
+
+    `register_url` is where agents are registered. `identities` are the agents of the kit, `known` those that
+    were given to it. `direct` is whether a message to one agent arrives: without that agents are reached by
+    broadcasts. `welcomes` is whether a welcome comes.
+    """
+
+    network: Network
+    url: str
+    register_url: str
+    level: Level
+    patience: float
+    idle: float
+    seed: int
+    allow_unsafe: bool
+    headers: Callable[[str], Headers]
+    tls: ssl.SSLContext | None
+    known: tuple[Identity, ...] = ()
+    identities: dict[str, Identity] = attrs.field(factory=dict[str, Identity])
+    spare: list[Identity] = attrs.field(factory=list[Identity])
+    direct: bool = True
+    welcomes: bool = True
+
+    def secrets(self) -> list[str]:
+        """Return the tokens of all agents of the kit."""
+        return [each.token for each in (*self.known, *self.identities.values())]
+
+
+def relay_place(url: str, path: str) -> str:
+    """Return the address of an HTTP path beside a relay, or beside where it registers agents."""
+    parts = urlsplit(url)
+    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+    return urlunsplit((scheme, parts.netloc, path, "", ""))
+
+
+def code_of(frame: Frame) -> str:
+    """Return the code of an error, wherever it stands; "" if it is none."""
+    payload = frame.get("payload")
+    inner: Frame = cast("Frame", payload) if isinstance(payload, dict) else {}
+    for found in (inner.get("code"), inner.get("error"), frame.get("error"), frame.get("code")):
+        if isinstance(found, str):
+            return found
+    return ""
+
+
+def of_relay(frame: Frame, *types: str) -> bool:
+    """Return whether a frame is one of the relay's own, of one of some types."""
+    return frame.get("from", RELAY) == RELAY and frame.get("type") in types
+
+
+def shown(frame: Any) -> str:
+    """Return a frame as text, for what was seen."""
+    return "nothing" if frame is None else json.dumps(frame, ensure_ascii=False)[:300]
+
+
+def inside(frame: Frame | None, name: str) -> Frame:
+    """Return an object that is a member of another; empty where there is none."""
+    found = (frame or {}).get(name)
+    return cast("Frame", found) if isinstance(found, dict) else {}
+
+
+class RelayAgent:
+    """One connection of an agent of the kit."""
+
+    def __init__(self, context: RelayContext, identity: Identity, socket: Socket) -> None:
+        self.id = identity.id
+        self.token = identity.token
+        self.socket = socket
+        self.welcome: Frame | None = None
+        self._context = context
+        self._unread: list[Frame] = []
+
+    # ---- out
+
+    async def send(self, frame: Frame | str) -> None:
+        """Send an object with this agent's `from`, or a text as it is. Raises ConnectionGone."""
+        text = frame if isinstance(frame, str) else json.dumps({"from": self.id, **frame})
+        await self.socket.send_text(text)
+
+    async def say(self, payload: Any, *to: str, **members: Any) -> None:
+        """Say something to some, to everybody without names. Raises ConnectionGone."""
+        await self.send({"to": list(to) or ["*"], "payload": payload, **members})
+
+    async def command(self, type: str, payload: Any = None, **members: Any) -> None:
+        """Send a command to the relay. Raises ConnectionGone."""
+        await self.send({"to": [RELAY], "type": type, "payload": payload, **members})
+
+    async def parts(self, *parts: bytes) -> None:
+        """Send a text in several frames. Raises ConnectionGone."""
+        for number, part in enumerate(parts):
+            await self.socket.send_frame(TEXT if number == 0 else 0, part, fin=number == len(parts) - 1)
+
+    async def leave(self) -> None:
+        """Close the connection, and give the relay some time to notice it. Raises nothing."""
+        with suppress(ConnectionGone):
+            await self.socket.close()
+        with suppress(ConnectionGone):
+            await self.socket.end(ENDING)
+            await self.socket.stream_end(ENDING)
+        await self.socket.aclose()
+        await trio.sleep(NOTICED)
+
+    # ---- in
+
+    async def next(self, within: float | None = None) -> Frame | None:
+        """Wait for the next frame; None if there was none in time. Raises ConnectionGone, Failed."""
+        if self._unread:
+            return self._unread.pop(0)
+        patience = self._context.shared.patience
+        found = await self.socket.next_message(patience if within is None else within)
+        if found is None:
+            return None
+        try:
+            came = read_json(found)
+        except ValueError as error:
+            self._context.fail(f"a frame is no JSON: {error}")
+        if not isinstance(came, dict):
+            self._context.fail(f"a frame is no object: {found[:100]!r}")
+        return cast("Frame", came)
+
+    async def find(self, what: str, matches: Callable[[Frame], bool], within: float | None = None) -> Frame:
+        """Wait for a frame that matches, and pass over others. Raises NoAnswer, ConnectionGone, Failed."""
+        within = self._context.shared.patience if within is None else within
+        deadline = trio.current_time() + within
+        while (frame := await self.next(max(0.0, deadline - trio.current_time()))) is not None:
+            if matches(frame):
+                return frame
+        raise NoAnswer(f"no {what} came within {within:g} s")
+
+    async def message(self, payload: Any, within: float | None = None) -> Frame:
+        """Wait for the message with a payload. Raises NoAnswer, ConnectionGone, Failed."""
+        return await self.find(
+            f"message with {shown(payload)}", lambda f: f.get("payload") == payload, within
+        )
+
+    async def with_ref(self, ref: str) -> Frame:
+        """Wait for the message with a ref. Raises NoAnswer, ConnectionGone, Failed."""
+        return await self.find(f"message with the ref {ref}", lambda frame: frame.get("ref") == ref)
+
+    async def of_relay(self, *types: str, within: float | None = None) -> Frame:
+        """Wait for a frame of the relay's own. Raises NoAnswer, ConnectionGone, Failed."""
+        return await self.find(" or ".join(types), lambda frame: of_relay(frame, *types), within)
+
+    async def refusal(self) -> Frame | None:
+        """Wait for an error of the relay; None if there was none in time. Raises ConnectionGone, Failed."""
+        try:
+            return await self.of_relay("error")
+        except NoAnswer:
+            return None
+
+    def put_back(self, frames: Sequence[Frame]) -> None:
+        """Put frames back, to be read next."""
+        self._unread[:0] = frames
+
+
+class RelayContext(Probe):
+    """The context of one case: agents that connect, which leave with it, and findings."""
+
+    def __init__(self, shared: RelayRunContext, random: Random) -> None:
+        super().__init__(
+            shared.network, headers=shared.headers, tls=shared.tls, patience=shared.patience, random=random
+        )
+        self.shared = shared
+        self._agents: list[RelayAgent] = []
+        self._words = 0
+
+    def word(self) -> str:
+        """Return a payload that no other message has."""
+        self._words += 1
+        return f"{self._words}-{self.random.getrandbits(48):012x}"
+
+    # ---- agents
+
+    async def register(self, agent_id: Any = None, *, body: bytes | None = None) -> HttpAnswer:
+        """Ask for an identity: one that is made up without an id; or send a body. Raises Unreachable."""
+        asked = {} if agent_id is None else {"agent_id": agent_id}
+        data = json.dumps(asked).encode() if body is None else body
+        headers = ((b"content-type", b"application/json"),)
+        return await self.http("POST", self.shared.register_url, headers=headers, body=data)
+
+    async def registered(self, agent_id: Any = None) -> Identity | None:
+        """Register an agent, and return it; None where that is refused. Raises Unreachable."""
+        answer = await self.register(agent_id)
+        if answer.status != 200:
+            return None
+        found = identity_in(answer)
+        if found is not None:
+            self.shared.identities[f"registered {len(self.shared.identities)}"] = found
+        return found
+
+    async def identity(self, name: str) -> Identity:
+        """Return an agent of the kit, which the name stands for throughout the run. Raises NotRun."""
+        shared = self.shared
+        if name not in shared.identities:
+            if shared.spare:
+                shared.identities[name] = shared.spare.pop(0)
+            elif shared.known:
+                self.not_run("it needs another agent: name its token under agents, --hints")
+            else:
+                shared.identities[name] = await self._new_identity()
+        return shared.identities[name]
+
+    async def _new_identity(self) -> Identity:
+        answer = await self.register(f"kit-{uuid.uuid4().hex[:12]}")
+        found = identity_in(answer)
+        if answer.status != 200 or found is None:
+            self.not_run(
+                f"an agent is not registered ({answer.status}): --register-url is where it is, "
+                "or name tokens under agents, --hints"
+            )
+        return found
+
+    async def agent(
+        self, name: str = "a", *, query: bool = False, offered: tuple[str, ...] = (), welcomed: bool = True
+    ) -> RelayAgent:
+        """Connect an agent, and take its welcome. With `query` the token is in the address.
+
+        Raises Unreachable, and Refused for any answer but 101.
+        """
+        identity = await self.identity(name)
+        socket = await self.connect(identity.token, query=query, offered=offered)
+        agent = RelayAgent(self, identity, socket)
+        self._agents.append(agent)
+        if welcomed and self.shared.welcomes:
+            agent.welcome = await agent.next()
+        return agent
+
+    async def agents(self, *names: str) -> list[RelayAgent]:
+        """Connect several agents. Raises Unreachable, Refused."""
+        return [await self.agent(name) for name in names]
+
+    def there(self, name: str) -> RelayAgent:
+        """Return the connection of an agent that the case has connected: the newest."""
+        return self.newest(self.shared.identities[name].id)
+
+    def newest(self, id: str) -> RelayAgent:
+        """Return the newest connection of an agent, by its id."""
+        return next(agent for agent in reversed(self._agents) if agent.id == id)
+
+    async def connect(
+        self, token: str | None, *, query: bool = False, offered: tuple[str, ...] = (), url: str | None = None
+    ) -> Socket:
+        """Open a connection with a token, or without one. Raises Unreachable, Refused."""
+        headers = () if token is None or query else ((b"authorization", f"Bearer {token}".encode()),)
+        place = self.shared.url if url is None else url
+        if query and token is not None:
+            place += f"{'&' if '?' in place else '?'}token={token}"
+        return await self.open(place, headers=headers, offered=offered)
+
+    # ---- what was heard
+
+    async def heard_by(self, hearer: RelayAgent, sender: RelayAgent) -> list[Frame]:
+        """Return what has come to an agent that was sent before now.
+
+        The sender says one thing more, which the hearer waits for. Raises NoAnswer, ConnectionGone, Failed.
+        """
+        last = self.word()
+        await sender.say(last, *((hearer.id,) if self.shared.direct else ()))
+        heard: list[Frame] = []
+
+        def is_last(frame: Frame) -> bool:
+            if frame.get("payload") != last:
+                heard.append(frame)
+            return frame.get("payload") == last
+
+        await hearer.find("message that was sent last", is_last)
+        return heard
+
+    async def must_go_on(self, agent: RelayAgent, peer: RelayAgent, after: str) -> None:
+        """Fail unless what an agent says arrives still."""
+        word = self.word()
+        try:
+            await agent.say(word)
+            await peer.message(word)
+        except (NoAnswer, ConnectionGone) as why:
+            self.fail(f"after {after}: {why}")
+
+    async def must_refuse(
+        self, agent: RelayAgent, peer: RelayAgent, frame: Frame | str, *, codes: Sequence[str] = ()
+    ) -> None:
+        """Send what cannot be understood: an error comes, and the connection goes on. Raises Failed."""
+        what = shown(frame) if isinstance(frame, dict) else repr(frame[:60])
+        try:
+            await agent.send(frame)
+            error = await agent.refusal()
+        except ConnectionGone as gone:
+            self.fail(f"after {what}: {gone}")
+        if error is None:
+            self.differs("relay-silent", f"nothing answers {what}")
+        else:
+            self.judge_error(error, codes)
+        await self.must_go_on(agent, peer, what)
+
+    def judge_error(self, error: Frame, codes: Sequence[str] = ()) -> None:
+        """Judge an error: its code is one of some, if there are any. Raises Failed."""
+        payload = inside(error, "payload")
+        if not isinstance(payload.get("code"), str):
+            self.differs("relay-error-shape", shown(error))
+        if codes and code_of(error) not in codes:
+            self.fail(f"the code is {code_of(error)!r}: {shown(error)}")
+
+    async def aclose(self) -> None:
+        """Close all connections, and wait a moment until the relay has."""
+        with trio.CancelScope(shield=True):
+            for agent in self._agents:
+                with suppress(ConnectionGone):
+                    await agent.socket.close()
+            with trio.move_on_after(ENDING), suppress(ConnectionGone):
+                for agent in self._agents:
+                    if await agent.socket.end(ENDING) is not None:
+                        await agent.socket.stream_end(ENDING)
+        await super().aclose()
+
+
+def identity_in(answer: HttpAnswer) -> Identity | None:
+    """Return the agent that an answer to a registration has; None if it has none."""
+    try:
+        found = read_json(answer.body)
+    except ValueError:
+        return None
+    members: Frame = cast("Frame", found) if isinstance(found, dict) else {}
+    id, token = members.get("agent_id"), members.get("token")
+    return Identity(id, token) if isinstance(id, str) and isinstance(token, str) else None
