@@ -13,6 +13,7 @@ from lmos_actors.errors import (
 
 from ._asgi import App as App, ClientLeft as ClientLeft
 from ._default_network import default_network as default_network
+from ._frames import server_text as server_text
 from ._front_door import (
     DoorOptions as DoorOptions,
     DoorStatistics as DoorStatistics,

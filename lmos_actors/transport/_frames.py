@@ -26,7 +26,14 @@ from wsproto.events import (
     Request,
     TextMessage,
 )
-from wsproto.frame_protocol import CloseReason, FrameDecoder, Opcode, ParseFailed, XorMaskerSimple
+from wsproto.frame_protocol import (
+    CloseReason,
+    FrameDecoder,
+    FrameProtocol,
+    Opcode,
+    ParseFailed,
+    XorMaskerSimple,
+)
 from wsproto.utilities import RemoteProtocolError
 
 from ._incoming import IncomingMessage
@@ -90,6 +97,18 @@ DETAIL_BYTES: Final = 8192
 Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 
 
+class ServerText(bytes):
+    """A text as the whole frame in which a server sends it, to be shared by the connections of many clients.
+
+    A server's frames have no mask (RFC 6455 section 5.1), so one text is the same bytes for all of them.
+    """
+
+
+def server_text(text: bytes) -> ServerText:
+    """Return the frame of a text, given as UTF-8, for any number of a server's connections."""
+    return ServerText(FrameProtocol(client=False, extensions=[]).send_data(text.decode(), fin=True))
+
+
 class FrameCodec(WSConnection):
     """wsproto's connection, with short cuts for whole texts and binary frames once it is open.
 
@@ -132,14 +151,24 @@ class FrameCodec(WSConnection):
     # ---- out
 
     def encode(self, frames: Iterable[bytes]) -> bytes:
-        """Return the frames of some messages: plain `bytes` are the UTF-8 of a text, subclasses binary."""
+        """Return the frames of some messages: plain `bytes` are the UTF-8 of a text, subclasses binary.
+
+        A `ServerText` is a frame already, and stays as it is.
+        """
         if not self._fast:
             return b"".join([self._by_wsproto(frame) for frame in frames])
         parts: list[bytes] = []
         masks = self._masks if self.client else None
         bit = 0 if masks is None else 0x80
         for frame in frames:
-            first, size = (_TEXT if type(frame) is bytes else _BINARY), len(frame)
+            if type(frame) is bytes:
+                first = _TEXT
+            elif type(frame) is ServerText:
+                parts.append(frame)
+                continue
+            else:
+                first = _BINARY
+            size = len(frame)
             if size < 126:
                 parts.append(bytes((first, bit | size)))
             elif size < 65536:
@@ -154,6 +183,8 @@ class FrameCodec(WSConnection):
         return b"".join(parts)
 
     def _by_wsproto(self, frame: bytes) -> bytes:
+        if type(frame) is ServerText:
+            return frame
         is_text = type(frame) is bytes
         return self.send(TextMessage(data=frame.decode()) if is_text else BytesMessage(data=bytes(frame)))
 

@@ -94,7 +94,8 @@ class Handler(Protocol):
     def frames(self, room: int) -> list[bytes]:
         """Return messages to be sent, oldest first, until they have `room` bytes or more; none: none waits.
 
-        Plain `bytes` are the UTF-8 of a text message, instances of a subclass of bytes a binary message.
+        Plain `bytes` are the UTF-8 of a text message, `server_text` makes one that many connections share;
+        instances of another subclass of bytes are a binary message.
         """
         ...
 

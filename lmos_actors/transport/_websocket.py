@@ -140,12 +140,13 @@ class Connection:
             self.wake()
             return
         data = self._rest = self._batch()
-        try:
-            sent = self._send_now(data)
-            self._bytes_out += sent
-            self._rest = data[sent:]
-        except _GONE as error:
-            self._break(str(error) or "the connection was reset")
+        if data:
+            try:
+                sent = self._send_now(data)
+                self._bytes_out += sent
+                self._rest = data[sent:]
+            except _GONE as error:
+                self._break(str(error) or "the connection was reset")
         if self._rest or self._is_more or self._ended is not None:
             self.wake()
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 AT_ONCE = 100
+ROUNDS = 20
+"""Single broadcasts, one after another: the question what they cost costs something too."""
+
 PAYLOAD = "x" * 100
 MARK = b'"xxx'
 CPU = "cpu?"
@@ -139,7 +142,10 @@ async def _asked(url: str, what: Any) -> Any:
         return await meter.invoke(what)
 
 
-def _fan(times: int, result: Callable[[float, float, int], float], n: int, *, bare: bool = False) -> float:
+def _fan(
+    times: int, result: Callable[[float, float, int], float], n: int, *, rounds: int = 1, bare: bool = False
+) -> float:
+    """Measure broadcasts to n agents: `times` at once, in rounds of which each waits for the one before."""
     raise_descriptor_limit(20_000)
     with other_process("relay-bare" if bare else "relay") as base:
         url = base.removesuffix("/ws")
@@ -148,13 +154,15 @@ def _fan(times: int, result: Callable[[float, float, int], float], n: int, *, ba
         sender.say(1)
         _heard(peers, 1)
         used = _bare_cpu(sender) if bare else trio.run(_asked, url, Meter.cpu)
-        began = clock()
-        sender.say(times)
-        taken = _heard(peers, times) - began
+        taken = 0.0
+        for _ in range(rounds):
+            began = clock()
+            sender.say(times)
+            taken += _heard(peers, times) - began
         used = (_bare_cpu(sender) if bare else trio.run(_asked, url, Meter.cpu)) - used
         for peer in (*peers, sender):
             peer.sock.close()
-    return result(taken, used, n * times)
+    return result(taken / rounds, used, n * times * rounds)
 
 
 def deliveries(n: int) -> float:
@@ -169,12 +177,12 @@ def cost(n: int) -> float:
 
 def cost_singly(n: int) -> float:
     """Microseconds of processor time for each delivery of a single broadcast."""
-    return _fan(1, lambda _, used, count: used / count * 1e6, n)
+    return _fan(1, lambda _, used, count: used / count * 1e6, n, rounds=ROUNDS)
 
 
 def until_the_last(n: int) -> float:
     """Milliseconds until the last of so many agents has a broadcast."""
-    return _fan(1, lambda taken, _, count: taken * 1e3, n)
+    return _fan(1, lambda taken, *_: taken * 1e3, n, rounds=ROUNDS)
 
 
 def bare_deliveries(n: int) -> float:
@@ -184,12 +192,12 @@ def bare_deliveries(n: int) -> float:
 
 def bare_until_the_last(n: int) -> float:
     """The same of a bare fan-out."""
-    return _fan(1, lambda taken, _, count: taken * 1e3, n, bare=True)
+    return _fan(1, lambda taken, *_: taken * 1e3, n, rounds=ROUNDS, bare=True)
 
 
 def bare_cost_singly(n: int) -> float:
     """The same of a bare fan-out."""
-    return _fan(1, lambda _, used, count: used / count * 1e6, n, bare=True)
+    return _fan(1, lambda _, used, count: used / count * 1e6, n, rounds=ROUNDS, bare=True)
 
 
 def idle(n: int) -> float:

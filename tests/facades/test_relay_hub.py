@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +16,7 @@ from lmos_actors.facades import RelayOptions
 from lmos_actors.protocol.relay.extensions import History
 from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import MemoryNetwork, TcpNetwork, connect
+from tests.transport.peer import TEXT, frame, mask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -171,6 +172,33 @@ async def test_the_same_over_sockets(tmp_path: Path) -> None:
             assert (await first.next())["from"] == "one"
         taken = await asked(network, "POST", "/register", {"agent_id": "two"}, url)
         assert (taken.status, taken.json()["error"]) == (409, "agent_id_taken")
+
+
+async def test_many_hear_a_broadcast_over_sockets() -> None:
+    """The hub sends to all of them in one step; one is in the midst of a message, another is leaving."""
+    network = TcpNetwork()
+    async with open_node(listen="ws://127.0.0.1:0", relay=True) as node, AsyncExitStack() as stack:
+        url = node.urls[0].removesuffix("/ws")
+        names = [f"agent-{number}" for number in range(5)]
+        tokens = [(await registered(network, name, url))[1] for name in names]
+        first, *others = [
+            await stack.enter_async_context(opened(network, token, url=url)) for token in tokens
+        ]
+        half = frame(TEXT, json.dumps({"to": ["agent-0"], "payload": "whole"}).encode())
+        cut = len(half) // 2
+        stream = others[0].connection._stream
+        await stream.send_all(mask(half)[:cut])
+        others[-1].connection.close()
+        for number in range(200):
+            first.say(to=["*"], payload=number)
+        for other in others[:-1]:
+            assert [(await other.next())["payload"] for _ in range(200)] == list(range(200))
+        await stream.send_all(mask(half)[cut:])
+        assert (await first.next())["payload"] == "whole"
+        await node.root.terminate_child("relay")
+        for peer in (first, *others[:-1]):
+            await peer.over.wait()
+            assert peer.ended.code == 1012
 
 
 REGISTRATIONS: list[tuple[Any, int, str]] = [

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from lmos_actors.transport import ConnectionOptions
+from lmos_actors.transport import ConnectionOptions, server_text
 from tests.transport.peer import (
     BINARY,
     CLOSE,
@@ -235,3 +235,21 @@ def test_messages_go_out_as_frames_of_the_shortest_form(end: str, fast: bool) ->
     assert peer.ended is not None
     assert (peer.ended.code, peer.ended.by, peer.ended.clean) == (1000, "us", True)
     assert peer.connection.statistics().bytes_out == len(peer.sent)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536])
+def test_a_text_that_many_connections_share_is_the_frame_of_a_server(size: int, fast: bool) -> None:
+    shared = server_text(b"a" * size)
+
+    async def body(peer: Peer) -> None:
+        peer.connection.close(1000, "bye")
+        await peer.receive(4)
+        await peer.send(closing(1000))
+        await peer.stream.aclose()
+
+    options = attrs.evolve(OPTIONS, fast_frames=fast)
+    _, peer = play("server", body, handler=Recorder(b"before", shared, b"behind"), options=options)
+    texts = [(TEXT, b"before"), (TEXT, b"a" * size), (TEXT, b"behind")]
+    assert peer.came() == [*texts, (CLOSE, b"\x03\xe8bye")]
+    assert peer.connection.statistics().messages_out == 3

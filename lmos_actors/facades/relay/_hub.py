@@ -19,7 +19,9 @@ import trio
 from lmos_actors.actors import Agent, action
 from lmos_actors.persistence import Identities, IdentityOptions, MemoryStore, open_writer
 from lmos_actors.protocol.relay import EVERYBODY, RELAY, Hub, HubStatistics
+from lmos_actors.transport import server_text
 
+from ._delivery import Delivery
 from ._extensions import made, start
 
 if TYPE_CHECKING:
@@ -103,7 +105,10 @@ class RelayHub(Agent, private=True):
                 new_id=entropy.new_id,
                 now=lambda: int(entropy.now().timestamp() * 1_000),
                 extensions=made(options.extensions),
+                shared=server_text,
             )
+            self.delivery = Delivery()
+            self.nursery.start_soon(self.delivery.run)
             await self.identities.load()
             await start(self.hub, writer, self.path)
             if self.hub.extensions:

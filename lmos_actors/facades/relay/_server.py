@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from starlette.routing import BaseRoute
 
-    from lmos_actors.protocol.relay import Hub, HubConnection
+    from lmos_actors.persistence import NewIdentity, Refused
+    from lmos_actors.protocol.relay import HubConnection
     from lmos_actors.security import Guard
     from lmos_actors.transport import Connection, Upgrade
 
@@ -68,6 +69,15 @@ class RelayServer:
         """The paths of the HTTP routes, which the guard of the hub judges."""
         return HTTP_PATHS
 
+    async def identify(self, id: str) -> NewIdentity | Refused:
+        """Register an agent, whoever may register: its identity, or why not. Raise StoreFailed.
+
+        For a program that has the hub; raises RuntimeError while it is not there.
+        """
+        if self.place.hub is None:
+            raise RuntimeError("the relay is not there")
+        return await self.place.hub.identities.register(id)
+
     def listen(self, guard: Callable[[HubPlace], Guard], *, local: bool) -> list[BaseRoute]:
         """Take note of where the node listens; return the HTTP routes of the hub. See `HubAdmission`."""
         from ._routes import relay_routes  # imports Starlette
@@ -99,7 +109,7 @@ class RelayServer:
 
     @enable_ki_protection
     async def _serve(self, hub: RelayHub, agent: str, connection: Connection) -> None:
-        served = RelayConnection(connection, hub.hub, agent)
+        served = RelayConnection(connection, hub, agent)
         self._served[served] = None
         self.place.connections += 1
         self._done = trio.Event() if self._done.is_set() else self._done
@@ -133,18 +143,19 @@ class RelayServer:
 class RelayConnection:
     """Handler of one connection of an agent."""
 
-    def __init__(self, connection: Connection, hub: Hub, agent: str) -> None:
+    def __init__(self, connection: Connection, hub: RelayHub, agent: str) -> None:
         self._connection = connection
-        self._hub = hub
+        self._hub = hub.hub
+        self._delivery = hub.delivery
         self._charged = 0
         self._is_open = False
-        self._in: HubConnection = hub.connect(agent, trio.current_time(), self._wake)
+        self._in: HubConnection = self._hub.connect(agent, trio.current_time(), self._wake)
         self._is_open = True
 
     def _wake(self) -> None:
         if self._is_open:  # a welcome waits before the hub has returned the connection
             self._charge()
-            self._connection.wake()
+            self._delivery.note(self._connection)
 
     def text(self, text: str) -> None:
         """Take a text frame."""

@@ -149,7 +149,8 @@ class Hub:
     """The agents of a relay.
 
     `new_id` makes the ids of messages, `now` is Unix time in milliseconds. The extensions are to be started
-    by the host, before the first connection, with what they have kept.
+    by the host, before the first connection, with what they have kept. `shared` makes of a broadcast what the
+    host sends to each recipient: it is called once for all of them.
     """
 
     def __init__(
@@ -159,6 +160,7 @@ class Hub:
         new_id: Callable[[], str],
         now: Callable[[], int],
         extensions: Sequence[HubExtension] = (),
+        shared: Callable[[bytes], bytes] = bytes,
     ) -> None:
         self.options = options
         self.extensions = tuple(extensions)
@@ -168,6 +170,7 @@ class Hub:
         self.on_change: Callable[[], object] = lambda: None
         """Called when `due_at` may have changed."""
         self._new_id = new_id
+        self._shared = shared
         self._agents: OrderedDict[str, _Agent] = OrderedDict()  # those that have left at first
         self._open: dict[str, HubConnection] = {}
         self._counts = dict.fromkeys(("passed", "command", "refused"), 0)
@@ -281,7 +284,7 @@ class Hub:
 
     def announce(self, type: str, payload: Any, ref: str | None = None, *, id: str | None = None) -> None:
         """Send a frame of the relay to all agents; it may be dropped for those that do not read."""
-        data = self.own_frame(EVERYBODY, type, payload, ref, id=id)
+        data = self._shared(self.own_frame(EVERYBODY, type, payload, ref, id=id))
         for each in self._open.values():
             each.outbox.put(data, is_broadcast=True)
 
@@ -357,8 +360,9 @@ class Hub:
             if frame is not None:
                 for extension in self.extensions:
                     recipients = [each for each in recipients if extension.hears(frame, each.agent)]
+            shared = self._shared(data)
             for each in recipients:
-                each.outbox.put(data, is_broadcast=True)
+                each.outbox.put(shared, is_broadcast=True)
             return Fate("passed", id, len(recipients))
         delivered, unknown = 0, list[str]()
         for name in dict.fromkeys(targets):

@@ -1,0 +1,55 @@
+"""Delivery of what waits for the agents of a hub: one task sends it all.
+
+A connection has a writer of its own, but to wake one costs a step of trio's loop, more than the system call
+that sends a short frame. Where a broadcast goes to a thousand agents the loop would do little else. So the
+hub's connections that have something to send are noted here, and one task has each of them send what the
+kernel takes at once. Where that is not all, or the connection is one of TLS, its writer goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from trio.lowlevel import ParkingLot, checkpoint
+
+if TYPE_CHECKING:
+    from lmos_actors.transport import Connection
+
+AT_ONCE: Final = 64
+"""Connections that send before other tasks have their turn."""
+
+
+class Delivery:
+    """The connections of a hub that have something to send; see the module docstring."""
+
+    def __init__(self) -> None:
+        self._noted: deque[Connection] = deque()
+        self._news = ParkingLot()
+        self._is_over = False
+
+    def note(self, connection: Connection) -> None:
+        """Have a connection send what it has, soon. Never blocks."""
+        if self._is_over or not connection.is_direct:
+            connection.wake()
+            return
+        if not self._noted:
+            self._news.unpark()
+        self._noted.append(connection)
+
+    async def run(self) -> None:
+        """Have the connections send, until cancelled; from then on the writer of each does it."""
+        in_a_row = 0
+        try:
+            while True:
+                if not self._noted:
+                    await self._news.park()
+                    in_a_row = 0
+                self._noted.popleft().flush()
+                in_a_row += 1
+                if not in_a_row % AT_ONCE:
+                    await checkpoint()
+        finally:
+            self._is_over = True
+            for connection in self._noted:
+                connection.wake()
