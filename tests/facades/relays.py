@@ -40,13 +40,13 @@ class Habits:
     name: str
     passes_members: bool
     demands_from: bool = False
-    is_flat: bool = False
-    direct: bool = True
+    is_oldest: bool = False
+    """It knows broadcasts alone, though its welcome says more."""
 
 
 REFERENCE = Habits("reference", passes_members=False)
 RAWK = Habits("rawk", passes_members=True)
-SEED_DAY = Habits("seed-day", passes_members=False, demands_from=True, is_flat=True, direct=False)
+SEED_DAY = Habits("seed-day", passes_members=True, demands_from=True, is_oldest=True)
 
 
 class Peer:
@@ -90,12 +90,9 @@ class Recorded:
 
     async def _serve(self, id: str, connection: Connection) -> None:
         peer = self.peers[id] = Peer(self, id, connection)
-        known = {"relay": self.habits.name, "version": "0.1.0"}
-        known["capabilities"] = ["broadcast", "direct", "subscribe"]  # type: ignore[assignment]
-        if self.habits.is_flat:
-            peer.send({"type": "welcome", "relay": "old", "version": "0", "ts": 5})
-        else:
-            peer.send(self._own(id, "welcome", known))
+        can = ["broadcast", "direct"] if self.habits.is_oldest else ["broadcast", "direct", "subscribe"]
+        known = {"relay": self.habits.name, "version": "0.1.0", "capabilities": can, "extensions": []}
+        peer.send(self._own(id, "welcome", known))
         await connection.run(peer)
         if self.peers.get(id) is peer:
             del self.peers[id]
@@ -108,7 +105,7 @@ class Recorded:
         if "payload" not in frame or (habits.demands_from and frame.get("from") != peer.id):
             peer.send(self._own(peer.id, "error", {"code": "invalid_message", "message": "no"}))
             return
-        if "relay" in frame["to"] and not habits.is_flat:
+        if "relay" in frame["to"] and not habits.is_oldest:
             self._command(peer, frame)
             return
         known = ("type", "ref")
@@ -119,14 +116,14 @@ class Recorded:
         }
         sent = {"id": next(self._ids), "from": peer.id, "to": frame["to"], "payload": frame["payload"]}
         sent |= {**more, "ts": 5}
-        if "*" in frame["to"] or not habits.direct:
+        if "*" in frame["to"]:
             for each in self.peers.values():
-                if each is not peer and (habits.direct or "*" in frame["to"]):
+                if each is not peer:
                     each.send(sent)
             for each in self.peers.values():
                 if peer.id in each.follows:
                     each.send(sent)  # followers hear it twice
-        else:
+        elif not habits.is_oldest:
             for name in frame["to"]:
                 if name in self.peers:
                     self.peers[name].send(sent)

@@ -32,8 +32,8 @@ def played(world: str, main: Callable[[Any], Awaitable[Any]]) -> Any:
 
 
 async def heard(relay: Relay) -> RelayMessage:
-    """Return the next message of another agent."""
-    while not isinstance(event := await relay.__anext__(), RelayMessage):
+    """Return the next message that is meant for an agent."""
+    while not isinstance(event := await relay.__anext__(), RelayMessage) or not event.is_for(relay.id):
         pass
     return event
 
@@ -56,10 +56,8 @@ def test_a_question_to_all_is_answered(world: str) -> None:
                     "question",
                     [1, {"a": None}],
                 )
-                # the oldest relay knows no direct messages
-                to = "*" if world == "seed-day" else "one"
-                await two.say("first", to, type="answer", ref="something else")
-                await two.say("second", to, type="answer", ref=question.ref or question.id)
+                await two.say("first", "one", type="answer", ref="something else")
+                await two.answer(question, "second")
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(answer)
@@ -72,13 +70,18 @@ def test_a_question_to_all_is_answered(world: str) -> None:
     played(world, main)
 
 
-@pytest.mark.parametrize("world", [world for world in WORLDS if world != "seed-day"])
+@every_relay
 def test_direct_questions_side_by_side_find_their_answers(world: str) -> None:
     async def main(join: Any) -> None:
         async with join("one") as one, join("two") as two, join("three") as three:
 
             async def answer(relay: Relay) -> None:
                 questions = [await heard(relay) for _ in range(10)]
+                assert {each.to for each in questions} in (
+                    {("*", relay.id)},
+                    {(relay.id, "one")},
+                    {(relay.id,)},
+                )
                 for each in reversed(questions):
                     await relay.answer(each, {"to": each.payload})
 
@@ -99,7 +102,7 @@ def test_direct_questions_side_by_side_find_their_answers(world: str) -> None:
     played(world, main)
 
 
-@pytest.mark.parametrize("world", [world for world in WORLDS if world != "seed-day"])
+@every_relay
 def test_a_question_that_is_given_up_leaves_nothing_behind(world: str) -> None:
     async def main(join: Any) -> None:
         async with join("one") as one, join("two") as two:
@@ -121,6 +124,57 @@ def test_a_question_that_is_given_up_leaves_nothing_behind(world: str) -> None:
             assert not any(left)
 
     played(world, main)
+
+
+@every_relay
+def test_only_those_who_were_asked_answer(world: str) -> None:
+    async def main(join: Any) -> None:
+        async with join("one") as one, join("two") as two, join("three") as three:
+
+            async def answer() -> None:
+                question = await heard(two)
+                await three.answer(question, "not mine")
+                await trio.sleep(1)
+                await two.answer(question, "mine")
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(answer)
+                assert (await one.ask("how are you?", "two")).payload == "mine"
+            assert (await heard(one)).payload == "not mine"
+
+    played(world, main)
+
+
+@pytest.mark.parametrize(
+    ("can", "has_direct"),
+    [
+        (["broadcast", "direct"], True),
+        (["broadcast", "direct"], False),
+        (["broadcast", "direct", "subscribe"], True),
+    ],
+)
+def test_whether_there_are_direct_messages_is_found_out(can: list[str], *, has_direct: bool) -> None:
+    targets: list[Any] = []
+
+    async def script(hub: Script) -> None:
+        payload = {"relay": "odd", "capabilities": can, "extensions": []}
+        hub.send({"id": "w", "from": "relay", "to": ["me"], "type": "welcome", "payload": payload, "ts": 5})
+        said = await hub.next()
+        if said.get("type") == "probe":
+            assert "subscribe" not in can
+            if has_direct:
+                hub.send({**said, "id": "p", "from": "me", "ts": 5})
+            said = await hub.next()
+        targets.append(said["to"])
+
+    async def run() -> None:
+        async with scripted(script) as (network, _), open_relay(URL, network=network) as relay:
+            await relay.say("psst", "friend")
+            assert relay.way == ("echo" if has_direct else "ref")
+            await trio.sleep(1)
+
+    simulate(run)
+    assert targets == [["friend"] if has_direct else ["*", "friend"]]
 
 
 @pytest.mark.parametrize("world", ["ours", "ours without extensions", "reference", "rawk"])

@@ -24,6 +24,7 @@ from lmos_actors.protocol.relay.extensions import (
 from ._bridge import Bridge as Bridge, RelayBridge as RelayBridge
 from ._hub import RelayHub as RelayHub, RelayStatistics as RelayStatistics
 from ._member import RelayMember as RelayMember
+from ._opening import open_relay as open_relay
 from ._options import Registration as Registration, RelayOptions as RelayOptions
 from ._peers import RelayPeer as RelayPeer
 from ._register import (
@@ -33,5 +34,5 @@ from ._register import (
 )
 from ._sent import Receipt as Receipt
 from ._server import RelayServer as RelayServer
-from ._session import Relay as Relay, open_relay as open_relay
+from ._session import Relay as Relay
 from ._urls import relay_url as relay_url

@@ -40,7 +40,7 @@ from lmos_actors.protocol.relay import RelayMessage, Welcomed
 from lmos_actors.security import RELAYED, Principal
 from lmos_actors.supervision import Backoff
 
-from ._session import Relay, open_relay
+from ._opening import open_relay
 from ._urls import relay_url
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import Exposed, Exposure, LmosServer
     from lmos_actors.security import Credentials, Guard
     from lmos_actors.transport import Network
+
+    from ._session import Relay
 
 WAY: Final = "relay"
 """The binding's name in metrics and traces."""

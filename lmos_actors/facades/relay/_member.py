@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.actors import Agent, Event, action, event
 from lmos_actors.protocol.relay import EVERYBODY, RelayAnswer, RelayFault, RelayMessage
 
+from ._opening import open_relay
 from ._peers import RelayPeers
 from ._sent import Receipt  # noqa: TC001 -- types of agents are read
-from ._session import Relay, open_relay
+
+if TYPE_CHECKING:
+    from ._session import Relay
 
 AT_ONCE: Final = 1_000
 """Messages that are being sent, and questions that wait for their answers."""

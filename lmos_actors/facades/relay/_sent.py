@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @attrs.frozen
@@ -21,9 +24,13 @@ class Receipt:
 
 
 class Wait:
-    """Something of the relay's that is waited for: an answer, or why there is none."""
+    """Something of the relay's that is waited for: an answer, or why there is none.
+
+    `on_settled` is called once with both.
+    """
 
     def __init__(self) -> None:
+        self.on_settled: Callable[[Any, Exception | None], object] | None = None
         self._value: Any = None
         self._error: Exception | None = None
         self._event = trio.Event()
@@ -33,6 +40,8 @@ class Wait:
         if not self._event.is_set():
             self._value, self._error = value, error
             self._event.set()
+            if self.on_settled is not None:
+                self.on_settled(value, error)
 
     async def wait(self) -> Any:
         """Wait for the value. Raise the error."""
@@ -43,17 +52,35 @@ class Wait:
 
 
 @attrs.define(eq=False)
+class Question:
+    """A question to others. Only the agents that were asked may answer it; everybody, where it is for all."""
+
+    sent: Sent
+    asked: frozenset[str] | None
+    answer: Wait = attrs.field(factory=Wait)
+    id: str = ""
+    """The id that answers refer to, once it is known."""
+    withdrawn: bool = False
+    cancel_at: str = ""
+    """The agent that gets a `cancel` once the id is known."""
+
+    def may_answer(self, agent: str) -> bool:
+        """Return whether an agent was asked."""
+        return self.asked is None or agent in self.asked
+
+
+@attrs.define(eq=False)
 class Sent:
     """A message or a command that is to be sent, and what is to come of it.
 
     `taken` is settled once the connection has it, `outcome` by what the relay says about it: the receipt, the
-    id of the echo, the answer to a command. `answer` is that of another agent to a question.
+    id of the echo, the answer to a command.
     """
 
     data: bytes
     taken: Wait = attrs.field(factory=Wait)
     outcome: Wait = attrs.field(factory=Wait)
-    answer: Wait | None = None
+    question: Question | None = None
     receipt: str = ""
     echo: Any = None
     """What comes back: the type and the payload."""
@@ -62,6 +89,6 @@ class Sent:
 
     def fail(self, error: Exception) -> None:
         """Settle all that is waited for with an error."""
-        for each in (self.taken, self.outcome, self.answer):
+        for each in (self.taken, self.outcome, None if self.question is None else self.question.answer):
             if each is not None:
                 each.settle(error=error)

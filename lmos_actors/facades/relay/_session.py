@@ -9,22 +9,22 @@ says nothing to the one who has asked. There are three ways to learn it, and `Re
 - `ref`: the question has a word of its own as `ref`, which the answer repeats. For relays without direct
   messages; the answerer has to do its part.
 
+**The oldest relay has no direct messages**, though its welcome says so. One that has nothing but them and
+broadcasts is sent a message to oneself: if that does not come back, what is for some goes to everybody, with
+their names beside the `*`, and is passed over by others.
+
+**A question counts its hops**; see `_hops.py`.
+
 **Connections break.** They are made again, with jitter; who was followed is followed again, and a message
 that comes again, by its id, is heard once. What had not been sent goes out over the next connection. What
 had been sent and is not acknowledged is `OutcomeUnknown`: nobody can know. A relay that takes the agent no
 more (401, 4001, 4009 and the like) ends it: every verb raises ConnectFailed with the reason.
-
-**Nobody has to listen.** Events wait for a reader within bounds; beyond them the oldest broadcasts are
-dropped, and a `gap` in front of the next event counts them: so an agent that only asks is never stuck.
 """
 
 from __future__ import annotations
 
-import random
 from collections import deque
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
-from uuid import uuid4
 
 import msgspec
 import trio
@@ -33,6 +33,7 @@ from lmos_actors.actors import RUNTIME, outgoing_trace
 from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
 from lmos_actors.protocol.relay import (
     EVERYBODY,
+    RELAY,
     RelayAnswer,
     RelayClient,
     RelayFault,
@@ -40,14 +41,16 @@ from lmos_actors.protocol.relay import (
     Welcomed,
 )
 from lmos_actors.supervision import Backoff
-from lmos_actors.transport import ConnectionOptions, connect, default_network
+from lmos_actors.transport import ConnectionOptions, connect
 
-from ._sent import Receipt, Sent, Wait
-from ._urls import relay_url
+from ._hops import hops_in, ref_with
+from ._inbox import Inbox
+from ._line import Line
+from ._sent import Question, Receipt, Sent
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lmos_actors._core import Headers
     from lmos_actors.protocol.relay import RelayEvent
@@ -68,9 +71,14 @@ OVER_RATE_SECONDS: Final = 60.0
 WELCOME_SECONDS: Final = 5.0
 """Seconds that a welcome is waited for: a relay may have none."""
 
-EVENTS: Final = 1_024
-EVENT_BYTES: Final = 4 << 20
-"""What waits for a reader."""
+PROBE: Final = "probe"
+"""The type of the message to oneself by which direct messages are found out."""
+
+PROBE_SECONDS: Final = 2.0
+"""Seconds that it is waited for."""
+
+CANCEL: Final = "cancel"
+"""The type of the message that takes a question back, by `ref`."""
 
 MAX_MESSAGE: Final = 4 << 20
 
@@ -90,26 +98,6 @@ ACKNOWLEDGEMENTS: Final = {
     "query": "query_result",
 }
 """The types of answers to commands."""
-
-
-class _Line:
-    """One connection, as the handler of the transport."""
-
-    def __init__(self, relay: Relay, connection: Connection) -> None:
-        self._relay = relay
-        self.connection = connection
-
-    def text(self, text: str) -> None:
-        self._relay.take(text.encode())
-
-    def binary(self, data: bytes) -> None:
-        self._relay.take(data)
-
-    def frames(self, room: int) -> list[bytes]:
-        return self._relay.frames(room)
-
-    def is_behind(self) -> bool:
-        return False
 
 
 class Relay:
@@ -134,24 +122,22 @@ class Relay:
         self._credentials = credentials
         self._new_id = new_id
         self._draw = draw
-        self._line: _Line | None = None
+        self._line: Line | None = None
         self._failure: ConnectFailed | None = None  # why it is over
         self._welcome: Welcomed | None = None
         self._is_ready = False
         self._readiness = trio.lowlevel.ParkingLot()
         self._follows: dict[str, None] = {}
         self._hears_itself = False
+        self._has_direct = True
         # what is to be sent, and what is waited for; each in the order of the frames
         self._queue: deque[Sent] = deque()
         self._commands: deque[Sent] = deque()
         self._echoes: deque[Sent] = deque()
         self._receipts: dict[str, Sent] = {}
-        self._asked: dict[str, Wait] = {}  # by the id of the question, or the word that stands for it
-        # what has come
-        self._events: deque[tuple[RelayEvent, int]] = deque()
-        self._event_bytes = 0
-        self._lost = 0
-        self._came = trio.Event()
+        self._asked: dict[str, Question] = {}  # by the id of the question, or the word that stands for it
+        self._inbox = Inbox()
+        self._greeted = trio.Event()
         self.connections = 0
         """The connections that there were."""
 
@@ -173,7 +159,18 @@ class Relay:
         welcome = self._welcome
         if welcome is not None and "receipts" in welcome.extensions:
             return "receipts"
-        return "echo" if welcome is not None and "direct" in welcome.capabilities and self.id else "ref"
+        has_direct = welcome is not None and "direct" in welcome.capabilities and self._has_direct
+        return "echo" if has_direct and self.id else "ref"
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, over which the relay has welcomed the agent."""
+        return self._is_ready and self._failure is None
+
+    @property
+    def failure(self) -> ConnectFailed | None:
+        """Why the relay takes the agent no more, None while it does."""
+        return self._failure
 
     @property
     def follows(self) -> tuple[str, ...]:
@@ -215,7 +212,7 @@ class Relay:
         relay takes the agent no more; ValueError and TypeError for what cannot be sent.
         """
         await self.wait_ready()
-        more = {**(members or {}), **_trace()}
+        more = {**_trace(), **(members or {})}
         sent = self._message(_ids(to), payload, type, ref, more)
         try:
             await self._send(sent)
@@ -227,15 +224,20 @@ class Relay:
             self._receipts.pop(sent.receipt, None)
 
     def _message(
-        self, to: list[str], payload: Any, type: str | None, ref: str | None, members: dict[str, Any]
+        self, to: list[str], payload: Any, type: str | None, ref: str | None, members: Mapping[str, Any]
     ) -> Sent:
         word = self._new_id() if self.way == "receipts" else ""
         if word:
             members = {**members, "receipt": word}
-        sent = Sent(self._client.message(to, payload, type=type, ref=ref, members=members), receipt=word)
+        data = self._client.message(self._reach(to), payload, type=type, ref=ref, members=members)
+        sent = Sent(data, receipt=word)
         if word:
             self._receipts[word] = sent
         return sent
+
+    def _reach(self, to: list[str]) -> list[str]:
+        """Return the targets that reach these agents."""
+        return to if self._has_direct or EVERYBODY in to or RELAY in to else [EVERYBODY, *to]
 
     async def ask(
         self,
@@ -247,39 +249,82 @@ class Relay:
     ) -> RelayMessage:
         """Ask something, and return the first answer: a message whose `ref` is the question's.
 
-        Waits as long as it takes: give it a deadline. Raise what `say` does, OutcomeUnknown where the
-        connection ended before the answer, and ActionFailed with the code `nobody` where the relay says that
-        nobody got the question.
+        A question to some is answered by those alone. Waits as long as it takes: give it a deadline. Raise
+        what `say` does, OutcomeUnknown where the connection ended before the answer, and ActionFailed with
+        the code `nobody` where the relay says that nobody got the question.
         """
         await self.wait_ready()
-        more, targets, word = {**(members or {}), **_trace()}, _ids(to), ""
-        if self.way == "receipts":
-            sent = self._message(targets, payload, type, None, more)
-        elif self.way == "echo":
-            self._hear_itself(targets)
-            data = self._client.message([*targets, self.id], payload, type=type, members=more)
-            sent = Sent(data, echo=(type, msgspec.json.decode(msgspec.json.encode(payload))))
-        else:
-            word = self._new_id()
-            sent = Sent(self._client.message(targets, payload, type=type, ref=word, members=more))
-            sent.outcome.settle(Receipt(word, 1))
-        answer = sent.answer = Wait()
-        if word:
-            self._asked[word] = answer
-        receipt: Receipt | None = None
+        question = self.pose(payload, to, type=type, members=members)
         try:
-            await self._send(sent)
-            receipt = await sent.outcome.wait()
-            assert receipt is not None
-            if self.way == "receipts" and not receipt.delivered:
-                raise ActionFailed({"code": NOBODY, "message": "nobody got the question"})
-            found: RelayMessage = await answer.wait()
+            found: RelayMessage = await question.answer.wait()
             return found
         finally:
-            self._receipts.pop(sent.receipt, None)
-            for key, wait in tuple(self._asked.items()):
-                if wait is answer:
-                    del self._asked[key]
+            self.withdraw(question)
+
+    def pose(
+        self,
+        payload: Any,
+        to: str | Sequence[str] = EVERYBODY,
+        *,
+        type: str = "question",
+        members: Mapping[str, Any] | None = None,
+        trace: Mapping[str, Any] | None = None,
+    ) -> Question:
+        """Put a question to be sent, without waiting: its answer is waited for, then it is withdrawn.
+
+        `trace` is that of the request; without it that of what runs now. Raise ConnectFailed when the relay
+        takes the agent no more.
+        """
+        if self._failure is not None:
+            raise self._failure
+        targets, trace = _ids(to), _trace() if trace is None else trace
+        members, hops = {**trace, **(members or {})}, hops_in(trace)
+        ref = ref_with(hops, self._new_id()) if hops else None
+        if self.way == "receipts":
+            sent = self._message(targets, payload, type, ref, members)
+        elif self.way == "echo":
+            self._hear_itself(targets)
+            data = self._client.message([*targets, self.id], payload, type=type, ref=ref, members=members)
+            sent = Sent(data, echo=(type, msgspec.json.decode(msgspec.json.encode(payload))))
+        else:
+            ref = ref or self._new_id()
+            reached = self._reach(targets)
+            sent = Sent(self._client.message(reached, payload, type=type, ref=ref, members=members))
+        sent.question = question = Question(sent, None if EVERYBODY in targets else frozenset(targets))
+        if self.way == "ref":
+            assert ref is not None
+            self._known(question, ref)
+        self._queue.append(sent)
+        self._wake()
+        return question
+
+    def withdraw(self, question: Question, *, cancel_at: str = "") -> None:
+        """Note that nobody waits for an answer any more.
+
+        `cancel_at` is an agent that gets a `cancel` for the question, if it has been sent.
+        """
+        if question.withdrawn:
+            return
+        question.withdrawn, question.cancel_at = True, cancel_at
+        self._asked.pop(question.id, None)
+        if question.sent in self._queue:
+            self._queue.remove(question.sent)
+            self._receipts.pop(question.sent.receipt, None)
+        elif question.id and cancel_at:
+            self._cancel(question)
+
+    def _cancel(self, question: Question) -> None:
+        data = self._client.message(self._reach([question.cancel_at]), None, type=CANCEL, ref=question.id)
+        self._queue.append(Sent(data))
+        self._wake()
+
+    def _known(self, question: Question, id: str) -> None:
+        """Note the id of a question, or the word that stands for it."""
+        question.id = id
+        if not question.withdrawn:
+            self._asked[id] = question
+        elif question.cancel_at:
+            self._cancel(question)
 
     def _hear_itself(self, targets: list[str]) -> None:
         """Follow itself, so that broadcasts come back; some relays send them to those that follow alone."""
@@ -296,7 +341,11 @@ class Relay:
         members: Mapping[str, Any] | None = None,
     ) -> Receipt | None:
         """Answer a message to its sender, by `ref`. Raise what `say` does."""
-        return await self.say(payload, message.sender, type=type, ref=message.id, members=members)
+        return await self.say(payload, message.sender, type=type, ref=self.word_of(message), members=members)
+
+    def word_of(self, message: RelayMessage) -> str:
+        """Return the `ref` by which an agent that has asked finds the answer."""
+        return (message.ref if self.way == "ref" else "") or message.id
 
     # ---- commands
 
@@ -347,29 +396,7 @@ class Relay:
 
     async def __anext__(self) -> RelayEvent:
         """Wait for the next message, or a word of the relay's. Raise ConnectFailed when it is over."""
-        while True:
-            if self._lost:
-                lost, self._lost = self._lost, 0
-                return RelayAnswer("gap", {"lost": lost})
-            if self._events:
-                event, size = self._events.popleft()
-                self._event_bytes -= size
-                await trio.lowlevel.checkpoint_if_cancelled()
-                return event
-            if self._failure is not None:
-                raise self._failure
-            self._came = trio.Event()
-            await self._came.wait()
-
-    def _hear(self, event: RelayEvent, size: int) -> None:
-        self._events.append((event, size))
-        self._event_bytes += size
-        while len(self._events) > EVENTS or self._event_bytes > EVENT_BYTES:
-            oldest = next((each for each in self._events if _is_broadcast(each[0])), self._events[0])
-            self._events.remove(oldest)
-            self._event_bytes -= oldest[1]
-            self._lost += 1
-        self._came.set()
+        return await self._inbox.next()
 
     # ---- for the connection
 
@@ -392,20 +419,24 @@ class Relay:
         event = self._client.receive(data)
         if isinstance(event, Welcomed):
             self._welcome = event
-            self._set_ready()
+            self._greeted.set()
+            if not self._is_unsure():
+                self._has_direct = True
+                self._set_ready()
             self._wake()
         if event is not None and not self._is_awaited(event):
-            self._hear(event, len(data))
+            self._inbox.put(event, len(data))
 
     def _is_awaited(self, event: RelayEvent) -> bool:
         """Hand an event to the one that waits for it; return False if nobody does."""
         if isinstance(event, RelayMessage):
             if event.sender == self.id and self._came_back(event):
                 return True
-            wait = self._asked.get(event.ref) if event.ref else None
-            if wait is None or event.sender == self.id:
+            question = self._asked.get(event.ref) if event.ref else None
+            if question is None or event.sender == self.id or not question.may_answer(event.sender):
                 return False
-            wait.settle(event)
+            del self._asked[event.ref]
+            question.answer.settle(event)
             return True
         if isinstance(event, RelayFault):
             return self._is_refused(event)
@@ -422,31 +453,34 @@ class Relay:
             return self._hears_itself and self.id not in message.to
         sent = self._echoes.popleft()
         sent.outcome.settle(Receipt(message.id))
-        if sent.answer is not None:
-            self._asked[message.id] = sent.answer
+        if sent.question is not None:
+            self._known(sent.question, message.id)
         return True
 
     def _has_receipt(self, event: RelayAnswer) -> bool:
         is_object = isinstance(event.payload, dict)
         payload = cast("dict[str, Any]", event.payload) if is_object else {}
-        sent = self._receipts.get(str(payload.get("receipt")))
+        sent = self._receipts.pop(str(payload.get("receipt")), None)
         if sent is None:
             return False
         delivered, unknown = payload.get("delivered"), payload.get("unknown")
         missing: list[Any] = unknown if isinstance(unknown, list) else []  # pyright: ignore[reportUnknownVariableType]
         count = delivered if isinstance(delivered, int) else 0
         sent.outcome.settle(Receipt(event.ref, count, tuple(map(str, missing))))
-        if sent.answer is not None:
-            self._asked[event.ref] = sent.answer
+        if sent.question is not None and count:
+            self._known(sent.question, event.ref)
+        elif sent.question is not None:
+            nobody = ActionFailed({"code": NOBODY, "message": "nobody got the question"})
+            sent.question.answer.settle(error=nobody)
         return True
 
     def _is_refused(self, fault: RelayFault) -> bool:
-        sent = self._receipts.get(fault.receipt) if fault.receipt else None
+        sent = self._receipts.pop(fault.receipt, None) if fault.receipt else None
         if sent is None and self._commands:
             sent = self._commands.popleft()  # a relay answers in order
         if sent is None:
             return False
-        sent.outcome.settle(error=ActionFailed({"code": fault.code, "message": fault.message}))
+        sent.fail(ActionFailed({"code": fault.code, "message": fault.message}))
         return True
 
     def _wake(self) -> None:
@@ -457,7 +491,7 @@ class Relay:
 
     async def connect(self) -> None:
         """Connect for the first time. Raise ConnectFailed."""
-        self._line = _Line(self, await self._connected())
+        self._line = Line(self, await self._connected())
 
     async def run(self) -> None:
         """Carry frames, and connect again, until the relay takes the agent no more."""
@@ -466,7 +500,7 @@ class Relay:
             line, began = self._line, trio.current_time()
             if line is not None:
                 async with trio.open_nursery(strict_exception_groups=True) as nursery:
-                    nursery.start_soon(self._welcomed)
+                    nursery.start_soon(self._become_ready)
                     ended = await line.connection.run(line)
                     nursery.cancel_scope.cancel("the connection has ended")
                 self._line, self._is_ready = None, False
@@ -480,7 +514,7 @@ class Relay:
             attempt += 1
             await trio.sleep(PAUSES.delay(attempt, self._draw()))
             try:
-                self._line = _Line(self, await self._connected())
+                self._line = Line(self, await self._connected())
             except ConnectFailed as failure:
                 if failure.status in FINAL_STATUS:
                     self._end(failure)
@@ -500,16 +534,34 @@ class Relay:
             options=ConnectionOptions(max_message_bytes=MAX_MESSAGE),
         )
         self.connections += 1
-        self._is_ready = False
+        self._is_ready, self._greeted = False, trio.Event()
         followed = [*self._follows, *([self.id] if self._hears_itself else [])]
         if followed:
             self._queue.appendleft(self._command("subscribe", {"agents": followed}))
         return connection
 
-    async def _welcomed(self) -> None:
-        """Go on without a welcome where there is none."""
-        await trio.sleep(WELCOME_SECONDS)
+    async def _become_ready(self) -> None:
+        """Go on without a welcome where there is none; find out whether there are direct messages."""
+        with trio.move_on_after(WELCOME_SECONDS):
+            await self._greeted.wait()
+        if self._is_unsure():
+            probe = Sent(self._client.message([self.id], None, type=PROBE), echo=(PROBE, None))
+            self._queue.appendleft(probe)
+            self._wake()
+            self._has_direct = False
+            with trio.move_on_after(PROBE_SECONDS):
+                await probe.outcome.wait()
+                self._has_direct = True
+            if probe in self._echoes:
+                self._echoes.remove(probe)
         self._set_ready()
+
+    def _is_unsure(self) -> bool:
+        """Return whether the relay may have no direct messages though it says so: the oldest has no more."""
+        welcome = self._welcome
+        if welcome is None or welcome.extensions or not self.id:
+            return False
+        return set(welcome.capabilities) == {"broadcast", "direct"}
 
     def _cut(self, ended: Ended) -> None:
         """Settle what was sent and has not been acknowledged: nobody knows what became of it."""
@@ -519,10 +571,10 @@ class Relay:
         for sent in (*self._commands, *self._echoes, *self._receipts.values()):
             if id(sent) not in waiting:
                 sent.fail(unknown)
-        queued = {id(each.answer) for each in self._queue}
-        for wait in tuple(self._asked.values()):
-            if id(wait) not in queued:
-                wait.settle(error=unknown)
+        for question in tuple(self._asked.values()):
+            if id(question.sent) not in waiting:
+                question.answer.settle(error=unknown)
+        self._receipts = {word: sent for word, sent in self._receipts.items() if id(sent) in waiting}
         self._commands.clear()
         self._echoes.clear()
 
@@ -533,11 +585,7 @@ class Relay:
             sent.fail(failure)
         self._queue.clear()
         self._set_ready()
-        self._came.set()
-
-
-def _is_broadcast(event: RelayEvent) -> bool:
-    return isinstance(event, RelayMessage) and event.is_broadcast
+        self._inbox.end(failure)
 
 
 def _ids(to: str | Sequence[str]) -> list[str]:
@@ -548,49 +596,3 @@ def _trace() -> Mapping[str, Any]:
     """Return the trace of what runs now, as private members; empty outside a node."""
     rt = RUNTIME.get()
     return {} if rt is None else outgoing_trace(rt)
-
-
-@asynccontextmanager
-async def open_relay(
-    url: str,
-    *,
-    id: str | None = None,
-    names_itself: bool = True,
-    network: Network | None = None,
-    tls: ssl.SSLContext | None = None,
-    credentials: Credentials | None = None,
-    follow: Iterable[str] = (),
-) -> AsyncGenerator[Relay]:
-    """Be an agent on a relay for a block.
-
-    `url` is that of the relay, such as `ws://127.0.0.1:8080/arc`. `credentials` hold its token. `id` is the
-    agent's, for relays that do not say it; with `names_itself` it is in each message, which old relays
-    demand. `follow` are agents that are followed from the beginning.
-
-    Raises ConnectFailed if it cannot be reached now or does not take the agent, ConfigError for another
-    address. What the body raises is raised unchanged.
-    """
-    rt = RUNTIME.get()
-    relay = Relay(
-        relay_url(url),
-        id=id,
-        names_itself=names_itself,
-        network=default_network() if network is None else network,
-        tls=tls,
-        credentials=credentials,
-        new_id=(lambda: uuid4().hex) if rt is None else rt.entropy.new_id,
-        draw=random.random if rt is None else rt.entropy.stream("relay").random,
-    )
-    relay.prepare(follow)
-    await relay.connect()
-    failure: BaseException | None = None
-    async with trio.open_nursery(strict_exception_groups=True) as nursery:
-        nursery.start_soon(relay.run)
-        try:
-            await relay.wait_ready()
-            yield relay
-        except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
-            failure = error
-        nursery.cancel_scope.cancel("the relay is left")
-    if failure is not None:
-        raise failure

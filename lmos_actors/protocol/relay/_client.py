@@ -71,6 +71,14 @@ class RelayMessage:
         """Whether it went to everybody."""
         return EVERYBODY in self.to
 
+    def is_for(self, agent: str) -> bool:
+        """Return whether it is meant for an agent: by its name, or as one of everybody.
+
+        Names beside the `*` are those of the agents that it is meant for, on a relay without direct messages;
+        that of the sender, who wants to hear it too, is none of them.
+        """
+        return agent in self.to or not set(self.to) - {EVERYBODY, self.sender}
+
 
 @attrs.frozen
 class RelayFault:

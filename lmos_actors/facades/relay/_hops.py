@@ -1,0 +1,58 @@
+"""How many agents a question has come through: what ends loops between agents of two relays.
+
+An agent that is asked on one relay may ask another on a second one, and that the first again. Each question
+counts the hops before it, and one that has come through too many is answered with an error.
+
+**The count is in `ref`**, as `hops-3-...`: all recorded relays pass it on, while the reference drops private
+members; and each gives a question a new id, so that ids show no loop. A question has no other use for `ref`
+than the word by which its answer is found on the oldest relay, and the count is in front of that.
+
+**Inside a node it is a member of `tracestate`**, `lmoshops=3`: what a run asks near, over LMOS or over HTTP
+is in its trace, so the count goes with it to where somebody asks on a relay again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MOST: Final = 8
+"""Hops of a question that is answered; after more it is refused."""
+
+_REF: Final = re.compile(r"hops-([0-9]{1,6})-.*", re.DOTALL)
+_MEMBER: Final = "lmoshops="
+
+
+def ref_with(hops: int, word: str) -> str:
+    """Return the `ref` of a question after so many hops."""
+    return f"hops-{hops}-{word}"
+
+
+def hops_of(ref: str) -> int:
+    """Return the hops that the `ref` of a question counts; 0 for another."""
+    found = _REF.fullmatch(ref)
+    return 0 if found is None else int(found[1])
+
+
+def hops_in(trace: Mapping[str, Any]) -> int:
+    """Return the hops of a question that is sent in a trace; 0 for one that no other has caused."""
+    for member in str(trace.get("tracestate") or "").split(","):
+        name, _, count = member.strip().rpartition("=")
+        if f"{name}=" == _MEMBER and count.isascii() and count.isdigit() and len(count) < 7:
+            return int(count)
+    return 0
+
+
+def trace_after(hops: int, parent: Any, state: Any, draw: Callable[[int], int]) -> tuple[str, str]:
+    """Return `traceparent` and `tracestate` of what a question with so many hops causes.
+
+    A question without a trace begins one: `draw` returns so many random bits.
+    """
+    if not isinstance(parent, str):
+        parent, state = f"00-{draw(128) or 1:032x}-{draw(64) or 1:016x}-01", ""
+    members = state.split(",") if isinstance(state, str) else []
+    others = [each for each in members if each and not each.strip().startswith(_MEMBER)]
+    return parent, ",".join([f"{_MEMBER}{hops + 1}", *others])

@@ -1,0 +1,69 @@
+"""What an agent on a relay has heard, and waits for a reader.
+
+**Nobody has to listen.** Events wait for a reader within bounds; beyond them the oldest broadcasts are
+dropped, and a `gap` in front of the next event counts them: so an agent that only asks is never stuck.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from lmos_actors.protocol.relay import RelayAnswer, RelayMessage
+
+if TYPE_CHECKING:
+    from lmos_actors.errors import ConnectFailed
+    from lmos_actors.protocol.relay import RelayEvent
+
+EVENTS: Final = 1_024
+EVENT_BYTES: Final = 4 << 20
+"""What waits for a reader."""
+
+
+class Inbox:
+    """The events that wait, the oldest first."""
+
+    def __init__(self) -> None:
+        self._events: deque[tuple[RelayEvent, int]] = deque()
+        self._bytes = 0
+        self._lost = 0
+        self._failure: ConnectFailed | None = None
+        self._came = trio.Event()
+
+    def put(self, event: RelayEvent, size: int) -> None:
+        """Add an event of so many bytes; drop the oldest where there is no room."""
+        self._events.append((event, size))
+        self._bytes += size
+        while len(self._events) > EVENTS or self._bytes > EVENT_BYTES:
+            oldest = next((each for each in self._events if _is_broadcast(each[0])), self._events[0])
+            self._events.remove(oldest)
+            self._bytes -= oldest[1]
+            self._lost += 1
+        self._came.set()
+
+    def end(self, failure: ConnectFailed) -> None:
+        """Note that nothing comes any more: what waits can be read yet, then there is the failure."""
+        self._failure = failure
+        self._came.set()
+
+    async def next(self) -> RelayEvent:
+        """Wait for the next event. Raise ConnectFailed when it is over."""
+        while True:
+            if self._lost:
+                lost, self._lost = self._lost, 0
+                return RelayAnswer("gap", {"lost": lost})
+            if self._events:
+                event, size = self._events.popleft()
+                self._bytes -= size
+                await trio.lowlevel.checkpoint_if_cancelled()
+                return event
+            if self._failure is not None:
+                raise self._failure
+            self._came = trio.Event()
+            await self._came.wait()
+
+
+def _is_broadcast(event: RelayEvent) -> bool:
+    return isinstance(event, RelayMessage) and event.is_broadcast

@@ -1,0 +1,69 @@
+"""Being an agent on a relay for a block."""
+
+from __future__ import annotations
+
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import trio
+
+from lmos_actors.actors import RUNTIME
+from lmos_actors.transport import default_network
+
+from ._session import Relay
+from ._urls import relay_url
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, Iterable
+
+    from lmos_actors.security import Credentials
+    from lmos_actors.transport import Network
+
+
+@asynccontextmanager
+async def open_relay(
+    url: str,
+    *,
+    id: str | None = None,
+    names_itself: bool = True,
+    network: Network | None = None,
+    tls: ssl.SSLContext | None = None,
+    credentials: Credentials | None = None,
+    follow: Iterable[str] = (),
+) -> AsyncGenerator[Relay]:
+    """Be an agent on a relay for a block.
+
+    `url` is that of the relay, such as `ws://127.0.0.1:8080/arc`. `credentials` hold its token. `id` is the
+    agent's, for relays that do not say it; with `names_itself` it is in each message, which old relays
+    demand. `follow` are agents that are followed from the beginning.
+
+    Raises ConnectFailed if it cannot be reached now or does not take the agent, ConfigError for another
+    address. What the body raises is raised unchanged.
+    """
+    rt = RUNTIME.get()
+    relay = Relay(
+        relay_url(url),
+        id=id,
+        names_itself=names_itself,
+        network=default_network() if network is None else network,
+        tls=tls,
+        credentials=credentials,
+        new_id=(lambda: uuid4().hex) if rt is None else rt.entropy.new_id,
+        draw=random.random if rt is None else rt.entropy.stream("relay").random,
+    )
+    relay.prepare(follow)
+    await relay.connect()
+    failure: BaseException | None = None
+    async with trio.open_nursery(strict_exception_groups=True) as nursery:
+        nursery.start_soon(relay.run)
+        try:
+            await relay.wait_ready()
+            yield relay
+        except BaseException as error:  # noqa: ASYNC103 -- raised below, and not in a group of the nursery
+            failure = error
+        nursery.cancel_scope.cancel("the relay is left")
+    if failure is not None:
+        raise failure
