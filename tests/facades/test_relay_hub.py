@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import AsyncExitStack, asynccontextmanager
+import sqlite3
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -536,6 +537,23 @@ def test_a_vote_and_what_was_said_outlive_the_hub() -> None:
             assert 95 < trio.current_time() - began < 101
 
     told(body, extensions=("receipts", "voting", History))
+
+
+async def test_the_receipt_of_a_vote_comes_once_it_is_kept(tmp_path: Path) -> None:
+    options = RelayOptions(extensions=("receipts", "voting"))
+    network, place = TcpNetwork(), tmp_path / "hub.db"
+    async with open_node(listen="ws://127.0.0.1:0", relay=options, store=f"sqlite:{place}") as node:
+        url = node.urls[0].removesuffix("/ws")
+        tokens = [(await registered(network, name, url))[1] for name in ("one", "two", "three")]
+        async with opened(network, tokens[0], url=url) as one, opened(network, tokens[1], url=url):
+            async with opened(network, tokens[2], url=url):
+                one.say(to=["*"], payload="shall we?", type="proposal", receipt="mine")
+                ref = (await one.of_type("receipt"))["ref"]
+                one.say(to=["relay"], payload={"approve": True}, type="vote", ref=ref, receipt="vote")
+                await one.of_type("receipt")
+                with closing(sqlite3.connect(place)) as kept:
+                    values = [row[0] for row in kept.execute("SELECT value FROM records")]
+                assert [value for value in values if b'"votes":{"one":true}' in value]
 
 
 def test_bad_options() -> None:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lmos_actors.errors import ConfigError, StoreFailed, nearest
@@ -59,12 +58,24 @@ class _Kept:
         self._writer = writer
         self._prefix = prefix
 
-    def write(self, changes: Mapping[str, bytes | None], then: Callable[[], object] | None = None) -> None:
+    def write(
+        self,
+        changes: Mapping[str, bytes | None],
+        then: Callable[[], object] | None = None,
+        failed: Callable[[], object] | None = None,
+    ) -> None:
         """Keep values by their keys, None to forget one; see `ExtensionStore`.
 
         A store that fails, or is too far behind, keeps nothing of it: what matters is tried again.
         """
+
+        def done(error: Exception | None) -> None:
+            call = then if error is None else failed
+            if call is not None:
+                call()
+
         if self._writer.is_full:
+            done(StoreFailed(self._writer.name, "it is too far behind", "send less"))
             return
         writes: list[Write] = [
             Delete(SPACE, f"{self._prefix}{key}")
@@ -72,13 +83,10 @@ class _Kept:
             else Put(SPACE, f"{self._prefix}{key}", value)
             for key, value in changes.items()
         ]
-
-        def done(error: Exception | None) -> None:
-            if error is None and then is not None:
-                then()
-
-        with suppress(StoreFailed):
+        try:
             self._writer.submit(writes, "process", done)
+        except StoreFailed as error:
+            done(error)
 
 
 async def start(hub: Hub, writer: StoreWriter, place: str) -> None:

@@ -120,10 +120,16 @@ class HubControl(Protocol):
 class ExtensionStore(Protocol):
     """Storage of an extension for what outlives a restart."""
 
-    def write(self, changes: Mapping[str, bytes | None], then: Callable[[], object] | None = None) -> None:
+    def write(
+        self,
+        changes: Mapping[str, bytes | None],
+        then: Callable[[], object] | None = None,
+        failed: Callable[[], object] | None = None,
+    ) -> None:
         """Keep values by their keys, None to forget one: all or nothing. `then` is called once it is kept.
 
-        Where the store fails nothing is kept, and `then` is not called.
+        Where the store fails nothing is kept, and `failed` is called in its place. Without changes it waits
+        for what all extensions of the hub have written before.
         """
         ...
 

@@ -35,8 +35,15 @@ class Kept:
         self.records: dict[str, bytes] = {}
         self.fails = False
 
-    def write(self, changes: Mapping[str, bytes | None], then: Callable[[], object] | None = None) -> None:
+    def write(
+        self,
+        changes: Mapping[str, bytes | None],
+        then: Callable[[], object] | None = None,
+        failed: Callable[[], object] | None = None,
+    ) -> None:
         if self.fails:
+            if failed is not None:
+                failed()
             return
         for key, value in changes.items():
             if value is None:
@@ -125,6 +132,18 @@ def test_a_receipt_has_the_id_and_who_got_it() -> None:
     assert world.heard("one") == []
     world.say("one", "relay", type="ping", receipt="r-2")
     assert [each["type"] for each in world.heard("one")] == ["pong", "receipt"]
+
+
+def test_a_command_whose_changes_could_not_be_kept_has_an_error_and_no_receipt() -> None:
+    world = World(Receipts)
+    world.join("one")
+    world.stores["receipts"].fails = True
+    world.say("one", "relay", type="ping", receipt="r-1")
+    pong, error = world.heard("one")
+    assert (pong["type"], error["type"]) == ("pong", "error")
+    assert (error["payload"]["code"], error["payload"]["receipt"]) == ("unavailable", "r-1")
+    assert world.say("one", payload=1, receipt="r-2").outcome == "passed"
+    assert [each["type"] for each in world.heard("one")] == ["receipt"]  # others have the message
 
 
 @pytest.mark.parametrize("receipt", [5, "x" * 257, ["r"]])

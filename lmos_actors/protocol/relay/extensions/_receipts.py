@@ -3,6 +3,9 @@
 A relay gives messages their ids and does not tell them to the sender, so an answer's `ref` says nothing to
 the one who asked. A member `receipt`, a text of the sender's, is answered with a message of the type
 `receipt` whose `ref` is the id: before any answer can come. Errors about a frame repeat the member.
+
+The receipt of a command, such as a vote, comes once everything that it has changed is kept, or an error if
+it could not be. That of a message cannot wait for this: the answer might come first.
 """
 
 from __future__ import annotations
@@ -42,4 +45,15 @@ class Receipts(HubExtension):
             return
         payload: dict[str, Any] = {"receipt": found, "delivered": fate.delivered}
         payload["unknown"] = list(fate.unknown)
-        self.hub.answer(frame.sender, "receipt", payload, frame.id)
+
+        def kept() -> None:
+            self.hub.answer(frame.sender, "receipt", payload, frame.id)
+
+        def lost() -> None:
+            error = {"code": "unavailable", "message": "the relay could not keep it", "receipt": found}
+            self.hub.answer(frame.sender, "error", error)
+
+        if fate.outcome == "command":
+            self.store.write({}, kept, lost)
+        else:
+            kept()
