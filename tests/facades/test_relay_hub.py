@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
 from lmos_actors import Agent, action, open_node, simulate
+from lmos_actors._core import RandomStream
 from lmos_actors.conformance.wire import exchange
 from lmos_actors.errors import ConfigError, ConnectFailed
 from lmos_actors.facades import RelayOptions
+from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.protocol.relay.extensions import History
 from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import MemoryNetwork, TcpNetwork, connect
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
 
     from lmos_actors.conformance.wire import HttpAnswer
     from lmos_actors.node import Node
+    from lmos_actors.persistence import Store
 
 HOST = "hub:80"
+COMMIT = 0.5
+"""Seconds of a commit of a slow store."""
+
 URL = f"ws://{HOST}"
 
 
@@ -119,7 +124,7 @@ async def asked(
 def told(
     body: Callable[[Node, MemoryNetwork], Awaitable[None]],
     *,
-    store: str | None = None,
+    store: Store | str | None = None,
     security: Security | None = None,
     **options: Any,
 ) -> None:
@@ -539,21 +544,22 @@ def test_a_vote_and_what_was_said_outlive_the_hub() -> None:
     told(body, extensions=("receipts", "voting", History))
 
 
-async def test_the_receipt_of_a_vote_comes_once_it_is_kept(tmp_path: Path) -> None:
-    options = RelayOptions(extensions=("receipts", "voting"))
-    network, place = TcpNetwork(), tmp_path / "hub.db"
-    async with open_node(listen="ws://127.0.0.1:0", relay=options, store=f"sqlite:{place}") as node:
-        url = node.urls[0].removesuffix("/ws")
-        tokens = [(await registered(network, name, url))[1] for name in ("one", "two", "three")]
-        async with opened(network, tokens[0], url=url) as one, opened(network, tokens[1], url=url):
-            async with opened(network, tokens[2], url=url):
-                one.say(to=["*"], payload="shall we?", type="proposal", receipt="mine")
-                ref = (await one.of_type("receipt"))["ref"]
-                one.say(to=["relay"], payload={"approve": True}, type="vote", ref=ref, receipt="vote")
-                await one.of_type("receipt")
-                with closing(sqlite3.connect(place)) as kept:
-                    values = [row[0] for row in kept.execute("SELECT value FROM records")]
-                assert [value for value in values if b'"votes":{"one":true}' in value]
+def test_the_receipt_of_a_vote_comes_once_it_is_kept() -> None:
+    async def body(_: Node, network: MemoryNetwork) -> None:
+        tokens = [(await registered(network, name))[1] for name in ("one", "two", "three")]
+        async with AsyncExitStack() as stack:
+            one, *_ = [await stack.enter_async_context(opened(network, token)) for token in tokens]
+            await trio.sleep(10 * COMMIT)  # what the agents' coming has written is kept
+            began = trio.current_time()
+            one.say(to=["*"], payload="shall we?", type="proposal", receipt="mine")
+            ref = (await one.of_type("receipt"))["ref"]
+            assert trio.current_time() == began
+            one.say(to=["relay"], payload={"approve": True}, type="vote", ref=ref, receipt="vote")
+            await one.of_type("receipt")
+            assert trio.current_time() - began == 2 * COMMIT  # the proposal's commit, and its own
+
+    disk = SimulatedDisk(RandomStream(1), lambda: COMMIT)
+    told(body, extensions=("receipts", "voting"), store=SimulatedStore(disk))
 
 
 def test_bad_options() -> None:
