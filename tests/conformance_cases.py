@@ -7,25 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmos_actors.conformance import CLIENT_CASES, Level, all_cases, all_chat_cases
-from lmos_actors.conformance.card import ROWS
+from lmos_actors.conformance import CLIENT_CASES, all_cases, all_chat_cases, all_relay_cases
+from lmos_actors.conformance.card import LMOS_LEVELS, RELAY_LEVELS, ROWS
 from tests.source import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from lmos_actors.conformance import Requirement
+    from lmos_actors.conformance import Level, Requirement
+    from lmos_actors.conformance.card import Deviation
 
 PAGE = ROOT / "docs" / "reference" / "conformance-cases.md"
 
 HEAD = """# Conformance cases
 
 All {count} cases of [`lmos-actors conform`](command-line.md#conform), in {groups} groups and in the order
-in which they run, the cases for clients of [`--serve`](#client), and the {facades} cases of
-[`--omnia`](#facades-of-omnias-protocol) for facades. An id never changes; the id of a
-removed case is not used again. Each requirement follows from its section; a case judges its own subject
-only, and reads everything else as widely as it can. [Conformance](conformance.md) explains verdicts and
-levels. `python -m tests.conformance_cases` writes this page.
+in which they run, the cases for clients of [`--serve`](#client), the {facades} cases of
+[`--omnia`](#facades-of-omnias-protocol) for facades, and the {relays} cases for
+[hubs of AgentRelay](#relays). An id never changes; the id of a removed case is not used again. Each
+requirement follows from its section; a case judges its own subject only, and reads everything else as
+widely as it can. [Conformance](conformance.md) explains verdicts and levels.
+`python -m tests.conformance_cases` writes this page.
 """
 
 CLIENTS = """
@@ -47,6 +49,15 @@ facade, as recorded" are not in the protocol's text. See
 [Judge a facade](../guides/test-conformance.md#judge-a-facade).
 """
 
+RELAYS = """
+## Relays
+
+The cases for hubs of AgentRelay, in the order in which they run. "AgentRelay message types" is the
+protocol's text, "AgentRelay's pages" what its other documents promise; where they are silent, the recorded
+relays decide. Cases of extensions are tried where the relay's welcome names the extension. See
+[Judge a relay](../guides/test-conformance.md#judge-a-relay).
+"""
+
 DEVIATIONS = """
 ## Ways to differ
 
@@ -57,16 +68,31 @@ with several deviations has the worst verdict of them.
 |---|---|---|---|---|---|
 """
 
+RELAY_DEVIATIONS = """
+## Ways of relays to differ
+
+Those of relays alone; the levels `reference` and `rawk` are those of two relays that were recorded. Of the
+deviations above, cases for relays have `close-code` and `stream-left-open`, which both levels tolerate.
+
+| key | what it is | section | `spec` | `lenient` | `reference` | `rawk` |
+|---|---|---|---|---|---|---|
+"""
+
 
 def write_page() -> str:
     """Return the whole page."""
     cases = all_cases()
-    groups, facades = _grouped(cases), _grouped(all_chat_cases())
-    head = HEAD.format(count=len(cases), groups=len(groups), facades=len(all_chat_cases()))
+    groups, facades, relays = map(_grouped, (cases, all_chat_cases(), all_relay_cases()))
+    numbers = {"facades": len(all_chat_cases()), "relays": len(all_relay_cases())}
+    head = HEAD.format(count=len(cases), groups=len(groups), **numbers)
     parts = [head, *("".join(_group(name, members)) for name, members in groups.items())]
     parts += [CLIENTS, *_clients(), FACADES]
     parts += ["".join(_group(name, members)) for name, members in facades.items()]
-    return "".join([*parts, DEVIATIONS, *_deviations()])
+    parts += [RELAYS, *("".join(_group(name, members)) for name, members in relays.items())]
+    of_relays = [row for row in ROWS if row.key.startswith("relay-")]
+    others = [row for row in ROWS if row not in of_relays]
+    parts += [DEVIATIONS, *_deviations(others, LMOS_LEVELS)]
+    return "".join([*parts, RELAY_DEVIATIONS, *_deviations(of_relays, RELAY_LEVELS)])
 
 
 def _grouped(cases: Sequence[Requirement]) -> dict[str, list[Requirement]]:
@@ -90,10 +116,10 @@ def _clients() -> Iterator[str]:
         yield f"| {' | '.join(map(_cell, cells))} |\n".replace("|  |", "| |")
 
 
-def _deviations() -> Iterator[str]:
-    for row in ROWS:
-        levels = [_verdict(row.fails(level), row.counts(level)) for level in Level]
-        cells = (f"`{row.key}`", row.title, str(row.section), *levels)
+def _deviations(rows: Iterable[Deviation], levels: Iterable[Level]) -> Iterator[str]:
+    for row in rows:
+        verdicts = [_verdict(row.fails(level), row.counts(level)) for level in levels]
+        cells = (f"`{row.key}`", row.title, str(row.section), *verdicts)
         yield f"| {' | '.join(map(_cell, cells))} |\n"
 
 

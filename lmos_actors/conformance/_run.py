@@ -14,10 +14,12 @@ from lmos_actors.errors import ConfigError
 
 from .card import (
     DEVIATIONS,
+    LMOS_LEVELS,
     Card,
     Level,
     Result,
     Verdict,
+    check_level,
 )
 from .cases import all_cases
 from .session import (
@@ -63,7 +65,7 @@ class ConformOptions:
     not safe are invoked, and properties written with other values, too. `thing`: the id of the thing, where
     a socket has several. `description`: where its description is, if it is not found from the URL. `headers`
     gives those of requests to a URL. Raises ConfigError for a pattern that no case has, naming the nearest,
-    and for times that are not above 0.
+    for times that are not above 0, and for a level of relays.
     """
 
     level: Level = Level.LENIENT
@@ -82,6 +84,7 @@ class ConformOptions:
         for name in ("patience", "idle"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        check_level(self.level, LMOS_LEVELS, "servers of LMOS")
         chosen(self.cases)
 
 

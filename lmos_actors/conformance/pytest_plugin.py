@@ -27,7 +27,7 @@ from lmos_actors.files import Duration
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
 from ._run import ConformOptions, chosen, prepare, run_case
-from .card import Level, Verdict, case_lines, counted, cut
+from .card import LMOS_LEVELS, Level, Verdict, case_lines, counted, cut
 from .target import Hints
 from .wire import Unreachable
 
@@ -55,7 +55,7 @@ _ALONE: Final = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--lmos-url` and how the server is judged."""
     group = parser.getgroup("lmos_conformance", "conformance of LMOS servers")
-    levels = [level.value for level in Level]
+    levels = [level.value for level in LMOS_LEVELS]
     group.addoption("--lmos-url", metavar="URL", help="judge this server: a test for each case")
     group.addoption("--lmos-level", choices=levels, default="lenient", help="how strictly (lenient)")
     text = "only cases with this id, such as 'letter.*'; may be given several times"

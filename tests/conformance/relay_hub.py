@@ -62,6 +62,7 @@ class Hub:
         self.kept: list[tuple[Frame, frozenset[str]]] = []
         self.skills: dict[str, str] = {}
         self.votes: dict[str, dict[str, bool]] = {}
+        self.visitors: set[str] = set()
         self.is_gone = False
         self._random = Random(7)
         self._numbers = count(1)
@@ -145,12 +146,16 @@ class HubPeer:
         self.wake: Callable[[], object] = lambda: None
         self.sent = 0
         self.told = False
+        self.is_closed = False
         older = hub.open.get(id)
         hub.open[id] = self
         if older is not None and not hub.has("second beside"):
             older.put(SendClose(1000 if hub.has("1000 for the older") else 4009, "replaced"))
         if hub.has("loses the newer") and older is not None:
             hub.open[id] = older
+        if hub.has("reaches nobody again") and id in hub.visitors:
+            del hub.open[id]
+        hub.visitors.add(id)
         if not hub.has("no welcome"):
             self.greet()
         if older is None and "presence" in self.extensions():
@@ -172,6 +177,7 @@ class HubPeer:
     # ---- out
 
     def put(self, out: Any) -> None:
+        self.is_closed |= isinstance(out, SendClose)
         self.out.append(out)
         self.wake()
 
@@ -199,6 +205,8 @@ class HubPeer:
 
     def text(self, text: str) -> None:
         hub = self.hub
+        if self.is_closed:
+            return
         self.sent += 1
         if not hub.has("no rate") and self.sent > RATE and not self.told:
             self.told = not hub.has("an error each")
@@ -230,9 +238,9 @@ class HubPeer:
             raise Wrong from None
         if frame is None:
             hub.is_gone = hub.has("ended by null")
-        if not isinstance(frame, dict) or (frame == {} and not hub.has("takes {}")):
+        if not isinstance(frame, dict) or not frame:
             if hub.has(f"takes {text}"):
-                return {"to": [], "payload": None}
+                return {"to": ["nobody-at-all"], "payload": None}
             raise Wrong
         return frame
 
@@ -248,7 +256,7 @@ class HubPeer:
         hub = self.hub
         if frame.get("from", self.id) != self.id and not hub.faults & {"replaces from", "forged from"}:
             raise Wrong("auth_mismatch")
-        if hub.has("demands from") and "from" not in frame:
+        if hub.has("demands from" if "from" not in frame else "refuses from"):
             raise Wrong
         to = self.targets(frame)
         is_command = "relay" in to and not (hub.has("commands are heard") and "*" in to)
@@ -258,10 +266,17 @@ class HubPeer:
             raise Wrong
         if is_command:
             self.command(frame)
-        elif hub.has("drops nobody loudly") and to == ["no-such-agent-of-anybody"]:
+        elif self.is_dead_end(to):
             self.put(SendClose(1011))
         else:
             self.pass_on(frame, to)
+
+    def is_dead_end(self, to: list[str]) -> bool:
+        away = set(self.hub.tokens.values()) - set(self.hub.open)
+        is_unknown = to == ["no-such-agent-of-anybody"]
+        return (is_unknown and self.hub.has("drops nobody loudly")) or (
+            bool(away & set(to)) and self.hub.has("closes for those who left")
+        )
 
     def targets(self, frame: Frame) -> list[str]:
         hub, to = self.hub, frame.get("to")
@@ -402,7 +417,7 @@ class HubPeer:
             seconds = (frame["deadline"] - hub.now()) / 1000
             hub.after(seconds, lambda: hub.result(sent["id"], status="expired"))
         if hub.has("results of anybody") and frame.get("type") == "vote_result":
-            hub.result(frame["ref"], status="passed")
+            hub.result(str(frame.get("ref")), status="passed")
 
     def extended(self, frame: Frame) -> bool:
         hub, kind, payload, ref = self.hub, frame.get("type"), frame.get("payload"), frame.get("ref")
@@ -485,6 +500,8 @@ class HubCodec(WebSocketCodec):
 class HubServer(NetworkServer):
     """A hub on a network, right but for its faults."""
 
+    peer_class = HubPeer
+
     def __init__(self, *faults: str) -> None:
         self.hub = Hub(frozenset(faults))
         self.hub.tokens["tok_of_the_file"] = "agent-of-the-file"
@@ -520,13 +537,18 @@ class HubServer(NetworkServer):
 
     def open(self, head: RequestHead) -> WebSocketCodec:
         token = self.token_in(head)
-        peer = HubPeer(self.hub, self.hub.tokens.get(token, f"guest-{self.hub.new_id()}"))
+        peer = self.peer_class(self.hub, self.hub.tokens.get(token, f"guest-{self.hub.new_id()}"))
         if token not in self.hub.tokens and self.hub.has("refuses late"):
             peer.out.clear()
             peer.put(SendClose(4001, "Invalid or unregistered token"))
         if self.hub.has("hangs up"):
             self.hub.after(0.5, lambda: peer.put(SendClose(1001)))
         return HubCodec(peer)  # type: ignore[arg-type]
+
+    def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
+        wrong = "x" if self.hub.has("a wrong key") else ""
+        headers = super().switching_headers(head)
+        return [(name, value + wrong * name.endswith("Accept")) for name, value in headers]
 
     def on_http(self, head: RequestHead, body: bytes) -> Reply:
         hub = self.hub
@@ -558,10 +580,12 @@ RAWK: Final = (
     "keeps ids", "copies to followers", "silent commands", "silent targets", "unlimited", "no rate",
     "second beside", "names", "forgets", "ended by null", "ended by an object", "ended by nesting",
 )  # fmt: skip
+"""What rawk's relay was recorded to do otherwise."""
 
 SEED_DAY: Final = (
-    "refuses late", "no extensions", "no limits", "rounds", "drops members", "demands from", "no pong",
+    "refuses late", "any subprotocol", "no extensions", "no limits", "rounds", "demands from", "no pong",
     "demands payloads", "silent commands", "silent targets", "broadcasts alone", "no direct messages",
-    "keeps ids", "unlimited", "no rate", "second beside", "no health", "names", "no registration",
-    "ended by null",
+    "commands are heard", "keeps ids", "unlimited", "no rate", "second beside", "no health", "names",
+    "no registration", "ended by null", "ended by an object", "ended by nesting",
 )  # fmt: skip
+"""What the reference relay did when the protocol's text was written."""

@@ -72,7 +72,7 @@ async def test_uploads_pass_over_sockets(tmp_path: Path) -> None:
 
 
 MISTAKES = {
-    "level": (("--level", "kotlin-wot"), 'lmos-actors: --level: "kotlin-wot" is a level for servers of LMOS'),
+    "level": (("--level", "kotlin-wot"), 'lmos-actors: --level: "kotlin-wot" is a level for LMOS'),
     "thing": (("--thing", "urn:x"), "lmos-actors: --thing: is about servers of LMOS"),
     "case": (("--case", "omniaturn.dnoe"), "'omniaturn.done' is"),
     "hints": (("--hints", "hints.yaml"), "hints.yaml:1:1: unknown key"),

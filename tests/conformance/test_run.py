@@ -11,7 +11,7 @@ import trio
 from lmos_actors import ConfigError
 from lmos_actors.conformance import ConformOptions, Level, Result, Unreachable, Verdict, all_cases, conform
 from lmos_actors.conformance._run import prepare, run_case
-from lmos_actors.conformance.card import DEVIATIONS, ROWS, lmos
+from lmos_actors.conformance.card import DEVIATIONS, LMOS_LEVELS, ROWS, lmos
 from lmos_actors.conformance.scripted import NetworkServer, RequestHead, refusal
 from lmos_actors.conformance.session import (
     AS_IN_EXAMPLES,
@@ -138,7 +138,7 @@ def test_a_level_decides_what_comes_of_a_departure(row: tuple[str, Verdict, Verd
         context.differs(key, "this")
         context.differs(key, "this")
 
-    for level, verdict in zip(Level, verdicts, strict=True):
+    for level, verdict in zip(LMOS_LEVELS, verdicts, strict=True):
         result = result_of(run, level=level)
         assert result.verdict is verdict, level
         assert [each.key for each in result.departures] == [key]

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError
 
 from .._app import ELSEWHERE, REACHED, File, Limit, Switch, Texts, Within, app
-from ..options._connection import ServerOptions, options_in
+from ..options._connection import ServerOptions, options_in, secret_lines
+
+if TYPE_CHECKING:
+    from ..conform._conform import JudgingOptions, Kind
+
+MadeT = TypeVar("MadeT")
 
 JUDGED = Group("Judging", sort_key=0.5)
 OUTPUT = Group("Output", sort_key=2)
+RELAY = Group("Relays", sort_key=1.5)
 CLIENTS = Group("Clients, in place of a server", sort_key=3)
 
-_LEVELS = Literal["spec", "lenient", "kotlin-wot"]
+_LEVELS = Literal["spec", "lenient", "kotlin-wot", "reference", "rawk"]
 _TIMES = ("--patience", "--idle", "--within")
 
 _NO_SERVER = ServerOptions()
@@ -32,16 +38,26 @@ class ConformOptionGroup:
     """Only cases with this id, such as letter.reading, or "letter.*". May be given several times."""
     level: Annotated[_LEVELS, Parameter(group=JUDGED)] = "lenient"
     """spec: everything as the specification has it. lenient: harmless deviations are tolerated. \
-kotlin-wot: the server is addressed and judged by the dialect of kotlin-wot."""
+kotlin-wot: the server is addressed and judged by the dialect of kotlin-wot. reference, rawk: of relays; \
+what AgentRelay's reference relay does, or rawk's, is right."""
     allow_unsafe: Annotated[Switch, Parameter(group=JUDGED)] = False
-    """Invoke actions that are not safe, too, and write other values to properties, for a moment."""
+    """Invoke actions that are not safe, too, and write other values to properties, for a moment; send a \
+relay what has ended relays, and more than it allows."""
     hints: Annotated[File, Parameter(group=JUDGED)] = None
     """A YAML, TOML or JSON file with facts that the description lacks: inputs, and triggers of events; \
-with --omnia what to say to the agent: say, slow, fails, tool, client_tool."""
+with --omnia what to say to the agent: say, slow, fails, tool, client_tool; for a relay which agents \
+the kit may be, and where their tokens are, as in agents: {kit-1: env:TOKEN_1, kit-2: env:TOKEN_2}."""
     seed: Annotated[int, Parameter(metavar="N", group=JUDGED)] = 0
     """The seed of invented inputs and ids: the same seed, the same inputs."""
     omnia: Annotated[Switch, Parameter(group=JUDGED)] = False
     """Judge an agent facade of Omnia's chat protocol, in place of a server of LMOS."""
+    relay: Annotated[Switch, Parameter(group=RELAY)] = False
+    """Judge a hub of AgentRelay, or with --serve its clients. ws://HOST/arc is one without this."""
+    register_url: Annotated[str | None, Parameter(metavar="URL", group=RELAY)] = None
+    """Where agents are registered, if not at /register beside the relay."""
+    invitation: Annotated[str | None, Parameter(metavar="REF", group=RELAY)] = None
+    """Where the invitations are with which agents register, one a line: env:NAME or file:PATH. Each is used \
+once, the last one for all others."""
     patience: Annotated[Limit, Parameter(group=JUDGED)] = 2.0
     """How long an answer may take."""
     idle: Annotated[Limit, Parameter(group=JUDGED)] = 2.0
@@ -59,54 +75,56 @@ with --omnia what to say to the agent: say, slow, fails, tool, client_tool."""
     once: Annotated[Switch, Parameter(group=CLIENTS)] = False
     """End when the clients have left again, not only at Ctrl-C."""
 
-    def options(self, url: str) -> Any:
-        """Return how a server is judged. Blocks on the disk. Raises ConfigError."""
-        from lmos_actors.conformance import ConformOptions, Level
-
-        from ..conform._conform import Presented, hints_of
-
-        server = self.server
-        if self.omnia:
-            return self._chat_options(url)
-        return ConformOptions(
-            level=Level(self.level),
-            patience=self.patience,
-            idle=self.idle,
-            seed=self.seed,
-            allow_unsafe=self.allow_unsafe,
-            hints=hints_of(self.hints),
-            cases=tuple(self.case or ()),
-            thing=self.thing,
-            description=self.description,
-            headers=Presented.of(
-                server.headers(), server.credentials(url), [each for each in (url, self.description) if each]
-            ),
-            tls=server.tls.context(),
-        )
-
-    def _chat_options(self, url: str) -> Any:
-        from lmos_actors.conformance import ChatOptions, Level
-
-        from ..conform._conform import Presented, chat_hints_of
+    def kind(self, url: str | None) -> Kind:
+        """Return what is judged at a URL. Raises ConfigError for options that do not go together."""
+        from ..conform._conform import is_relay
 
         values = options_in(self)
-        given = next((name for name in ("--thing", "--description") if values[name] is not None), None)
-        if given is not None:
-            raise ConfigError("is about servers of LMOS, and does not go with --omnia", given)
-        if self.level == "kotlin-wot":
-            raise ConfigError('"kotlin-wot" is a level for servers of LMOS: spec or lenient', "--level")
+        if self.omnia and self.relay:
+            raise ConfigError("does not go with --omnia: a URL is one or the other", "--relay")
+        of_lmos = next((name for name in ("--thing", "--description") if values[name] is not None), None)
+        if of_lmos is not None and (self.omnia or self.relay):
+            other = "--omnia" if self.omnia else "--relay"
+            raise ConfigError(f"is about servers of LMOS, and does not go with {other}", of_lmos)
+        if self.relay or not (self.omnia or of_lmos is not None or url is None or not is_relay(url)):
+            return "relay"
+        of_relays = next((name for name in ("--register-url", "--invitation") if values[name]), None)
+        if of_relays is not None:
+            raise ConfigError("is about relays: ws://HOST/arc, or another URL with --relay", of_relays)
+        return "omnia" if self.omnia else "lmos"
+
+    def options(self, url: str, kind: Kind) -> JudgingOptions:
+        """Return how a server is judged. Blocks on the disk. Raises ConfigError."""
+        from lmos_actors.conformance import ChatOptions, ConformOptions, Level, RelayConformOptions
+
+        from ..conform._conform import Presented, chat_hints_of, hints_of, relay_hints_of
+
         server = self.server
-        return ChatOptions(
-            level=Level(self.level),
-            patience=self.patience,
-            idle=self.idle,
-            seed=self.seed,
-            allow_unsafe=self.allow_unsafe,
-            hints=chat_hints_of(self.hints),
-            cases=tuple(self.case or ()),
-            headers=Presented.of(server.headers(), server.credentials(url), [url]),
-            tls=server.tls.context(),
-        )
+        if kind == "relay" and (server.bearer is not None or server.basic is not None):
+            raise ConfigError(
+                "the kit is several agents, each with a token of its own: name them under agents, --hints",
+                "--basic" if server.bearer is None else "--bearer",
+            )
+        places = [each for each in (url, self.description) if each]
+        common: dict[str, Any] = {
+            "level": Level(self.level),
+            "patience": self.patience,
+            "idle": self.idle,
+            "seed": self.seed,
+            "allow_unsafe": self.allow_unsafe,
+            "cases": tuple(self.case or ()),
+            "headers": Presented.of(server.headers(), server.credentials(url), places),
+            "tls": server.tls.context(),
+        }
+        if kind == "relay":
+            common |= {"hints": relay_hints_of(self.hints), "register_url": self.register_url}
+            if self.invitation is not None:
+                common["invitations"] = secret_lines(self.invitation, "--invitation")
+            return _made(RelayConformOptions, common)
+        if kind == "omnia":
+            return _made(ChatOptions, {**common, "hints": chat_hints_of(self.hints)})
+        about = {"hints": hints_of(self.hints), "thing": self.thing, "description": self.description}
+        return _made(ConformOptions, {**common, **about})
 
     def check_serve(self, url: str | None) -> None:
         """Raise ConfigError for what does not go with `--serve`, or goes with it alone."""
@@ -116,7 +134,8 @@ with --omnia what to say to the agent: say, slow, fails, tool, client_tool."""
             return
         if url is not None:
             raise ConfigError("judges clients: it takes no URL of a server", "--serve")
-        names = ("--case", "--allow-unsafe", "--hints", "--omnia", "--thing", "--description")
+        names = ("--case", "--allow-unsafe", "--hints", "--omnia", "--thing", "--description",
+                 "--register-url", "--invitation")  # fmt: skip
         values = options_in(self)
         given = next((name for name in names if values[name]), self.server.first_given())
         if given is not None:
@@ -139,6 +158,14 @@ with --omnia what to say to the agent: say, slow, fails, tool, client_tool."""
             for each in values:
                 words += [option] if each is True else [option, str(each)]
         return words
+
+
+def _made(options: type[MadeT], values: dict[str, Any]) -> MadeT:
+    """Return options. Raises ConfigError for a level that is none of theirs: all else is known to be good."""
+    try:
+        return options(**values)
+    except ConfigError as error:
+        raise ConfigError(error.message, "--level") from None
 
 
 @Parameter(name="*")
@@ -183,7 +210,8 @@ def conform(
     given: ConformOptionGroup = _USUAL,
     output: OutputOptions = _OUTPUT,
 ) -> int:
-    """Judge any server that speaks LMOS over a WebSocket, case by case, or a facade of Omnia's chat protocol.
+    """Judge any server of LMOS over a WebSocket, any facade of Omnia's chat protocol, any relay, \
+case by case.
 
     lmos-actors conform http://127.0.0.1:8080/agents/weather
 
@@ -195,12 +223,20 @@ def conform(
 
     lmos-actors conform "ws://127.0.0.1:8080/ws?agent=support" --omnia
 
+    lmos-actors conform ws://127.0.0.1:8080/arc --level spec --allow-unsafe
+
+    lmos-actors conform ws://127.0.0.1:8080/arc --level reference \
+--register-url http://127.0.0.1:8081/register
+
     lmos-actors conform --serve 127.0.0.1:9000 --once
+
+    lmos-actors conform --serve 127.0.0.1:9000 --relay
 
     lmos-actors conform --list
 
     Only the offers of the description are tried. Actions that are not declared safe are not invoked, and no \
-property is changed, unless --allow-unsafe is given.
+property is changed, unless --allow-unsafe is given. On a relay the kit registers agents of its own, whose \
+ids begin with "kit-", and everybody there hears them.
 
     Exit codes: 0 no case failed, 1 a case failed, 2 the usage is wrong, 3 not reached, or without a \
 description, 124 time limit, 130 interrupted.
@@ -209,7 +245,8 @@ description, 124 time limit, 130 interrupted.
     ----------
     url
         The URL of a description, of a server that has one at its well-known place, or of a WebSocket; \
-or a file with a description. With --omnia the URL of a facade, or of an agent of lmos_actors.
+or a file with a description. With --omnia the URL of a facade, or of an agent of lmos_actors. \
+ws://HOST/arc is that of a relay.
     """
     from ..conform._conform import ConformRequest, cases_of, judge, list_cases
     from ..remote._session import check_place
@@ -219,17 +256,23 @@ or a file with a description. With --omnia the URL of a facade, or of an agent o
         return _serve(given, output)
     if url is None and isinstance(output.json, str) and "://" in output.json:
         raise ConfigError(f"was given {output.json}: write the URL before it", "--json")
-    cases = cases_of(given.case or (), omnia=given.omnia)
+    kind = given.kind(url)
+    cases = cases_of(given.case or (), kind)
     if output.list_:
         return list_cases(cases, json=output.printed)
     if url is None:
         raise ConfigError("give the URL of a server, or --list")
     check_place(url)
+    place = url
+    if kind == "relay":
+        from lmos_actors.facades.relay import relay_url
+
+        place = relay_url(url)
     inputs = [each for each in (url, given.description, given.hints) if each and "://" not in each]
     return judge(
         ConformRequest(
-            url=url,
-            options=given.options(url),
+            url=place,
+            options=given.options(place, kind),
             cases=cases,
             within=given.within,
             json=output.printed,

@@ -13,7 +13,7 @@ from cyclopts import App, Group, Parameter
 from lmos_actors.errors import ConfigError
 
 from .._app import ELSEWHERE, PRINTED, File, JsonLines, Switch, Texts, Time, Within, app, at_least
-from ..options._connection import ServerOptions
+from ..options._connection import ServerOptions, secret_lines
 from ..options._serving import ListenOptions
 
 if TYPE_CHECKING:
@@ -272,20 +272,8 @@ def relay_register(
     """
     from ..remote._relay import run_register
 
-    return run_register(options.request(url), options.answers(), id, register_url, _secret_at(invitation))
-
-
-def _secret_at(reference: str | None) -> str | None:
-    """Return the first line of a secret. Raises ConfigError."""
-    if reference is None:
-        return None
-    from lmos_actors.security import Reference, SecretSource
-
-    source = SecretSource(Reference.parse(reference))
-    value = source.read()
-    if value is None:
-        raise ConfigError(source.problem or "is empty", "--invitation")
-    return value.decode("utf-8", "replace").strip().partition("\n")[0].strip()
+    word = None if invitation is None else secret_lines(invitation, "--invitation")[0]
+    return run_register(options.request(url), options.answers(), id, register_url, word)
 
 
 @relay.command(name="ping")

@@ -7,7 +7,8 @@ import shlex
 import signal
 import threading
 import traceback
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import attrs
 import trio
@@ -16,14 +17,19 @@ from lmos_actors.conformance import (
     Card,
     ChatHints,
     ChatOptions,
+    ConformOptions,
     Hints,
+    RelayConformOptions,
+    RelayHints,
     Result,
     Unreachable,
     Verdict,
     chosen,
     chosen_chat,
+    chosen_relay,
     conform,
     judge_facade,
+    judge_relay,
 )
 from lmos_actors.errors import ConfigError
 from lmos_actors.node import encode_headers
@@ -45,12 +51,16 @@ from ._output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lmos_actors._core import Headers
-    from lmos_actors.conformance import ConformOptions, Requirement
+    from lmos_actors.conformance import Requirement
     from lmos_actors.security import Credentials
     from lmos_actors.transport import Network
+
+JudgingOptions: TypeAlias = ConformOptions | ChatOptions | RelayConformOptions
+Kind: TypeAlias = Literal["lmos", "omnia", "relay"]
+"""What is judged."""
 
 FEW: Final = 5
 """Most failed cases that are named in the command to try those alone."""
@@ -58,13 +68,13 @@ FEW: Final = 5
 
 @attrs.frozen(kw_only=True)
 class ConformRequest:
-    """A request to judge a server, or with `ChatOptions` a facade of Omnia's protocol.
+    """A request to judge a server of LMOS, a facade of Omnia's protocol, or a relay, as its options say.
 
     `json`: print JSON alone; `card_files`: the files to write, by option.
     """
 
     url: str
-    options: ConformOptions | ChatOptions
+    options: JudgingOptions
     cases: Sequence[Requirement]
     within: float | None = None
     json: bool = False
@@ -117,10 +127,26 @@ def chat_hints_of(path: str | None) -> ChatHints:
     return ChatHints() if path is None else ChatHints.load(path)
 
 
-def cases_of(patterns: Sequence[str], *, omnia: bool = False) -> Sequence[Requirement]:
+def relay_hints_of(path: str | None) -> RelayHints:
+    """Read the file of `--hints` for a relay. Blocks on the disk. Raises ConfigError."""
+    return RelayHints() if path is None else RelayHints.load(path)
+
+
+def is_relay(url: str) -> bool:
+    """Return whether an address is taken for that of a relay without being called one: `ws://HOST/arc`."""
+    parts = urlsplit(url)
+    return parts.scheme in ("ws", "wss") and parts.path == "/arc"
+
+
+def cases_of(patterns: Sequence[str], kind: Kind = "lmos") -> Sequence[Requirement]:
     """Return the cases that `--case` names. Raises ConfigError."""
+    chosen_by: dict[Kind, Callable[[Sequence[str]], Sequence[Requirement]]] = {
+        "lmos": chosen,
+        "omnia": chosen_chat,
+        "relay": chosen_relay,
+    }
     try:
-        return chosen_chat(patterns) if omnia else chosen(patterns)
+        return chosen_by[kind](patterns)
     except ConfigError as error:
         raise ConfigError(error.message, "--case") from None
 
@@ -194,9 +220,11 @@ class ServerRun:
         except Exception as error:  # a nursery on the way out would make a group of it
             self._failure = error
 
-    async def _carded(self, network: Network, url: str, options: ConformOptions | ChatOptions) -> Card:
+    async def _carded(self, network: Network, url: str, options: JudgingOptions) -> Card:
         if isinstance(options, ChatOptions):
             return await judge_facade(network, url, options, on_result=self._printer.result)
+        if isinstance(options, RelayConformOptions):
+            return await judge_relay(network, url, options, on_result=self._printer.result)
         return await conform(network, url, options, on_result=self._printer.result)
 
     async def _end_at_interrupt(
@@ -248,7 +276,7 @@ class ServerRun:
             subject=request.url,
             role="server",
             title="",
-            thing="" if isinstance(request.options, ChatOptions) else request.options.thing or "",
+            thing=request.options.thing or "" if isinstance(request.options, ConformOptions) else "",
             level=request.options.level,
             spoken="",
             seed=request.options.seed,

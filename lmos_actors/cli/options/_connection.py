@@ -82,6 +82,22 @@ def _client_context(ca: str | None, cert: str | None, key: str | None, option: s
     return client_tls(ca, cert=cert, key=key)
 
 
+def secret_lines(reference: str, option: str) -> tuple[str, ...]:
+    """Return the lines of a secret, of which there is one. Blocks on the disk. Raises ConfigError."""
+    from lmos_actors.security import Reference, SecretSource
+
+    try:
+        source = SecretSource(Reference.parse(reference))
+    except ConfigError as error:
+        raise ConfigError(error.message, option) from None
+    value = source.read()
+    lines = () if value is None else tuple(value.decode("utf-8", "replace").split("\n"))
+    found = tuple(line.strip() for line in lines if line.strip())
+    if not found:
+        raise ConfigError(source.problem or "is empty", option)
+    return found
+
+
 # --- one server
 
 _NO_TLS = ClientTlsOptions()

@@ -3,6 +3,7 @@
 from ._deviations import (
     DEVIATIONS as DEVIATIONS,
     ROWS as ROWS,
+    Deviation as Deviation,
     agent as agent,
     binding as binding,
     discovery as discovery,
@@ -32,6 +33,9 @@ from ._text import (
     group_lines as group_lines,
 )
 from ._verdicts import (
+    CHAT_LEVELS as CHAT_LEVELS,
+    LMOS_LEVELS as LMOS_LEVELS,
+    RELAY_LEVELS as RELAY_LEVELS,
     Card as Card,
     Departure as Departure,
     Kind as Kind,
@@ -40,4 +44,5 @@ from ._verdicts import (
     Section as Section,
     Traffic as Traffic,
     Verdict as Verdict,
+    check_level as check_level,
 )

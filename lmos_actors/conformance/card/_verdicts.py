@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
+
+from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,10 +27,21 @@ class Level(Enum):
     REFERENCE = "reference"
     RAWK = "rawk"
 
-    @property
-    def is_of_relays(self) -> bool:
-        """Whether it is a level for relays alone."""
-        return self in (Level.REFERENCE, Level.RAWK)
+
+LMOS_LEVELS: Final = (Level.SPEC, Level.LENIENT, Level.KOTLIN_WOT)
+CHAT_LEVELS: Final = (Level.SPEC, Level.LENIENT)
+RELAY_LEVELS: Final = (Level.SPEC, Level.LENIENT, Level.REFERENCE, Level.RAWK)
+
+
+def check_level(level: Level, known: tuple[Level, ...], what: str) -> None:
+    """Raise ConfigError for a level by which one kind of peer is not judged; `what` is that kind."""
+    if level not in known:
+        its = "relays" if level in RELAY_LEVELS else "LMOS"
+        names = [each.value for each in known]
+        raise ConfigError(
+            f'"{level.value}" is a level for {its}; {what} are judged by '
+            f"{', '.join(names[:-1])} or {names[-1]}"
+        )
 
 
 class Verdict(Enum):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lmos_actors.conformance.card import Level
+from lmos_actors.conformance.card import CHAT_LEVELS, Level, check_level
 from lmos_actors.conformance.session import cases_of, chosen_of
 from lmos_actors.conformance.target import no_headers
 from lmos_actors.errors import ConfigError
@@ -72,6 +72,5 @@ class ChatOptions:
         for name in ("patience", "idle"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
-        if self.level is Level.KOTLIN_WOT:
-            raise ConfigError("kotlin-wot is a level for servers of LMOS: spec or lenient")
+        check_level(self.level, CHAT_LEVELS, "facades")
         chosen_chat(self.cases)

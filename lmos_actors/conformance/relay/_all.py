@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lmos_actors.conformance.card import Level
+from lmos_actors.conformance.card import RELAY_LEVELS, Level, check_level
 from lmos_actors.conformance.session import cases_of, chosen_of
 from lmos_actors.conformance.target import no_headers
 from lmos_actors.errors import ConfigError
@@ -59,8 +59,9 @@ def chosen_relay(patterns: Sequence[str]) -> tuple[Case[RelayContext], ...]:
 class RelayConformOptions:
     """The options with which a relay is judged; as those of `ConformOptions`.
 
-    `register_url` is where agents are registered, if not at `/register` beside the relay. With
-    `allow_unsafe` messages are sent, too, that have ended relays, and more of them than a relay allows.
+    `register_url` is where agents are registered, if not at `/register` beside the relay; `invitations` are
+    those with which they are: each once, and the last one for all others. With `allow_unsafe` messages are
+    sent, too, that have ended relays, and more of them than a relay allows.
     Raises ConfigError for a pattern that no case has, and for the level of kotlin-wot, which is no relay.
     """
 
@@ -72,6 +73,7 @@ class RelayConformOptions:
     hints: RelayHints = attrs.field(factory=RelayHints)
     cases: tuple[str, ...] = ()
     register_url: str | None = None
+    invitations: tuple[str, ...] = attrs.field(default=(), repr=False)
     headers: HeadersFor = no_headers
     tls: ssl.SSLContext | None = None
 
@@ -79,6 +81,5 @@ class RelayConformOptions:
         for name in ("patience", "idle"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
-        if self.level is Level.KOTLIN_WOT:
-            raise ConfigError("kotlin-wot is a level for servers of LMOS: spec, lenient, reference or rawk")
+        check_level(self.level, RELAY_LEVELS, "relays")
         chosen_relay(self.cases)

@@ -13,13 +13,14 @@ from lmos_actors.conformance.session import Chapter, NoAnswer
 from lmos_actors.conformance.wire import ConnectionGone, Refused, Unreachable
 
 from ._context import code_of, inside, of_relay
+from ._doors import must_be_open
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lmos_actors.conformance.card import Section
 
-    from ._context import Frame, RelayContext
+    from ._context import Frame, RelayAgent, RelayContext
 
 BAD: Final[Chapter[RelayContext]] = Chapter()
 RATES: Final[Chapter[RelayContext]] = Chapter()
@@ -52,10 +53,14 @@ _BAD: Final[tuple[tuple[str, str, str, Section], ...]] = (
 def _refusing(frame: str) -> Callable[[RelayContext], Awaitable[None]]:
     async def run(context: RelayContext) -> None:
         one, other = await context.agents("a", "b")
-        text = frame.replace("{", f'{{"from":"{one.id}",', 1) if frame.startswith('{"') else frame
-        await context.must_refuse(one, other, text, codes=_INVALID)
+        await context.must_refuse(one, other, _of(one, frame), codes=_INVALID)
 
     return run
+
+
+def _of(agent: RelayAgent, frame: str) -> str:
+    """Return an object with the sender's id: one relay refuses everything without it."""
+    return frame.replace("{", f'{{"from":"{agent.id}",', 1) if frame.startswith('{"') else frame
 
 
 for _name, _title, _frame, _section in _BAD:
@@ -156,7 +161,7 @@ def _surviving(frame: str) -> Callable[[RelayContext], Awaitable[None]]:
     async def run(context: RelayContext) -> None:
         one, other = await context.agents("a", "b")
         try:
-            await one.send(frame)
+            await one.send(_of(one, frame))
             error = await one.refusal()
         except ConnectionGone as gone:
             await _must_be_there(context, gone)
@@ -186,7 +191,6 @@ for _name, _title, _frame in (
     ("null", "`null` is no message", "null"),
     ("to-number", "A `to` that is a number is refused", '{"to":5,"payload":1}'),
     ("to-object", "A `to` with an object is refused", '{"to":[{"toString":1}],"payload":1}'),
-    ("nesting", "100,000 nested arrays are refused", f'{{"to":["*"],"payload":{"[" * _DEEP}{"]" * _DEEP}}}'),
 ):
     ENDING.add(
         f"relayend.{_name}",
@@ -198,6 +202,23 @@ for _name, _title, _frame in (
     )
 
 
+async def _nesting(context: RelayContext) -> None:
+    """Send arrays in arrays: so many that they would have ended relays, if a message may be as long."""
+    size = inside(inside((await context.agent()).welcome, "payload"), "limits").get("max_message_size")
+    deep = min(_DEEP, max(1_000, (size - 200) // 2)) if isinstance(size, int) else _DEEP
+    await _surviving(f'{{"to":["*"],"payload":{"[" * deep}{"]" * deep}}}')(context)
+
+
+ENDING.add(
+    "relayend.nesting",
+    "Arrays within arrays without end are refused",
+    _nesting,
+    section=_ERROR,
+    expected="an error, or a Close, for 100,000 nested arrays, or as many as fit, and the relay is there",
+    unsafe=True,
+)
+
+
 @ENDING.case(
     "relayend.register-null",
     "`null` registers nobody",
@@ -207,8 +228,7 @@ for _name, _title, _frame in (
     unsafe=True,
 )
 async def register_null(context: RelayContext) -> None:
-    if context.shared.known:
-        context.not_offered("agents of the kit are named under agents, --hints: none is registered")
+    await must_be_open(context)
     try:
         answer = await context.register(body=b"null")
     except Unreachable as why:

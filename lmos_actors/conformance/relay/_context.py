@@ -51,7 +51,7 @@ Frame: TypeAlias = dict[str, Any]
 
 class RelayHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The agents that the kit may be, where a relay does not let it register some: their ids, and where the
-    token of each is, as `env:NAME` or `file:PATH`. Three are needed, five for all cases.
+    token of each is, as `env:NAME` or `file:PATH`. Two are needed, seven for all cases.
     """
 
     agents: dict[str, str] = {}
@@ -67,7 +67,10 @@ class RelayHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _secret_at(id: str, reference: str) -> str:
-    source = SecretSource(Reference.parse(reference))
+    try:
+        source = SecretSource(Reference.parse(reference))
+    except ConfigError as error:
+        raise ConfigError(error.message, f"agents.{id}") from None
     value = source.read()
     if value is None:
         raise ConfigError(source.problem or "is empty", f"agents.{id}")
@@ -86,9 +89,9 @@ class Identity:
 class RelayRunContext:
     """The context that all cases of a run share.
 
-    `register_url` is where agents are registered. `identities` are the agents of the kit, `known` those that
-    were given to it. `direct` is whether a message to one agent arrives: without that agents are reached by
-    broadcasts. `welcomes` is whether a welcome comes.
+    `register_url` is where agents are registered, `invited` how many have used `invitations`. `identities`
+    are the agents of the kit, `known` those that were given to it. `direct` is whether a message to one
+    agent arrives: without that agents are reached by broadcasts. `welcomes` is whether a welcome comes.
     """
 
     network: Network
@@ -101,6 +104,8 @@ class RelayRunContext:
     allow_unsafe: bool
     headers: Callable[[str], Headers]
     tls: ssl.SSLContext | None
+    invitations: tuple[str, ...] = attrs.field(default=(), repr=False)
+    invited: int = 0
     known: tuple[Identity, ...] = ()
     identities: dict[str, Identity] = attrs.field(factory=dict[str, Identity])
     spare: list[Identity] = attrs.field(factory=list[Identity])
@@ -108,8 +113,8 @@ class RelayRunContext:
     welcomes: bool = True
 
     def secrets(self) -> list[str]:
-        """Return the tokens of all agents of the kit."""
-        return [each.token for each in (*self.known, *self.identities.values())]
+        """Return the tokens of all agents of the kit, and the invitations."""
+        return [*(each.token for each in (*self.known, *self.identities.values())), *self.invitations]
 
 
 def relay_place(url: str, path: str) -> str:
@@ -287,12 +292,16 @@ class RelayContext(Probe):
         return shared.identities[name]
 
     async def _new_identity(self) -> Identity:
-        answer = await self.register(f"kit-{uuid.uuid4().hex[:12]}")
+        asked, shared = {"agent_id": f"kit-{uuid.uuid4().hex[:12]}"}, self.shared
+        if shared.invitations:
+            asked["invitation"] = shared.invitations[min(shared.invited, len(shared.invitations) - 1)]
+            shared.invited += 1
+        answer = await self.register(body=json.dumps(asked).encode())
         found = identity_in(answer)
         if answer.status != 200 or found is None:
             self.not_run(
-                f"an agent is not registered ({answer.status}): --register-url is where it is, "
-                "or name tokens under agents, --hints"
+                f"an agent is not registered ({answer.status}{_reason_in(answer)}): --register-url is where "
+                "agents are, --invitation has what they need, or name tokens under agents, --hints"
             )
         return found
 
@@ -396,6 +405,15 @@ class RelayContext(Probe):
                     if await agent.socket.end(ENDING) is not None:
                         await agent.socket.stream_end(ENDING)
         await super().aclose()
+
+
+def _reason_in(answer: HttpAnswer) -> str:
+    """Return the code of a refusal, with a blank before it; "" if there is none."""
+    try:
+        code = inside({"": read_json(answer.body)}, "").get("error")
+    except ValueError:
+        return ""
+    return f" {code[:40]}" if isinstance(code, str) and code.isprintable() else ""
 
 
 def identity_in(answer: HttpAnswer) -> Identity | None:

@@ -22,6 +22,7 @@ OPENING: Final[Chapter[RelayContext]] = Chapter()
 REGISTRATION: Final[Chapter[RelayContext]] = Chapter()
 PAGES: Final[Chapter[RelayContext]] = Chapter()
 
+_MADE_UP: Final = 20  # ids: one relay makes up one of eight that is none
 ID: Final = re.compile(r"(?=.{3,64}$)[a-z0-9]+(-+[a-z0-9]+)*")
 _AUTHENTICATION: Final = relay_page("authentication")
 _REGISTRATION: Final = relay_page("registration")
@@ -192,10 +193,12 @@ def _new_id() -> str:
     return f"kit-{uuid.uuid4().hex[:12]}"
 
 
-async def _must_be_open(context: RelayContext) -> None:
+async def must_be_open(context: RelayContext) -> None:
     """End the case unless the kit may register agents."""
     if context.shared.known:
         context.not_offered("agents of the kit are named under agents, --hints: none is registered")
+    if context.shared.invitations:
+        context.not_offered("agents register by --invitation: what is open to all is not tried")
 
 
 def _refusal_in(answer: HttpAnswer) -> str:
@@ -216,7 +219,7 @@ def _refusal_in(answer: HttpAnswer) -> str:
     needs="registration",
 )
 async def named(context: RelayContext) -> None:
-    await _must_be_open(context)
+    await must_be_open(context)
     wanted = _new_id()
     answer = await context.register(wanted)
     found = identity_in(answer)
@@ -232,8 +235,8 @@ async def named(context: RelayContext) -> None:
     needs="registration",
 )
 async def made_up(context: RelayContext) -> None:
-    await _must_be_open(context)
-    for _ in range(5):
+    await must_be_open(context)
+    for _ in range(_MADE_UP):
         answer = await context.register()
         found = identity_in(answer)
         if answer.status != 200 or found is None:
@@ -250,7 +253,7 @@ async def made_up(context: RelayContext) -> None:
     needs="registration",
 )
 async def taken(context: RelayContext) -> None:
-    await _must_be_open(context)
+    await must_be_open(context)
     answer = await context.register((await context.identity("a")).id)
     if answer.status == 200 or _refusal_in(answer) != "agent_id_taken":
         context.fail(f"{answer.status} with {_plain(answer)}")
@@ -266,7 +269,7 @@ async def taken(context: RelayContext) -> None:
     needs="registration",
 )
 async def rule(context: RelayContext) -> None:
-    await _must_be_open(context)
+    await must_be_open(context)
     for wrong in ("ab", "Agent-7", "-abc", "abc-", "a_b", "a" * 65):
         answer = await context.register(wrong)
         if answer.status != 400 or _refusal_in(answer) != "invalid_agent_id":
@@ -281,7 +284,7 @@ async def rule(context: RelayContext) -> None:
     needs="registration",
 )
 async def text(context: RelayContext) -> None:
-    await _must_be_open(context)
+    await must_be_open(context)
     wrongs: tuple[Any, ...] = (context.random.randrange(10**6, 10**9), [_new_id()], {"a": 1})
     for wrong in wrongs:
         answer = await context.register(wrong)
@@ -299,7 +302,7 @@ async def text(context: RelayContext) -> None:
     needs="registration",
 )
 async def reserved(context: RelayContext) -> None:
-    await _must_be_open(context)
+    await must_be_open(context)
     answer = await context.register(RELAY)
     if answer.status == 200 or _refusal_in(answer) == "agent_id_taken":
         context.differs("relay-id-relay", f"{answer.status} with {_plain(answer)}")
@@ -315,7 +318,7 @@ async def reserved(context: RelayContext) -> None:
     needs="registration",
 )
 async def json(context: RelayContext) -> None:
-    await _must_be_open(context)
+    await must_be_open(context)
     answer = await context.register(body=b"{oops")
     if answer.status != 400:
         context.fail(f"{answer.status} with {_plain(answer)}")
@@ -329,7 +332,7 @@ async def json(context: RelayContext) -> None:
     needs="registration",
 )
 async def get(context: RelayContext) -> None:
-    await _must_be_open(context)
+    await must_be_open(context)
     answer = await context.http("GET", context.shared.register_url)
     if answer.status == 200 and identity_in(answer) is not None:
         context.fail("GET registers an agent")

@@ -75,6 +75,7 @@ async def _prepared(network: Network, url: str, options: RelayConformOptions) ->
         allow_unsafe=options.allow_unsafe,
         headers=options.headers,
         tls=options.tls,
+        invitations=options.invitations,
         known=tuple(known),
         spare=list(known),
     )

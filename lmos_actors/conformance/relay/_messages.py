@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.conformance.card import relay, relay_page, relays, rfc8259
@@ -416,7 +417,7 @@ async def subscribe(context: RelayContext) -> None:
     "relayfollow.unsubscribe",
     "Following no more is acknowledged",
     section=relays("unsubscribed"),
-    expected="`unsubscribed` with the agents that were named",
+    expected="`unsubscribed` with the agents that were named, which are followed no more",
 )
 async def unsubscribe(context: RelayContext) -> None:
     one, other = await context.agents("f", "a")
@@ -424,6 +425,11 @@ async def unsubscribe(context: RelayContext) -> None:
     answer = await _follow(context, one, other.id, un="un")
     if answer is not None and inside(answer, "payload").get("agents") != [other.id]:
         context.fail(shown(answer))
+    await one.command("list_subscriptions")
+    with suppress(NoAnswer):
+        left = inside(await one.of_relay("subscriptions"), "payload").get("agents")
+        if left:
+            context.fail(f"{one.id} follows {shown(left)} still")
 
 
 @FOLLOWING.case(
