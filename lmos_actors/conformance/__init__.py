@@ -34,7 +34,6 @@ from .clients import (
 )
 from .relay import (
     RelayConformOptions as RelayConformOptions,
-    RelayHints as RelayHints,
     all_relay_cases as all_relay_cases,
     chosen_relay as chosen_relay,
     judge_relay as judge_relay,

@@ -50,13 +50,17 @@ REFUSED: dict[tuple[str, ...], str] = {
         "--level",
         "kotlin-wot",
     ): '--level: "kotlin-wot" is a level for LMOS; relays are judged by spec, lenient',
-    ("--bearer", "env:TOKEN"): "--bearer: the kit is several agents, each with a token of its own: name them",
+    (
+        "--bearer",
+        "env:TOKEN",
+    ): "--bearer: the kit is several agents, each with a token of its own: name them in --hints",
     ("--relay", "--thing", "urn:x"): "--thing: is about servers of LMOS, and does not go with --relay",
     ("--omnia", "--relay"): "--relay: does not go with --omnia",
     ("--case", "relaysend.brodcast"): "'relaysend.broadcast' is",
     ("--case", "handshake.accept"): "no case is called 'handshake.accept'",
     ("--hints", "hints.yaml"): 'hints.yaml:1:1: unknown key "agetns"',
-    ("--hints", "token.yaml"): "agents.kit-1",
+    ("--hints", "token.yaml"): "token.yaml: agents.kit-1: ",
+    ("--hints", "nobody.yaml"): "nobody.yaml: agents.kit-1: ",
     ("--invitation", "word"): "--invitation: ",
     ("--invitation", "file:none.txt"): "--invitation: ",
     ("--omnia", "--invitation", "env:WORD"): "--invitation: is about relays: ws://HOST/arc, or another URL",
@@ -71,6 +75,7 @@ REFUSED: dict[tuple[str, ...], str] = {
 async def test_the_command_judges_a_hub_that_is_served(tmp_path: Path) -> None:
     (tmp_path / "hints.yaml").write_text("agetns: {}\n", encoding="utf-8")
     (tmp_path / "token.yaml").write_text("agents: {kit-1: tok_1}\n", encoding="utf-8")
+    (tmp_path / "nobody.yaml").write_text("agents: {kit-1: env:NOBODY_SET_THIS}\n", encoding="utf-8")
     async with open_node(listen="ws://127.0.0.1:0", relay=RelayOptions()) as node:
         place = node.urls[0].removesuffix("/ws")
         url = f"{place}/arc"

@@ -17,7 +17,6 @@ from lmos_actors.conformance import (
     Card,
     Level,
     RelayConformOptions,
-    RelayHints,
     Unreachable,
     Verdict,
     all_relay_cases,
@@ -26,7 +25,6 @@ from lmos_actors.conformance import (
 from lmos_actors.conformance.card import DEVIATIONS, RELAY_LEVELS
 from lmos_actors.conformance.scripted import SendText
 from lmos_actors.errors import ConfigError
-from lmos_actors.files import FileError
 from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.conformance.breaking import ids, on_virtual_time, told
 from tests.conformance.relay_faults import FAULTS, NO_FAULTS
@@ -36,7 +34,6 @@ from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 HERE = "ws://kit.example:80/arc"
 ALL = {case.id for case in all_relay_cases()}
@@ -237,11 +234,9 @@ SEED = {
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> RelayHints:
-    """Return hints that name seven agents, whose tokens are in the environment."""
-    for number in range(7):
-        monkeypatch.setenv(f"TOKEN_{number}", f"tok_of_agent_{number}")
-    return RelayHints(agents={f"agent-{number}": f"env:TOKEN_{number}" for number in range(7)})
+def known() -> dict[str, str]:
+    """Return seven agents and their tokens."""
+    return {f"agent-{number}": f"tok_of_agent_{number}" for number in range(7)}
 
 
 class KnownAgents(HubServer):
@@ -253,9 +248,9 @@ class KnownAgents(HubServer):
 
 
 @pytest.mark.parametrize("which", range(2))
-def test_the_relay_of_the_seed_has_its_card(which: int, known: RelayHints) -> None:
+def test_the_relay_of_the_seed_has_its_card(which: int, known: dict[str, str]) -> None:
     level = (Level.SPEC, Level.LENIENT)[which]
-    card = judged(partial(KnownAgents, *SEED_DAY), level=level, hints=known)
+    card = judged(partial(KnownAgents, *SEED_DAY), level=level, agents=known)
     found = dict.fromkeys(ALL, Verdict.PASSED) | dict.fromkeys(EXTENSIONS, Verdict.NOT_OFFERED)
     for patterns, verdicts in SEED.items():
         found |= dict.fromkeys(matching(patterns), Verdict(verdicts.split()[which].replace("-", " ")))
@@ -285,19 +280,19 @@ def test_what_a_recorded_relay_does_is_named_at_its_own_level() -> None:
     assert keys == habits
 
 
-# ---- registration, hints and invitations
+# ---- registration, known agents and invitations
 
 
-def test_known_agents_stand_in_for_registration(known: RelayHints) -> None:
-    card = judged(partial(KnownAgents, "no registration"), hints=known)
+def test_known_agents_stand_in_for_registration(known: dict[str, str]) -> None:
+    card = judged(partial(KnownAgents, "no registration"), agents=known)
     assert ids(card, Verdict.NOT_OFFERED) == REGISTRATION
     assert ids(card, Verdict.PASSED) == ALL - REGISTRATION, told(card)
     assert "tok_of_agent" not in str(card)
 
 
-def test_with_few_known_agents_what_needs_more_is_not_run(known: RelayHints) -> None:
-    few = RelayHints(agents=dict(tuple(known.agents.items())[:3]))
-    card = judged(partial(KnownAgents, "no registration"), hints=few)
+def test_with_few_known_agents_what_needs_more_is_not_run(known: dict[str, str]) -> None:
+    few = dict(tuple(known.items())[:3])
+    card = judged(partial(KnownAgents, "no registration"), agents=few)
     assert ids(card, Verdict.NOT_RUN) == matching(
         "relayfollow.* relayconnection.second-stays relaypresence.both relayrate.limit"
     ), told(card)
@@ -347,24 +342,6 @@ def test_where_agents_are_registered_may_be_elsewhere() -> None:
     assert ids(card, Verdict.PASSED) == ALL, told(card)
     with pytest.raises(Unreachable, match="--register-url"):
         judged(Elsewhere)
-
-
-def test_hints_come_from_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "hints.yaml"
-    file.write_text("agents: {kit-1: env:ONE, kit-2: file:two.txt}\n", encoding="utf-8")
-    assert RelayHints.load(file) == RelayHints(agents={"kit-1": "env:ONE", "kit-2": "file:two.txt"})
-    file.write_text("agetns: {}\n", encoding="utf-8")
-    with pytest.raises(FileError, match=r'hints.yaml:1:1: .*agetns.*"agents"'):
-        RelayHints.load(file)
-
-
-@pytest.mark.parametrize(
-    ("reference", "said"), [("env:NOBODY_SET_THIS", "NOBODY_SET_THIS"), ("tok_1", "env:NAME or file:PATH")]
-)
-def test_a_token_that_cannot_be_read(reference: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as raised:
-        card_of(hints=RelayHints(agents={"kit-1": reference}))
-    assert raised.value.path == "agents.kit-1"
 
 
 def test_bad_options() -> None:
@@ -489,7 +466,7 @@ COLUMNS = {"reference": REFERENCE, "rawk": RAWK, "seed's day": SEED_DAY}
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_the_documented_cards_are_those_of_the_models(column: str, known: RelayHints) -> None:
+def test_the_documented_cards_are_those_of_the_models(column: str, known: dict[str, str]) -> None:
     page = (ROOT / "docs" / "reference" / "conformance.md").read_text("utf-8")
     text = page.partition("### Cards of recorded relays")[2].partition("\n## ")[0]
     rows = [
@@ -497,7 +474,7 @@ def test_the_documented_cards_are_those_of_the_models(column: str, known: RelayH
     ]
     place = rows[0].index(column)
     documented = {row[0].strip("`"): (row[1], row[place]) for row in rows[2:]}
-    how: dict[str, Any] = {"hints": known} if column == "seed's day" else {}
+    how: dict[str, Any] = {"agents": known} if column == "seed's day" else {}
     make, levels = partial(KnownAgents, *COLUMNS[column]), {"level": Level.LENIENT}
     found = {each.id: each for each in judged(make, **levels, **how).results}
     for id in matching("relayend.*"):

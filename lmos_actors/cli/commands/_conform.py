@@ -97,12 +97,12 @@ once, the last one for all others."""
         """Return how a server is judged. Blocks on the disk. Raises ConfigError."""
         from lmos_actors.conformance import ChatOptions, ConformOptions, Level, RelayConformOptions
 
-        from ..conform._conform import Presented, chat_hints_of, hints_of, relay_hints_of
+        from ..conform._conform import Presented, agents_of, chat_hints_of, hints_of
 
         server = self.server
         if kind == "relay" and (server.bearer is not None or server.basic is not None):
             raise ConfigError(
-                "the kit is several agents, each with a token of its own: name them under agents, --hints",
+                "the kit is several agents, each with a token of its own: name them in --hints",
                 "--basic" if server.bearer is None else "--bearer",
             )
         places = [each for each in (url, self.description) if each]
@@ -117,7 +117,7 @@ once, the last one for all others."""
             "tls": server.tls.context(),
         }
         if kind == "relay":
-            common |= {"hints": relay_hints_of(self.hints), "register_url": self.register_url}
+            common |= {"agents": agents_of(self.hints), "register_url": self.register_url}
             if self.invitation is not None:
                 common["invitations"] = secret_lines(self.invitation, "--invitation")
             return _made(RelayConformOptions, common)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import attrs
+import msgspec
 import trio
 
 from lmos_actors.conformance import (
@@ -20,7 +21,6 @@ from lmos_actors.conformance import (
     ConformOptions,
     Hints,
     RelayConformOptions,
-    RelayHints,
     Result,
     Unreachable,
     Verdict,
@@ -32,11 +32,13 @@ from lmos_actors.conformance import (
     judge_relay,
 )
 from lmos_actors.errors import ConfigError
+from lmos_actors.files import load
 from lmos_actors.node import encode_headers
 from lmos_actors.reports import printable
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
 from .._signals import signals
+from ..options._connection import secret_lines
 from ._output import (
     FAILED,
     INTERRUPTED_BY,
@@ -127,9 +129,18 @@ def chat_hints_of(path: str | None) -> ChatHints:
     return ChatHints() if path is None else ChatHints.load(path)
 
 
-def relay_hints_of(path: str | None) -> RelayHints:
-    """Read the file of `--hints` for a relay. Blocks on the disk. Raises ConfigError."""
-    return RelayHints() if path is None else RelayHints.load(path)
+class RelayHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file of `--hints` for a relay: where the token of each agent is that the kit may be, by its id."""
+
+    agents: dict[str, str] = {}
+
+
+def agents_of(path: str | None) -> dict[str, str]:
+    """Return the tokens of agents in the file of `--hints`, by id. Blocks on the disk. Raises ConfigError."""
+    if path is None:
+        return {}
+    agents = load(path, RelayHints).value.agents
+    return {id: secret_lines(reference, f"{path}: agents.{id}")[0] for id, reference in agents.items()}
 
 
 def is_relay(url: str) -> bool:

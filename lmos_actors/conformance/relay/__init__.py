@@ -5,5 +5,4 @@ from ._all import (
     all_relay_cases as all_relay_cases,
     chosen_relay as chosen_relay,
 )
-from ._context import RelayHints as RelayHints
 from ._judge import judge_relay as judge_relay

@@ -13,11 +13,10 @@ from lmos_actors.conformance.target import no_headers
 from lmos_actors.errors import ConfigError
 
 from . import _bad, _connections, _doors, _extensions, _messages
-from ._context import RelayHints
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lmos_actors.conformance.session import Case, Chapter
     from lmos_actors.conformance.target import HeadersFor
@@ -59,6 +58,8 @@ def chosen_relay(patterns: Sequence[str]) -> tuple[Case[RelayContext], ...]:
 class RelayConformOptions:
     """The options with which a relay is judged; as those of `ConformOptions`.
 
+    `agents` are those that the kit may be, where it may register none: the token of each, by its id. Two are
+    needed, seven for all cases.
     `register_url` is where agents are registered, if not at `/register` beside the relay; `invitations` are
     those with which they are: each once, and the last one for all others. With `allow_unsafe` messages are
     sent, too, that have ended relays, and more of them than a relay allows.
@@ -70,7 +71,7 @@ class RelayConformOptions:
     idle: float = 2.0
     seed: int = 0
     allow_unsafe: bool = False
-    hints: RelayHints = attrs.field(factory=RelayHints)
+    agents: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
     cases: tuple[str, ...] = ()
     register_url: str | None = None
     invitations: tuple[str, ...] = attrs.field(default=(), repr=False)

@@ -20,17 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import attrs
-import msgspec
 import trio
 
 from lmos_actors.conformance.session import NoAnswer, Probe
 from lmos_actors.conformance.wire import TEXT, ConnectionGone, read_json
-from lmos_actors.errors import ConfigError
-from lmos_actors.files import load
-from lmos_actors.security import Reference, SecretSource
 
 if TYPE_CHECKING:
-    import os
     import ssl
     from collections.abc import Callable, Sequence
     from random import Random
@@ -47,34 +42,6 @@ NOTICED: Final = 0.1
 """Seconds in which a relay notices that a connection is gone."""
 
 Frame: TypeAlias = dict[str, Any]
-
-
-class RelayHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The agents that the kit may be, where a relay does not let it register some: their ids, and where the
-    token of each is, as `env:NAME` or `file:PATH`. Two are needed, seven for all cases.
-    """
-
-    agents: dict[str, str] = {}
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> RelayHints:
-        """Read a YAML, TOML or JSON file of hints. Blocks on the disk. Raises FileError: every mistake."""
-        return load(path, cls).value
-
-    def identities(self) -> list[Identity]:
-        """Return the agents with their tokens. Blocks on the disk. Raises ConfigError."""
-        return [Identity(id, _secret_at(id, reference)) for id, reference in self.agents.items()]
-
-
-def _secret_at(id: str, reference: str) -> str:
-    try:
-        source = SecretSource(Reference.parse(reference))
-    except ConfigError as error:
-        raise ConfigError(error.message, f"agents.{id}") from None
-    value = source.read()
-    if value is None:
-        raise ConfigError(source.problem or "is empty", f"agents.{id}")
-    return value.decode("utf-8", "replace").strip()
 
 
 @attrs.frozen
@@ -286,7 +253,7 @@ class RelayContext(Probe):
             if shared.spare:
                 shared.identities[name] = shared.spare.pop(0)
             elif shared.known:
-                self.not_run("it needs another agent: name its token under agents, --hints")
+                self.not_run("it needs another agent: name it in --hints")
             else:
                 shared.identities[name] = await self._new_identity()
         return shared.identities[name]
@@ -301,7 +268,7 @@ class RelayContext(Probe):
         if answer.status != 200 or found is None:
             self.not_run(
                 f"an agent is not registered ({answer.status}{_reason_in(answer)}): --register-url is where "
-                "agents are, --invitation has what they need, or name tokens under agents, --hints"
+                "agents are, --invitation has what they need, or name agents in --hints"
             )
         return found
 

@@ -196,7 +196,7 @@ def _new_id() -> str:
 async def must_be_open(context: RelayContext) -> None:
     """End the case unless the kit may register agents."""
     if context.shared.known:
-        context.not_offered("agents of the kit are named under agents, --hints: none is registered")
+        context.not_offered("agents of the kit are named in --hints: none is registered")
     if context.shared.invitations:
         context.not_offered("agents register by --invitation: what is open to all is not tried")
 

@@ -15,7 +15,7 @@ from lmos_actors.conformance.target import NotRun
 from lmos_actors.conformance.wire import ConnectionGone, Refused, Unreachable
 
 from ._all import RelayConformOptions, chosen_relay
-from ._context import RelayAgent, RelayContext, RelayRunContext, relay_place
+from ._context import Identity, RelayAgent, RelayContext, RelayRunContext, relay_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +37,9 @@ async def judge_relay(
     """Judge a hub of AgentRelay, at the `ws://` or `wss://` URL of its WebSocket. Waits at every step.
 
     `on_result` is called with each result as it comes. Agents of the kit are registered, with ids that begin
-    with "kit-", unless the hints name some. Once the relay is gone for good, nothing more is run. Raises
+    with "kit-", unless the options name some. Once the relay is gone for good, nothing more is run. Raises
     Unreachable: nothing is there, no WebSocket is opened, or no agent is registered; ConfigError: the URL is
-    none, or a secret of the hints cannot be read.
+    none.
     """
     options = RelayConformOptions() if options is None else options
     began = trio.current_time()
@@ -63,7 +63,7 @@ async def judge_relay(
 
 async def _prepared(network: Network, url: str, options: RelayConformOptions) -> RelayRunContext:
     """Connect two agents, and find out whether they are welcomed, and hear each other. Raises Unreachable."""
-    known = await trio.to_thread.run_sync(options.hints.identities) if options.hints.agents else []
+    known = [Identity(id, token) for id, token in options.agents.items()]
     shared = RelayRunContext(
         network=network,
         url=url,
