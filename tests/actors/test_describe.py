@@ -32,11 +32,13 @@ from lmos_actors import (
 )
 from lmos_actors.protocol.td import (
     AGENT_TYPE,
+    SECRET_MARK,
     TOOL_TYPE,
     DescriptionError,
     Link,
     Metadata,
     check,
+    check_for_kotlin_wot,
     default_context,
     differences,
     dump,
@@ -618,11 +620,45 @@ def test_no_secret_default_is_told() -> None:
     login = actions["enter"]["input"]["properties"]["login"]
     assert "default" not in login
     assert login["properties"]["user"] == {"type": "string", "default": "root"}
-    assert login["properties"]["password"] == {"type": "string"}
+    assert login["properties"]["password"] == {"type": "string", SECRET_MARK: True}
     bank = actions["whole"]["input"]["properties"]
     assert bank["kind"] == {"type": "string", "enum": ["a", "b"], "default": "a"}
-    assert bank["codes"] == {"type": "array", "items": {"type": "string"}}
+    assert bank["codes"] == {"type": "array", "items": {"type": "string"}, SECRET_MARK: True}
     assert bank["names"] == {"type": "array", "items": {"type": "string"}, "default": []}
+
+
+class Vault(Agent):
+    pin: Property[Secret[str]] = prop(default="0000")
+    opened: Event[list[Secret[str]]] = event()
+
+    @action
+    def enter(self, password: Secret[str], user: str) -> Account | None: ...
+
+    @action
+    async def pins(self) -> AsyncIterator[Secret[int]]:
+        yield 1
+
+
+def test_what_is_secret_is_marked_and_only_that() -> None:
+    described = plain(Vault)
+    assert described["properties"]["pin"][SECRET_MARK] is True
+    assert described["events"]["opened"]["data"][SECRET_MARK] is True
+    assert described["lmosx:streams"]["pins"]["output"]["schema"][SECRET_MARK] is True
+    given = described["actions"]["enter"]["input"]["properties"]
+    assert {name: SECRET_MARK in each for name, each in given.items()} == {"password": True, "user": False}
+    account = described["actions"]["enter"]["output"]["oneOf"][0]["properties"]
+    assert {name for name, each in account.items() if SECRET_MARK in each} == {"number"}
+    assert [name for name, each in account["login"]["properties"].items() if SECRET_MARK in each] == [
+        "password",
+        "codes",
+    ]
+
+
+def test_a_mark_survives_the_way_over_a_network() -> None:
+    again = load(dump_text(describe(Vault)))
+    assert again == describe(Vault)
+    assert (again.properties or {})["pin"].schema[SECRET_MARK] is True
+    assert check_for_kotlin_wot(again) == ()
 
 
 def test_only_a_function_lends_an_action_its_docstring() -> None:

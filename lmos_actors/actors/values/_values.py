@@ -16,7 +16,7 @@ import attrs
 from msgspec import inspect as types
 
 from lmos_actors.errors import InvalidInput
-from lmos_actors.protocol.td import SchemaError, is_any, schema_of, type_name, type_tree
+from lmos_actors.protocol.td import SECRET_MARK, SchemaError, is_any, schema_of, type_name, type_tree
 
 from ._containers import CONTAINERS
 from ._hiding import holds_secrets
@@ -51,19 +51,28 @@ class Shape(Generic[T]):
     def schema(self) -> dict[str, Any]:
         """The TD data schema, made when first asked for; shared, so copy it before changing it.
 
-        Defaults that are secret, or hold secrets, are not in it.
+        What is secret is marked; defaults that are secret, or hold secrets, are not in it.
         """
         if self._schema is None:
-            self._schema = schema_of(self.type, hide_default=_is_secret)
+            schema = schema_of(self.type, hide_default=_hides_default, is_secret=_is_secret)
+            self._schema = {**schema, SECRET_MARK: True} if self.secrecy == WHOLE else schema
         return self._schema
 
     def __repr__(self) -> str:
         return f"Shape({self.name})"
 
 
-def _is_secret(cls: Any, field: str, default: Any) -> bool:
+def _secrecy_in(cls: Any, field: str) -> int:
     record = record_of(get_origin(cls) or cls) or ()
-    return any(m.secrecy for m in record if m.name == field) or holds_secrets(default)
+    return max((m.secrecy for m in record if m.name == field), default=0)
+
+
+def _hides_default(cls: Any, field: str, default: Any) -> bool:
+    return bool(_secrecy_in(cls, field)) or holds_secrets(default)
+
+
+def _is_secret(cls: Any, field: str) -> bool:
+    return _secrecy_in(cls, field) == WHOLE
 
 
 def shape_of(tp: Any) -> Shape[Any]:

@@ -62,6 +62,7 @@ from ._reading import (
     pointer as pointer,
 )
 from ._schema import (
+    SECRET_MARK as SECRET_MARK,
     SchemaError as SchemaError,
     is_any as is_any,
     schema_of as schema_of,

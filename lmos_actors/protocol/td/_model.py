@@ -55,6 +55,7 @@ SCHEMA_WORDS: Final = frozenset(
         "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
         "pattern", "items", "minItems", "maxItems", "uniqueItems", "properties", "required",
         "additionalProperties", "propertyNames", "minProperties", "maxProperties", "examples",
+        "lmosx:secret",
     }
 )  # fmt: skip
 """Members of a property affordance that form its data schema; titles and `readOnly` belong to both."""

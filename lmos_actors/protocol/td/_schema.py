@@ -34,24 +34,36 @@ if TYPE_CHECKING:
 Schema: TypeAlias = dict[str, Any]
 ObjectType: TypeAlias = types.StructType | types.DataclassType | types.TypedDictType | types.NamedTupleType
 HideDefault: TypeAlias = "Callable[[Any, str, Any], bool]"
+IsSecret: TypeAlias = "Callable[[Any, str], bool]"
 ArrayType: TypeAlias = types.ListType | types.SetType | types.FrozenSetType | types.VarTupleType
 
 EXACT = 2**53  # the largest range of integers that doubles represent exactly
 WORDS: dict[type, str] = {str: "string", int: "integer", type(None): "null"}
 UNBOUNDED = "Sent as it is, also beyond 2^53."
+SECRET_MARK = "lmosx:secret"
+"""Member of a data schema: true of values that nothing is to show or to keep."""
 
 
 class SchemaError(ConfigError, TypeError):
     """Type without a data schema, with the reason. Raised when a class is made, never for a value."""
 
 
-def schema_of(tp: Any, *, hide_default: HideDefault | None = None) -> Schema:
+def schema_of(
+    tp: Any, *, hide_default: HideDefault | None = None, is_secret: IsSecret | None = None
+) -> Schema:
     """Return the TD data schema of a type, as a new dict. Raises SchemaError for a type without one.
 
     `hide_default(cls, field, default)` returns whether a field's default is left out; it stays optional.
+    `is_secret(cls, field)` returns whether a field is marked as secret.
     """
     tree = type_tree(tp)
-    return _schema(tree if hide_default is None else _without_hidden_defaults(tree, hide_default))
+    if hide_default is not None or is_secret is not None:
+        tree = _with_secrets(tree, hide_default or _never, is_secret or _never)
+    return _schema(tree)
+
+
+def _never(*_: Any) -> bool:
+    return False
 
 
 def type_tree(tp: Any) -> types.Type:
@@ -100,19 +112,23 @@ def _parts(tree: types.Type) -> Iterator[types.Type]:
         yield from (field.type for field in tree.fields)
 
 
-def _without_hidden_defaults(part: Any, hide_default: HideDefault, cls: Any = None) -> Any:
-    """Return a tree, or part of one, without the defaults that `hide_default` selects."""
+def _with_secrets(part: Any, hide_default: HideDefault, is_secret: IsSecret, cls: Any = None) -> Any:
+    """Return a tree, or part of one, without the defaults to hide, and with the mark at secret fields."""
     if isinstance(part, tuple):
-        return tuple(_without_hidden_defaults(item, hide_default, cls) for item in cast("Any", part))
+        return tuple(_with_secrets(item, hide_default, is_secret, cls) for item in cast("Any", part))
     if not isinstance(part, types.Type | types.Field):
         return part
-    inner = {name: getattr(part, name) for name in part.__struct_fields__}
-    of = inner.get("cls", cls)
-    if isinstance(part, types.Field) and hide_default(cls, part.name, part.default):
-        inner |= {"default": msgspec.NODEFAULT, "default_factory": msgspec.NODEFAULT}
-    return type(part)(
-        **{name: _without_hidden_defaults(value, hide_default, of) for name, value in inner.items()}
-    )
+    of = getattr(part, "cls", cls)
+    inner = {
+        name: _with_secrets(getattr(part, name), hide_default, is_secret, of)
+        for name in part.__struct_fields__
+    }
+    if isinstance(part, types.Field):
+        if hide_default(cls, part.name, part.default):
+            inner |= {"default": msgspec.NODEFAULT, "default_factory": msgspec.NODEFAULT}
+        if is_secret(cls, part.name):
+            inner["type"] = types.Metadata(inner["type"], extra_json_schema={SECRET_MARK: True})
+    return type(part)(**inner)
 
 
 def _is_array(tree: types.Type) -> TypeGuard[ArrayType]:
