@@ -6,12 +6,10 @@ one overrides one small method.
 
 from __future__ import annotations
 
-import heapq
 import json
 import struct
 import uuid
 from collections import deque
-from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -19,11 +17,12 @@ from urllib.parse import parse_qsl, urlsplit
 import trio
 
 from lmos_actors.conformance.scripted import (
-    NetworkServer,
     Reply,
+    Scheduler,
     SendClose,
     SendFrame,
     SendText,
+    WebServer,
     WebSocketCodec,
     refusal,
 )
@@ -47,33 +46,19 @@ class Wrong(Exception):
     """A frame of a client that cannot be understood."""
 
 
-class Facade:
-    """The agent and its sessions; what `NetworkServer` needs of a server."""
+class Facade(Scheduler):
+    """The agent and its sessions; what is scheduled."""
 
     def __init__(self) -> None:
-        self.offers: tuple[str, ...] = ()
-        self.wake: Callable[[], object] = lambda: None
+        super().__init__(trio.current_time)
         self.sessions: set[str] = set()
         self.uploads: dict[str, FacadeConnection] = {}
         self.parked: dict[str, float] = {}
         self.open: list[FacadeConnection] = []
         self._random = Random(7)
-        self._numbers = count()
-        self._timers: list[tuple[float, int, Callable[[], object]]] = []
 
     def new_id(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
-
-    def after(self, seconds: float, act: Callable[[], object]) -> None:
-        heapq.heappush(self._timers, (trio.current_time() + seconds, next(self._numbers), act))
-        self.wake()
-
-    def due(self) -> float | None:
-        return self._timers[0][0] if self._timers else None
-
-    def tick(self) -> None:
-        while (at := self.due()) is not None and at <= trio.current_time():
-            heapq.heappop(self._timers)[2]()
 
 
 class FacadeConnection:
@@ -307,7 +292,7 @@ class FacadeCodec(WebSocketCodec):
             super().on_message(opcode, data)
 
 
-class FacadeServer(NetworkServer):
+class FacadeServer(WebServer):
     """A facade on a network."""
 
     connection_class: type[FacadeConnection] = FacadeConnection
@@ -315,7 +300,7 @@ class FacadeServer(NetworkServer):
 
     def __init__(self) -> None:
         self.facade = Facade()
-        super().__init__(self.facade, pages=object())  # type: ignore[arg-type]
+        super().__init__(self.facade)
 
     def refused(self, head: RequestHead) -> Reply | None:
         agent = query_of(head).get("agent")
@@ -340,7 +325,7 @@ class FacadeServer(NetworkServer):
         return ""
 
     def open(self, head: RequestHead) -> WebSocketCodec:
-        return self.wire_class(self.connection_class(self.facade, query_of(head)))  # type: ignore[arg-type]
+        return self.wire_class(self.connection_class(self.facade, query_of(head)))
 
     def on_http(self, head: RequestHead, body: bytes) -> Reply:
         connection = self.facade.uploads.get(head.path.rpartition("/")[2])

@@ -7,7 +7,6 @@ was recorded is a set of them.
 
 from __future__ import annotations
 
-import heapq
 import json
 import re
 from collections import Counter, deque
@@ -19,10 +18,11 @@ from urllib.parse import parse_qsl, urlsplit
 import trio
 
 from lmos_actors.conformance.scripted import (
-    NetworkServer,
     Reply,
+    Scheduler,
     SendClose,
     SendText,
+    WebServer,
     WebSocketCodec,
     refusal,
 )
@@ -49,13 +49,12 @@ class Wrong(Exception):
         self.code = code
 
 
-class Hub:
-    """Agents, their tokens, and what they follow; what `NetworkServer` needs of a server."""
+class Hub(Scheduler):
+    """Agents, their tokens, and what they follow; what is scheduled."""
 
     def __init__(self, faults: frozenset[str]) -> None:
+        super().__init__(trio.current_time)
         self.faults = faults
-        self.offers: tuple[str, ...] = ()
-        self.wake: Callable[[], object] = lambda: None
         self.tokens: dict[str, str] = {}
         self.open: dict[str, HubPeer] = {}
         self.follows: dict[str, list[str]] = {}
@@ -65,29 +64,17 @@ class Hub:
         self.visitors: set[str] = set()
         self.is_gone = False
         self._random = Random(7)
-        self._numbers = count(1)
-        self._timers: list[tuple[float, int, Callable[[], object]]] = []
+        self._made = count(1)
 
     def has(self, fault: str) -> bool:
         return fault in self.faults
 
     def new_id(self) -> str:
-        return "same" if self.has("same ids") else f"m-{next(self._numbers)}"
+        return "same" if self.has("same ids") else f"m-{next(self._made)}"
 
     def now(self) -> int:
         seconds = 1_800_000_000 + trio.current_time()
         return int(seconds if self.has("ts in seconds") else seconds * 1000)
-
-    def after(self, seconds: float, act: Callable[[], object]) -> None:
-        heapq.heappush(self._timers, (trio.current_time() + seconds, next(self._numbers), act))
-        self.wake()
-
-    def due(self) -> float | None:
-        return self._timers[0][0] if self._timers else None
-
-    def tick(self) -> None:
-        while (at := self.due()) is not None and at <= trio.current_time():
-            heapq.heappop(self._timers)[2]()
 
     # ---- registration
 
@@ -497,7 +484,7 @@ class HubCodec(WebSocketCodec):
             super().on_close(payload)
 
 
-class HubServer(NetworkServer):
+class HubServer(WebServer):
     """A hub on a network, right but for its faults."""
 
     peer_class = HubPeer
@@ -505,7 +492,7 @@ class HubServer(NetworkServer):
     def __init__(self, *faults: str) -> None:
         self.hub = Hub(frozenset(faults))
         self.hub.tokens["tok_of_the_file"] = "agent-of-the-file"
-        super().__init__(self.hub, pages=object())  # type: ignore[arg-type]
+        super().__init__(self.hub)
 
     async def _serve(self, stream: trio.abc.Stream, peer: str) -> None:
         if self.hub.is_gone:
@@ -543,7 +530,7 @@ class HubServer(NetworkServer):
             peer.put(SendClose(4001, "Invalid or unregistered token"))
         if self.hub.has("hangs up"):
             self.hub.after(0.5, lambda: peer.put(SendClose(1001)))
-        return HubCodec(peer)  # type: ignore[arg-type]
+        return HubCodec(peer)
 
     def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         wrong = "x" if self.hub.has("a wrong key") else ""

@@ -36,8 +36,14 @@ from ._runs import (
     completed as completed,
     content_of as content_of,
 )
+from ._scheduler import Scheduler as Scheduler
 from ._server import ScriptedServer as ScriptedServer
-from ._serving import NetworkServer as NetworkServer, RequestHead as RequestHead, refusal as refusal
+from ._serving import (
+    NetworkServer as NetworkServer,
+    RequestHead as RequestHead,
+    WebServer as WebServer,
+    refusal as refusal,
+)
 from ._thing import (
     ABSENT as ABSENT,
     Done as Done,
@@ -52,4 +58,8 @@ from ._thing import (
     not_found as not_found,
     too_late as too_late,
 )
-from ._websocket import WebSocketCodec as WebSocketCodec, is_close_code as is_close_code
+from ._websocket import (
+    MessageConnection as MessageConnection,
+    WebSocketCodec as WebSocketCodec,
+    is_close_code as is_close_code,
+)

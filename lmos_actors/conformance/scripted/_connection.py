@@ -53,7 +53,6 @@ from ._runs import (
     KeyedRequest,
     RequestHistory,
     Run,
-    Timer,
     completed,
     content_of,
     credit_of,
@@ -83,6 +82,8 @@ from ._thing import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ._scheduler import Timer
 
 MOST_WAITING: Final = 20_000
 PROGRESS_SECONDS: Final = 0.5

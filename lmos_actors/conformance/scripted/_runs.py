@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import attrs
 
 from ._messages import Request, is_object
+from ._scheduler import Timer
 from ._thing import ABSENT, Json, Problem, invalid
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable
 
     from ._input_streams import Input
     from ._thing import Taking
@@ -24,18 +24,6 @@ REMEMBERED_SECONDS: Final = 60.0
 
 Final_: TypeAlias = Problem | tuple[str, Json]
 """How a request was answered for good: an error, or a type of message and its own members."""
-
-
-@attrs.define(eq=False)
-class Timer:
-    """Something that happens at a time, unless it is cancelled."""
-
-    at: float
-    act: Callable[[], object]
-    cancelled: bool = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
 
 
 @attrs.define(eq=False)

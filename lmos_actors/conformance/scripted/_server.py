@@ -14,16 +14,15 @@ small method.
 
 from __future__ import annotations
 
-import heapq
 import uuid
 from datetime import UTC, datetime
-from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from ._connection import ScriptedConnection
 from ._description import KEPT_ANSWERS, NAME, NAME_B, OFFERS, described, described_b
-from ._runs import KeptAnswers, RequestHistory, Timer
+from ._runs import KeptAnswers, RequestHistory
+from ._scheduler import Scheduler
 from ._thing import Json, ScriptedThing
 
 if TYPE_CHECKING:
@@ -32,14 +31,12 @@ if TYPE_CHECKING:
 _LISTENINGS: Final = 256
 _PEERS: Final = 256
 _TICK: Final = 1.0
-_TIMERS: Final = 1024  # of which cancelled ones are not looked for
 
 
-class ScriptedServer:
+class ScriptedServer(Scheduler):
     """The things, the connections, and the calls that are scheduled.
 
-    `clock` returns seconds, never fewer than before. Ids come from `random`. The owner calls `tick` at
-    the time `due`; `wake` is called when that may have changed.
+    Ids come from `random`; see `Scheduler` for the time.
     """
 
     connection_class: type[ScriptedConnection] = ScriptedConnection
@@ -47,15 +44,11 @@ class ScriptedServer:
     offers: tuple[str, ...] = OFFERS
 
     def __init__(self, clock: Callable[[], float], random: Random | None = None) -> None:
-        self.clock = clock
+        super().__init__(clock)
         self.random = random or Random()
-        self.wake: Callable[[], object] = lambda: None
         self.connections: list[ScriptedConnection] = []
         self.things: dict[str, ScriptedThing] = {}
         self._began = clock()
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._numbers = count()
-        self._most_timers = _TIMERS
         self._memories: dict[str, RequestHistory] = {}
         self.kept_answers = KeptAnswers(KEPT_ANSWERS)
         self._ticking = False
@@ -137,28 +130,6 @@ class ScriptedServer:
     def uptime(self) -> float:
         """Return how many seconds the server has been there."""
         return self.clock() - self._began
-
-    def after(self, seconds: float, act: Callable[[], object]) -> Timer:
-        """Schedule a call after so many seconds."""
-        if len(self._timers) > self._most_timers:
-            self._timers = [each for each in self._timers if not each[2].cancelled]
-            heapq.heapify(self._timers)
-            self._most_timers = max(_TIMERS, 2 * len(self._timers))
-        timer = Timer(self.clock() + seconds, act)
-        heapq.heappush(self._timers, (timer.at, next(self._numbers), timer))
-        self.wake()
-        return timer
-
-    def due(self) -> float | None:
-        """Return when `tick` is to be called next, by the clock."""
-        while self._timers and self._timers[0][2].cancelled:
-            heapq.heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
-
-    def tick(self) -> None:
-        """Make the calls that are due."""
-        while (at := self.due()) is not None and at <= self.clock():
-            heapq.heappop(self._timers)[2].act()
 
     def tick_uptime(self) -> None:
         """Send the uptime every second, while it is observed."""

@@ -1,4 +1,4 @@
-"""The scripted server on a network: HTTP by h11, and WebSockets on the kit's own frames."""
+"""Servers of the kit on a network: HTTP by h11, and WebSockets on the kit's own frames."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Listener, Network
 
     from ._connection import ScriptedConnection
+    from ._scheduler import Scheduler
     from ._server import ScriptedServer
 
 _READ: Final = 65536
@@ -59,22 +60,14 @@ class RequestHead:
         return [word.strip() for word in (self.header(name) or "").split(",") if word.strip()]
 
 
-class NetworkServer:
-    """Serves a scripted server at a port.
+class WebServer:
+    """A server of HTTP and WebSockets at a port; what is served is up to its subclasses."""
 
-    Subclasses override `on_http`, `refused`, `codec` and the like: the server that judges clients
-    (`conformance/clients`), and servers with a fault in HTTP or in frames, with which tests check the kit
-    itself.
-    """
-
-    wire_class: type[WebSocketCodec] = WebSocketCodec
-
-    def __init__(self, server: ScriptedServer, pages: ScriptedPages | None = None) -> None:
-        self.server = server
-        self.pages = pages or ScriptedPages(server)
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
         self._timer_news = trio.Event()
         self._count = 0
-        server.wake = self._wake_timer
+        scheduler.wake = self._wake_timer
 
     async def run(
         self,
@@ -113,10 +106,10 @@ class NetworkServer:
     async def _tick(self) -> None:
         while True:
             self._timer_news = trio.Event()
-            due = self.server.due()
+            due = self._scheduler.due()
             with trio.move_on_at(float("inf") if due is None else due):
                 await self._timer_news.wait()
-            self.server.tick()
+            self._scheduler.tick()
 
     # ---- HTTP
 
@@ -175,13 +168,7 @@ class NetworkServer:
 
     def on_http(self, head: RequestHead, body: bytes) -> Reply:
         """Answer a request of plain HTTP."""
-        headers = {name.lower(): value for name, value in head.headers}
-        request = HttpRequest(method=head.method, path=head.path, headers=headers, body=body)
-        return self.pages.answer(request, self.base_of(head))
-
-    def base_of(self, head: RequestHead) -> str:
-        """Return the address by which a client has come, as a `ws` URL."""
-        return f"ws://{head.header('host') or 'localhost'}"
+        raise NotImplementedError
 
     async def _send(
         self, parser: h11.Connection, stream: trio.abc.Stream, reply: Reply, *, bare: bool = False
@@ -230,6 +217,63 @@ class NetworkServer:
             return attrs.evolve(reply, headers=(*reply.headers, ("Sec-WebSocket-Version", "13")))
         if head.method != "GET" or not head.header("sec-websocket-key"):
             return refusal(400, "no WebSocket handshake")
+        return None
+
+    def subprotocol(self, head: RequestHead) -> str:
+        """Select a subprotocol of those that are offered; empty if none fits."""
+        return ""
+
+    def open(self, head: RequestHead) -> WebSocketCodec:
+        """Make the connection for a request."""
+        raise NotImplementedError
+
+    def switching(self, head: RequestHead) -> bytes:
+        """Write the answer to a handshake."""
+        lines = [f"{name}: {value}" for name, value in self.switching_headers(head)]
+        return "\r\n".join(["HTTP/1.1 101 Switching Protocols", *lines, "", ""]).encode("latin-1")
+
+    def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
+        """Return the headers of the answer to a handshake."""
+        headers = [
+            ("Upgrade", "websocket"),
+            ("Connection", "Upgrade"),
+            ("Sec-WebSocket-Accept", accept_of(head.header("sec-websocket-key") or "")),
+        ]
+        if chosen := self.subprotocol(head):
+            headers.append(("Sec-WebSocket-Protocol", chosen))
+        return headers
+
+
+class NetworkServer(WebServer):
+    """Serves a scripted server at a port.
+
+    Subclasses override `on_http`, `refused`, `codec` and the like: the server that judges clients
+    (`conformance/clients`), and servers with a fault in HTTP or in frames, with which tests check the kit
+    itself.
+    """
+
+    wire_class: type[WebSocketCodec] = WebSocketCodec
+
+    def __init__(self, server: ScriptedServer, pages: ScriptedPages | None = None) -> None:
+        super().__init__(server)
+        self.server = server
+        self.pages = pages or ScriptedPages(server)
+
+    def on_http(self, head: RequestHead, body: bytes) -> Reply:
+        """Answer a request of plain HTTP."""
+        headers = {name.lower(): value for name, value in head.headers}
+        request = HttpRequest(method=head.method, path=head.path, headers=headers, body=body)
+        return self.pages.answer(request, self.base_of(head))
+
+    def base_of(self, head: RequestHead) -> str:
+        """Return the address by which a client has come, as a `ws` URL."""
+        return f"ws://{head.header('host') or 'localhost'}"
+
+    def refused(self, head: RequestHead) -> Reply | None:
+        """Return why there is no WebSocket for a request; None if there is one."""
+        wrong = super().refused(head)
+        if wrong is not None:
+            return wrong
         path = unquote(head.path)
         here = path in _PLACES or self.server.thing_at(path) is not None
         return None if here or self.subprotocol(head) else refusal(404, f"there is no WebSocket at {path}")
@@ -249,21 +293,9 @@ class NetworkServer:
         """Make the codec of a new connection, which `head` has asked for."""
         return self.wire_class(connection)
 
-    def switching(self, head: RequestHead) -> bytes:
-        """Write the answer to a handshake."""
-        lines = [f"{name}: {value}" for name, value in self.switching_headers(head)]
-        return "\r\n".join(["HTTP/1.1 101 Switching Protocols", *lines, "", ""]).encode("latin-1")
-
     def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         """Return the headers of the answer to a handshake."""
-        headers = [
-            ("Upgrade", "websocket"),
-            ("Connection", "Upgrade"),
-            ("Sec-WebSocket-Accept", accept_of(head.header("sec-websocket-key") or "")),
-        ]
-        if chosen := self.subprotocol(head):
-            headers.append(("Sec-WebSocket-Protocol", chosen))
-        return [*headers, ("LMOS-Extensions", ", ".join(self.server.offers))]
+        return [*super().switching_headers(head), ("LMOS-Extensions", ", ".join(self.server.offers))]
 
 
 class _WebSocketTask:

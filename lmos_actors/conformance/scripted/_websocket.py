@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lmos_actors.conformance.wire import (
     BINARY,
@@ -28,7 +28,8 @@ from ._messages import (
 )
 
 if TYPE_CHECKING:
-    from ._connection import ScriptedConnection
+    from collections import deque
+    from collections.abc import Callable
 
 _KNOWN: Final = (CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG)
 _CODES: Final = (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014)
@@ -39,13 +40,32 @@ def is_close_code(code: int) -> bool:
     return code in _CODES or 3000 <= code <= 4999
 
 
+class MessageConnection(Protocol):
+    """A connection as its codec sees it: what is to go out is in `out`, and `wake` is called for it."""
+
+    out: deque[Out]
+    wake: Callable[[], object]
+
+    def put(self, out: Out) -> None:
+        """Send something."""
+
+    def text(self, text: str) -> None:
+        """Take a text message."""
+
+    def binary(self, data: bytes) -> None:
+        """Take a binary message."""
+
+    def lost(self) -> None:
+        """Note that the stream is over."""
+
+
 class WebSocketCodec:
     """The codec between a connection's messages and bytes.
 
     `over` is true once nothing more is to be written, so that the stream can be closed.
     """
 
-    def __init__(self, connection: ScriptedConnection) -> None:
+    def __init__(self, connection: MessageConnection) -> None:
         self.connection = connection
         self.said_close = False
         self.received_close = False
