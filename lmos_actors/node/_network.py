@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Ref, Runtime
     from lmos_actors.bindings import Descriptions, Exposure, LmosServer, Peers
     from lmos_actors.facades.omnia import OmniaServer
-    from lmos_actors.facades.relay import Bridge, RelayServer
+    from lmos_actors.facades.relay import Bridge, RelayBridge, RelayServer
     from lmos_actors.observe import Metrics
     from lmos_actors.security import Credentials, Guard, IssuedTokens, Security
     from lmos_actors.supervision import Supervisor, SupervisorSpec
@@ -151,6 +151,7 @@ class Connections:
         self.descriptions: Descriptions | None = None
         """The descriptions that are served; None before `listen`."""
         self._bridges: list[Bridge] = []
+        self._context_of_bridges: tuple[LmosServer, Exposure, Guard] | None = None
         self.relay: RelayServer | None = None
         """The hub of an AgentRelay, if this node has one."""
         self.more_routes: MoreRoutes = _no_routes
@@ -340,23 +341,29 @@ class Connections:
 
     def _bridged(self, server: LmosServer, exposure: Exposure, guard: Guard) -> list[Bridge]:
         """Return the bridges of the node's agents to relays."""
-        if not self._options.bridges:
-            return []
+        self._context_of_bridges = server, exposure, guard
+        found = [self.bridge(each) for each in self._options.bridges]
+        for each in found:
+            server.join(each)
+        return found
+
+    def bridge(self, options: RelayBridge, tls: ssl.SSLContext | None = None) -> Bridge:
+        """Return a bridge of an agent of this node to a relay, for a node that listens; its caller runs it.
+
+        `tls` is the trust of its connection, None for that of the node.
+        """
         from lmos_actors.facades.relay import Bridge
 
-        return [
-            Bridge(
-                each,
-                server,
-                exposure,
-                guard,
-                network=self.network,
-                tls=self.client_tls,
-                credentials=self.credentials,
-                on_failure=self._failed,
-            )
-            for each in self._options.bridges
-        ]
+        context = self._context_of_bridges
+        assert context is not None  # the node listens
+        return Bridge(
+            options,
+            *context,
+            network=self.network,
+            tls=self.client_tls if tls is None else tls,
+            credentials=self.credentials,
+            on_failure=self._failed,
+        )
 
     def _guard(self, exposure: Exposure, tokens: IssuedTokens | None = None) -> Guard:
         """Return a guard of this node. Raises ConfigError if a secret is missing."""

@@ -414,7 +414,7 @@ WRONG = [
     ("id: ask\n", "id: look\n", 'step id "look" is given twice'),
     ("of: ask\n    sequence", "of: askk\n    sequence", 'no earlier step "askk", did you mean "ask"?'),
     ("of: ask\n    sequence", "of: look\n    sequence", '"look" is not an invoke or stream step'),
-    ("of: ask\n    match", "of: watch\n    match", '"watch" is not a read or invoke step'),
+    ("of: ask\n    match", "of: watch\n    match", '"watch" is not a read, invoke or say step'),
     ("of: watch", "of: ask", '"ask" is not an observe step'),
     ("of: again", "of: boom", '"boom" is not a read, write, invoke or stream step'),
     (
@@ -647,11 +647,11 @@ def words_offered(schema: Any, key: str) -> list[list[str]]:
 
 def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_words_for_it() -> None:
     schema = scenario_schema()
-    verbs = "read write observe subscribe invoke stream tell query cancel stop start inject wait"
+    verbs = "read write observe subscribe invoke stream tell say query cancel stop start inject wait"
     verbs += " repeat parallel expect"
     scenario, simulation = (schema["$defs"][name]["properties"] for name in ("Scenario", "Simulation"))
     assert [sorted(words) for words in words_offered(scenario["steps"], "do")] == [sorted(verbs.split())]
-    assert words_offered(simulation["timeline"], "do") == [["tell", "invoke", "write", "fault"]]
+    assert words_offered(simulation["timeline"], "do") == [["tell", "invoke", "write", "say", "fault"]]
     assert words_offered(scenario["agents"], "from") == [
         ["agent", "pool", "mock", "replay", "bridge", "remote"]
     ]

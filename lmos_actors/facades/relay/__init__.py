@@ -21,7 +21,12 @@ from lmos_actors.protocol.relay.extensions import (
     Voting as Voting,
 )
 
-from ._bridge import Bridge as Bridge, RelayBridge as RelayBridge
+from ._bridge import (
+    Bridge as Bridge,
+    RelayBridge as RelayBridge,
+    all_items as all_items,
+    fault_of as fault_of,
+)
 from ._hub import RelayHub as RelayHub, RelayStatistics as RelayStatistics
 from ._member import RelayMember as RelayMember
 from ._opening import open_relay as open_relay
@@ -35,4 +40,5 @@ from ._register import (
 from ._sent import Receipt as Receipt
 from ._server import RelayServer as RelayServer
 from ._session import Relay as Relay
+from ._traces import carried as carried, trace_of as trace_of
 from ._urls import relay_url as relay_url

@@ -41,10 +41,11 @@ from lmos_actors.security import RELAYED, Principal
 from lmos_actors.supervision import Backoff
 
 from ._opening import open_relay
+from ._traces import trace_of_answer
 from ._urls import relay_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lmos_actors.actors import Runtime, Seats
     from lmos_actors.bindings import Exposed, Exposure, LmosServer
@@ -86,7 +87,7 @@ class RelayBridge:
 
 
 class Bridge:
-    """A bridge at work; a `DrainingService`."""
+    """A bridge at work; a `DrainingService`. `tls` and `credentials` are those of the node."""
 
     def __init__(
         self,
@@ -117,7 +118,8 @@ class Bridge:
         self._answering = 0
         self._quiet = trio.Event()
         self._quiet.set()
-        server.join(self)
+        self._connected = trio.Event()
+        self._ready = trio.Event()
 
     # ---- as the tracker of its requests, and while the node drains
 
@@ -130,7 +132,7 @@ class Bridge:
         """Take note that a request is no longer open: its answer is still to be sent."""
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as it is: what goes out is decided in `_fault`."""
+        """Return an error as it is: what goes out is decided in `fault_of`."""
         return error
 
     def on_drain(self) -> None:
@@ -144,7 +146,22 @@ class Bridge:
     # ---- on the relay
 
     async def run(self) -> None:
-        """Be on the relay, until it takes the agent no more."""
+        """Be on the relay, until it takes the agent no more: then there is a warning."""
+        try:
+            await self.stay()
+        except (ConnectFailed, ConfigError) as failure:
+            self._report(f"no longer on the relay {self.options.url}: {failure}")
+
+    async def wait_connected(self) -> None:
+        """Wait until the relay has taken the agent for the first time."""
+        await self._connected.wait()
+
+    async def wait_ready(self) -> None:
+        """Wait until the agent is there, too, and its events are followed."""
+        await self._ready.wait()
+
+    async def stay(self) -> None:
+        """Be on the relay, until it takes the agent no more. Raise ConnectFailed, ConfigError."""
         attempt = 0
         while True:
             began = trio.current_time()
@@ -154,10 +171,9 @@ class Bridge:
                 ) as relay:
                     attempt = 0
                     await self._serve(relay)
-            except (ConnectFailed, ConfigError) as failure:
-                if isinstance(failure, ConfigError) or _is_final(failure):
-                    self._report(f"no longer on the relay {self.options.url}: {failure}")
-                    return
+            except ConnectFailed as failure:
+                if _is_final(failure):
+                    raise
                 if not attempt:
                     self._report(f"the relay {self.options.url} is not reached, and tried again: {failure}")
             attempt += 1 if trio.current_time() - began < PAUSES.max else 0
@@ -169,13 +185,15 @@ class Bridge:
 
     async def _serve(self, relay: Relay) -> None:
         """Answer questions. Raise ConnectFailed, ConfigError."""
+        self._connected.set()
         exposed = await self._present_agent()
         failure: ConnectFailed | None = None
         async with trio.open_nursery(strict_exception_groups=True) as nursery:
             nursery.start_soon(self._introduce, relay, exposed)
             for name, event in exposed.cls.__contract__.events.items():
                 if event.broadcast:
-                    nursery.start_soon(self._broadcast, relay, exposed, name, event.handle)
+                    await nursery.start(self._broadcast, relay, exposed, name, event.handle)
+            self._ready.set()
             try:
                 async for heard in relay:
                     if isinstance(heard, Welcomed) and relay.connections > 1:
@@ -220,17 +238,31 @@ class Bridge:
         """Broadcast what the agent can do."""
         await _sent(relay, introduction(exposed), "discovery")
 
-    async def _broadcast(self, relay: Relay, exposed: Exposed, name: str, handle: Any) -> None:
+    async def _broadcast(
+        self,
+        relay: Relay,
+        exposed: Exposed,
+        name: str,
+        handle: Any,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
         """Broadcast an event of the agent, each time."""
         ref: Ref[Any] = Ref(cast("Any", exposed.link))
+        is_first = True
         while True:
             try:
                 async with ref.subscribe(handle) as feed:
+                    if is_first:
+                        task_status.started()
+                        is_first = False
                     async for value in feed:
                         payload = {"event": name, "data": Raw(written_value(value))}
                         await _sent(relay, payload, "data")
-            except LmosActorsError:
-                await trio.sleep(1)  # it is between two lives
+            except LmosActorsError:  # it is between two lives
+                if is_first:
+                    task_status.started()
+                    is_first = False
+                await trio.sleep(1)
 
     # ---- a question
 
@@ -241,7 +273,7 @@ class Bridge:
         try:
             payload = await self._answer_to(relay, message)
             if payload is not None:
-                await _sent(relay, payload, "answer", message)
+                await _sent(relay, payload, "answer", message, trace_of_answer(self.rt, message))
         finally:
             self._answering -= 1
             if not self._answering:
@@ -260,7 +292,7 @@ class Bridge:
         except LmosActorsError as error:
             if message.is_broadcast and isinstance(error, NotFound | NotAllowed | Forbidden | InvalidInput):
                 return None
-            return {"error": _fault(error)}
+            return {"error": fault_of(error)}
         except Exception as error:
             self._on_failure(error)
             return {"error": {"code": "failed", "message": "the question could not be answered"}}
@@ -286,7 +318,7 @@ class Bridge:
         request.send(link, requested)
         if op.kind != STREAM:
             return written_value(await request.result())
-        return await _all_items(request)
+        return await all_items(request)
 
     def _meant(self, exposed: Exposed, message: RelayMessage) -> tuple[str, Any]:
         """Return the action that a question is for, and its input. Raise NotFound."""
@@ -317,7 +349,7 @@ class Bridge:
             raise RateLimited(wait)
 
 
-async def _all_items(request: AgentRequest) -> bytes:
+async def all_items(request: AgentRequest) -> bytes:
     """Return the items of a stream, as one array."""
     items: list[bytes] = []
     size = 0
@@ -337,13 +369,19 @@ async def _all_items(request: AgentRequest) -> bytes:
         raise
 
 
-async def _sent(relay: Relay, payload: Any, type: str, question: RelayMessage | None = None) -> None:
+async def _sent(
+    relay: Relay,
+    payload: Any,
+    type: str,
+    question: RelayMessage | None = None,
+    members: Mapping[str, Any] | None = None,
+) -> None:
     """Send a message, and ignore its refusal and its loss."""
     try:
         if question is None:
             await relay.say(payload, type=type)
         else:
-            await relay.answer(question, payload, type=type)
+            await relay.answer(question, payload, type=type, members=members)
     except (ActionFailed, OutcomeUnknown, ConnectFailed):
         return  # nobody is there to be told: the asker has the same news from the relay
 
@@ -364,7 +402,7 @@ _CODES: Final[tuple[tuple[type[LmosActorsError], str], ...]] = (
 )
 
 
-def _fault(error: LmosActorsError) -> dict[str, Any]:
+def fault_of(error: LmosActorsError) -> dict[str, Any]:
     """Return an error as strangers may know it: nothing of an exception."""
     if isinstance(error, ActionFailed):
         found: dict[str, Any] = {"code": error.code or "failed", "message": error.detail or "it failed"}

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lmos_actors.actors import Agent, Event, action, event
+from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
 from lmos_actors.protocol.relay import EVERYBODY, RelayAnswer, RelayFault, RelayMessage
 
 from ._opening import open_relay
 from ._peers import RelayPeers
 from ._sent import Receipt  # noqa: TC001 -- types of agents are read
+from ._traces import carried
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from ._session import Relay
+
+T = TypeVar("T")
 
 AT_ONCE: Final = 1_000
 """Messages that are being sent, and questions that wait for their answers."""
@@ -23,8 +29,8 @@ AT_ONCE: Final = 1_000
 class RelayMember(Agent, private=True):
     """An agent on a relay; `node.join` starts one. What it hears arrives as events.
 
-    `url`, `credentials`, `id` and `follows` are as for `open_relay`; without credentials it shows those of
-    the node. It comes back by itself where the connection breaks. A relay that takes it no more crashes it,
+    `url`, `credentials`, `tls`, `id` and `follows` are as for `open_relay`; without credentials and `tls` it
+    has those of the node. It comes back by itself where the connection breaks. A relay that takes it no more crashes it,
     with the reason: started by `node.join` it is not restarted. With `peers` each agent of the relay that
     introduces itself there, by a `discovery` message, is a `RelayPeer` below it.
     """
@@ -34,6 +40,7 @@ class RelayMember(Agent, private=True):
     id: str | None = None
     follows: tuple[str, ...] = ()
     peers: bool = False
+    tls: Any = None
 
     heard: Event[RelayMessage] = event()
     """A message of another agent."""
@@ -50,7 +57,7 @@ class RelayMember(Agent, private=True):
             self.url,
             id=self.id,
             network=wires.network,
-            tls=wires.client_tls,
+            tls=wires.client_tls if self.tls is None else self.tls,
             credentials=wires.credentials if self.credentials is None else self.credentials,
             follow=self.follows,
         ) as relay:
@@ -62,7 +69,8 @@ class RelayMember(Agent, private=True):
         peers = RelayPeers(relay, self.children) if self.peers else None
         async for heard in relay:
             if isinstance(heard, RelayMessage):
-                self.heard.emit(heard)
+                with carried(heard):
+                    self.heard.emit(heard)
                 if peers is not None:
                     await peers.heard(heard)
             elif isinstance(heard, RelayFault):
@@ -77,29 +85,43 @@ class RelayMember(Agent, private=True):
         self, payload: Any, to: list[str] | None = None, type: str | None = None, ref: str | None = None
     ) -> Receipt | None:
         """Send a message to everybody, or to some; see `Relay.say`."""
-        return await self._relay.say(payload, to or EVERYBODY, type=type, ref=ref)
+        return await _outcome(self._relay.say(payload, to or EVERYBODY, type=type, ref=ref))
 
     @action(concurrency=AT_ONCE)
     async def ask(self, payload: Any, to: list[str] | None = None, type: str = "question") -> RelayMessage:
         """Ask something, and return the first answer; see `Relay.ask`."""
-        return await self._relay.ask(payload, to or EVERYBODY, type=type)
+        return await _outcome(self._relay.ask(payload, to or EVERYBODY, type=type))
 
     @action(concurrency=AT_ONCE)
     async def answer(self, message: RelayMessage, payload: Any, type: str = "answer") -> Receipt | None:
         """Answer a message to its sender, by `ref`."""
-        return await self._relay.answer(message, payload, type=type)
+        return await _outcome(self._relay.answer(message, payload, type=type))
 
     @action(idempotent=True)
     async def subscribe_to(self, agents: list[str]) -> None:
         """Follow agents, now and over each later connection."""
-        await self._relay.follow(*agents)
+        await _outcome(self._relay.follow(*agents))
 
     @action(idempotent=True)
     async def unsubscribe_from(self, agents: list[str]) -> None:
         """Follow agents no more."""
-        await self._relay.unfollow(*agents)
+        await _outcome(self._relay.unfollow(*agents))
 
     @action(concurrency=AT_ONCE)
     async def command(self, type: str, payload: Any = None, answer: str | None = None) -> RelayAnswer:
         """Send a command to the relay, and return its answer; see `Relay.command`."""
-        return await self._relay.command(type, payload, answer=answer)
+        return await _outcome(self._relay.command(type, payload, answer=answer))
+
+
+async def _outcome(doing: Awaitable[T]) -> T:
+    """Return what a verb of the relay returns.
+
+    What its caller has to know, as that the connection has ended meanwhile, does not crash the member.
+    """
+    try:
+        return await doing
+    except (OutcomeUnknown, ConnectFailed) as error:
+        code = "unknown" if isinstance(error, OutcomeUnknown) else "unavailable"
+        raise ActionFailed({"code": code, "message": str(error)}) from None
+    except (TypeError, ValueError) as error:
+        raise ActionFailed({"code": "invalid_message", "message": str(error)}) from None

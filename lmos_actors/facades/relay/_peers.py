@@ -22,6 +22,7 @@ from lmos_actors.protocol.relay import RelayMessage
 from lmos_actors.supervision import ChildSpec
 
 from ._sent import Receipt  # noqa: TC001 -- types of agents are read
+from ._traces import carried
 
 if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor
@@ -84,7 +85,8 @@ class RelayPeer(Agent):
         while True:
             taken, self.line.messages[:] = list(self.line.messages), []
             for each in taken:
-                self.message.emit(each)
+                with carried(each):
+                    self.message.emit(each)
             await self._came.wait()
             self._came = trio.Event()
 

@@ -1,6 +1,12 @@
 """Agents that stand in for others: mocks by rules, replays by recordings."""
 
-from ._mocks import MockScript as MockScript, mock_class as mock_class, mock_contract as mock_contract
+from ._mocks import (
+    MockScript as MockScript,
+    mock_class as mock_class,
+    mock_contract as mock_contract,
+    on_hub as on_hub,
+    stranger_contract as stranger_contract,
+)
 from ._recordings import (
     Recording as Recording,
     Recordings as Recordings,

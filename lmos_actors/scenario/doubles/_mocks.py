@@ -6,16 +6,16 @@ file says otherwise. Delays are drawn from a stream of the mock's own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from lmos_actors.actors import STREAM, DoubleRequest, answered, double_of
 from lmos_actors.errors import ActionFailed, InvalidInput
 from lmos_actors.reports import Failure
 
-from ..model import USER, Chunk, Done, Mock, Progressed, Rule, Waited
+from ..model import QUESTION, USER, Chunk, Done, Mock, Progressed, Rule, Waited
 from ..values import draw, exception_class, show
 from ._rules import Request, misfits, nearest
 from ._untyped import untyped_class
@@ -56,6 +56,55 @@ def mock_contract(name: str, entry: Mock) -> type[Agent]:
     )
 
 
+def on_hub(entry: Mock) -> Mock:
+    """Return a mock on a hub with an action in each rule: one without is for questions."""
+    rules = tuple(
+        rule
+        if rule.when.action is not None
+        else structs.replace(rule, when=structs.replace(rule.when, action=QUESTION))
+        for rule in entry.rules
+    )
+    return structs.replace(entry, rules=rules)
+
+
+def stranger_contract(name: str, entry: Mock) -> type[Agent]:
+    """Make the class of a mock on a hub: its actions are the types of messages that its rules are for."""
+    return mock_contract(name, on_hub(entry))
+
+
+class Manner(Protocol):
+    """What depends on what a mock speaks."""
+
+    def sender(self, request: DoubleRequest) -> str:
+        """Return the path of the agent that has sent a request, `user` if none has."""
+        ...
+
+    def take(self, request: DoubleRequest, rule: Rule) -> None:
+        """Take note of the rule that answers a request."""
+        ...
+
+    async def emitted(self, request: DoubleRequest, name: str, data: Any) -> None:
+        """Take note of an event that the rule of a request has emitted."""
+        ...
+
+
+class NearManner:
+    """The manner of mocks that speak as agents do."""
+
+    def sender(self, request: DoubleRequest) -> str:
+        """Return the path of the agent that has sent a request, `user` if none has."""
+        return request.sender or USER
+
+    def take(self, request: DoubleRequest, rule: Rule) -> None:
+        """Do nothing."""
+
+    async def emitted(self, request: DoubleRequest, name: str, data: Any) -> None:
+        """Do nothing: the event is with its subscribers."""
+
+
+NEAR: Final = NearManner()
+
+
 class MockScript:
     """State of one mock in one run, over all its incarnations: used rules and unmatched requests.
 
@@ -66,9 +115,9 @@ class MockScript:
         self, name: str, entry: Mock, place: Callable[[DataPath], str], paths: Mapping[str, str]
     ) -> None:
         self.name = name
-        self.entry = entry
+        self.entry = on_hub(entry) if entry.speaks == "relay" else entry
+        self.paths = paths
         self._place = place
-        self._paths = paths
         self._used = [0] * len(entry.rules)
         self._unfit = 0
         self._shown: list[Failure] = []
@@ -82,7 +131,7 @@ class MockScript:
         """
         for index, rule in enumerate(self.entry.rules):
             spent = rule.times is not UNSET and self._used[index] >= rule.times
-            if not spent and not misfits(rule.when, request, self._paths):
+            if not spent and not misfits(rule.when, request, self.paths):
                 self._used[index] += 1
                 return rule
         self._unfit += 1
@@ -90,8 +139,12 @@ class MockScript:
             self._shown.append(self._no_rule(request, shown))
         return None
 
+    def fits(self, request: Request) -> bool:
+        """Return whether a rule is for a request, used up or not."""
+        return any(not misfits(rule.when, request, self.paths) for rule in self.entry.rules)
+
     def _no_rule(self, request: Request, shown: Any) -> Failure:
-        found = nearest(list(zip(self.entry.rules, self._used, strict=True)), request, self._paths)
+        found = nearest(list(zip(self.entry.rules, self._used, strict=True)), request, self.paths)
         why = "; ".join(f"{self._rule(index)}: {', '.join(reasons)}" for index, reasons in found)
         expected = f"a rule for {request.action} {show(shown)} from {request.sender}"
         return Failure(self._place(("agents", self.name)), f"mock {self.name}", expected, f"none fits; {why}")
@@ -141,13 +194,13 @@ class MockScript:
         ]
 
 
-def mock_class(cls: type[Agent], script: MockScript) -> type[Agent]:
+def mock_class(cls: type[Agent], script: MockScript, manner: Manner = NEAR) -> type[Agent]:
     """Make the class of a mock for one run: what `cls` offers, answered by the script."""
     properties = cls.__contract__.properties
     values = {properties[wire].attribute: value for wire, value in script.entry.state.items()}
 
     async def respond(request: DoubleRequest) -> Any:
-        answer = _Answer(script, request)
+        answer = _Answer(script, request, manner)
         await answer.begin()
         return answer.outputs() if request.op.kind == STREAM else await answer.output()
 
@@ -157,15 +210,17 @@ def mock_class(cls: type[Agent], script: MockScript) -> type[Agent]:
 class _Answer:
     """One answer of a mock, by its rule."""
 
-    def __init__(self, script: MockScript, request: DoubleRequest) -> None:
+    def __init__(self, script: MockScript, request: DoubleRequest, manner: Manner) -> None:
         self.script = script
         self.request = request
+        self.manner = manner
         op = request.op
-        asked = Request(op.name, request.input(request.args), request.sender or USER)
+        asked = Request(op.name, request.input(request.args), manner.sender(request))
         rule = script.take(asked, request.input(request.shown_args))
         if rule is None:
             raise ActionFailed(f"no rule of mock {script.name} fits")
         self.rule = rule
+        manner.take(request, rule)
 
     async def begin(self) -> None:
         """Wait for the delay, emit the events, and raise the error of the rule, if any."""
@@ -174,6 +229,7 @@ class _Answer:
             await trio.sleep(self.script.seconds(self.request.agent, rule.delay))
         for name, data in rule.emit.items():
             self._emit(name, data)
+            await self.manner.emitted(self.request, name, data)
         if rule.fail is not UNSET:
             raise ActionFailed({"code": rule.fail.code, "message": rule.fail.message})
         if rule.crash is not UNSET:

@@ -16,6 +16,6 @@ from ._targets import (
     import_target as import_target,
     project_root as project_root,
 )
-from ._tree_builder import TreeBuilder as TreeBuilder, backoff_of as backoff_of
+from ._tree_builder import Places as Places, TreeBuilder as TreeBuilder, backoff_of as backoff_of
 from ._used_tree import UsedTree as UsedTree, use_tree as use_tree
 from .validators._topology import neighbours_of as neighbours_of

@@ -17,9 +17,11 @@ from lmos_actors.supervision import RESERVED
 from .._worlds import is_real
 from ..model import (
     ALL_AGENTS,
+    HUB,
     USER,
     WORLDS,
     Bridge,
+    Mock,
     PoolEntry,
     Population,
     Remote,
@@ -29,6 +31,7 @@ from ..model import (
     Supervisor,
     Tree,
 )
+from ._hub_names import HUB_PLACE, URLS, HubNames
 from ._remote_access import entry_mistakes
 
 if TYPE_CHECKING:
@@ -51,7 +54,6 @@ USED: Final[DataPath] = ("tree", "use")
 
 _THE_TREES: Final = frozenset({"restart", "shutdown", "significant", "backoff", "id"})
 _LONGEST_INDEX = 7
-_URLS: Final = ("ws://", "wss://", "http://", "https://")
 
 
 def is_durable_class(cls: Any) -> bool:
@@ -88,6 +90,8 @@ class CellNames:
         self.populations: dict[str, Population] = {}
         self.pools: dict[str, int] = {}
         """The sizes of pools, those of the tree too."""
+        self.hub = HubNames(cell, made.get(HUB_PLACE), self.report)
+        """The names on the hub of the file."""
         self.places: dict[str, DataPath] = {}
         self.supervisors: list[str] = ["root"]
         self.used: dict[str, None] = {}
@@ -100,11 +104,17 @@ class CellNames:
 
     @property
     def names(self) -> list[str]:
-        """The names of all agents and populations, of broken ones too."""
-        return list(self.places)
+        """The names of all agents and populations, of broken ones too, but not that of the hub."""
+        return [name for name in self.places if not self.is_hub(name)]
+
+    def is_hub(self, name: str) -> bool:
+        """Return whether a name is that of the hub."""
+        return self.places.get(name) == HUB_PLACE
 
     def check(self) -> None:
         self._agents()
+        if self.hub.is_there:
+            self._hub()
         self._of_tree()
         self._populations()
         self._tree()
@@ -116,7 +126,7 @@ class CellNames:
         Of broken ones too, so that what others ask of them can be checked.
         """
         for name, path in self.places.items():
-            if path == USED:
+            if path in (USED, HUB_PLACE):
                 continue
             raw: Any = self.cell.data
             for part in path:
@@ -167,11 +177,23 @@ class CellNames:
                 self._remote(entry, path)
             elif entry is not None:
                 if isinstance(entry, Bridge):
-                    self._bridge(entry, path)
+                    self.hub.check_bridge(entry, path)
+                if isinstance(entry, Bridge | Mock) and entry.speaks == "relay":
+                    self.hub.add(name, entry, path)
+                    self.used[name] = None  # who is on a hub hears all that is said there
                 self.agents[name] = entry
                 self._significant(entry, path)
                 if isinstance(entry, PoolEntry):
                     self.pools[name] = entry.size
+
+    def _hub(self) -> None:
+        """Take note of the hub, which is an agent of the node."""
+        if HUB in self.places:
+            why = f'"{HUB}" is the name of the hub, as the file has one; an agent has another name'
+            self.report(self.places[HUB], why, key=True)
+        self.places[HUB], self.used[HUB] = HUB_PLACE, None
+        self.agents[HUB] = Supervised()
+        self.hub.check()
 
     def _check_replacement(self, name: str, path: DataPath, tree: UsedTree) -> None:
         """Check what a file has in the place of an agent of the tree that it uses."""
@@ -201,25 +223,14 @@ class CellNames:
         if entry.url is None and entry.description is None:
             self.report(path, 'a remote agent needs a "url", or a "description" that contains its address',
                        "shape", key=True)  # fmt: skip
-        elif entry.url is not None and not entry.url.startswith(_URLS):
-            self.report((*path, "url"), f'"{entry.url}" begins with none of {", ".join(_URLS)}', "shape")
+        elif entry.url is not None and not entry.url.startswith(URLS):
+            self.report((*path, "url"), f'"{entry.url}" begins with none of {", ".join(URLS)}', "shape")
         for key, message in entry_mistakes(entry):
             self.report((*path, key), message, "shape")
         world = self.cell.data.get("world", "memory")
         if world in WORLDS and not is_real(world):
             message = f"a remote agent can be used in world: websocket, not in world: {world}"
             self.report((*path, "from"), message)
-
-    def _bridge(self, entry: Bridge, path: DataPath) -> None:
-        if (entry.to is None) == (entry.url is None):
-            why = 'a bridge leads to an agent of the file, "to", or elsewhere, "url": give one of them'
-            self.report(path, why, "shape", key=True)
-        world = self.cell.data.get("world", "memory")
-        if entry.url is not None and not entry.url.startswith(_URLS):
-            self.report((*path, "url"), f'"{entry.url}" begins with none of {", ".join(_URLS)}', "shape")
-        elif entry.url is not None and world in WORLDS and not is_real(world):
-            message = f"a bridge leads elsewhere in world: websocket, not in world: {world}"
-            self.report((*path, "url"), message)
 
     def _populations(self) -> None:
         for index, raw in enumerate(listed(self.cell.data.get("population"))):
@@ -282,6 +293,8 @@ class CellNames:
             self._children(Root(children=tree.children), ("tree",), placed)
         for name, path in self.places.items():
             if name in placed or name in self.remotes or path[0] == "population" or self.is_of_tree(name):
+                continue
+            if path == HUB_PLACE:
                 continue
             if self.tree is None:
                 self.report(path, f'agent "{name}" is not in the tree', key=True)
@@ -347,6 +360,8 @@ class CellNames:
             self.report(path, f'no agent "{name}"{near_path(name, self.names)}')
         elif name in self.remotes:
             self._report_foreign(name, path)
+        elif self.is_hub(name):
+            self.report(path, f'"{name}" is the hub, which the node has in its tree')
         elif self.is_of_tree(name):
             self.report(
                 path, f'"{name}" is in the tree already: {self.tree.target if self.tree else ""} has it'
@@ -364,6 +379,8 @@ class CellNames:
             part, message = f"$({space}.{name})", ""
             if space == "agents" and name not in self.places:
                 message = f'no agent "{name}"{near_path(name, self.names)}'
+            elif space == "agents" and self.is_hub(name):
+                message = f'"{name}" is the hub: agents reach it by a bridge that speaks relay'
             elif space == "agents" and not late.whole:
                 message = f"{part} is a reference to an agent and cannot stand inside other text"
             elif space == "population" and name != INDEX:
@@ -376,18 +393,21 @@ class CellNames:
     # --- references
 
     def agent(
-        self, name: str, path: DataPath, *, user: bool = False, far: bool = False, pool: bool = False
+        self, name: str, path: DataPath, *, user: bool = False, far: bool = False, asked: bool = False
     ) -> bool:
         """Check the name of one agent: `weather`, `peer/3`; with `far` it may be a remote agent.
 
-        With `pool` it is the target of a step: a pool as a whole, not one of its members.
+        With `asked` it is the target of a request: a pool as a whole, not one of its members, and not the
+        hub.
         """
         base = self.base_of(name)
         if base in self.places:
             self.used[base] = None
         if name == USER and user:
             return True
-        message = self._not_one(name, base, pool=pool)
+        message = self._not_one(name, base, pool=asked)
+        if asked and self.is_hub(name):
+            message = f'"{name}" is the hub: "do: say" with "to: {name}" speaks to it'
         if message:
             known = [USER, *self._singles()] if user else self._singles()
             self.report(path, message + (near_path(name, known) if message.startswith("no agent") else ""))

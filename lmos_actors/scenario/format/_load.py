@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from ..model import Bridge, Remote
     from ._resolve import Resolved
 
 
@@ -35,7 +36,7 @@ def load_scenario(
     with every mistake found; ConfigError as `resolve` does.
     """
     found = resolve(path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording)
-    remotes = [cell.remotes for cell in found.cells]
+    remotes: list[dict[str, Bridge | Remote]] = [{**cell.remotes, **cell.bridges_out} for cell in found.cells]
     mistakes = unusable_access(found.document, remotes, access or RemoteAccess())
     if mistakes and access is not None:
         raise FileError(mistakes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath, Document, Mistake
     from lmos_actors.security import Credentials
 
-    from ..model import Remote
+    from ..model import Bridge, Remote
+
+    Entry: TypeAlias = Bridge | Remote
 
 T = TypeVar("T")
 
 _CREDENTIALS: Final = ("bearer", "basic")
 _FILES: Final = ("ca", "cert", "key")
-_NEVER_SECRET: Final = frozenset({"from", "description", "thing", "use", "insecure", *_FILES})
+_NEVER_SECRET: Final = frozenset(
+    {"from", "description", "thing", "use", "insecure", "speaks", "to", "access", "follows", *_FILES}
+)
 
 
 def _pairs(given: Iterable[Iterable[str]]) -> tuple[tuple[str, str], ...]:
@@ -51,7 +55,7 @@ class RemoteAccess:
     credentials: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_pairs)
     insecure: bool = False
 
-    def of(self, entry: Remote, folder: Path) -> RemoteAccess:
+    def of(self, entry: Entry, folder: Path) -> RemoteAccess:
         """Return the access to one agent of a file in `folder`: the values of its entry, the rest as here.
 
         Raises ConfigError for an entry that `entry_mistakes` finds wrong.
@@ -100,11 +104,11 @@ def _beside(folder: Path, path: str) -> str:
     return os.path.abspath(folder / path)
 
 
-def _kind_of(entry: Remote) -> str | None:
+def _kind_of(entry: Entry) -> str | None:
     return next((kind for kind in _CREDENTIALS if getattr(entry, kind) is not None), None)
 
 
-def remedy_for(entry: Remote, error: BaseException) -> str:
+def remedy_for(entry: Entry, error: BaseException) -> str:
     """Return what helps where an agent elsewhere refuses, in the words of the file; "" if nothing."""
     kind = _kind_of(entry)
     credentials = 'give credentials with "bearer: env:NAME" or "basic: USER:env:NAME"'
@@ -120,7 +124,7 @@ def remedy_for(entry: Remote, error: BaseException) -> str:
 # --- mistakes
 
 
-def entry_mistakes(entry: Remote) -> Iterator[tuple[str, str]]:
+def entry_mistakes(entry: Entry) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with the access of an entry in itself: the key and the message; reads no file."""
     if entry.url is not None and urlsplit(entry.url).username is not None:
         yield "url", 'names of users and passwords do not belong in a URL: "basic: USER:env:NAME" has them'
@@ -146,12 +150,12 @@ def entry_mistakes(entry: Remote) -> Iterator[tuple[str, str]]:
 
 
 def unusable_access(
-    document: Document, remotes: Iterable[Mapping[str, Remote]], otherwise: RemoteAccess
+    document: Document, remotes: Iterable[Mapping[str, Entry]], otherwise: RemoteAccess
 ) -> list[Mistake]:
     """Return the secrets, certificates and keys of a file that are missing or cannot be used.
 
-    `remotes` are the remote agents of each cell, by name; `otherwise` is the access to those whose entry says
-    nothing of it. Blocks on the disk.
+    `remotes` are the remote agents and the bridges to others of each cell, by name; `otherwise` is the access
+    to those whose entry says nothing of it. Blocks on the disk.
     """
     folder = Path() if document.path is None else document.path.parent
     found: dict[Mistake, None] = {}
@@ -164,7 +168,7 @@ def unusable_access(
     return list(found)
 
 
-def _unusable(entry: Remote, access: RemoteAccess) -> Iterator[tuple[str, str]]:
+def _unusable(entry: Entry, access: RemoteAccess) -> Iterator[tuple[str, str]]:
     for part in (attrs.evolve(access, cert=None, key=None), attrs.evolve(access, ca=None)):
         error = _tried(part.tls)
         if error is not None:
@@ -188,7 +192,7 @@ def hide_secrets(document: Document, mistakes: Iterable[Mistake]) -> list[Mistak
     """Return mistakes without the lines of the file in which a secret may stand that must not."""
     lines: set[int] = set()
     for name, entry in mapped(mapped(document.data).get("agents")).items():
-        if mapped(entry).get("from") == "remote":
+        if mapped(entry).get("from") in ("remote", "bridge"):
             for key, value in mapped(entry).items():
                 if _may_be_secret(key, value):
                     lines |= _lines(document, ("agents", name, key))

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from lmos_actors.actors import Agent
 from lmos_actors.errors import ConfigError
-from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, listed, mapped, read
+from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, mapped, read
 
 from ..doubles import (
     Recordings,
@@ -18,6 +18,7 @@ from ..doubles import (
     mock_contract,
     recorded_agent_of,
     replays_among,
+    stranger_contract,
     untyped_class,
 )
 from ..model import (
@@ -35,6 +36,7 @@ from ..model import (
     Simulation,
 )
 from ._cell_names import CellNames, is_durable_class
+from ._hub_names import all_steps
 from ._remote_access import RemoteAccess, hide_secrets
 from ._targets import import_target, project_root
 from ._used_tree import paths, use_tree
@@ -132,6 +134,12 @@ class Cell:
         """The agents of others, by name."""
         entries = self.scenario.agents.items()
         return {name: entry for name, entry in entries if isinstance(entry, Remote)}
+
+    @property
+    def bridges_out(self) -> dict[str, Bridge]:
+        """The bridges to servers elsewhere, by name."""
+        entries = self.scenario.agents.items()
+        return {name: entry for name, entry in entries if isinstance(entry, Bridge) and entry.url is not None}
 
 
 @attrs.frozen
@@ -286,9 +294,11 @@ class _Targets:
             if isinstance(entry, Mock) and entry.use is None and name not in classes:
                 self._made(name, partial(_mock_contract, name, entry), classes, mistakes)
             elif isinstance(entry, Bridge):
-                from lmos_actors.facades import RemoteChat  # few files need it
+                classes[name] = _bridge_class(entry)
+            elif names.is_hub(name):
+                from lmos_actors.facades.relay import RelayHub
 
-                classes[name] = RemoteChat
+                classes[name] = RelayHub
         for name, remote in names.remotes.items():
             if remote.use is None:
                 self._made(name, partial(_asked_for, name, names.cell.data), classes, mistakes)
@@ -317,15 +327,28 @@ class _Targets:
 def _mock_contract(name: str, entry: Mock) -> type:
     if entry.speaks == "lmos":
         return mock_contract(name, entry)
+    if entry.speaks == "relay":
+        return stranger_contract(name, entry)
     from ..doubles._chat_mocks import ChatMock
 
     return ChatMock
 
 
+def _bridge_class(entry: Bridge) -> type[Agent]:
+    """Return the class of a bridge; what speaks its protocol is imported, which few files need."""
+    if entry.speaks == "omnia":
+        from lmos_actors.facades import RemoteChat
+
+        return RemoteChat
+    from ..doubles._hub_agents import HubBridge, HubMember
+
+    return HubMember if entry.to is None else HubBridge
+
+
 def _asked_for(name: str, data: dict[str, Any]) -> type:
     """Make the class of a remote agent without `use`: with the affordances that the file uses."""
     asked: dict[str, dict[str, None]] = {"action": {}, "stream": {}, "property": {}, "event": {}}
-    for step in _all_steps(data.get("steps"), data.get("timeline")):
+    for step in all_steps(data.get("steps"), data.get("timeline")):
         for kind in ("action", "property", "event"):
             word = step.get(kind)
             if step.get("target") == name and isinstance(word, str):
@@ -334,13 +357,6 @@ def _asked_for(name: str, data: dict[str, Any]) -> type:
     return untyped_class(
         name, actions=asked["action"], streams=asked["stream"], properties=values, events=asked["event"]
     )
-
-
-def _all_steps(*parts: Any) -> Iterator[dict[str, Any]]:
-    for raw in (raw for part in parts for raw in listed(part)):
-        step = mapped(raw)
-        yield step
-        yield from _all_steps(step.get("steps"), *listed(step.get("branches")))
 
 
 def _with_seeds(

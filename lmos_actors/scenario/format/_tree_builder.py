@@ -13,7 +13,7 @@ from lmos_actors.actors import Agent, MailboxOptions, Ref
 from lmos_actors.files import inside
 from lmos_actors.supervision import Backoff, BulkSpec, ChildSpec, Pool, SupervisorSpec
 
-from ..model import AgentEntry, Bridge, PoolEntry, Remote, Replay, Supervised, Supervisor, fill_late
+from ..model import AgentEntry, Bridge, Mock, PoolEntry, Remote, Replay, Supervised, Supervisor, fill_late
 from ._fields import AgentField, by_state_name, fields_of_agent
 from ._used_tree import absolute
 
@@ -120,11 +120,28 @@ def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[A
     )
 
 
+@attrs.frozen
+class Places:
+    """Places at which agents of a file are reached by other protocols, and reach others.
+
+    `chat_url` returns the address of a chat agent, `line` the line of an agent to a relay.
+    """
+
+    chat_url: Callable[[str], str]
+    line: Callable[[str], Any]
+
+    def public_name(self, path: str) -> str:
+        """Return the name under which the agent at a path is known outside its node."""
+        from lmos_actors.bindings import public_name  # few files need it
+
+        return public_name(path)
+
+
 class TreeBuilder:
     """Makes the specs of the tree of one run.
 
     `refs` are those that `$(agents.NAME)` stands for, `doubles` the classes, made for this run, of its mocks
-    and replays. `chat_url` returns the address at which a chat agent of the file is reached.
+    and replays, `reached` where agents of the file are reached by other protocols.
     """
 
     def __init__(
@@ -132,12 +149,12 @@ class TreeBuilder:
         cell: Cell,
         refs: Mapping[str, Any],
         doubles: Mapping[str, type[Agent]],
-        chat_url: Callable[[str], str],
+        reached: Places,
     ) -> None:
         self._cell = cell
         self._refs = refs
         self._doubles = doubles
-        self._chat_url = chat_url
+        self._reached = reached
 
     def root(self) -> SupervisorSpec:
         """Return the spec of the root with all that is below it, but for populations."""
@@ -175,12 +192,37 @@ class TreeBuilder:
         if isinstance(entry, PoolEntry):
             return pool_of(child, entry, _maker(entry, self._cell.agent_class(child), self._refs))
         if child in self._doubles:
-            return spec_of(child, entry, self._doubles[child])
+            return spec_of(child, entry, self._double(child, entry))
         if isinstance(entry, Bridge):
-            url = self._chat_url(entry.to) if entry.url is None and entry.to is not None else entry.url
-            return spec_of(child, entry, partial(self._cell.agent_class(child), url=url))
+            return spec_of(child, entry, self._bridge(child, entry))
         assert isinstance(entry, (AgentEntry, Replay))
         return spec_of(child, entry, _maker(entry, self._cell.agent_class(child), self._refs))
+
+    def _double(self, name: str, entry: Supervised) -> Any:
+        double: Any = self._doubles[name]
+        if not isinstance(entry, Mock) or entry.speaks != "relay":
+            return double
+        line = self._reached.line(name)
+
+        def stranger() -> Any:
+            made = double()
+            made.line = line
+            return made
+
+        return stranger
+
+    def _bridge(self, name: str, entry: Bridge) -> Any:
+        cls = self._cell.agent_class(name)
+        if entry.speaks == "omnia":
+            url = (
+                self._reached.chat_url(entry.to) if entry.url is None and entry.to is not None else entry.url
+            )
+            return partial(cls, url=url)
+        line = self._reached.line(name)
+        if entry.to is not None:
+            return partial(cls, line=line, agent=self._reached.public_name(self._cell.paths[entry.to]))
+        more = {"id": name, "credentials": line.credentials, "tls": line.tls}
+        return partial(cls, url=line.url, follows=entry.follows, **more)
 
     # ---- a tree of the project
 

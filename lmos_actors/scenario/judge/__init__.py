@@ -10,6 +10,7 @@ from ._divergence import (
 )
 from ._expect import (
     FEWEST_SAMPLES as FEWEST_SAMPLES,
+    MESSAGE as MESSAGE,
     Verdict as Verdict,
     fill_expect as fill_expect,
     judge_bounded as judge_bounded,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from msgspec import UNSET, structs
 
-from lmos_actors.files import Duration, is_list
+from lmos_actors.files import Duration, is_list, mapped
 
 from ..model import Condition, ExpectedError, fill_late
 from ..values import holds as holds, same as same, select, show as show
@@ -27,6 +27,15 @@ FEWEST_SAMPLES: Final = 20
 """Fewest samples for a percentile; with fewer the check fails."""
 
 _ORDER: Final = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
+
+
+MESSAGE: Final = "message"
+"""The root of what is a message on a hub."""
+
+
+def payload_of(message: object) -> Any:
+    """Return the payload of a message, None where there is none."""
+    return mapped(message).get("payload")
 
 
 @attrs.frozen
@@ -47,10 +56,14 @@ class Verdict:
 def judge_value(expect: Expect, value: object, root: str | None = None) -> list[Verdict]:
     """Judge one value by `equals`, `contains`, `match`, `ge` and `le`: one verdict for each that is given.
 
-    The paths of `match` lead into the value, with `root` into an answer of which it is that member.
+    The paths of `match` lead into the value, with `root` into an answer of which it is that member. With
+    `MESSAGE` as the root the value is a message, of which all else looks at the payload.
     """
+    if root == MESSAGE:
+        answer, value = value, payload_of(value)
+    else:
+        answer = value if root is None else {root: value}
     plain = Condition(eq=expect.equals, contains=expect.contains, ge=expect.ge, le=expect.le)
-    answer = value if root is None else {root: value}
     return judge_condition(plain, value) + judge_match(expect.match, answer)
 
 
@@ -141,7 +154,13 @@ def waits_to_the_end(expect: Expect) -> bool:
     return expect.times is not UNSET or expect.sequence == ()
 
 
-ROOTS: Final = {"output": "output", "reading": "value", "event": "data", "items": "items"}
+ROOTS: Final = {
+    "output": "output",
+    "reading": "value",
+    "event": "data",
+    "items": "items",
+    "heard": MESSAGE,
+}
 """The answer that contains the value of an expectation: `match` is rooted there, as `save` is."""
 
 
@@ -149,15 +168,17 @@ def judge_expect(expect: Expect, seen: object, root: str | None = None) -> list[
     """Judge a step of `do: expect`, already filled.
 
     `seen` is the value for `value` and `output`; for `status` the statuses so far; for `items`, `reading` and
-    `event` the values so far. Of those, one at least must fulfil what is given, or exactly `times`; but the
-    `match` of items looks at them all. `root` is of which answer the output is, unless that of an invocation.
+    `event` the values so far, for `heard` the messages. Of those, one at least must fulfil what is given, or
+    exactly `times`; but the `match` of items looks at them all. `root` is of which answer the output is,
+    unless that of an invocation.
     """
     if expect.that in ("value", "output"):
         return judge_value(expect, seen, root or ROOTS.get(expect.that))
     items = seen if is_list(seen) else []
     if expect.that == "status":
         return _statuses(expect, items)
-    verdicts = [] if expect.sequence is UNSET else [judge_sequence(items, expect.sequence)]
+    judged = list(map(payload_of, items)) if expect.that == "heard" else items
+    verdicts = [] if expect.sequence is UNSET else [judge_sequence(judged, expect.sequence)]
     if expect.that == "items":
         verdicts += judge_match(expect.match, {"items": items})
         expect = structs.replace(expect, match={})

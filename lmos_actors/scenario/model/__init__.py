@@ -26,6 +26,10 @@ from ._agents import (
 )
 from ._base import (
     ALL_AGENTS as ALL_AGENTS,
+    COMMANDS as COMMANDS,
+    EVERYBODY as EVERYBODY,
+    HUB as HUB,
+    QUESTION as QUESTION,
     USER as USER,
     Condition as Condition,
     Constant as Constant,
@@ -70,6 +74,8 @@ from ._checks import (
 from ._files import (
     WORLDS as WORLDS,
     AnyFile as AnyFile,
+    RateText as RateText,
+    Relay as Relay,
     Scenario as Scenario,
     SeedRange as SeedRange,
     Simulation as Simulation,
@@ -100,6 +106,9 @@ from ._steps import (
     Read as Read,
     Repeat as Repeat,
     Restart as Restart,
+    Say as Say,
+    SayAt as SayAt,
+    Saying as Saying,
     Slow as Slow,
     SlowDisk as SlowDisk,
     Source as Source,
@@ -114,5 +123,8 @@ from ._steps import (
     Wait as Wait,
     Write as Write,
     WriteAt as WriteAt,
+    is_answered as is_answered,
+    is_command as is_command,
     kind_of_fault as kind_of_fault,
+    targets_of as targets_of,
 )

@@ -134,7 +134,8 @@ class Refusal(Closed, frozen=True, kw_only=True):
 class Rule(Closed, frozen=True, kw_only=True):
     """The reaction of a mock to the requests that fit: one of `output`, `reply`, `fail`, `crash`.
 
-    The first rule that fits, and has not been used `times` yet, is taken.
+    The first rule that fits, and has not been used `times` yet, is taken. `type` is that of the message with
+    which a mock on a relay answers.
     """
 
     when: When
@@ -145,6 +146,7 @@ class Rule(Closed, frozen=True, kw_only=True):
     emit: dict[str, Any] = {}
     delay: Delay | UnsetType = UNSET
     times: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    type: Name | UnsetType = UNSET
     unused: Literal["fails", "allowed"] = "fails"
 
 
@@ -152,10 +154,11 @@ class Mock(Supervised, frozen=True, kw_only=True, tag_field="from", tag="mock"):
     """A scripted agent. With `use` it stands for that class; without, it has the actions its rules name.
 
     A request that no rule fits, and a rule that nothing has used, fail the run unless they say otherwise.
-    One that speaks `omnia` is a chat agent: what is said to it is a request of the action `message`.
+    One that speaks `omnia` is a chat agent: what is said to it is a request of the action `message`. One that
+    speaks `relay` is on the hub of the file: messages are requests of the action that is their type.
     """
 
-    speaks: Annotated[Literal["lmos", "omnia"], Later("relay")] = "lmos"
+    speaks: Literal["lmos", "omnia", "relay"] = "lmos"
     use: Name | None = None
     state: Data = {}
     rules: Annotated[tuple[Rule, ...], Meta(min_length=1)]
@@ -174,17 +177,6 @@ class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="repla
     args: Data = {}
     state: Data = {}
     unused: Literal["fails", "allowed"] = "fails"
-
-
-class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridge"):
-    """A chat agent that passes on what is said to it, by another protocol, to one of `to` and `url`.
-
-    `to` is a chat agent of the file, which is reached over a connection; `url` the facade of any server.
-    """
-
-    speaks: Annotated[Literal["omnia"], Later("relay")]
-    to: Name | None = None
-    url: Name | None = None
 
 
 class BearerText(str):
@@ -223,6 +215,28 @@ class BasicText(str):
         except ConfigError as error:
             raise ValueError(error.message) from None
         return cls(text)
+
+
+class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridge"):
+    """An agent that speaks another protocol, with an agent of the file, `to`, or a server elsewhere, `url`.
+
+    With `speaks: omnia` it is a chat agent that passes on what is said to it, to one of the two. With
+    `speaks: relay` it is on the hub of the file, or on the relay at `url`: `to` is asked there, by calls of
+    the actions that `access` opens; without `to` it is the way of other agents to the relay, and `follows`
+    are names there. `bearer`, `ca` and `insecure` are as for a remote agent.
+    """
+
+    speaks: Literal["omnia", "relay"]
+    to: Name | None = None
+    url: Name | None = None
+    access: Literal["answers", "anyone"] | UnsetType = UNSET
+    follows: tuple[Name, ...] = ()
+    bearer: BearerText | None = None
+    ca: Name | None = None
+    insecure: bool = False
+    basic: ClassVar[None] = None
+    cert: ClassVar[None] = None
+    key: ClassVar[None] = None
 
 
 class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):

@@ -18,6 +18,18 @@ Expression: TypeAlias = Annotated[str, Meta(min_length=1)]
 USER = "user"
 """The scenario's own consumer; always there, never an agent's name."""
 
+HUB = "relay"
+"""The agent that is the hub of a file with `relay`, and its name on itself."""
+
+EVERYBODY = "*"
+"""The target of what is said to all on a hub."""
+
+QUESTION = "question"
+"""The type of messages that wait for an answer."""
+
+COMMANDS = ("ping", "subscribe", "unsubscribe", "list_subscriptions", "command", "query")
+"""The types of messages to the hub that it answers."""
+
 ALL_AGENTS = "*"
 """The name for all agents, where a population may be named."""
 

@@ -49,11 +49,13 @@ _TYPES: Final[dict[str, Any]] = {
     "size": Size,
 }
 _LATER = ("secrets", "find", "group")
-_LATE_KEYS = frozenset({"input", "streams", "value", "of", "equals", "contains", "sequence"})
+_LATE_KEYS = frozenset(
+    {"input", "streams", "value", "payload", "ref", "members", "of", "equals", "contains", "sequence"}
+)
 _LATE_CONDITIONS = frozenset({"eq", "ne", "contains"})
 _FIXED = ("lmos", "vars", "matrix", "sweep", "seeds", "trials")  # the same for all cells
 _WHERE: Final = {
-    "saved": "a step's input, streams, value and what it expects",
+    "saved": "a step's input, streams, value, payload, ref, members and what it expects",
     "agents": "an agent's args",
     "population": "a population's args",
 }

@@ -8,11 +8,11 @@ and stand only where data is open.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from lmos_actors.files import Duration, Later, schema_of_file
+from lmos_actors.files import Duration, Later, Size, schema_of_file
 
 from ._agents import Agent, Population, Topology, Tree
 from ._base import Closed, Delay, Name, Scalar
@@ -22,6 +22,9 @@ from ._steps import AnyStep, TimelineEntry
 Choices: TypeAlias = Annotated[tuple[Any, ...], Meta(min_length=1)]
 World: TypeAlias = Annotated[Literal["memory", "wire", "websocket"], Later("message", "process")]
 WORLDS: Final = ("memory", "wire", "websocket")
+Extension: TypeAlias = Literal["receipts", "presence", "history", "semantic", "voting"]
+LONGEST_COUNT: Final = 9
+"""Digits of a number of messages."""
 
 
 class Variable(Closed, frozen=True, kw_only=True):
@@ -60,6 +63,43 @@ class Store(Closed, frozen=True, kw_only=True):
     latency: Delay
 
 
+class RateText(str):
+    """So many messages in so long: `1000/1m`."""
+
+    __slots__ = ()
+    described: ClassVar = "messages in a time, such as 1000/1m"
+    pattern: ClassVar = r"^[1-9][0-9]{0,8}/[0-9].*$"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read it. Raises ValueError."""
+        count, slash, span = text.partition("/")
+        if not slash or not count.isdecimal() or len(count) > LONGEST_COUNT or not int(count):
+            raise ValueError(f'"{text}" is not {cls.described}')
+        if not Duration.parse(span) > 0:
+            raise ValueError(f'"{text}" is not {cls.described}')
+        return cls(text)
+
+    @property
+    def limit(self) -> tuple[int, float]:
+        """The messages, and the seconds."""
+        count, _, span = self.partition("/")
+        return int(count), float(Duration.parse(span))
+
+
+class Relay(Closed, frozen=True, kw_only=True):
+    """The hub that the node of the file is: its extensions, and its limits.
+
+    `weights` are what votes weigh. `rate` is how many messages in how long one may send.
+    """
+
+    extensions: tuple[Extension, ...] = ("receipts",)
+    weights: dict[str, Annotated[int, Meta(ge=0, le=1 << 30)]] = {}
+    rate: RateText | tuple[RateText, ...] | Literal["unlimited"] | UnsetType = UNSET
+    broadcasts: Literal["all", "followed"] = "all"
+    max_message: Size | UnsetType = UNSET
+
+
 class Report(Closed, frozen=True, kw_only=True):
     """Files to write, relative to the working directory."""
 
@@ -81,6 +121,7 @@ class File(Closed, frozen=True, kw_only=True):
     trials: Trials = Trials()
     world: World = "memory"
     store: Store | None = None
+    relay: Relay | None = None
     measure: Measure | None = None
     checks: tuple[AnyCheck, ...] = ()
     report: Report = Report()

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from lmos_actors.files import Duration, Later
 
-from ._base import USER, Closed, Condition, Count, Delay, ExpectedError, Name, Scalar
+from ._base import COMMANDS, HUB, QUESTION, USER, Closed, Condition, Count, Delay, ExpectedError, Name, Scalar
 
 # --- faults
 
@@ -172,6 +172,26 @@ class Tell(Asking, frozen=True, kw_only=True, tag="tell"):
     input: Any | UnsetType = UNSET
 
 
+class Say(Step, frozen=True, kw_only=True, tag="say"):
+    """Say something on the hub, as `user`: a message, or a command to `relay`.
+
+    A question, and a command, wait for their answer, a message {id, sender, to, type, payload, ref}; of what
+    has none it is the hub's receipt. `wait: false` goes on before it is there. `deadline` and `quorum` are of
+    a proposal.
+    """
+
+    payload: Any | UnsetType = UNSET
+    type: Name | None = None
+    to: Name | tuple[Name, ...] = "*"
+    ref: str | None = None
+    deadline: Duration | None = None
+    quorum: Annotated[int, Meta(ge=1)] | None = None
+    members: dict[str, Any] = {}
+    error: ExpectedError | None = None
+    save: dict[str, str] = {}
+    wait: bool = True
+
+
 class Query(Step, frozen=True, kw_only=True, tag="query"):
     """Ask how an invocation that goes on stands. The answer is {status: ...}."""
 
@@ -213,7 +233,7 @@ class Until(Closed, frozen=True, kw_only=True):
     """An agent's state to wait for."""
 
     agent: Name
-    is_: Literal["running", "restarting", "stopped"] = field(name="is")
+    is_: Literal["running", "restarting", "stopped", "connected"] = field(name="is")
 
 
 class Wait(Step, frozen=True, kw_only=True, tag="wait"):
@@ -247,7 +267,9 @@ class Expect(Closed, frozen=True, kw_only=True, tag_field="do", tag="expect"):
     le: float | UnsetType = UNSET
     id: Name | None = None
     within: Duration | None = None
-    that: Annotated[Literal["value", "output", "status", "items", "reading", "event"], Later("trace", "log")]
+    that: Annotated[
+        Literal["value", "output", "status", "items", "reading", "event", "heard"], Later("trace", "log")
+    ]
     of: Any | UnsetType = UNSET
     target: Name | None = None
     event: Name | None = None
@@ -263,6 +285,7 @@ AnyStep: TypeAlias = Annotated[
     | Invoke
     | Stream
     | Tell
+    | Say
     | Query
     | Cancel
     | Stop
@@ -287,6 +310,7 @@ EXPECT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "items": (frozenset({"of"}), _MANY),
     "reading": (frozenset({"of"}), _MANY),
     "event": (frozenset({"target", "event"}), _MANY),
+    "heard": (frozenset(), _MANY),
 }
 """For each `that`: the keys it needs, and those of which it needs at least one."""
 
@@ -331,6 +355,37 @@ class WriteAt(TimedAsking, frozen=True, kw_only=True, tag="write"):
     value: Any
 
 
+class SayAt(Timed, frozen=True, kw_only=True, tag="say"):
+    """Say something on the hub, as `user`. An answer must come before the end of the run."""
+
+    payload: Any | UnsetType = UNSET
+    type: Name | None = None
+    to: Name | tuple[Name, ...] = "*"
+    ref: str | None = None
+    deadline: Duration | None = None
+    quorum: Annotated[int, Meta(ge=1)] | None = None
+    members: dict[str, Any] = {}
+    error: ExpectedError | None = None
+
+
+Saying: TypeAlias = Say | SayAt
+
+
+def targets_of(step: Saying) -> tuple[str, ...]:
+    """Return who is to hear what is said."""
+    return (step.to,) if isinstance(step.to, str) else step.to
+
+
+def is_command(step: Saying) -> bool:
+    """Return whether the hub itself answers what is said."""
+    return HUB in targets_of(step) and step.type in COMMANDS
+
+
+def is_answered(step: Saying) -> bool:
+    """Return whether what is said has an answer, which is waited for."""
+    return step.type == QUESTION or is_command(step)
+
+
 class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
     """A fault, its keys beside it. Which keys belong to which `kind` is in `FAULT_KEYS`."""
 
@@ -367,4 +422,4 @@ def kind_of_fault(fault: AnyFault | FaultAt) -> str:
     return fault.kind if isinstance(fault, FaultAt) else str(fault.__struct_config__.tag)
 
 
-TimelineEntry: TypeAlias = TellAt | InvokeAt | WriteAt | FaultAt
+TimelineEntry: TypeAlias = TellAt | InvokeAt | WriteAt | SayAt | FaultAt

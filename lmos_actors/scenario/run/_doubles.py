@@ -57,6 +57,10 @@ class Doubles:
 def _mock_class(name: str, cls: type[Agent], script: MockScript) -> type[Agent]:
     if script.entry.speaks == "lmos":
         return mock_class(cls, script)
+    if script.entry.speaks == "relay":
+        from ..doubles._strangers import stranger_class  # few files need it
+
+        return stranger_class(cls, script)
     from ..doubles._chat_mocks import chat_class  # few files need it
 
     return chat_class(name, script)

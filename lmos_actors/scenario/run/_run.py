@@ -11,6 +11,7 @@ import trio
 
 from lmos_actors.reports import Failure
 
+from .._worlds import wait_until_idle
 from ..model import Simulation
 from ._faults import INJECTED
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ..format import Cell, RemoteAccess
     from ..judge import Judges
     from ._faults import Faults
+    from ._hub import RunHub
     from ._machine import Machine
     from ._node_client import NodeClient
     from ._run_agents import RunAgents
@@ -58,6 +60,8 @@ class Run:
     """The machine of its node; there from the begin of its world on."""
     client: NodeClient | None = None
     """The connection to the node, in worlds where agents are reached over one."""
+    hub: RunHub | None = None
+    """The hub, where the file has one."""
     _agents: RunAgents | None = None
     _places: dict[tuple[DataPath, bool], str] = attrs.Factory(dict[Any, str])
 
@@ -77,9 +81,11 @@ class Run:
         self._agents = agents
 
     async def wait_until_delivered(self) -> None:
-        """Wait until all sent messages have been delivered; without a connection they are at once."""
+        """Wait until all sent messages have been delivered; without any connection they are at once."""
         if self.client is not None:
             await self.client.wait_until_idle()
+        elif self.hub is not None:
+            await wait_until_idle()
 
     def now(self) -> float:
         """Return the time of the world, in seconds since the run began."""

@@ -14,7 +14,7 @@ from lmos_actors.actors import Ref, Slot, Thing, found_link, slot_of
 from lmos_actors.errors import AgentUnavailable
 from lmos_actors.supervision import Supervisor, agents_of, children_of, supervisors_of
 
-from ..model import ALL_AGENTS, Simulation
+from ..model import ALL_AGENTS, HUB, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,6 +52,7 @@ class RunAgents:
         if isinstance(cell.scenario, Simulation):
             self._counts = {entry.id: entry.count for entry in cell.scenario.population}
         self._paths = paths
+        self._hub = () if cell.scenario.relay is None else (HUB,)
         self._pools = cell.pools
         self._pool_at = {paths[name]: name for name in self._pools}
         self._refs: dict[str, Ref[Any]] = {}
@@ -203,7 +204,7 @@ class RunAgents:
 
     def _find_slots(self, of: str) -> tuple[Slot, ...]:
         if of == ALL_AGENTS:  # of the file: what agents start themselves belongs to them
-            own = dict.fromkeys(self._paths.values())
+            own = {path: None for name, path in self._paths.items() if name not in self._hub}
             return tuple(
                 slot
                 for slot in agents_of(self._node.root)
@@ -223,7 +224,7 @@ class RunAgents:
         """Return the number of agents of a name, or of all (`*`), started or not."""
         if of == ALL_AGENTS:
             members = sum(self._pools.values()) - len(self._pools)
-            return len(self._paths) + members + sum(self._counts.values())
+            return len(self._paths) - len(self._hub) + members + sum(self._counts.values())
         return self._counts.get(of) or self._pools.get(of, 1)
 
     def _numbered(self, population: str) -> tuple[Slot, ...] | None:

@@ -6,7 +6,7 @@ they see its first record; remote agents are looked up before agents that get re
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,9 +21,10 @@ from lmos_actors.persistence import SimulatedStore
 from lmos_actors.supervision import BulkSpec, Pool, SupervisorSpec
 
 from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, is_real, wait_until_idle
-from ..format import TreeBuilder
+from ..format import Places, TreeBuilder
 from ..judge import Judges
 from ..model import (
+    HUB,
     AgentEntry,
     Bridge,
     FaultAt,
@@ -45,21 +46,23 @@ from ._stop_point import KINDS
 from ._view import RunView
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from lmos_actors.bindings import ConsumedThing
     from lmos_actors.node import Node
     from lmos_actors.persistence import Store
+    from lmos_actors.security import Security
     from lmos_actors.transport import MemoryNetwork
 
+    from ..doubles._hub_agents import HubLine
     from ..format import Cell
     from ..model import Remote, Scenario
     from ._doubles import Doubles
     from ._run import Run
 
 
-CHAT_ADDRESS: Final = "ws://world"
-"""Where a node listens for bridges in `world: memory`; the network is in memory too."""
+ADDRESS: Final = "ws://world"
+"""Where a node listens for bridges, and as a hub, in `world: memory`; the network is in memory too."""
 
 
 class RunEnvironment:
@@ -87,13 +90,31 @@ class RunEnvironment:
 
             network = node_network(world)
             self._options = node_options(world, network)
-        if any(isinstance(entry, Bridge) and entry.to is not None for entry in cell.scenario.agents.values()):
-            self._options = {"listen": CHAT_ADDRESS, **self._options, "omnia": True}
+        network = self._speak(network)
         machine = run.machine = Machine(run.watch, network)
         if cell.has_durable_agents and not is_real(world):
             machine.put_in_disk(cell.scenario.store, change_environment().entropy)
         async with self._restartable() if _is_restarted(cell.scenario) else self._opened():
             yield
+
+    def _speak(self, network: MemoryNetwork | None) -> MemoryNetwork | None:
+        """Have the node speak what bridges and a hub of the file need, and return its network in memory."""
+        run, cell = self._run, self._run.cell
+        bridges = [entry for entry in cell.scenario.agents.values() if isinstance(entry, Bridge)]
+        if any(entry.speaks == "omnia" and entry.to is not None for entry in bridges):
+            self._options = {"listen": ADDRESS, **self._options, "omnia": True}
+        if cell.scenario.relay is not None:
+            from ._hub import RunHub, relay_options  # few files need it
+            from ._node_client import node_network
+
+            network = network or node_network(cell.scenario.world)
+            run.hub = RunHub(cell, run.fail, run.note_number, run.watch.notify)
+            own = {"listen": ADDRESS, "network": network, "relay": relay_options(cell.scenario.relay)}
+            self._options = {**own, **self._options}
+        opened = [str(entry.to) for entry in bridges if entry.access == "anyone"]
+        if opened:
+            self._options["security"] = _open_to_anyone(cell, opened)
+        return network
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
@@ -104,7 +125,9 @@ class RunEnvironment:
         store: Store | str | None = "memory:" if cell.has_durable_agents else None
         if machine.disk is not None:
             store = SimulatedStore(machine.disk)
-        async with open_node(_root_spec(cell), instrument=run.watch, store=store, **self._options) as node:
+        async with AsyncExitStack() as stack:
+            opened = open_node(_root_spec(cell), instrument=run.watch, store=store, **self._options)
+            node = await stack.enter_async_context(opened)
             before, self._node = self._node, node
             machine.power_on(node)
             if before is None:
@@ -116,17 +139,37 @@ class RunEnvironment:
                 for name, entry in cell.remotes.items():
                     run.agents.add_remote(name, await self._find(name, entry))
                 begin_time()
-            chat_url = partial(_chat_url, node, run.agents)
-            for spec in TreeBuilder(cell, run.agents.given, self._doubles.classes, chat_url).root().children:
+            if run.hub is not None:
+                await stack.enter_async_context(run.hub.open(node))
+            places = Places(partial(_chat_url, node, run.agents), partial(self._line, node))
+            for spec in TreeBuilder(cell, run.agents.given, self._doubles.classes, places).root().children:
                 await _start(node, spec)
             self._set_service_times()
             if self._populations is not None:
                 for index in range(len(self._populations)):
                     await node.start_supervisor(self._populations.spec_of(index, run.agents))
+            if run.hub is not None:
+                await run.hub.wait_ready()
+                await wait_until_idle()
             machine.came_up()
             if before is not None:
                 self._note_restart()
             yield
+
+    def _line(self, node: Node, name: str) -> HubLine:
+        """Return the line of an agent of the file to the hub, or to the relay that its entry names."""
+        run = self._run
+        entry = run.cell.scenario.agents[name]
+        if isinstance(entry, Bridge) and entry.url is not None:
+            from lmos_actors.facades.relay import relay_url
+
+            from ..doubles._hub_agents import HubLine
+
+            folder = Path() if run.document.path is None else run.document.path.parent
+            access = run.access.of(entry, folder)
+            return HubLine(name, relay_url(entry.url), access.presented(), access.tls())
+        assert run.hub is not None  # else the file has been refused
+        return run.hub.line(name)
 
     # ---- a node that is killed and started again
 
@@ -192,7 +235,7 @@ class RunEnvironment:
     def _connect_observers(self, node: Node) -> None:
         """Connect judges, faults and counters to the records, before the first agent starts."""
         run, scenario = self._run, self._run.cell.scenario
-        places = run.cell.paths
+        places = run.cell.paths if scenario.relay is None else {**run.cell.paths, HUB: HUB}
         if scenario.world in LISTEN_ADDRESSES:
             from ._node_client import NodeClient
 
@@ -268,6 +311,14 @@ def _root_spec(cell: Cell) -> SupervisorSpec:
         max_seconds=float(root.max_seconds),
         auto_shutdown=root.auto_shutdown,
     )
+
+
+def _open_to_anyone(cell: Cell, names: Sequence[str]) -> Security:
+    """Return the access rules of a node whose agents of these names are called by anybody."""
+    from lmos_actors.bindings import public_name
+    from lmos_actors.security import Access, Security
+
+    return Security(access={public_name(cell.paths[name]): Access(invoke="anyone") for name in names})
 
 
 def _chat_url(node: Node, agents: RunAgents, name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 import trio
@@ -18,12 +18,12 @@ from msgspec import UNSET
 
 from lmos_actors._core import plain
 from lmos_actors.actors import Invocation, LocalCall, acting_as
-from lmos_actors.errors import AgentDied, AgentError, OutcomeUnknown, SourceFailed
+from lmos_actors.errors import AgentDied, AgentError, DeadlineExceeded, OutcomeUnknown, SourceFailed
 
 from .._worlds import wait_until_idle
 from ..format import remedy_for
 from ..judge import judge_error
-from ..model import USER, FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, fill_late
+from ..model import HUB, USER, FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, fill_late, is_answered
 from ..values import pick
 from ._faults import FaultFailed, fault_of
 from ._run import STEP
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import ConsumedThing, RemoteCall, RemoteStream
     from lmos_actors.files import DataPath
 
-    from ..model import Source
+    from ..model import Saying, Source
     from ._run import Run
 
 
@@ -64,6 +64,8 @@ class StepRequest:
     items: list[Any] | None = None
     """Outputs of a stream so far; None for other requests."""
     value: Any = None
+    message: bool = False
+    """True for something said on the hub: the answer is a message."""
     hidden: bool = False
     """True if the output is secret: failures never show it."""
     error: AgentError | None = None
@@ -218,7 +220,8 @@ class StepExecutor:
         except AgentError as caught:
             error = caught
             if self.run.deaths != deaths and not isinstance(caught, OutcomeUnknown):
-                error = OutcomeUnknown(step.target, "its node has ended")  # and so has said nothing
+                target = getattr(step, "target", HUB)
+                error = OutcomeUnknown(target, "its node has ended")  # and so has said nothing
         finally:
             STEP.reset(token)
             doing.close()
@@ -236,7 +239,7 @@ class StepExecutor:
 
     def _fix(self, step: Any, error: AgentError) -> str:
         """Return the remedy for a remote agent's refusal, as the end of a message; empty without one."""
-        remote = self.run.cell.remotes.get(step.target)
+        remote = self.run.cell.remotes.get(getattr(step, "target", HUB))
         fix = "" if remote is None else remedy_for(remote, error)
         return f"; {fix}" if fix else ""
 
@@ -249,6 +252,37 @@ class StepExecutor:
     async def send(self, step: Any, path: DataPath) -> None:
         """Send a one-way message."""
         await self.thing(step).tell(step.action, self.fill_saved(step, path, step.input))
+
+    async def say(
+        self, step: Saying, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Say something on the hub, and wait for its answer, if it has one."""
+        step_id = cast("Any", step).id
+        request, begin = StepRequest(message=True), trio.current_time()
+        if step_id is not None:
+            self.requests[step_id] = request
+        said = {
+            "payload": self.fill_saved(step, path, step.payload),
+            "ref": self.fill_saved(step, path, step.ref),
+            "members": self.fill_saved(step, path, step.members),
+        }
+        task_status.started()
+        await self.perform(step, path, self._say(step, said, request), request)
+        request.done = True
+        self.run.watch.notify()
+        if step_id is not None and is_answered(step):
+            self.run.latencies.setdefault(step_id, []).append(round(trio.current_time() - begin, 6))
+        if request.error is None:
+            self.save(step, path, request.value)
+
+    async def _say(self, step: Saying, said: dict[str, Any], request: StepRequest) -> None:
+        hub = self.run.hub
+        assert hub is not None  # else the file has been refused
+        within = getattr(step, "within", None)
+        with trio.move_on_after(math.inf if within is None else within) as scope:
+            request.value = await hub.say(step, said)
+        if scope.cancelled_caught:
+            raise DeadlineExceeded(HUB, float(within or 0))
 
     def thing(self, step: Any) -> Thing | ConsumedThing:
         """Return the target agent of a step. Raises NotFound when it is no longer in the tree."""

@@ -17,12 +17,14 @@ from ..model import (
     Parallel,
     Query,
     Repeat,
+    Saying,
     Start,
     Stop,
     Timed,
     TimedAsking,
     Wait,
     kind_of_fault,
+    targets_of,
 )
 
 if TYPE_CHECKING:
@@ -79,6 +81,10 @@ def _words(step: Any) -> list[str]:
     if isinstance(step, Wait):
         until = step.until
         return [f"until {until.agent} is {until.is_}" if until is not None else f"for {step.for_}"]
+    if isinstance(step, Saying):
+        return [step.type or "something", "to", *targets_of(step)]
+    if isinstance(step, Expect) and step.of is UNSET and step.event is None:
+        return [step.that]
     if isinstance(step, Expect):
         return [f"{step.that} of {step.target}.{step.event}" if step.event else f"{step.that} {step.of}"]
     return []

@@ -12,7 +12,7 @@ from lmos_actors._core import plain
 from lmos_actors.errors import AgentError, AgentUnavailable, LmosActorsError
 from lmos_actors.supervision import supervisor_of
 
-from ..judge import Verdict, fill_expect, judge_expect, waits_to_the_end
+from ..judge import MESSAGE, Verdict, fill_expect, judge_expect, waits_to_the_end
 from ..model import (
     Cancel,
     Expect,
@@ -23,6 +23,7 @@ from ..model import (
     Query,
     Read,
     Repeat,
+    Say,
     Start,
     Stop,
     Stream,
@@ -140,7 +141,8 @@ class Story(StepExecutor):
     async def _run_with_timeout(
         self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        seconds = math.inf if isinstance(step, Wait) else self._within(step)
+        timed = isinstance(step, Wait) or (isinstance(step, Say) and step.within is not None)
+        seconds = math.inf if timed else self._within(step)
         with trio.move_on_after(seconds) as scope:
             await self._carry_out(step, path, task_status)
         if scope.cancelled_caught:
@@ -155,6 +157,8 @@ class Story(StepExecutor):
             await self.ask(step, path, task_status)
         elif isinstance(step, (Observe, Subscribe)):
             await self._listen(step, path)
+        elif isinstance(step, Say):
+            await self.say(step, path, task_status)
         elif isinstance(step, Tell):
             await self.perform(step, path, self.send(step, path))
         elif isinstance(step, (Query, Cancel)):
@@ -263,9 +267,19 @@ class Story(StepExecutor):
             return
         await self.run.wait_until_delivered()
         deadline = trio.current_time() + self._within(step)
+        if until.is_ == "connected":
+            await self._wait_connected(step, until.agent, deadline, path)
+            return
         if not await self.run.watch.until(lambda: self._state(until.agent) == until.is_, deadline):
             expected = f"{until.agent} {until.is_} within {self._within(step)}"
             raise self.fail(step, path, expected, f"it is {self._state(until.agent)}")
+
+    async def _wait_connected(self, step: Wait, agent: str, deadline: float, path: DataPath) -> None:
+        hub = self.run.hub
+        assert hub is not None  # else the file has been refused
+        if not await hub.wait_connected(agent, deadline):
+            expected = f"{agent} on the hub within {self._within(step)}"
+            raise self.fail(step, path, expected, f"it is not there, and {self._state(agent)}")
 
     def _state(self, agent: str) -> str:
         """Return the state of an agent as `wait until` names it; that of one whose node is down, too."""
@@ -334,7 +348,8 @@ class Story(StepExecutor):
             request = self._request_of(expect)
             if request.error is not None or not (request.done or request.items):
                 return [unanswered(expect, request)]
-        root = "value" if self._request_of(expect).read else None
+        request = self._request_of(expect)
+        root = MESSAGE if request.message else "value" if request.read else None
         return judge_expect(expect, self._seen(expect), root) or [
             Verdict(False, "something to judge", "nothing")
         ]
@@ -345,6 +360,8 @@ class Story(StepExecutor):
             return expect.of
         if expect.that == "reading":
             return self._readings.get(of, [])
+        if expect.that == "heard":
+            return [] if self.run.hub is None else self.run.hub.heard
         if expect.that == "event":
             return self._events.get((str(expect.target), str(expect.event)), [])
         request = self._request_of(expect)

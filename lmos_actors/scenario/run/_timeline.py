@@ -9,7 +9,7 @@ import trio
 
 from .._worlds import wait_until_idle
 from ..judge import TIMED, name_of
-from ..model import FaultAt, InvokeAt, TellAt, WriteAt
+from ..model import FaultAt, InvokeAt, SayAt, TellAt, WriteAt
 from ._step_executor import StepExecutor, StepFailed, unknown_step
 from ._step_text import at_of, describe
 
@@ -114,6 +114,8 @@ class Timeline(StepExecutor):
             await self.perform(entry, path, self.send(entry, path))
         elif isinstance(entry, (InvokeAt, WriteAt)):
             await self.ask(entry, path)
+        elif isinstance(entry, SayAt):
+            await self.say(entry, path)
         elif isinstance(entry, FaultAt):
             await self.inject_fault(entry, path)
         else:

@@ -50,7 +50,8 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     validator.agents()
     DoubleValidator(names, validator).check()
     IdentityValidator(names, folder).check()
-    story, timeline = StoryValidator(names, validator, faults), TimelineValidator(names, validator, faults)
+    story = StoryValidator(names, validator, faults)
+    timeline = TimelineValidator(names, validator, faults, story.saying.check)
     story.check()
     timeline.check()
     CheckValidator(

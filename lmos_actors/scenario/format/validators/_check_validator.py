@@ -26,6 +26,9 @@ from ...model import (
     Never,
     Read,
     Restarts,
+    Say,
+    SayAt,
+    Saying,
     Series,
     Stream,
     Tell,
@@ -33,6 +36,7 @@ from ...model import (
     Trace,
     Write,
     WriteAt,
+    is_answered,
 )
 from ._condition_validator import contradiction, given
 
@@ -49,7 +53,7 @@ FEWEST_SAMPLES: Final = 20
 """Fewest samples for a percentile; with fewer, the 95th is simply the largest."""
 
 _MARKS: Final = ("max", "p50", "p90", "p95", "p99")
-_ANSWERED: Final = (Read, Write, Invoke, Stream, InvokeAt, WriteAt)
+_ANSWERED: Final = (Read, Write, Invoke, Stream, InvokeAt, WriteAt, Say, SayAt)
 _SENDING: Final = (*_ANSWERED, Tell, TellAt)
 _MOST_SAMPLES: Final = 1_000_000
 _STATE: Final = "state."
@@ -237,6 +241,9 @@ class CheckValidator:
 
     def _latency(self, check: Latency, path: DataPath) -> None:
         self._step(check.of, (*path, "of"), _ANSWERED, "a read, write, invoke or stream step")
+        of = self.ids.get(check.of)
+        if isinstance(of, Saying) and not is_answered(of):
+            self.names.report((*path, "of"), f'"{check.of}" has no answer: it is no question')
         marks = {mark: below for mark in _MARKS if (below := getattr(check, mark)) is not None}
         if not marks:
             self.names.report(path, f"nothing is checked: one of {', '.join(_MARKS)}", "shape")
@@ -259,14 +266,22 @@ class CheckValidator:
         if check.single_trace is UNSET and check.through is UNSET:
             self.names.report(path, "nothing is checked: one of single_trace, through", "shape")
         for index, name in enumerate(check.through or ()):
-            self.names.check_group(name, (*path, "through", index))
+            self._sends(name, (*path, "through", index))
+
+    def _sends(self, name: str, path: DataPath) -> None:
+        """Check an agent that messages come from, or go to."""
+        if self.names.is_hub(name):
+            why = f'"{name}" is the hub: what is said there goes from its sender to its recipients'
+            self.names.report(path, why)
+        else:
+            self.names.check_group(name, path)
 
     def _message(self, message: Message, path: DataPath) -> None:
         if message == Message():
             self.names.report(path, "one of from, to, action, property, event", "shape")
         for name, key in ((message.from_, "from"), (message.to, "to")):
             if name is not None and name != USER:
-                self.names.check_group(name, (*path, key))
+                self._sends(name, (*path, key))
         kinds = given(message, "action", "property", "event")
         if "event" in kinds and message.to is not None:
             why = '"to" does not go with "event": an event goes to all subscribers'

@@ -8,8 +8,10 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
+from ...doubles import on_hub
 from ...model import USER, Bridge, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
 from ...values import ANYTHING, exception_class, exception_names, misfits, problem_at
+from .._hub_names import NO_VOTING
 from ._condition_validator import ConditionValidator
 from ._value_validator import event_schema, input_schema, is_stream, output_schema
 
@@ -38,12 +40,10 @@ class DoubleValidator:
     def check(self) -> None:
         for name, entry in self.names.agents.items():
             path = self.names.places[name]
-            if isinstance(entry, Bridge) and entry.to is not None:
-                self._bridge(entry.to, (*path, "to"))
+            if isinstance(entry, Bridge):
+                self._bridge(entry, path)
             elif isinstance(entry, Mock):
-                if entry.speaks == "omnia" and entry.use is not None:
-                    why = 'a mock that speaks omnia stands for any chat agent: leave out "use"'
-                    self.names.report((*path, "use"), why, "shape", key=True)
+                self._speaks(entry, path)
                 for index, rule in enumerate(entry.rules):
                     self._rule(name, rule, (*path, "rules", index))
                 self._reached(entry, path)
@@ -52,27 +52,55 @@ class DoubleValidator:
                     if getattr(entry, key):
                         self.names.report((*path, key), f'"{key}" needs "use"', "shape", key=True)
 
-    def _bridge(self, to: str, path: DataPath) -> None:
-        """Check that a bridge leads to a chat agent."""
+    def _bridge(self, entry: Bridge, path: DataPath) -> None:
+        """Check that a bridge leads to a chat agent, or to an agent that others reach."""
+        self.names.hub.check_follows(entry, path)
+        here, to = (*path, "to"), entry.to
+        if to is None or not self.names.agent(to, here, asked=True):
+            return
+        cls: Any = self.names.class_of(to)
+        if cls is None:
+            return
+        if entry.speaks == "relay":
+            if cls.__contract__.options.private:
+                self.names.report(here, f'"{to}" is {cls.__name__}, which is private: nobody reaches it')
+            return
         from lmos_actors.facades import ChatAgent  # few files need it
 
-        if self.names.agent(to, path):
-            cls = self.names.class_of(to)
-            if cls is not None and not issubclass(cls, ChatAgent):
-                self.names.report(path, f'"{to}" is {cls.__name__}, which is no ChatAgent')
+        if not issubclass(cls, ChatAgent):
+            self.names.report(here, f'"{to}" is {cls.__name__}, which is no ChatAgent')
+
+    def _speaks(self, entry: Mock, path: DataPath) -> None:
+        """Check the keys of a mock that only those have that speak as agents do."""
+        if entry.speaks == "omnia" and entry.use is not None:
+            why = 'a mock that speaks omnia stands for any chat agent: leave out "use"'
+            self.names.report((*path, "use"), why, "shape", key=True)
+        for key in ("use", "state") if entry.speaks == "relay" else ():
+            if getattr(entry, key):
+                why = f'a mock that speaks relay is a stranger: leave out "{key}"'
+                self.names.report((*path, key), why, "shape", key=True)
 
     def _reached(self, entry: Mock, path: DataPath) -> None:
         """Report rules that are never reached, as an earlier one matches all their requests."""
+        if entry.speaks == "relay":
+            entry = on_hub(entry)
         for index, rule in enumerate(entry.rules):
             for above, other in enumerate(entry.rules[:index]):
-                if other.times is UNSET and (other.when.any is True or other.when == rule.when):
+                same = other.when.action in (None, rule.when.action)
+                if other.times is UNSET and ((other.when.any is True and same) or other.when == rule.when):
                     message = f"no request comes to this rule: number {above + 1} fits all that fit it"
                     self.names.report((*path, "rules", index), message, "shape")
                     break
 
     def _rule(self, name: str, rule: Rule, path: DataPath) -> None:
-        if self._speaks_omnia(name):
+        speaks = self._speech_of(name)
+        if speaks == "omnia":
             self._chat_rule(rule, path)
+        elif speaks == "relay":
+            self._stranger_rule(rule, path)
+        if rule.type is not UNSET and speaks != "relay":
+            why = '"type" is that of the answer of a mock that speaks relay'
+            self.names.report((*path, "type"), why, "shape", key=True)
         self._when(name, rule, (*path, "when"))
         answers = [key for key in _ANSWERS if getattr(rule, key) is not UNSET]
         if not answers:
@@ -106,7 +134,9 @@ class DoubleValidator:
             )
         if when.any is not True and not given:
             self.names.report(path, f"one of {', '.join(_WHEN)}; any: true for every request", "shape")
-        if when.from_ is not None and when.from_ != USER:
+        if when.from_ is not None and self._speech_of(name) == "relay":
+            self.names.hub.check_name(when.from_, (*path, "from"), USER)
+        elif when.from_ is not None and when.from_ != USER:
             self.names.check_group(when.from_, (*path, "from"))
         schema = self._asked(name, when.action, (*path, "action"))
         self.conditions.match(when.match, schema, (*path, "match"))
@@ -115,15 +145,28 @@ class DoubleValidator:
 
     def _asked(self, name: str, action: str | None, path: DataPath) -> Mapping[str, Any]:
         """Return the schema of the requests that a rule is for."""
-        if self._speaks_omnia(name):
+        if self._speech_of(name) == "omnia":
             return input_schema(self.names.contract(name).table["chat"])
         if action is not None and self.validator.member(name, "action", action, path):
             return input_schema(self.names.contract(name).table[action])
         return ANYTHING
 
-    def _speaks_omnia(self, name: str) -> bool:
+    def _speech_of(self, name: str) -> str:
         entry = self.names.agents.get(name)
-        return isinstance(entry, Mock) and entry.speaks == "omnia"
+        return entry.speaks if isinstance(entry, Mock) else "lmos"
+
+    def _stranger_rule(self, rule: Rule, path: DataPath) -> None:
+        """Check what is particular to a mock on the hub."""
+        for index, part in enumerate(() if rule.reply is UNSET else rule.reply):
+            if isinstance(part, Progressed):
+                self.names.report(
+                    (*path, "reply", index), "a mock that speaks relay has no progress", "shape"
+                )
+        if rule.type is not UNSET and (rule.fail is not UNSET or rule.crash is not UNSET):
+            why = '"type" is that of an answer, and this rule has none'
+            self.names.report((*path, "type"), why, "shape", key=True)
+        if rule.type == "vote" and not self.names.hub.has("voting"):
+            self.names.report((*path, "type"), NO_VOTING.format("vote"))
 
     def _chat_rule(self, rule: Rule, path: DataPath) -> None:
         """Check what is particular to a mock that speaks Omnia's protocol: its only action, and texts."""
@@ -154,7 +197,7 @@ class DoubleValidator:
         contract = self.names.contract(name)
         if rule.reply is not UNSET:
             self._parts(rule.reply, (*path, "reply"))
-        if contract is None or self._speaks_omnia(name):
+        if contract is None or self._speech_of(name) == "omnia":
             return
         actions = [rule.when.action] if rule.when.action is not None else list(contract.actions)
         for action in actions:

@@ -8,9 +8,10 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, inside, references
 
-from ...model import EXPECT_KEYS, STATUSES, Expect, Invoke, Observe, Query, Read, Stream
+from ...model import EXPECT_KEYS, STATUSES, Expect, Invoke, Observe, Query, Read, Say, Stream, is_answered
 from ...values import ANYTHING
 from ._condition_validator import ConditionValidator
+from ._say_validator import MESSAGE, answer_to
 from ._value_validator import event_schema, output_schema, property_schema
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ._step_scope import StepScope
 
 ASKED_OF: Final[dict[str, tuple[Any, str]]] = {
-    "output": ((Read, Invoke, Query), "a read or invoke step"),
+    "output": ((Read, Invoke, Query, Say), "a read, invoke or say step"),
     "status": ((Invoke, Stream), "an invoke or stream step"),
     "items": ((Stream,), "a stream step"),
     "reading": ((Observe,), "an observe step"),
@@ -34,6 +35,8 @@ def answer_of(names: CellNames, step: Any) -> tuple[str, Schema]:
     """Return under which key the answer of a step stands, and its schema: that of one item of a stream."""
     if isinstance(step, Query):
         return "status", _STATUS
+    if isinstance(step, Say):
+        return "payload", ANYTHING
     contract: Any = names.contract(step.target)
     if isinstance(step, (Read, Observe)):
         known = contract is not None and step.property in contract.properties
@@ -46,6 +49,8 @@ def answer_of(names: CellNames, step: Any) -> tuple[str, Schema]:
 
 def root_of(names: CellNames, step: Any) -> Schema:
     """Return the schema of the whole answer of a step: what `save` and `match` begin at."""
+    if isinstance(step, Say):
+        return answer_to(step)
     key, schema = answer_of(names, step)
     if key == "items":
         schema = {"type": "array", "items": schema}
@@ -66,6 +71,8 @@ class ExpectValidator:
             self.names.report((*path, "of"), '"that: value" looks at saved values: of: $(saved.NAME)')
         if step.that == "event":
             self._event(step, path, scope)
+        elif step.that == "heard":
+            self.names.hub.needs((*path, "that"), '"that: heard"')
         if step.that == "status":
             self._statuses(step, path)
         else:
@@ -78,7 +85,10 @@ class ExpectValidator:
         if not isinstance(step.of, str):
             self.names.report((*path, "of"), f'"of" is the id of {ASKED_OF[step.that][1]}', "shape")
             return None
-        return scope.step(self.names, step.of, (*path, "of"), *ASKED_OF[step.that])
+        found = scope.step(self.names, step.of, (*path, "of"), *ASKED_OF[step.that])
+        if isinstance(found, Say) and not is_answered(found):
+            self.names.report((*path, "of"), f'"{step.of}" has no answer: it is no question')
+        return found
 
     def _schemas(self, step: Expect, asked: Any, scope: StepScope) -> tuple[Schema, Schema]:
         """Return the schemas of what is judged, and of what `match` begins at."""
@@ -88,6 +98,8 @@ class ExpectValidator:
         if step.that == "event":
             schema = self._event_schema(step, scope)
             return schema, {"type": "object", "properties": {"data": schema}}
+        if step.that == "heard":
+            return ANYTHING, MESSAGE
         if asked is None:
             return ANYTHING, ANYTHING
         return answer_of(self.names, asked)[1], root_of(self.names, asked)

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
-from ...model import FAULT_KEYS, OF_NODE, Crash, FaultAt, Pick, Slow, kind_of_fault
+from ...model import FAULT_KEYS, OF_NODE, Comeback, Crash, FaultAt, Pick, Slow, kind_of_fault
 from ...values import exception_class, exception_names, problem_at
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class FaultValidator:
             self.names.report(path, 'a fault has exactly one of "target" and "pick"', "shape")
         if fault.target is not None:
             self.names.check_group(fault.target, (*path, "target"))
+            self._of_hub(fault, kind, path)
         if fault.pick is not None:
             self._pick(fault.pick, (*path, "pick"))
         if kind == "crash":
@@ -78,6 +79,17 @@ class FaultValidator:
         if kind == "slow_disk" and not self.store.takes_time:
             message = 'commits take no time, there is nothing to slow: "store: {latency: ...}" says how long'
             self.names.report(place, message, "shape")
+
+    def _of_hub(self, fault: Any, kind: str, path: DataPath) -> None:
+        """Refuse what means nothing for the hub."""
+        if not self.names.is_hub(fault.target):
+            return
+        if kind != "crash":
+            why = f'"{fault.target}" is the hub, on which "kind: {kind}" has no effect: it can crash'
+            self.names.report((*path, "target"), why)
+        elif isinstance(fault.restart, Comeback) and fault.restart.state is not UNSET:
+            why = "what the hub keeps outlives its crash"
+            self.names.report((*path, "restart", "state"), why, "shape", key=True)
 
     def _pick(self, pick: Pick, path: DataPath) -> None:
         if (pick.count is UNSET) == (pick.share is UNSET):

@@ -15,6 +15,7 @@ from ...model import (
     Observe,
     Query,
     Read,
+    Say,
     Start,
     Stop,
     Stream,
@@ -27,6 +28,7 @@ from ...model import (
 from ...values import ANYTHING, along, path_problem
 from .._cell_names import NAME, NAMED
 from ._expect_validator import ExpectValidator, root_of
+from ._say_validator import SayValidator
 from ._step_scope import BrokenStep, StepScope
 from ._timeline_validator import check_action, check_error, check_member, check_property
 
@@ -49,6 +51,7 @@ class StoryValidator:
         self.validator = validator
         self.faults = faults
         self.expectations = ExpectValidator(names)
+        self.saying = SayValidator(names)
         self.saves: dict[str, DataPath] = {}
         self.saved_used: set[str] = set()
         self.scope = StepScope(frozenset(_ids(names.cell.data.get("steps"))))
@@ -116,7 +119,7 @@ class StoryValidator:
             self.names.report(path, f'"{name}" is saved twice, first at {first}', key=True)
         self.saves.setdefault(name, path)
         scope.saved[name] = ANYTHING
-        if isinstance(where, str) and isinstance(step, (Read, Invoke, Stream, Query)):
+        if isinstance(where, str) and isinstance(step, (Read, Invoke, Stream, Query, Say)):
             scope.saved[name] = along(where, root_of(self.names, step))[0]
 
     def _saved(self, step: DataPath, scope: StepScope) -> None:
@@ -136,7 +139,10 @@ class StoryValidator:
             self._asking(step, path)
         if isinstance(step, (Read, Invoke, Stream)):
             self._saving(step, path)
-        if isinstance(step, (Query, Cancel)):
+        if isinstance(step, Say):
+            self.saying.check(step, path)
+            self.saying.check_saving(step, path)
+        elif isinstance(step, (Query, Cancel)):
             self._going_on(step, path, scope)
         elif isinstance(step, (Stop, Start)):
             self.names.agent(step.target, (*path, "target"))
@@ -150,7 +156,7 @@ class StoryValidator:
     def _asking(self, step: Asking, path: DataPath) -> None:
         self.names.agent(step.as_, (*path, "as"), user=True)
         check_error(self.names, step.error, path)
-        if not self.names.agent(step.target, (*path, "target"), far=True, pool=True):
+        if not self.names.agent(step.target, (*path, "target"), far=True, asked=True):
             return
         if step.target in self.names.pools and type(step) in _VERBS:
             why = f'"{step.target}" is a pool, and each of its agents has its own properties'
@@ -197,7 +203,9 @@ class StoryValidator:
             message = '"within" belongs to "until"; "for" is as long as it says'
             self.names.report((*path, "within"), message, "shape", key=True)
         if step.until is not None:
-            self.names.agent(step.until.agent, (*path, "until", "agent"))
+            here = (*path, "until", "agent")
+            if self.names.agent(step.until.agent, here) and step.until.is_ == "connected":
+                self.names.hub.check_name(step.until.agent, here)
 
 
 def _late_by_step(names: CellNames) -> dict[DataPath, list[Any]]:

@@ -9,11 +9,13 @@ from msgspec import UNSET
 from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 from lmos_actors.files import DataPath, did_you_mean, listed, mapped
 
-from ...model import FaultAt, InvokeAt, TellAt, TimedAsking, WriteAt
+from ...model import FaultAt, InvokeAt, SayAt, TellAt, TimedAsking, WriteAt
 from ...values import NOT_YET, along, error_names, path_problem, select
 from ._value_validator import is_stream, place_schema, tables_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...model import ExpectedError
     from .._cell_names import CellNames
     from ._fault_validator import FaultValidator
@@ -39,12 +41,22 @@ def allows(step: Any, error: type[Exception]) -> bool:
 
 
 class TimelineValidator:
-    """Validates a timeline; mistakes go to `names`. `ids` are the entries by their ids."""
+    """Validates a timeline; mistakes go to `names`. `ids` are the entries by their ids.
 
-    def __init__(self, names: CellNames, validator: ValueValidator, faults: FaultValidator) -> None:
+    `say` checks an entry that says something.
+    """
+
+    def __init__(
+        self,
+        names: CellNames,
+        validator: ValueValidator,
+        faults: FaultValidator,
+        say: Callable[[SayAt, DataPath], None],
+    ) -> None:
         self.names = names
         self.validator = validator
         self.faults = faults
+        self._say = say
         self.ids: dict[str, Any] = {}
 
     def check(self) -> None:
@@ -74,12 +86,14 @@ class TimelineValidator:
             self._late((*path, "at"), end)
         if isinstance(entry, FaultAt):
             self.faults.fault(entry, path)
+        elif isinstance(entry, SayAt):
+            self._say(entry, path)
         elif isinstance(entry, TimedAsking):
             self._asking(entry, path)
 
     def _asking(self, entry: TimedAsking, path: DataPath) -> None:
         check_error(self.names, entry.error, path)
-        if not self.names.agent(entry.target, (*path, "target"), far=True, pool=True):
+        if not self.names.agent(entry.target, (*path, "target"), far=True, asked=True):
             return
         if entry.target in self.names.pools and isinstance(entry, WriteAt):
             why = f'"{entry.target}" is a pool, and each of its agents has its own properties'

@@ -183,7 +183,7 @@ class ValueValidator:
         untyped = isinstance(entry, (Mock, Replay)) and entry.use is None and not self.names.is_of_tree(name)
         if cls is None or untyped or not isinstance(points_to, type):
             return
-        if isinstance(entry, Bridge) and issubclass(points_to, cls.__mro__[1]):
+        if isinstance(entry, Bridge) and entry.speaks == "omnia" and issubclass(points_to, cls.__mro__[1]):
             return  # any chat agent may stand behind it
         if not issubclass(cls, points_to):
             self.report(path, f'a ref to {points_to.__name__} is expected here, "{name}" is {cls.__name__}')

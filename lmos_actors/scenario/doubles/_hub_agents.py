@@ -1,0 +1,73 @@
+"""Agents of a file on a relay: bridges, and what all need that are there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from lmos_actors.actors import Agent
+from lmos_actors.errors import raise_together
+from lmos_actors.facades import RelayBridge, RelayMember
+
+if TYPE_CHECKING:
+    import ssl
+
+    from lmos_actors._core import Headers
+    from lmos_actors.facades.relay import Bridge
+
+
+@attrs.frozen
+class HubToken:
+    """The token of an agent on the hub of a file, in the place of `Credentials`."""
+
+    token: str = attrs.field(repr=False)
+
+    def headers_for(self, url: str, now: float) -> Headers:
+        """Return the headers of a handshake."""
+        return ((b"authorization", f"Bearer {self.token}".encode()),)
+
+
+@attrs.define(eq=False)
+class HubLine:
+    """Line of an agent of a file to a relay: its address, and what the agent shows there.
+
+    `bridge` is the one at work, of a bridge that leads to an agent.
+    """
+
+    id: str
+    url: str
+    credentials: Any = None
+    tls: ssl.SSLContext | None = None
+    bridge: Bridge | None = None
+
+
+class HubBridge(Agent, private=True):
+    """Puts an agent of the node on a relay. `agent` is the public name of that."""
+
+    line: Any
+    agent: str
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Be on the relay, from its first welcome on."""
+        line: HubLine = self.line
+        wires: Any = self._place().rt.wires
+        options = RelayBridge(url=line.url, agent=self.agent, credentials=line.credentials)
+        bridge: Bridge = wires.bridge(options, line.tls)
+        try:
+            async with trio.open_nursery(strict_exception_groups=True) as nursery:
+                nursery.start_soon(bridge.stay)
+                await bridge.wait_connected()
+                line.bridge = bridge
+                yield
+                nursery.cancel_scope.cancel("the bridge ends")
+        except BaseExceptionGroup as group:
+            raise_together(list(group.exceptions), "errors of a bridge")
+
+
+class HubMember(RelayMember, private=False):
+    """The way of agents of a file to a relay."""

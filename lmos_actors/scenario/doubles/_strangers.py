@@ -1,0 +1,180 @@
+"""Mocks on the hub of a file: strangers that answer messages by the rules of a file.
+
+A message is a request of the action that is its type, which the mock posts to itself: so it waits in a
+mailbox, is in the log, and is answered by its rule as any other mock's. Without an action a rule is for
+questions. What is not for it, a broadcast that no rule fits, is passed over; else a hub full of others would
+need rules for all that they say.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET, Raw
+
+from lmos_actors.actors import STREAM, Seats
+from lmos_actors.bindings import AgentRequest, action_requested, written_value
+from lmos_actors.errors import ActionFailed, AgentDied, ConnectFailed, LmosActorsError, OutcomeUnknown
+from lmos_actors.facades import RelayMessage, open_relay
+from lmos_actors.facades.relay import all_items, carried, fault_of, trace_of
+from lmos_actors.security import RELAYED
+
+from ..model import USER
+from ._mocks import mock_class
+from ._rules import Request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from lmos_actors.actors import Agent, DoubleRequest, Runtime
+    from lmos_actors.facades import Relay
+
+    from ..model import Rule
+    from ._mocks import MockScript
+
+WAY: Final = "relay"
+ANSWER: Final = "answer"
+"""The type of what answers, unless the rule says otherwise."""
+
+NOTHING: Final = Raw(b"null")
+"""The answer of a rule that says nothing."""
+
+LOST: Final = (ActionFailed, OutcomeUnknown, ConnectFailed)
+"""What becomes of an answer that does not arrive: the asker has the same news from the hub."""
+
+PASSED_OVER: Final = (ANSWER, "cancel")
+"""The types of messages that need no rule: they belong to what has been said before."""
+
+
+def stranger_class(cls: type[Agent], script: MockScript) -> type[Agent]:
+    """Make the class of a mock on a hub for one run. An instance gets its `HubLine` as `line`."""
+    made: Any = mock_class(cls, script, HubManner(script.paths))
+    made.__contract__.has_lifespan = True
+    made.lifespan = _on_hub(script)
+    return made  # type: ignore[no-any-return]
+
+
+def _on_hub(script: MockScript) -> Any:
+    @asynccontextmanager
+    async def lifespan(agent: Any) -> AsyncGenerator[None]:
+        line, rt = agent.line, agent._slot.rt
+        async with open_relay(
+            line.url, id=line.id, network=rt.wires.network, credentials=line.credentials
+        ) as relay:
+            agent.relay = relay
+            agent.nursery.start_soon(_Stranger(agent, script, relay).run)
+            yield
+
+    return lifespan
+
+
+class HubRequest(AgentRequest):
+    """A message on the hub as a request.
+
+    `asker` is the name of its sender there, `reply` the type of the message that answers, which its rule
+    sets.
+    """
+
+    __slots__ = ("asker", "reply")
+
+    asker: str
+    reply: str
+
+
+class HubManner:
+    """What is particular to a mock on a hub; see `Manner`. `paths` are those of agents in the tree."""
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self._paths = paths
+
+    def sender(self, request: DoubleRequest) -> str:
+        """Return the path of the agent that has sent a message."""
+        asker = _asker_of(request)
+        if asker is None:
+            return request.sender or USER
+        return self._paths.get(asker.asker, asker.asker)
+
+    def take(self, request: DoubleRequest, rule: Rule) -> None:
+        """Note by which type of message a request is answered."""
+        asker = _asker_of(request)
+        if asker is not None and rule.type is not UNSET:
+            asker.reply = rule.type
+
+    async def emitted(self, request: DoubleRequest, name: str, data: Any) -> None:
+        """Say what was emitted to everybody."""
+        with suppress(*LOST):
+            await request.agent.relay.say(data, type=name)
+
+
+def _asker_of(request: DoubleRequest) -> HubRequest | None:
+    asker = getattr(request.message, "asker", None)
+    return asker if isinstance(asker, HubRequest) else None
+
+
+class _Stranger:
+    """One mock on the hub; the tracker of the requests that messages are."""
+
+    def __init__(self, agent: Any, script: MockScript, relay: Relay) -> None:
+        self.rt: Runtime = agent._slot.rt
+        self.open: dict[AgentRequest, None] = {}
+        self.seats = Seats()
+        self._agent = agent
+        self._script = script
+        self._relay = relay
+
+    def settled(self) -> None:
+        """Take note that a request is no longer open."""
+
+    def shown(self, error: Exception) -> Exception:
+        """Return an error as it is."""
+        return error
+
+    async def run(self) -> None:
+        """Answer messages. Raise ConnectFailed when the hub takes the mock no more."""
+        async for heard in self._relay:
+            if isinstance(heard, RelayMessage) and heard.sender != self._relay.id:
+                with carried(heard):
+                    self._take(heard)
+
+    def _take(self, message: RelayMessage) -> None:
+        """Post a message as a request, at once, so that messages are begun in their order."""
+        sender, script = message.sender, self._script
+        asked = Request(message.type, message.payload, script.paths.get(sender, sender))
+        if (message.is_broadcast or message.type in PASSED_OVER) and not script.fits(asked):
+            return
+        principal = f"{RELAYED}{self._relay.url}/{sender}"
+        request = HubRequest(self, f"{principal}:0", principal, *trace_of(message), WAY)
+        request.asker, request.reply = sender, ANSWER
+        refusal: LmosActorsError | None = None
+        try:
+            self._post(request, asked)
+        except LmosActorsError as error:
+            refusal = error
+        self._agent.nursery.start_soon(self._answer, message, request, refusal)
+
+    def _post(self, request: HubRequest, asked: Request) -> None:
+        slot = self._agent._slot
+        if asked.action not in slot.agent.__contract__.actions:
+            self._script.take(asked, asked.input)  # which notes that none fits
+            raise ActionFailed(f"no rule of mock {self._script.name} fits")
+        op, requested = action_requested(slot, asked.action, asked.input)
+        if op.kind == STREAM:
+            request.items = []
+        request.send(slot, requested)
+
+    async def _answer(
+        self, message: RelayMessage, request: HubRequest, refusal: LmosActorsError | None
+    ) -> None:
+        try:
+            if refusal is not None:
+                raise refusal
+            whole = request.items is None
+            payload: Any = Raw(written_value(await request.result()) if whole else await all_items(request))
+        except AgentDied:
+            return  # who has crashed says nothing more
+        except LmosActorsError as error:
+            payload = {"error": fault_of(error)}
+        if payload != NOTHING:
+            with suppress(*LOST):
+                await self._relay.answer(message, payload, type=request.reply)

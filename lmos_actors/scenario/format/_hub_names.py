@@ -1,0 +1,158 @@
+"""Names on the hub of a file: who is on it, and what is wrong with those who are to be."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from lmos_actors.files import did_you_mean, listed, mapped
+
+from .._worlds import is_real
+from ..model import HUB, USER, WORLDS, Bridge, Mock, Relay
+from ._remote_access import entry_mistakes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lmos_actors.files import DataPath
+
+    from ..model import CellData
+
+    Report = Callable[..., object]
+
+HUB_PLACE: Final[DataPath] = (HUB,)
+"""The place of the hub in a file."""
+
+URLS: Final = ("ws://", "wss://", "http://", "https://")
+
+NO_VOTING: Final = 'the type "{}" needs the extension "voting" of the hub: "relay: {{extensions: [voting]}}"'
+
+_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,62}[a-z0-9]")
+_IDS: Final = "3 to 64 of a-z, 0-9 and hyphens, none of them at an end"
+_ACCESS: Final = ("bearer", "ca", "insecure")
+
+
+class HubNames:
+    """The names on the hub of one cell; `report` takes mistakes."""
+
+    def __init__(self, cell: CellData, hub: Any, report: Report) -> None:
+        self._cell = cell
+        self._report = report
+        self.hub: Relay | None = hub if isinstance(hub, Relay) else None
+        """The hub, None where there is none, or it has mistakes."""
+        self.names: dict[str, DataPath] = {}
+        """The agents of the file that are on it, and their places."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file has a hub, be it with mistakes."""
+        return HUB in self._cell.data
+
+    @property
+    def has_user(self) -> bool:
+        """Whether `user` is on the hub."""
+        return any(
+            map(_is_said_or_heard, all_steps(self._cell.data.get("steps"), self._cell.data.get("timeline")))
+        )
+
+    def has(self, extension: str) -> bool:
+        """Return whether the hub has an extension, or may have."""
+        return self.hub is None or extension in self.hub.extensions
+
+    def needs(self, path: DataPath, what: str) -> bool:
+        """Report that there is no hub for something, if there is none; return whether there is one."""
+        if not self.is_there:
+            self._report(
+                path, f'{what} needs a hub, which the file has not: "relay: {{}}" makes its node one'
+            )
+        return self.is_there
+
+    def check_name(self, name: str, path: DataPath, *others: str) -> bool:
+        """Check that an agent is on the hub; `others` may be named, too."""
+        if name in self.names or name in others:
+            return True
+        self._report(path, f'"{name}" is not on the hub{did_you_mean(name, [*self.names, *others])}')
+        return False
+
+    def add(self, name: str, entry: Bridge | Mock, path: DataPath) -> None:
+        """Take note of a bridge or a mock that speaks `relay`; check whether it can be on the hub."""
+        if isinstance(entry, Bridge) and entry.url is not None:
+            return
+        self.names[name] = path
+        if self.needs((*path, "speaks"), '"speaks: relay"') and not _ID.fullmatch(name) and name != HUB:
+            self._report(path, f'"{name}" cannot be a name on a hub: it has {_IDS}', "shape", key=True)
+
+    def check(self) -> None:
+        """Check the hub itself, once all names are known."""
+        if not self.is_there:
+            return
+        if not self.names and not self.has_user:
+            why = '"relay" does nothing: no agent of the file speaks relay, and no step says anything'
+            self._report(HUB_PLACE, why, key=True)
+        hub = self.hub
+        if hub is None:
+            return
+        for index, extension in enumerate(hub.extensions):
+            if extension in hub.extensions[:index]:
+                self._report((HUB, "extensions", index), f'"{extension}" is named twice', "shape")
+        if hub.weights and not self.has("voting"):
+            why = '"weights" are those of votes: the hub needs the extension "voting"'
+            self._report((HUB, "weights"), why, "shape", key=True)
+        for name in hub.weights:
+            if name not in self.names and name != USER:
+                near = did_you_mean(name, [*self.names, USER])
+                self._report((HUB, "weights", name), f'"{name}" is not on the hub{near}', key=True)
+        if hub.max_message is not UNSET and not hub.max_message:
+            self._report((HUB, "max_message"), "a message has some bytes", "shape")
+
+    def check_bridge(self, entry: Bridge, path: DataPath) -> None:
+        """Check the keys of a bridge: which go with what it speaks, and with whom it leads to."""
+        world = self._cell.data.get("world", "memory")
+        if entry.speaks == "omnia":
+            if (entry.to is None) == (entry.url is None):
+                why = 'a bridge leads to an agent of the file, "to", or elsewhere, "url": give one of them'
+                self._report(path, why, "shape", key=True)
+            for key in ("access", "follows", *_ACCESS):
+                self._refuse(entry, key, path, 'goes with "speaks: relay"')
+        else:
+            self._check_keys(entry, path)
+        for key, message in entry_mistakes(entry) if entry.url is not None else ():
+            self._report((*path, key), message, "shape")
+        if entry.url is not None and not entry.url.startswith(URLS):
+            self._report((*path, "url"), f'"{entry.url}" begins with none of {", ".join(URLS)}', "shape")
+        elif entry.url is not None and world in WORLDS and not is_real(world):
+            message = f"a bridge leads elsewhere in world: websocket, not in world: {world}"
+            self._report((*path, "url"), message)
+
+    def _check_keys(self, entry: Bridge, path: DataPath) -> None:
+        if entry.to is None:
+            self._refuse(entry, "access", path, 'goes with "to", the agent that is asked')
+        else:
+            self._refuse(entry, "follows", path, 'is for a bridge without "to", which hears what is said')
+        if entry.url is None:
+            for key in _ACCESS:
+                self._refuse(entry, key, path, 'goes with "url", a relay elsewhere')
+
+    def _refuse(self, entry: Bridge, key: str, path: DataPath, why: str) -> None:
+        if getattr(entry, key) not in (None, UNSET, (), False):
+            self._report((*path, key), f'"{key}" {why}', "shape", key=True)
+
+    def check_follows(self, entry: Bridge, path: DataPath) -> None:
+        """Check whom a bridge follows on the hub of the file."""
+        if entry.url is None and self.is_there:
+            for index, name in enumerate(entry.follows):
+                self.check_name(name, (*path, "follows", index), USER)
+
+
+def all_steps(*parts: Any) -> Iterator[dict[str, Any]]:
+    """Yield all steps and entries of the data of a file, those inside others too."""
+    for raw in (raw for part in parts for raw in listed(part)):
+        step = mapped(raw)
+        yield step
+        yield from all_steps(step.get("steps"), *listed(step.get("branches")))
+
+
+def _is_said_or_heard(step: dict[str, Any]) -> bool:
+    return step.get("do") == "say" or (step.get("do") == "expect" and step.get("that") == "heard")

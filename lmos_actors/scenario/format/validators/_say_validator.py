@@ -1,0 +1,158 @@
+"""Validation of what `user` says on the hub of a file: steps and entries of a timeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import UNSET
+
+from lmos_actors.files import did_you_mean
+
+from ...model import COMMANDS, EVERYBODY, HUB, QUESTION, USER, is_answered, targets_of
+from ...values import along, path_problem
+from .._hub_names import NO_VOTING
+from ._timeline_validator import check_error
+
+if TYPE_CHECKING:
+    from lmos_actors.files import DataPath
+
+    from ...model import Say, Saying
+    from ...values import Schema
+    from .._cell_names import CellNames
+
+_TEXT: Final[Schema] = {"type": "string"}
+MESSAGE: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "id": _TEXT,
+        "sender": _TEXT,
+        "to": {"type": "array", "items": _TEXT},
+        "type": _TEXT,
+        "payload": {},
+        "ref": _TEXT,
+    },
+    "additionalProperties": False,
+}
+"""A message as steps see it."""
+
+RECEIPT: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "id": _TEXT,
+        "delivered": {"type": "integer"},
+        "unknown": {"type": "array", "items": _TEXT},
+    },
+    "additionalProperties": False,
+}
+"""The receipt of a message without an answer."""
+
+_VOTING: Final = ("vote", "proposal")
+_NEEDED: Final = {"query": ("semantic",), "command": ("history", "semantic")}
+"""The extensions of which a command needs one."""
+
+_TO_HUB: Final = (*COMMANDS, "vote")
+_OWN: Final = ("id", "from", "ts", "to", "type", "ref", "payload", "receipt", "traceparent", "tracestate")
+_TERMS: Final = ("deadline", "quorum")
+
+
+def answer_to(step: Saying) -> Schema:
+    """Return the schema of the answer of a step that says something."""
+    return MESSAGE if is_answered(step) else RECEIPT
+
+
+class SayValidator:
+    """Validates what is said; mistakes go to `names`."""
+
+    def __init__(self, names: CellNames) -> None:
+        self.names = names
+
+    def check(self, step: Saying, path: DataPath) -> None:
+        """Check a step or an entry."""
+        check_error(self.names, step.error, path)
+        if not self.names.hub.needs((*path, "do"), '"do: say"'):
+            return
+        self._targets(step, path)
+        self._type(step, path)
+        for key in step.members:
+            if key in _OWN or key in _TERMS:
+                why = (
+                    "has a key of its own"
+                    if key in (*_TERMS, "to", "type", "ref", "payload")
+                    else "is not yours"
+                )
+                self.names.report((*path, "members", key), f'the member "{key}" {why}', "shape", key=True)
+        if step.error is not None and not is_answered(step):
+            self._receipts((*path, "error"), "whether the hub refuses it")
+
+    def _receipts(self, path: DataPath, what: str) -> None:
+        if not self.names.hub.has("receipts"):
+            why = f'{what} is known with the extension "receipts": "relay: {{extensions: [receipts]}}"'
+            self.names.report(path, why, key=True)
+
+    def _targets(self, step: Saying, path: DataPath) -> None:
+        targets = targets_of(step)
+        if not targets:
+            self.names.report((*path, "to"), "nobody is to hear it", "shape")
+        for index, name in enumerate(targets):
+            here = (*path, "to") if isinstance(step.to, str) else (*path, "to", index)
+            if name == HUB and len(targets) > 1:
+                why = f'"{HUB}" stands alone: what is said to the hub is for nobody else'
+                self.names.report(here, why, "shape")
+            elif self.names.hub.check_name(name, here, EVERYBODY, HUB, USER):
+                self.names.used[name] = None
+
+    def _type(self, step: Saying, path: DataPath) -> None:
+        here, kind, hub = (*path, "type"), step.type, self.names.hub
+        if HUB in targets_of(step):
+            self._command(step, path)
+        if kind in _VOTING and not hub.has("voting"):
+            self.names.report(here, NO_VOTING.format(kind))
+        elif kind == "proposal" and targets_of(step) != (EVERYBODY,):
+            self.names.report(
+                (*path, "to"), 'a proposal goes to everybody: leave out "to"', "shape", key=True
+            )
+        elif kind == "vote":
+            self._vote(step, path)
+        if kind == QUESTION and step.ref is not None:
+            self.names.report((*path, "ref"), '"ref" does not go with a question', "shape", key=True)
+        for key in _TERMS:
+            if kind != "proposal" and getattr(step, key) is not None:
+                self.names.report((*path, key), f'"{key}" is of a proposal', "shape", key=True)
+        if step.deadline is not None and step.deadline <= 0:
+            self.names.report((*path, "deadline"), "a proposal is open for a time", "shape")
+
+    def _command(self, step: Saying, path: DataPath) -> None:
+        """Check what is said to the hub itself."""
+        here, kind = (*path, "type"), step.type
+        if kind is None:
+            self.names.report(
+                path, f'what is said to the hub has a "type": one of {", ".join(_TO_HUB)}', "shape"
+            )
+        elif kind not in _TO_HUB:
+            self.names.report(here, f'the hub knows no "{kind}"{did_you_mean(kind, _TO_HUB)}')
+        needed = _NEEDED.get(kind or "", ())
+        if needed and not any(map(self.names.hub.has, needed)):
+            more = " or ".join(f'"{each}"' for each in needed)
+            self.names.report(here, f'the hub knows no "{kind}" without the extension {more}')
+
+    def _vote(self, step: Saying, path: DataPath) -> None:
+        if step.ref is None:
+            self.names.report(path, 'a vote is about a proposal: its id is "ref"', "shape")
+        payload = step.payload
+        approve = cast("dict[str, Any]", payload).get("approve") if isinstance(payload, dict) else None
+        if not isinstance(approve, bool) and not (isinstance(approve or payload, str)):
+            place = path if payload is UNSET else (*path, "payload")
+            self.names.report(place, "the payload of a vote is {approve: true} or {approve: false}", "shape")
+
+    def check_saving(self, step: Say, path: DataPath) -> None:
+        """Check what a step saves of its answer."""
+        here = (*path, "save")
+        for name, where in step.save.items():
+            if problem := path_problem(where) or along(where, answer_to(step))[1]:
+                self.names.report((*here, name), problem, "shape")
+        if step.save and not step.wait:
+            self.names.report(here, '"save" needs the answer, "wait: false" goes on without it', key=True)
+        if step.save and step.error is not None:
+            self.names.report(here, '"save" needs an answer, this step is to end in an error', key=True)
+        if step.save and not is_answered(step):
+            self._receipts(here, "what becomes of a message")

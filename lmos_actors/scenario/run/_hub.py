@@ -1,0 +1,301 @@
+"""The hub of one run, where the file has one: who is on it, and `user`, who says and hears things there.
+
+The node of the run is the hub. Its agents are bridges and mocks of the file, with identities that are made
+before the first of them starts; they outlive the node where its store does. `user` is no agent but a session
+on the hub, as its requests elsewhere are those of no agent: what it says is in the trace of its step.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from lmos_actors._core import plain
+from lmos_actors.actors import RUNTIME, outgoing_trace, trace_context
+from lmos_actors.errors import ActionFailed, AgentUnavailable, ConnectFailed, OutcomeUnknown, StartFailed
+from lmos_actors.facades import RelayAnswer, RelayFault, RelayMessage, RelayOptions, Voting, open_relay
+from lmos_actors.facades.relay import relay_url
+from lmos_actors.persistence import NewIdentity
+
+from ..doubles._hub_agents import HubLine, HubToken
+from ..model import (
+    HUB,
+    QUESTION,
+    USER,
+    Bridge,
+    Expect,
+    Mock,
+    RateText,
+    Say,
+    SayAt,
+    Simulation,
+    is_command,
+    targets_of,
+)
+from ._step_text import each_step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from lmos_actors.errors import AgentError
+    from lmos_actors.facades import Relay
+    from lmos_actors.files import DataPath
+    from lmos_actors.node import Node
+
+    from ..format import Cell
+    from ..model import Relay as HubEntry, Saying
+
+    Fail: TypeAlias = Callable[[DataPath | None, str, str, str], None]
+
+LOOK_AGAIN: Final = 0.01
+"""Seconds until it is looked at again whether an agent is on the hub."""
+
+MILLISECONDS: Final = 1_000
+
+
+def relay_options(entry: HubEntry) -> RelayOptions:
+    """Return the options of a hub of a file."""
+    given: dict[str, Any] = {}
+    if entry.rate == "unlimited":
+        given["rates"] = ()
+    elif entry.rate is not UNSET:
+        rates = (entry.rate,) if isinstance(entry.rate, RateText) else entry.rate
+        given["rates"] = tuple(rate.limit for rate in rates)
+    if entry.max_message is not UNSET:
+        given["max_message"] = int(entry.max_message)
+    voting = partial(Voting, dict(entry.weights))
+    extensions: list[Any] = [voting if each == "voting" else each for each in entry.extensions]
+    return RelayOptions(extensions=extensions, broadcasts=entry.broadcasts, **given)
+
+
+def names_on_hub(cell: Cell) -> list[str]:
+    """Return the agents of a file that are on its hub."""
+    return [
+        name
+        for name, entry in cell.scenario.agents.items()
+        if isinstance(entry, Bridge | Mock)
+        and entry.speaks == "relay"
+        and not (isinstance(entry, Bridge) and entry.url is not None)
+    ]
+
+
+def _has_user(cell: Cell) -> bool:
+    scenario = cell.scenario
+    if isinstance(scenario, Simulation):
+        return any(isinstance(entry, SayAt) for entry in scenario.timeline)
+    steps = (step for _, step in each_step(scenario.steps))
+    return any(isinstance(step, Say) or (isinstance(step, Expect) and step.that == "heard") for step in steps)
+
+
+@attrs.define(eq=False)
+class _Saying:
+    """Something that is said, until the hub has taken it, or its answer is there."""
+
+    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    error: AgentError | None = None
+
+    def fail(self, error: AgentError) -> None:
+        """Have it end in an error."""
+        self.error = error
+        self.scope.cancel(str(error))
+
+
+class RunHub:
+    """The hub of one run, over all lives of its node.
+
+    `fail` records a failure of the run, `noticed` takes the numbers of messages that are said, and `notify`
+    wakes those who wait for something that is heard.
+    """
+
+    def __init__(
+        self, cell: Cell, fail: Fail, noticed: Callable[[int], None], notify: Callable[[], None]
+    ) -> None:
+        self.heard: list[dict[str, Any]] = []
+        """What `user` has heard."""
+        self.names = names_on_hub(cell)
+        self._has_user = _has_user(cell)
+        self._open: dict[_Saying, None] = {}
+        self._fail = fail
+        self._noticed = noticed
+        self._notify = notify
+        self._tokens: dict[str, str] = {}
+        self._lines: list[HubLine] = []
+        self._url = ""
+        self._server: Any = None
+        self._relay: Relay | None = None
+        self._node: Node | None = None
+
+    # ---- its life
+
+    @asynccontextmanager
+    async def open(self, node: Node) -> AsyncGenerator[None]:
+        """Make identities, and be on the hub as `user`, while a node is there. Raises StartFailed."""
+        connections: Any = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
+        self._server, self._node, self._url = connections.relay, node, relay_url(node.urls[0])
+        self._lines.clear()
+        trace_context(node.root.rt).noticed = self._noticed
+        for name in (*self.names, *([USER] if self._has_user else [])):
+            await self._identify(name)
+        if not self._has_user:
+            yield
+            return
+        before = RUNTIME.set(node.root.rt)  # whose chance makes the ids of the session
+        session = open_relay(
+            self._url, id=USER, network=connections.network, credentials=cast("Any", self._token(USER))
+        )
+        async with session as relay, trio.open_nursery(strict_exception_groups=True) as nursery:
+            RUNTIME.reset(before)
+            self._relay = relay
+            nursery.start_soon(self._listen, relay)
+            try:
+                yield
+            finally:
+                self._relay = None
+                for each in tuple(self._open):
+                    each.fail(OutcomeUnknown(HUB, "its node has ended"))
+                nursery.cancel_scope.cancel("the run leaves the hub")
+
+    async def _identify(self, name: str) -> None:
+        """Register an agent; one whose identity has outlived the node keeps its token."""
+        found = await self._server.identify(name)
+        if isinstance(found, NewIdentity):
+            self._tokens[name] = found.token
+        elif found != "taken" or name not in self._tokens:
+            raise StartFailed(name, f"it is not taken by the hub: {found}")
+
+    def _token(self, name: str) -> HubToken:
+        return HubToken(self._tokens[name])
+
+    def line(self, name: str) -> HubLine:
+        """Return the line of an agent of the file to the hub."""
+        made = HubLine(name, self._url, self._token(name))
+        self._lines.append(made)
+        return made
+
+    async def wait_ready(self) -> None:
+        """Wait until the agents that bridges lead to are there, and their events are followed."""
+        for line in self._lines:
+            if line.bridge is not None:
+                await line.bridge.wait_ready()
+
+    def is_connected(self, name: str) -> bool:
+        """Return whether an agent is on the hub now."""
+        hub = None if self._server is None else self._server.place.hub
+        return hub is not None and hub.hub.has(name)
+
+    async def wait_connected(self, name: str, deadline: float) -> bool:
+        """Wait until an agent is on the hub; return whether it is."""
+        while not self.is_connected(name):
+            if trio.current_time() >= deadline:
+                return False
+            await trio.sleep(LOOK_AGAIN)
+        return True
+
+    # ---- as `user`
+
+    async def _listen(self, relay: Relay) -> None:
+        try:
+            async for event in relay:
+                if isinstance(event, RelayMessage):
+                    self._hear(_message(event))
+                elif isinstance(event, RelayAnswer):
+                    self._hear(_word(event))
+                elif isinstance(event, RelayFault):
+                    self._refused(event)
+        except ConnectFailed as error:
+            self._fail(None, "user on the hub", "to stay there", error.why)
+
+    def _refused(self, fault: RelayFault) -> None:
+        """Take a refusal that does not say of what: of the oldest thing that waits for the hub's word."""
+        if self._open:
+            oldest = next(iter(self._open))
+            oldest.fail(ActionFailed({"code": fault.code, "message": fault.message}))
+        else:
+            saw = f"{fault.code}: {fault.message}"
+            self._fail(None, "user on the hub", "no refusal of what it says", saw)
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        self.heard.append(message)
+        self._notify()
+
+    async def say(self, step: Saying, said: dict[str, Any]) -> dict[str, Any]:
+        """Say what a step says, and return its answer. Raises AgentError.
+
+        `said` has its `payload`, `ref` and `members`, with saved values filled in.
+        """
+        under_way = _Saying()
+        self._open[under_way] = None
+        try:
+            with under_way.scope:
+                return await self._say(step, said)
+        finally:
+            del self._open[under_way]
+        assert under_way.error is not None  # else the scope has not been cancelled
+        raise under_way.error
+
+    async def _say(self, step: Saying, said: dict[str, Any]) -> dict[str, Any]:
+        relay, node = self._relay, self._node
+        if relay is None or node is None:
+            raise AgentUnavailable(HUB, "its node is down")
+        payload = None if said["payload"] is UNSET else said["payload"]
+        try:
+            if is_command(step):
+                return _word(await relay.command(str(step.type), payload))
+            members = {**outgoing_trace(node.root.rt), **said["members"], **self._terms(step, node)}
+            if step.type == QUESTION:
+                return self._answered(await relay.ask(payload, targets_of(step), members=members))
+            receipt = await relay.say(
+                payload, targets_of(step), type=step.type, ref=said["ref"], members=members
+            )
+        except ConnectFailed as error:
+            raise AgentUnavailable(HUB, error.why) from None
+        if receipt is None:
+            return {}
+        return {"id": receipt.id, "delivered": receipt.delivered, "unknown": list(receipt.unknown)}
+
+    def _terms(self, step: Saying, node: Node) -> dict[str, Any]:
+        """Return the members of a proposal."""
+        found: dict[str, Any] = {} if step.quorum is None else {"quorum": step.quorum}
+        if step.deadline is not None:
+            now = node.root.rt.entropy.now().timestamp()
+            found["deadline"] = int((now + step.deadline) * MILLISECONDS)
+        return found
+
+    def _answered(self, answer: RelayMessage) -> dict[str, Any]:
+        """Return an answer, which is heard, too. Raises ActionFailed for one that is an error."""
+        message = _message(answer)
+        self._hear(message)
+        payload: Any = message["payload"]
+        fault = cast("dict[str, Any]", payload).get("error") if isinstance(payload, dict) else None
+        if isinstance(fault, dict) and len(cast("dict[str, Any]", payload)) == 1:
+            raise ActionFailed(cast("dict[str, Any]", fault))
+        return message
+
+
+def _message(message: RelayMessage) -> dict[str, Any]:
+    """Return a message as steps see it."""
+    return {
+        "id": message.id,
+        "sender": message.sender,
+        "to": list(message.to),
+        "type": message.type,
+        "payload": plain(message.payload),
+        "ref": message.ref,
+    }
+
+
+def _word(answer: RelayAnswer) -> dict[str, Any]:
+    """Return a word of the hub as steps see it."""
+    return {
+        "id": "",
+        "sender": HUB,
+        "to": [USER],
+        "type": answer.type,
+        "payload": plain(answer.payload),
+        "ref": answer.ref,
+    }
