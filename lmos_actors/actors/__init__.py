@@ -18,6 +18,7 @@ from ._parking import park_among as park_among, wake_all as wake_all
 from ._population import (
     AgentQuery as AgentQuery,
     Population as Population,
+    RelayLookup as RelayLookup,
     RemoteLookup as RemoteLookup,
     Resolver as Resolver,
     Spread as Spread,

@@ -83,6 +83,14 @@ class RemoteLookup(Protocol):
         ...
 
 
+class RelayLookup(Protocol):
+    """The lookup of agents on a relay that an agent of the node is on."""
+
+    def on_relay(self, sought: AgentQuery, /) -> Any:
+        """Return the link to an agent there that is wanted; None if none is known."""
+        ...
+
+
 class Spreading(Protocol):
     """Makes the link to all agents that a query finds; the link chooses one for each request."""
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Entropy, Instrument, Timers
 
     from ._edge import Edge
-    from ._population import RemoteLookup, Resolver, Spreading
+    from ._population import RelayLookup, RemoteLookup, Resolver, Spreading
     from ._unsent import Outbox
     from .messages._invocation import Runners
     from .messages._mailbox import Ask, Envelope
@@ -336,6 +336,7 @@ class Runtime:
 
     edge: Edge | None = None  # measures and traces requests from and to other nodes
     seeker: RemoteLookup | None = None
+    relays: tuple[RelayLookup, ...] = ()  # those whose agents refs lead to
     remote_ref: Callable[[type[Any], str, str], Any] | None = None
     """Returns a ref to an agent of another node, by the address of that and the agent's id there."""
     spread: Spreading | None = None

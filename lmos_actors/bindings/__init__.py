@@ -47,6 +47,7 @@ from .exposure._descriptions import (
     url_of as url_of,
 )
 from .exposure._exposure import (
+    EXITED as EXITED,
     Exposed as Exposed,
     Exposure as Exposure,
     is_private as is_private,
@@ -61,12 +62,25 @@ from .http._values import (
 from .lmos._peer import (
     Habits as Habits,
 )
+from .lmos._peer_backoff import (
+    Backoff as Backoff,
+)
 from .lmos._peer_listening import (
     RemoteCrash as RemoteCrash,
+    SharedListening as SharedListening,
+)
+from .lmos._peer_requests import (
+    PendingRequest as PendingRequest,
+    RemoteThing as RemoteThing,
+    SentTell as SentTell,
 )
 from .lmos._remote_calls import (
     RemoteCall as RemoteCall,
+    RemoteRun as RemoteRun,
     RemoteStream as RemoteStream,
+)
+from .lmos._remote_interface import (
+    ClassInterface as ClassInterface,
 )
 from .lmos._remote_link import (
     RemoteLink as RemoteLink,

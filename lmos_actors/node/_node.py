@@ -259,6 +259,7 @@ class Node:
         credentials: Credentials | None = None,
         follow: Sequence[str] = (),
         peers: bool = False,
+        names_itself: bool = True,
     ) -> Ref[RelayMember]:
         """Start an agent that is on a relay, and return its ref once the relay has taken it.
 
@@ -267,14 +268,15 @@ class Node:
         are agents that it follows. `name` is its name in the tree. It comes back by itself where the
         connection breaks; when the relay takes it no more, it ends, and is not restarted. With `peers` each
         agent of the relay that introduces itself there is an agent here too, a `RelayPeer` below this one:
-        found by its id, and served like all others.
+        found by its id, and served like all others. One that a node has bridged there is also found by its
+        class, as `node.find(Weather, "weather-bot")`. `names_itself` is as for `open_relay`.
 
         Raises StartFailed, with the reason as its cause; NameTaken.
         """
         from lmos_actors.facades.relay import RelayMember
 
         known: dict[str, Any] = {"id": id, "credentials": credentials, "follows": tuple(follow)}
-        made = partial(RelayMember, url=url, peers=peers, **known)
+        made = partial(RelayMember, url=url, peers=peers, names_itself=names_itself, **known)
         return await self._root.start_child(ChildSpec(name, made, restart="temporary"))
 
     def release(self, ref: Ref[Any] | ConsumedThing) -> None:

@@ -312,9 +312,48 @@ def test_an_agent_is_served_on_a_relay_too(url: str, tmp_path: Path) -> None:
         joined.kill()
 
 
+def test_the_agents_of_a_relay_are_served(url: str, tmp_path: Path) -> None:
+    """As a user would: a bot is on the relay, a gateway serves what is there, a shell calls it."""
+    (tmp_path / "agent.py").write_text(AGENT, encoding="utf-8")
+    for name in ("rain-bot", "gateway"):
+        (tmp_path / name).write_text(registered(tmp_path, url, name)["token"], encoding="utf-8")
+    listen = ("--listen", "ws://127.0.0.1:0")
+    bot = ("serve", "agent.py:Weather", *listen, "--relay", url, "--relay-bearer", "file:rain-bot")
+    gateway = ("serve", *listen, "--relay-peers", f"hub={url}", "--relay-peers-bearer", "hub=file:gateway")
+    with (
+        started(bot, tmp_path) as first,
+        started((*gateway, "--relay-from", "never", "--json"), tmp_path) as second,
+    ):
+        assert second.stdout is not None
+        lines = (json.loads(line) for line in second.stdout)
+        place = next(line["url"] for line in lines if line["event"] == "peers")
+        assert place.endswith("/agents/hub.ID")
+        words = ("call", place.replace("ID", "rain-bot"), "ask", "payload=How is it?")
+        for _ in range(100):  # until it has introduced itself there
+            asked = called(words, tmp_path, timeout=PATIENCE)
+            if asked.returncode == 0:
+                break
+        assert asked.returncode == 0, asked.stderr
+        assert json.loads(asked.stdout)["output"] == "How is it? It is fine."
+        call = 'payload={"action": "answer", "input": {"question": "And now?"}}'
+        asked = called((*words[:3], call), tmp_path, timeout=PATIENCE)
+        assert json.loads(asked.stdout)["output"] == "And now? It is fine."
+        for each in (first, second):
+            each.terminate()
+            assert each.wait(PATIENCE) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        (("--relay-peers", "nonsense"), "a relay has an address like ws://HOST/arc, not 'nonsense'"),
+        (("--relay-peers", "ws://127.0.0.1:1/arc"), "--relay-peers-bearer: env:ARC_TOKEN: is empty"),
+        (("--relay-peers-bearer", "env:TOKEN"), "--relay-peers-bearer: goes with --relay-peers"),
+        (
+            ("--relay-peers", "ws://127.0.0.1:1/arc", "--relay-peers-bearer", "x=file:token"),
+            "env:ARC_TOKEN: is empty",
+        ),
+        (("--relay-from", "sometimes"), "sometimes"),
         (("--relay", "nonsense"), "a relay has an address like ws://HOST/arc, not 'nonsense'"),
         (("--relay", "ws://127.0.0.1:1/arc"), "--relay-bearer: env:ARC_TOKEN: is empty"),
         (("--relay", "ws://hub.example/arc", "--relay-bearer", "file:token"), "would be sent without TLS"),

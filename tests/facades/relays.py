@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -141,14 +142,16 @@ class Recorded:
 
 
 @asynccontextmanager
-async def served(route: Callable[[Upgrade], Accept | Refuse]) -> AsyncGenerator[MemoryNetwork]:
-    """Serve connections at `HOST` for a block."""
-    network = MemoryNetwork()
+async def served(
+    route: Callable[[Upgrade], Accept | Refuse], url: str = URL, network: MemoryNetwork | None = None
+) -> AsyncGenerator[MemoryNetwork]:
+    """Serve connections at an address for a block."""
+    network = network or MemoryNetwork()
 
     def fail(error: BaseException) -> None:
         raise error
 
-    door = FrontDoor(await network.listen(endpoint_of(URL)), route=route, on_failure=fail)
+    door = FrontDoor(await network.listen(endpoint_of(url)), route=route, on_failure=fail)
     async with trio.open_nursery() as nursery:
         await nursery.start(door.serve)
         yield network
@@ -197,6 +200,19 @@ async def hub_with(*ids: str, **options: Any) -> AsyncGenerator[tuple[MemoryNetw
         found = {id: await asked(network, "POST", "/register", {"agent_id": id}) for id in ids}
         yield network, {id: Shown(answer.json()["token"]) for id, answer in found.items()}
 
+
+@asynccontextmanager
+async def relay_with(habits: Habits, *ids: str) -> AsyncGenerator[tuple[MemoryNetwork, dict[str, Any]]]:
+    """As `hub_with`, of a relay with recorded habits: who shows a name is that agent."""
+    async with served(Recorded(habits).route) as network:
+        yield network, {id: Shown(id) for id in ids}
+
+
+HUBS: dict[str, Callable[..., AbstractAsyncContextManager[tuple[MemoryNetwork, dict[str, Any]]]]] = {
+    "ours": hub_with,
+    **{habits.name: partial(relay_with, habits) for habits in (REFERENCE, RAWK, SEED_DAY)},
+}
+"""Our hub, and the relays that were recorded, with agents of the ids that are given."""
 
 WORLDS: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
     "ours": lambda: ours(extensions=("receipts", "presence")),

@@ -82,8 +82,8 @@ class Subject(Agent, behaviours=("closed", "open")):
     serial: Property[str] = prop(default="s-1", read_only=True)
     secret: Property[str] = prop(default="", write_only=True)
     last: Property[Reading | None] = prop(default=None)
-    asked: Event[str] = event()
-    measured: Event[Reading] = event()
+    asked: Event[str] = event(broadcast=True)
+    measured: Event[Reading] = event(broadcast=True)
     turns: int = 0
     words: str = ""
 

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 import trio
 
-from lmos_actors import AgentError, Down, Gap
+from lmos_actors import AgentError, Down, Gap, NotAllowed
 from lmos_actors.types import Occurrence
 from tests.wire_conformance.agents import Helper, Subject
 
@@ -49,6 +49,8 @@ class Bench:
         self.world = world
         self.helper = helper
         self.name = name
+        self.refused = ""
+        """The last refusal of what is not carried."""
 
     async def subject(self, cls: type[Any] = Subject) -> Ref[Any]:
         """Give a ref to the agent under test, as one of a class."""
@@ -104,7 +106,9 @@ class Bench:
     async def accounts(self) -> str:
         """Give the agent's accounts, once nothing waits or runs."""
         found = await self.helper.invoke(Helper.accounts, self.name)
-        return " ".join(f"{word}={found[word]}" for word in ACCOUNTS if word in found)
+        for word in ("accepted", "handled"):  # but for what its binding listens to
+            found[word] = found.get(word, 0) - self.world.listenings
+        return " ".join(f"{word}={found[word]}" for word in ACCOUNTS if found.get(word))
 
     # ---- words
 
@@ -113,6 +117,8 @@ class Bench:
         try:
             return self.plain(await asked)
         except (AgentError, trio.WouldBlock) as error:
+            if isinstance(error, NotAllowed):
+                self.refused = self.error(error)
             return self.error(error)
 
     def error(self, error: BaseException) -> str:
@@ -208,6 +214,8 @@ class World:
     far = False
     keeps_order = True
     """Whether what is sent one way comes before what is asked later."""
+    listenings = 0
+    """The requests of the binding itself: it listens to the events that it broadcasts."""
     node: Node
 
     async def ref(self, cls: type[Any], name: str) -> Ref[Any]:
@@ -252,7 +260,10 @@ def behaviour(
 RESULTS: Final[dict[str, dict[str, Any]]] = json.loads((Path(__file__).parent / "results.json").read_text())
 """What comes of each row, by its title: near, and where something else does, with the reason."""
 
-COLUMNS: Final = {"near": "near", "memory": "far", "tcp": "far", "plain": "plain", "http": "http"}
+COLUMNS: Final = {
+    "near": "near", "memory": "far", "tcp": "far", "plain": "plain", "http": "http",
+    "relay ours": "relay", "relay reference": "relay", "relay rawk": "relay", "relay seed-day": "relay",
+}  # fmt: skip
 """The name under which a world's results stand, where they are not as near."""
 
 

@@ -146,6 +146,7 @@ async def _(b: Bench) -> Any:
     async with it.subscribe(Subject.asked, size=4) as words:
         await it.invoke(Subject.tell_all, [f"w{n}" for n in range(10)])
         await it.invoke(Subject.counted)
+        await b.world.settled()
         return [b.waiting(words), words.missed]
 
 
@@ -155,6 +156,7 @@ async def _(b: Bench) -> Any:
     async with it.subscribe(Subject.asked, size=4, gaps=True) as words:
         await it.invoke(Subject.tell_all, [f"w{n}" for n in range(10)])
         await it.invoke(Subject.counted)
+        await b.world.settled()
         return [b.waiting(words), words.missed]
 
 
@@ -210,6 +212,7 @@ async def _(b: Bench) -> Any:
 async def _(b: Bench) -> Any:
     it = await b.subject()
     await it.invoke(Subject.tell_all, ["a"])
+    await b.world.settled()
     async with it.subscribe(Subject.asked) as words:
         await it.invoke(Subject.tell_all, ["b"])
         return await b.some(words, 1)

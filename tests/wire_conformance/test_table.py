@@ -50,6 +50,7 @@ def test_every_row_has_its_results_once() -> None:
 
 def test_every_difference_has_a_reason() -> None:
     for title, columns in RESULTS.items():
-        assert ("why http" in columns) == ("http" in columns), title
-        others = columns.keys() - {"near", "why", "http", "why http"}
+        for one in ("http", "relay"):
+            assert (f"why {one}" in columns) == (one in columns), title
+        others = columns.keys() - {"near", "why", "http", "why http", "relay", "why relay"}
         assert ("why" in columns) == bool(others), title

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from lmos_actors import NotAllowed, describe, open_node, simulate
 from lmos_actors.bindings import ContractWarning
+from lmos_actors.facades import RelayBridge
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.protocol.td import dump, with_forms
+from lmos_actors.security import Access, Security
 from lmos_actors.transport import endpoint_of
+from tests.facades.relays import HUBS, URL
 from tests.wire_conformance.agents import Helper, start_helper, tree
 from tests.wire_conformance.bench import LIMIT, Bench, World
 
@@ -173,6 +177,66 @@ def http(row: Behaviour) -> Any:
     return simulate(main)
 
 
+class OverRelay(Far):
+    """The agents are on a relay, where one of this node is, too."""
+
+    listenings = 2
+
+    async def ref(self, cls: type[Any], name: str) -> Ref[Any]:
+        if cls is Helper:
+            return await super().ref(cls, name)
+        found = self.node.find(cls, name)
+        with trio.move_on_after(5):
+            await found.ready()
+        return found
+
+    async def settled(self) -> None:
+        """Wait until what was sent has come, over both connections to the relay."""
+        await trio.sleep(0.01)
+
+
+WAITS = "waits for ever"
+
+
+def over_relay(hub: str, row: Behaviour) -> Any:
+    """Carry out a row with refs over a relay, in memory, on virtual time."""
+
+    async def main() -> Any:
+        name = f"{row.kind.__name__.lower()}-1"  # as the helper calls it
+        security = Security(access={name: Access(invoke="anyone")})
+        async with HUBS[hub](name, "mine") as (network, tokens):
+            bridge = RelayBridge(url=URL, agent=name, credentials=tokens[name])
+            served_there = open_node(
+                tree(),
+                listen="ws://here:0",
+                store="memory:",
+                network=network,
+                bridges=[bridge],
+                security=security,
+            )
+            async with served_there as served, open_node(tree(), network=network) as node:
+                await start_helper(served)
+                await node.join(URL, id="mine", credentials=tokens["mine"], peers=True)
+                got = await seen(row, OverRelay(node, served.urls[0]))
+                assert node.connection_failures == served.connection_failures == ()
+                return got
+
+    return simulate(main)
+
+
+async def seen(row: Behaviour, world: World) -> Any:
+    """Return what comes of a row; where something is not carried, and the row waits for it, that alone."""
+    helper = await world.ref(Helper, "helper")
+    bench = Bench(world, helper, await helper.invoke(Helper.begin, row.kind.__name__))
+    try:
+        with trio.fail_after(LIMIT):
+            return await row.run(bench)
+    except NotAllowed as error:
+        return [bench.error(error)]
+    except (trio.TooSlowError, ExceptionGroup):
+        return [bench.refused or WAITS]
+
+
 def plain(row: Behaviour) -> Any:
     """Carry out a row with refs of a node that offers none of our extensions."""
     return in_memory(row, SessionOptions(offers=()))
@@ -183,6 +247,7 @@ WORLDS: dict[str, Callable[[Behaviour], Any]] = {
     "memory": in_memory,
     "plain": plain,
     "http": http,
+    **{f"relay {hub}": partial(over_relay, hub) for hub in HUBS},
 }
 """How a row is carried out where one process is enough."""
 

@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 class LookupLink:
     """A link that looks for its agent when it is first used, and keeps what it found.
 
-    Near ones come first. What was found elsewhere is kept until that is gone.
+    Near ones come first, then those on relays that an agent of the node is on, then those in directories.
+    What was found elsewhere is kept until that is gone.
     """
 
-    __slots__ = ("_beyond", "_found", "_seen", "rt", "wanted")
+    __slots__ = ("_beyond", "_found", "_listed", "_seen", "rt", "wanted")
 
     def __init__(self, rt: Runtime, wanted: AgentQuery) -> None:
         self.rt = rt
@@ -44,6 +45,7 @@ class LookupLink:
         """The query of the ref."""
         self._found: Slot | PoolLink | None = None
         self._beyond: Any = None
+        self._listed: Any = None  # the link to what directories know
         self._seen = -1
 
     def resolve(self) -> Any:
@@ -62,15 +64,26 @@ class LookupLink:
     def look(self) -> Any:
         """Return what `resolve` would, None if there is no such agent and nowhere else to look."""
         rt, beyond = self.rt, self._beyond
-        if self._found is not None or rt.seeker is None or self.wanted.is_place:
+        if self._found is not None or self.wanted.is_place or (rt.seeker is None and not rt.relays):
             return self.near()
         if beyond is not None and (beyond.is_settled or self._seen == rt.population.version):
             return beyond
         self._seen = rt.population.version
         found = self.near()
-        if found is None and beyond is None:
-            beyond = self._beyond = rt.seeker.beyond(self.wanted)
+        if found is None:
+            beyond = self._beyond = self._relayed() or self._in_directories()
         return found or beyond
+
+    def _relayed(self) -> Any:
+        """Return the link to an agent on a relay, None if there is none."""
+        links = (relay.on_relay(self.wanted) for relay in self.rt.relays)
+        return next((link for link in links if link is not None), None)
+
+    def _in_directories(self) -> Any:
+        """Return the link to what directories know, None where the node asks none."""
+        if self._listed is None and self.rt.seeker is not None:
+            self._listed = self.rt.seeker.beyond(self.wanted)
+        return self._listed
 
     def _missing(self) -> NotFound:
         cls, name = self.wanted.cls, self.wanted.name
@@ -158,7 +171,7 @@ class LookupLink:
                 raise self._missing()
             await park_among(self.rt.appeared)
         if found is self._beyond:  # one that appears here meanwhile will do as well
-            found = await found.settle_unless(self.near) or self.resolve()
+            found = await found.settle_unless(lambda: self.near() or self._relayed()) or self.resolve()
         await found.wait_running()
 
     def unready(self) -> str:

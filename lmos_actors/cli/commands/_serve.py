@@ -55,6 +55,8 @@ def serve(
 
     ARC_TOKEN=tok_... lmos-actors serve agents/weather.py:WeatherAgent --relay ws://relay.example:8080/arc
 
+    lmos-actors serve --relay-peers ws://relay.example:8080/arc --relay-peers-bearer file:gateway.token
+
     Then, elsewhere: lmos-actors read http://127.0.0.1:8080/agents/weather units, or: \
 curl http://127.0.0.1:8080/agents/weather/properties/units
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lmos_actors.security import Security
+    from lmos_actors.security import Credentials, Security
 
 WHERE = Group("Addresses", sort_key=1)
 FOUND = Group("Discovery", sort_key=1.2)
@@ -156,39 +156,74 @@ class ChatOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BridgeOptions:
-    """The options for agents that are on a relay too."""
+    """The options for agents that are on a relay too, and for those that are there."""
 
     relay: Annotated[Texts, Parameter(metavar="[NAME=]URL", group=MET)] = None
     """Be on an AgentRelay too, such as ws://HOST/arc: agents there ask it. With several agents NAME says \
 which; may be given several times."""
     relay_bearer: Annotated[Texts, Parameter(metavar="[NAME=]REF", group=MET)] = None
     """Where the token for the relay is: env:NAME or file:PATH; env:ARC_TOKEN unless given."""
+    relay_peers: Annotated[Texts, Parameter(metavar="[NAME=]URL", group=MET)] = None
+    """Serve the agents of an AgentRelay: each that introduces itself there is an agent here, below one of \
+this NAME, or `member`. That needs a token of its own; may be given several times."""
+    relay_peers_bearer: Annotated[Texts, Parameter(metavar="[NAME=]REF", group=MET)] = None
+    """Where the token of --relay-peers is: env:NAME or file:PATH; env:ARC_TOKEN unless given."""
+    relay_from: Annotated[Literal["always", "never"], Parameter(group=MET)] = "always"
+    """Whether messages to relays have the sender's id as `from`, which the oldest demand and all take."""
+
+    @property
+    def names_itself(self) -> bool:
+        """Whether messages have the sender's id."""
+        return self.relay_from == "always"
 
     def options(self, *, insecure: bool) -> dict[str, Any]:
         """Return the arguments of `open_node`. Blocks on the disk. Raises ConfigError."""
-        tokens = dict(map(_named, self.relay_bearer or ()))
-        if not self.relay:
-            if tokens:
-                raise ConfigError("goes with --relay", "--relay-bearer")
-            return {}
         from lmos_actors.facades import RelayBridge
-        from lmos_actors.security import BearerToken, Credentials, Reference, place_of, url_of
 
-        bridges: list[RelayBridge] = []
-        for name, url in map(_named, self.relay):
-            reference = tokens.pop(name, None) or "env:ARC_TOKEN"
-            bridge = RelayBridge(url=url, agent=name)
-            try:
-                token = BearerToken(Reference.parse(reference))
-                known = {url_of(place_of(bridge.url)): token}
-                credentials = Credentials(known, allow_insecure=insecure)
-            except ConfigError as error:
-                text = str(error).replace("allow_insecure=True", "--insecure")
-                raise ConfigError(text, "--relay-bearer") from None
-            bridges.append(RelayBridge(url=url, agent=name, credentials=credentials))
-        for name in tokens:
-            raise ConfigError(f"there is no --relay for {name or 'it'}", "--relay-bearer")
-        return {"bridges": bridges}
+        found = [
+            RelayBridge(url=url, agent=name, credentials=credentials, names_itself=self.names_itself)
+            for name, url, credentials in _on_relays("--relay", self.relay, self.relay_bearer, insecure)
+        ]
+        return {"bridges": found} if found else {}
+
+    def members(self, *, insecure: bool) -> list[dict[str, Any]]:
+        """Return the arguments of `node.join` for each relay. Blocks on the disk. Raises ConfigError."""
+        option, bearers = "--relay-peers", self.relay_peers_bearer
+        return [
+            {
+                "url": url,
+                "name": name or "member",
+                "credentials": credentials,
+                "names_itself": self.names_itself,
+            }
+            for name, url, credentials in _on_relays(option, self.relay_peers, bearers, insecure)
+        ]
+
+
+def _on_relays(
+    option: str, urls: Sequence[str] | None, bearers: Sequence[str] | None, insecure: bool
+) -> Iterator[tuple[str | None, str, Credentials]]:
+    """Yield name, address and credentials of each connection to a relay. Raises ConfigError."""
+    tokens = dict(map(_named, bearers or ()))
+    if not urls:
+        if tokens:
+            raise ConfigError(f"goes with {option}", f"{option}-bearer")
+        return
+    from lmos_actors.facades.relay import relay_url
+    from lmos_actors.security import BearerToken, Credentials, Reference, place_of, url_of
+
+    for name, url in map(_named, urls):
+        reference = tokens.pop(name, None) or "env:ARC_TOKEN"
+        place = url_of(place_of(relay_url(url)))
+        try:
+            known = {place: BearerToken(Reference.parse(reference))}
+            credentials = Credentials(known, allow_insecure=insecure)
+        except ConfigError as error:
+            text = str(error).replace("allow_insecure=True", "--insecure")
+            raise ConfigError(text, f"{option}-bearer") from None
+        yield name, url, credentials
+    for name in tokens:
+        raise ConfigError(f"there is no {option} for {name or 'it'}", f"{option}-bearer")
 
 
 def _named(text: str) -> tuple[str | None, str]:

@@ -35,8 +35,12 @@ class Announcer:
         process: int,
         chats: Mapping[str, str],
         relays: Sequence[str] = (),
+        peers: Mapping[str, str] | None = None,
     ) -> None:
-        """Print the address of each agent, those of chats and relays, and that everything is ready."""
+        """Print the address of each agent, those of chats and relays, and that everything is ready.
+
+        `peers` are relays whose agents are served, and where.
+        """
         width = max(map(len, agents), default=0)
         for name, url in agents.items():
             self._say(f"{name:{width}}  {url}", "agent", name=name, url=url)
@@ -46,6 +50,8 @@ class Announcer:
             self._say(f"chat with {name}: lmos-actors chat {agents[name]}", "chat", name=name, url=url)
         for url in relays:
             self._say(f"AgentRelay at {url}", "relay", url=url)
+        for relay, url in (peers or {}).items():
+            self._say(f"agents of {relay} at {url}", "peers", relay=relay, url=url)
         count = f"{len(agents)} agent" + ("s" if len(agents) != 1 else "")
         self._say(f"ready: {count}, process {process}, Ctrl-C stops", "ready", process=process)
 

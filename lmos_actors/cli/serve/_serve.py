@@ -106,6 +106,7 @@ def serve_targets(request: ServeRequest) -> int:
     listening = request.listening
     addresses = listening.addresses()
     options = _node_options(request, addresses)
+    members = request.bridges.members(insecure=listening.security.insecure)
     planned = _planned(request)
     if isinstance(planned, int):
         return planned
@@ -126,7 +127,7 @@ def serve_targets(request: ServeRequest) -> int:
     access, chat = tuple(options["security"].access), request.chat if "omnia" in options else None
     announcer = Announcer(json=listening.json)
     has_relay = request.relay is not None
-    serving = Serving(announcer, listening.public_url, later, access, chat, has_relay=has_relay)
+    serving = Serving(announcer, listening.public_url, later, access, chat, members, has_relay=has_relay)
     try:
         with spans_to(listening.tracing) as provider:
             trio.run(serving.run, partial(opened, tracing=provider))
@@ -155,7 +156,7 @@ def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, 
 
 def _planned(request: ServeRequest) -> tuple[SupervisorSpec, list[Planned]] | int:
     """Return the tree to open, and the agents with refs, which start later; or the exit code of an import."""
-    is_more = request.directory is not None or request.relay is not None
+    is_more = bool(request.directory or request.relay or request.bridges.relay_peers)
     if request.tree is None and not request.targets and not is_more:
         raise ConfigError(
             "nothing to serve: name an agent class, as agents/weather.py:WeatherAgent, or a --tree"
@@ -209,12 +210,14 @@ class Serving:
         later: Sequence[Planned] = (),
         access: Sequence[str] = (),
         chat: ChatOptions | None = None,
+        members: Sequence[Mapping[str, Any]] = (),
         *,
         has_relay: bool = False,
     ) -> None:
         self.signals = 0
         self._chat = chat  # None where Omnia's protocol is not served
         self._has_relay = has_relay
+        self._members = members  # the arguments of `node.join` for each relay whose agents are served
         self._access = access  # the patterns of the access rules
         self._later = later  # those with refs, which start after the agents that these lead to
         self._announcer = announcer
@@ -252,6 +255,8 @@ class Serving:
                 for planned in self._later:
                     refs = {name: await _ref(node, *there) for name, there in planned.refs.items()}
                     await node.start_child(planned.spec(refs))
+                for member in self._members:
+                    await node.join(**member, peers=True)
                 self._ready = True
                 self._announce(node)
                 await self._asked.wait()
@@ -263,7 +268,9 @@ class Serving:
         chats = self._chats(served, agents)
         speaks_lmos = self._chat is None or not self._chat.omnia_only
         relays = [f"{url}/arc" for url in node.urls] if self._has_relay else []
-        self._announcer.serving(agents, node.urls if speaks_lmos else (), os.getpid(), chats, relays)
+        urls = node.urls if speaks_lmos else ()
+        peers = {member["url"]: url_of(base, f"{member['name']}.ID") for member in self._members}
+        self._announcer.serving(agents, urls, os.getpid(), chats, relays, peers)
         everything = [public_name(link.path) for link in Tree(node.root).links()]  # members of pools too
         for text in misfits(self._access, everything):
             print(f"lmos-actors: {text}", file=sys.stderr, flush=True)

@@ -7,6 +7,8 @@
   "authenticated" does not mean it. Without a list the action that answers questions is open, and no other.
 - **Exceptions stay here.** What goes out is a code, and what the caller has got wrong.
 - **Broadcasts are nobody's in particular**: one that the agent cannot answer is passed over in silence.
+- **Questions begin in the order in which they came**, so that what one agent asks is not overtaken. One that
+  has come through too many agents is refused (`_hops.py`), and one that is taken back is cancelled.
 """
 
 from __future__ import annotations
@@ -16,17 +18,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 import attrs
+import msgspec
 import trio
 from msgspec import Raw
 
 from lmos_actors.actors import STREAM, Ref
 from lmos_actors.bindings import AgentRequest, action_requested, written_value
 from lmos_actors.errors import (
+    ActionCancelled,
     ActionFailed,
     AgentUnavailable,
     ConfigError,
     ConnectFailed,
-    DeadlineExceeded,
     Forbidden,
     InvalidInput,
     LmosActorsError,
@@ -40,8 +43,13 @@ from lmos_actors.protocol.relay import RelayMessage, Welcomed
 from lmos_actors.security import RELAYED, Principal
 from lmos_actors.supervision import Backoff
 
+from ._faults import FAILED, TOO_LARGE, TOO_MANY_HOPS, fault_of, reason_of
+from ._hops import MOST_HOPS, hops_of, trace_after
 from ._opening import open_relay
-from ._traces import trace_of_answer
+from ._peers import DISCOVER
+from ._sent import MAX_PAYLOAD, max_payload
+from ._session import CANCEL
+from ._traces import trace_of, trace_of_answer
 from ._urls import relay_url
 
 if TYPE_CHECKING:
@@ -63,8 +71,8 @@ AT_ONCE: Final = 256
 ITEMS: Final = 1_000
 """Items of a stream that an answer has."""
 
-MAX_ANSWER: Final = 60 << 10
-"""Bytes of a result that is sent, unless the relay allows less."""
+BETWEEN_INTRODUCTIONS: Final = 1.0
+"""Seconds after which the agent introduces itself again at the earliest."""
 
 PAUSES: Final = Backoff(initial=0.5)
 
@@ -78,12 +86,14 @@ class RelayBridge:
     """An agent of the node is on a relay too; an argument of `open_node`.
 
     `url` is that of the relay. `agent` is the public name of the agent; None: the only one that is exposed.
-    `credentials` hold the token; None: those of the node. Raises ConfigError for another address.
+    `credentials` hold the token; None: those of the node. `names_itself` is as for `open_relay`. Raises
+    ConfigError for another address.
     """
 
     url: str = attrs.field(converter=relay_url)
     agent: str | None = None
     credentials: Credentials | None = None
+    names_itself: bool = True
 
 
 class Bridge:
@@ -113,9 +123,12 @@ class Bridge:
         self._credentials = options.credentials or credentials
         self._on_failure = on_failure
         self._host = urlsplit(options.url).netloc
-        self._draw = self.rt.entropy.stream("bridges to relays").random
+        self._random = self.rt.entropy.stream("bridges to relays")
         self._draining = False
         self._answering = 0
+        self._asked: dict[tuple[str, str], AgentRequest] = {}
+        """The questions that are being answered, by who has asked and the `ref` of their answers."""
+        self._introduction_wanted = trio.Event()
         self._quiet = trio.Event()
         self._quiet.set()
         self._connected = trio.Event()
@@ -167,7 +180,11 @@ class Bridge:
             began = trio.current_time()
             try:
                 async with open_relay(
-                    self.options.url, network=self._network, tls=self._tls, credentials=self._credentials
+                    self.options.url,
+                    names_itself=self.options.names_itself,
+                    network=self._network,
+                    tls=self._tls,
+                    credentials=self._credentials,
                 ) as relay:
                     attempt = 0
                     await self._serve(relay)
@@ -177,7 +194,7 @@ class Bridge:
                 if not attempt:
                     self._report(f"the relay {self.options.url} is not reached, and tried again: {failure}")
             attempt += 1 if trio.current_time() - began < PAUSES.max else 0
-            await trio.sleep(PAUSES.delay(max(attempt, 1), self._draw()))
+            await trio.sleep(PAUSES.delay(max(attempt, 1), self._random.random()))
 
     def _report(self, text: str) -> None:
         if self.rt.real:
@@ -197,9 +214,9 @@ class Bridge:
             try:
                 async for heard in relay:
                     if isinstance(heard, Welcomed) and relay.connections > 1:
-                        nursery.start_soon(self._introduce, relay, exposed)
-                    elif isinstance(heard, RelayMessage) and heard.type == "question":
-                        nursery.start_soon(self._answer, relay, heard)
+                        self._introduction_wanted.set()
+                    elif isinstance(heard, RelayMessage) and heard.is_for(relay.id):
+                        self._hear(relay, heard, nursery)
             except ConnectFailed as error:  # raised below, and not in a group of the nursery
                 failure = error
             nursery.cancel_scope.cancel("the relay takes the agent no more")
@@ -235,8 +252,12 @@ class Bridge:
         return found[0] if found else None
 
     async def _introduce(self, relay: Relay, exposed: Exposed) -> None:
-        """Broadcast what the agent can do."""
-        await _sent(relay, introduction(exposed), "discovery")
+        """Broadcast what the agent can do: now, and when that is wanted, but not too often."""
+        while True:
+            self._introduction_wanted = trio.Event()
+            await _sent(relay, introduction(exposed), "discovery")
+            await trio.sleep(BETWEEN_INTRODUCTIONS)
+            await self._introduction_wanted.wait()
 
     async def _broadcast(
         self,
@@ -266,66 +287,106 @@ class Bridge:
 
     # ---- a question
 
-    async def _answer(self, relay: Relay, message: RelayMessage) -> None:
-        """Answer a question; a broadcast that is not for this agent is passed over."""
-        self._answering += 1
-        self._quiet = trio.Event() if self._quiet.is_set() else self._quiet
+    def _hear(self, relay: Relay, message: RelayMessage, nursery: trio.Nursery) -> None:
+        """Begin with a question, or take one back; note that others want to know what the agent can do."""
+        if message.type == "question" and self._answering < 2 * AT_ONCE:
+            self._answering += 1
+            self._quiet = trio.Event() if self._quiet.is_set() else self._quiet
+            nursery.start_soon(self._answer, relay, message, self._begun(relay, message))
+        elif message.type == CANCEL:
+            request = self._asked.get((message.sender, message.ref))
+            if request is not None:
+                request.cancel(reason_of(message.payload))
+        elif message.type == DISCOVER:
+            self._introduction_wanted.set()
+
+    def _begun(self, relay: Relay, message: RelayMessage) -> AgentRequest | LmosActorsError:
+        """Return the request that a question is, or why it is none."""
         try:
-            payload = await self._answer_to(relay, message)
+            if self._answering > AT_ONCE:
+                raise MailboxFull(self.options.agent or "", AT_ONCE)
+            request = self._request(message)
+            self._asked[message.sender, relay.word_of(message)] = request
+            return request
+        except LmosActorsError as error:
+            return error
+        except Exception as error:
+            self._on_failure(error)
+            return ActionFailed({"code": FAILED, "message": "the question could not be answered"})
+
+    async def _answer(
+        self, relay: Relay, message: RelayMessage, begun: AgentRequest | LmosActorsError
+    ) -> None:
+        """Answer a question; a broadcast that is not for this agent is passed over."""
+        word = message.sender, relay.word_of(message)
+        try:
+            payload = await self._answer_to(relay, message, begun)
             if payload is not None:
                 await _sent(relay, payload, "answer", message, trace_of_answer(self.rt, message))
         finally:
+            if self._asked.get(word) is begun:
+                del self._asked[word]
             self._answering -= 1
             if not self._answering:
                 self._quiet.set()
 
-    async def _answer_to(self, relay: Relay, message: RelayMessage) -> Any:
+    async def _answer_to(
+        self, relay: Relay, message: RelayMessage, begun: AgentRequest | LmosActorsError
+    ) -> Any:
         """Return the payload of the answer, None where there is none."""
+        most = max_payload(relay.welcome)
         try:
-            if self._answering > AT_ONCE:
-                raise MailboxFull(self.options.agent or "", AT_ONCE)
-            result = await self._result(message)
-            most = relay.welcome.limits.get("max_message_size") if relay.welcome is not None else None
-            if len(result) > min(MAX_ANSWER, most if isinstance(most, int) else MAX_ANSWER):
-                raise ActionFailed({"code": "too_large", "message": "the result does not fit a message"})
+            if isinstance(begun, LmosActorsError):
+                raise begun
+            result = await _result(begun)
+            if len(result) > most:
+                raise ActionFailed({"code": TOO_LARGE, "message": "the result does not fit a message"})
             return Raw(result)
+        except ActionCancelled as cancelled:  # without a reason its asker is gone
+            return None if cancelled.reason is None else {"error": fault_of(cancelled)}
         except LmosActorsError as error:
-            if message.is_broadcast and isinstance(error, NotFound | NotAllowed | Forbidden | InvalidInput):
+            is_anybodys = message.is_broadcast and relay.id not in message.to
+            if is_anybodys and isinstance(error, NotFound | NotAllowed | Forbidden | InvalidInput):
                 return None
-            return {"error": fault_of(error)}
+            fault = {"error": fault_of(error)}
+            if len(msgspec.json.encode(fault)) > most:
+                return {"error": {"code": TOO_LARGE, "message": "the failure does not fit a message"}}
+            return fault
         except Exception as error:
             self._on_failure(error)
-            return {"error": {"code": "failed", "message": "the question could not be answered"}}
+            return {"error": {"code": FAILED, "message": "the question could not be answered"}}
 
-    async def _result(self, message: RelayMessage) -> bytes:
-        """Carry a question out, and return its result as JSON. Raise LmosActorsError."""
+    def _request(self, message: RelayMessage) -> AgentRequest:
+        """Put a question into the agent's mailbox. Raise LmosActorsError."""
+        hops = hops_of(message.ref)
+        if hops > MOST_HOPS:
+            text = f"the question has come through {hops} agents, and {MOST_HOPS} is the most"
+            raise ActionFailed({"code": TOO_MANY_HOPS, "message": text})
         exposed = self._agent()
         if exposed is None:
             raise AgentUnavailable(self.options.agent or "", "it is not there")
-        name, data = self._meant(exposed, message)
+        name, data, within = self._meant(exposed, message)
         principal = Principal(f"{RELAYED}{self._host}/{message.sender}", "relay")
         self._check(exposed, name, principal)
         if self._draining:
             raise AgentUnavailable(exposed.name, "the node is shutting down")
-        trace = {key: message.members.get(key) for key in ("traceparent", "tracestate")}
-        parent, state = (value if isinstance(value, str) else None for value in trace.values())
-        label = f"{principal.name}:0"
-        request = AgentRequest(self, label, principal.name, parent, state, WAY)
+        parent, state = trace_after(hops, *trace_of(message), self._random.getrandbits)
+        request = AgentRequest(self, f"{principal.name}:0", principal.name, parent, state, WAY)
         link: Any = exposed.link
         op, requested = action_requested(link, name, data)
         if op.kind == STREAM:
             request.items = []
-        request.send(link, requested)
-        if op.kind != STREAM:
-            return written_value(await request.result())
-        return await all_items(request)
+        request.send(link, requested, within)
+        return request
 
-    def _meant(self, exposed: Exposed, message: RelayMessage) -> tuple[str, Any]:
-        """Return the action that a question is for, and its input. Raise NotFound."""
+    def _meant(self, exposed: Exposed, message: RelayMessage) -> tuple[str, Any, float | None]:
+        """Return the action that a question is for, its input, and the seconds it has. Raise NotFound."""
         payload, contract = message.payload, exposed.cls.__contract__
         if isinstance(payload, dict) and isinstance(payload.get("action"), str):  # pyright: ignore[reportUnknownMemberType]
             asked: dict[str, Any] = payload  # pyright: ignore[reportUnknownVariableType]
-            return asked["action"], asked.get("input")
+            within = asked.get("within")
+            has_time = isinstance(within, int | float) and not isinstance(within, bool)
+            return asked["action"], asked.get("input"), within if has_time else None
         name = contract.answers
         if name is None:
             raise NotFound("action", "", where=exposed.name)
@@ -333,7 +394,7 @@ class Bridge:
         given = contract.actions[name].options.answers or dict[str, Any]()
         asked_for = next((each.wire_name for each in op.params if each.name not in given), None)
         known = {each.wire_name: given[each.name] for each in op.params if each.name in given}
-        return name, {**known, **({} if asked_for is None else {asked_for: message.payload})}
+        return name, {**known, **({} if asked_for is None else {asked_for: message.payload})}, None
 
     def _check(self, exposed: Exposed, action: str, principal: Principal) -> None:
         """Check that an agent on the relay may call an action. Raise Forbidden, RateLimited."""
@@ -349,6 +410,11 @@ class Bridge:
             raise RateLimited(wait)
 
 
+async def _result(request: AgentRequest) -> bytes:
+    """Wait for the result of a question, and return it as JSON. Raise LmosActorsError."""
+    return written_value(await request.result()) if request.items is None else await all_items(request)
+
+
 async def all_items(request: AgentRequest) -> bytes:
     """Return the items of a stream, as one array."""
     items: list[bytes] = []
@@ -358,8 +424,8 @@ async def all_items(request: AgentRequest) -> bytes:
             for item in request.taken():
                 items.append(written_value(item))
                 size += len(items[-1])
-            if size > MAX_ANSWER or len(items) > ITEMS:
-                raise ActionFailed({"code": "too_large", "message": "the results do not fit a message"})
+            if size > MAX_PAYLOAD or len(items) > ITEMS:
+                raise ActionFailed({"code": TOO_LARGE, "message": "the results do not fit a message"})
             if request.done and not request.items:
                 request.outcome()
                 return b"[" + b",".join(items) + b"]"
@@ -390,30 +456,6 @@ def _is_final(failure: ConnectFailed) -> bool:
     return failure.status in FINAL_STATUS or failure.why.startswith("closed with")
 
 
-_CODES: Final[tuple[tuple[type[LmosActorsError], str], ...]] = (
-    (InvalidInput, "invalid_input"),
-    (NotFound, "not_found"),
-    (NotAllowed, "not_allowed"),
-    (Forbidden, "forbidden"),
-    (RateLimited, "rate_limit"),
-    (MailboxFull, "busy"),
-    (AgentUnavailable, "unavailable"),
-    (DeadlineExceeded, "deadline"),
-)
-
-
-def fault_of(error: LmosActorsError) -> dict[str, Any]:
-    """Return an error as strangers may know it: nothing of an exception."""
-    if isinstance(error, ActionFailed):
-        found: dict[str, Any] = {"code": error.code or "failed", "message": error.detail or "it failed"}
-        return {**found, **({"data": error.data} if error.data else {})}
-    for kind, code in _CODES:
-        if isinstance(error, kind):
-            message = "it is not available now" if isinstance(error, AgentUnavailable) else str(error)
-            return {"code": code, "message": message}
-    return {"code": "failed", "message": "the agent has failed"}
-
-
 def introduction(exposed: Exposed) -> dict[str, Any]:
     """Return what an agent says about itself: the payload of a `discovery` message."""
     contract = exposed.cls.__contract__
@@ -423,6 +465,7 @@ def introduction(exposed: Exposed) -> dict[str, Any]:
     }
     return {
         "name": exposed.name,
+        "title": contract.title,
         "description": (exposed.cls.__doc__ or "").strip().partition("\n")[0],
         "skills": list(actions),
         "actions": actions,

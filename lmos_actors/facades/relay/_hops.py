@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MOST: Final = 8
+MOST_HOPS: Final = 8
 """Hops of a question that is answered; after more it is refused."""
 
 _REF: Final = re.compile(r"hops-([0-9]{1,6})-.*", re.DOTALL)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lmos_actors.actors import Agent, Event, action, event
 from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
-from lmos_actors.protocol.relay import EVERYBODY, RelayAnswer, RelayFault, RelayMessage
+from lmos_actors.protocol.relay import EVERYBODY, RelayAnswer, RelayFault, RelayMessage, Welcomed
 
 from ._opening import open_relay
 from ._peers import RelayPeers
@@ -17,6 +17,8 @@ from ._traces import carried
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+
+    from lmos_actors.protocol.relay import RelayEvent
 
     from ._session import Relay
 
@@ -29,10 +31,11 @@ AT_ONCE: Final = 1_000
 class RelayMember(Agent, private=True):
     """An agent on a relay; `node.join` starts one. What it hears arrives as events.
 
-    `url`, `credentials`, `tls`, `id` and `follows` are as for `open_relay`; without credentials and `tls` it
-    has those of the node. It comes back by itself where the connection breaks. A relay that takes it no more crashes it,
-    with the reason: started by `node.join` it is not restarted. With `peers` each agent of the relay that
-    introduces itself there, by a `discovery` message, is a `RelayPeer` below it.
+    `url`, `credentials`, `tls`, `id`, `follows` and `names_itself` are as for `open_relay`; without
+    credentials and `tls` it has those of the node. It comes back by itself where the connection breaks. A
+    relay that takes it no more crashes it, with the reason: started by `node.join` it is not restarted. With
+    `peers` each agent of the relay that introduces itself there, by a `discovery` message, is a `RelayPeer`
+    below it.
     """
 
     url: str
@@ -41,6 +44,7 @@ class RelayMember(Agent, private=True):
     follows: tuple[str, ...] = ()
     peers: bool = False
     tls: Any = None
+    names_itself: bool = True
 
     heard: Event[RelayMessage] = event()
     """A message of another agent."""
@@ -56,6 +60,7 @@ class RelayMember(Agent, private=True):
         async with open_relay(
             self.url,
             id=self.id,
+            names_itself=self.names_itself,
             network=wires.network,
             tls=wires.client_tls if self.tls is None else self.tls,
             credentials=wires.credentials if self.credentials is None else self.credentials,
@@ -66,19 +71,37 @@ class RelayMember(Agent, private=True):
             yield
 
     async def _hear(self, relay: Relay) -> None:
-        peers = RelayPeers(relay, self.children) if self.peers else None
-        async for heard in relay:
-            if isinstance(heard, RelayMessage):
-                with carried(heard):
-                    self.heard.emit(heard)
-                if peers is not None:
+        if not self.peers:
+            async for heard in relay:
+                self._emit(heard)
+            return
+        rt = self._place().rt
+        wires: Any = rt.wires
+        peers = RelayPeers(relay, self.children, rt, wires.budget, self.path)
+        rt.relays = (*rt.relays, peers)
+        try:
+            self.nursery.start_soon(peers.ask_around)
+            async for heard in relay:
+                self._emit(heard)
+                if isinstance(heard, RelayMessage):
                     await peers.heard(heard)
-            elif isinstance(heard, RelayFault):
-                self.refused.emit(heard)
-            elif isinstance(heard, RelayAnswer):
-                self.said.emit(heard)
-                if peers is not None and heard.type == "left" and isinstance(heard.payload, dict):
-                    await peers.left(str(heard.payload.get("agent")))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+                elif isinstance(heard, RelayAnswer):
+                    await peers.said(heard)
+                elif isinstance(heard, Welcomed) and relay.connections > 1:
+                    peers.connected_again()
+                    self.nursery.start_soon(peers.ask_around)
+        finally:
+            rt.relays = tuple(each for each in rt.relays if each is not peers)
+            peers.stop()
+
+    def _emit(self, heard: RelayEvent) -> None:
+        if isinstance(heard, RelayMessage):
+            with carried(heard):
+                self.heard.emit(heard)
+        elif isinstance(heard, RelayFault):
+            self.refused.emit(heard)
+        elif isinstance(heard, RelayAnswer):
+            self.said.emit(heard)
 
     @action(concurrency=AT_ONCE)
     async def say(

@@ -1,6 +1,8 @@
 """Agents on a relay, as agents of this node: each that has introduced itself is a child of the member there.
 
-What others say about themselves is data of strangers: bounded, and a description at most.
+One whose introduction has `actions` is an agent of a class too: `node.find(Weather, ID)` leads to it, by
+calls over the relay. What others say about themselves is data of strangers: bounded, and a description at
+most.
 """
 
 from __future__ import annotations
@@ -17,14 +19,19 @@ import attrs
 import trio
 
 from lmos_actors.actors import About, Agent, Event, action, event
-from lmos_actors.errors import ActionFailed, SupervisionError
-from lmos_actors.protocol.relay import RelayMessage
+from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown, SupervisionError
+from lmos_actors.protocol.relay import RelayAnswer, RelayMessage
 from lmos_actors.supervision import ChildSpec
 
+from ._faults import fault_in
+from ._link import RelayLink
+from ._requests import RelayRequests
 from ._sent import Receipt  # noqa: TC001 -- types of agents are read
 from ._traces import carried
 
 if TYPE_CHECKING:
+    from lmos_actors._core import Budget
+    from lmos_actors.actors import AgentQuery, Runtime
     from lmos_actors.supervision import Supervisor
 
     from ._session import Relay
@@ -38,9 +45,13 @@ WAITING: Final = 256
 RENEWED: Final = 60.0
 """Seconds after which a newer introduction of an agent counts."""
 
+DISCOVER: Final = "discover"
+"""The type of the message by which agents are asked to introduce themselves."""
+
 AT_ONCE: Final = 100
 LONGEST: Final = 1_000
 SKILLS: Final = 32
+EVENTS: Final = 256
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
@@ -99,28 +110,104 @@ class RelayPeer(Agent):
     async def ask(self, payload: Any, type: str = "question") -> Any:
         """Ask the agent something, and return its answer: a text, or `{"action", "input"}`."""
         answer: RelayMessage = await self.line.relay.ask(payload, self.line.agent, type=type)
-        fault = _fault_in(answer.payload)
+        fault = fault_in(answer.payload)
         if fault is not None:
             raise ActionFailed(fault)
         return answer.payload
 
 
-class RelayPeers:
-    """The agents of a relay that are children of one supervisor here."""
+@attrs.frozen
+class Introduction:
+    """What an agent has said about itself, as far as refs need it; `title` is that of its class."""
 
-    def __init__(self, relay: Relay, children: Supervisor) -> None:
+    title: str | None
+    has_actions: bool
+    events: frozenset[str]
+
+    @classmethod
+    def of(cls, payload: Any) -> Introduction:
+        """Return that of the payload of a `discovery` message."""
+        said = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
+        title, events = said.get("title"), said.get("events")
+        names: list[Any] = events[:EVENTS] if isinstance(events, list) else []  # pyright: ignore[reportUnknownVariableType]
+        return cls(
+            title if isinstance(title, str) else None,
+            isinstance(said.get("actions"), dict),
+            frozenset(each for each in names if isinstance(each, str)),
+        )
+
+
+class RelayPeers:
+    """The agents of a relay that are children of one supervisor here; a `RelayLookup`.
+
+    `path` is that of the agent here that is on the relay.
+    """
+
+    def __init__(self, relay: Relay, children: Supervisor, rt: Runtime, budget: Budget, path: str) -> None:
         self._relay = relay
         self._children = children
+        self._path = path
         self._lines: OrderedDict[str, tuple[PeerLine, float]] = OrderedDict()
+        self._known: dict[str, Introduction] = {}
+        self._requests = RelayRequests(rt, relay, budget, self._events_of)
+
+    # ---- as agents of a class
+
+    def on_relay(self, sought: AgentQuery) -> RelayLink | None:
+        """Return the link to an agent that is called by its actions; see `RelayLookup`."""
+        cls: Any = sought.cls
+        name = sought.name
+        contract = getattr(cls, "__contract__", None)
+        if contract is None or not sought.is_plain or issubclass(cls, RelayPeer):
+            return None
+        for agent, known in self._known.items():
+            names = (agent, f"{self._path}/{agent}")
+            is_wanted = known.title == contract.title if name is None else name in names
+            if known.has_actions and is_wanted:
+                return RelayLink(self._requests, agent, contract, self._known.__contains__)
+        return None
+
+    def _events_of(self, agent: str) -> frozenset[str]:
+        known = self._known.get(agent)
+        return frozenset() if known is None else known.events
+
+    async def ask_around(self) -> None:
+        """Have the agents on the relay introduce themselves."""
+        with suppress(ActionFailed, OutcomeUnknown, ConnectFailed):  # those that come later do it anyway
+            await self._relay.say(None, type=DISCOVER)
+
+    def connected_again(self) -> None:
+        """Note that there was a while without a connection."""
+        self._requests.lost(None)
+
+    def stop(self) -> None:
+        """End the refs: the member is on the relay no more."""
+        self._known.clear()
+        self._requests.stop()
+
+    # ---- what is heard
 
     async def heard(self, message: RelayMessage) -> None:
         """Hand a message to the agent here that stands for its sender; start it when it introduces itself."""
         sender = message.sender
-        if message.type == "discovery" and message.is_broadcast and _NAME.fullmatch(sender):
+        if not message.is_for(self._relay.id):
+            return
+        if message.type == "discovery" and _NAME.fullmatch(sender):
             await self._introduced(sender, message.payload)
         known = self._lines.get(sender)
         if known is not None:
             known[0].hear(message)
+            self._requests.heard(message)
+
+    async def said(self, answer: RelayAnswer) -> None:
+        """Take a word of the relay: that an agent has left, or that messages were dropped."""
+        is_object = isinstance(answer.payload, dict)
+        payload = cast("dict[str, Any]", answer.payload) if is_object else {}
+        if answer.type == "left":
+            await self.left(str(payload.get("agent")))
+        elif answer.type == "gap":
+            lost = payload.get("lost")
+            self._requests.lost(lost if isinstance(lost, int) and lost > 0 else 1)
 
     async def _introduced(self, agent: str, payload: Any) -> None:
         now, known = trio.current_time(), self._lines.get(agent)
@@ -129,26 +216,24 @@ class RelayPeers:
         if known is not None:
             if now - known[1] < RENEWED:
                 return
-            await self.left(agent)
+            await self._end(agent)
         line = PeerLine(self._relay, agent)
         self._lines[agent] = line, now
+        self._known[agent] = Introduction.of(payload)
         with suppress(SupervisionError):  # what a stranger says must not end the member
             await self._children.start_child(ChildSpec(agent, partial(class_of(agent, payload), line=line)))
 
     async def left(self, agent: str) -> None:
         """End the agent here that stands for one that has left the relay."""
+        self._known.pop(agent, None)
+        await self._end(agent)
+
+    async def _end(self, agent: str) -> None:
         if self._lines.pop(agent, None) is None:
             return
         with suppress(SupervisionError):  # it has crashed too often, and is gone
             await self._children.terminate_child(agent)
             await self._children.delete_child(agent)
-
-
-def _fault_in(payload: Any) -> dict[str, Any] | None:
-    """Return the error that an answer is, None for any other."""
-    found = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
-    fault = found.get("error") if len(found) == 1 else None
-    return cast("dict[str, Any]", fault) if isinstance(fault, dict) else None
 
 
 def class_of(agent: str, payload: Any) -> type[RelayPeer]:

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from lmos_actors.protocol.relay import Welcomed
+
+ACKNOWLEDGEMENTS: Final = {
+    "ping": "pong",
+    "subscribe": "subscribed",
+    "unsubscribe": "unsubscribed",
+    "list_subscriptions": "subscriptions",
+    "command": "command_result",
+    "query": "query_result",
+}
+"""The types of answers to commands."""
+
+MAX_PAYLOAD: Final = 60 << 10
+"""Bytes of a payload that is sent, unless the relay allows less."""
+
+
+def max_payload(welcome: Welcomed | None) -> int:
+    """Return how many bytes of a payload may be sent to a relay."""
+    most = None if welcome is None else welcome.limits.get("max_message_size")
+    return min(MAX_PAYLOAD, most) if isinstance(most, int) and most > 0 else MAX_PAYLOAD
 
 
 @attrs.frozen
@@ -63,6 +84,8 @@ class Question:
     withdrawn: bool = False
     cancel_at: str = ""
     """The agent that gets a `cancel` once the id is known."""
+    reason: Any = None
+    """Why, as the payload of that: then it is answered."""
 
     def may_answer(self, agent: str) -> bool:
         """Return whether an agent was asked."""

@@ -46,7 +46,7 @@ from lmos_actors.transport import ConnectionOptions, connect
 from ._hops import hops_in, ref_with
 from ._inbox import Inbox
 from ._line import Line
-from ._sent import Question, Receipt, Sent
+from ._sent import ACKNOWLEDGEMENTS, Question, Receipt, Sent
 
 if TYPE_CHECKING:
     import ssl
@@ -88,16 +88,6 @@ NOBODY: Final = "nobody"
 FINAL_STATUS: Final = (400, 401, 403, 404)
 FINAL_CODES: Final = (1008, 4001, 4009)
 OVER_RATE: Final = 4029
-
-ACKNOWLEDGEMENTS: Final = {
-    "ping": "pong",
-    "subscribe": "subscribed",
-    "unsubscribe": "unsubscribed",
-    "list_subscriptions": "subscriptions",
-    "command": "command_result",
-    "query": "query_result",
-}
-"""The types of answers to commands."""
 
 
 class Relay:
@@ -305,16 +295,24 @@ class Relay:
         """
         if question.withdrawn:
             return
-        question.withdrawn, question.cancel_at = True, cancel_at
+        question.withdrawn = True
         self._asked.pop(question.id, None)
         if question.sent in self._queue:
             self._queue.remove(question.sent)
             self._receipts.pop(question.sent.receipt, None)
-        elif question.id and cancel_at:
+        elif cancel_at:
+            self.cancel(question, cancel_at)
+
+    def cancel(self, question: Question, agent: str, reason: Any = None) -> None:
+        """Send an agent a `cancel` for a question, once its id is known; with a reason, it is answered."""
+        question.cancel_at, question.reason = agent, reason
+        if question.id:
             self._cancel(question)
 
     def _cancel(self, question: Question) -> None:
-        data = self._client.message(self._reach([question.cancel_at]), None, type=CANCEL, ref=question.id)
+        data = self._client.message(
+            self._reach([question.cancel_at]), question.reason, type=CANCEL, ref=question.id
+        )
         self._queue.append(Sent(data))
         self._wake()
 
@@ -323,7 +321,7 @@ class Relay:
         question.id = id
         if not question.withdrawn:
             self._asked[id] = question
-        elif question.cancel_at:
+        if question.cancel_at:
             self._cancel(question)
 
     def _hear_itself(self, targets: list[str]) -> None:

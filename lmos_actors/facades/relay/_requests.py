@@ -1,0 +1,369 @@
+"""Requests of refs to agents on a relay: a peer, as links over LMOS and HTTP have one.
+
+A call is a `question` with `{"action", "input"}`, and its answer the result; an agent that a node has bridged
+there understands it. That is all that a relay carries, but for events that are broadcast: everything else
+raises NotAllowed, with the reason.
+
+- **What becomes of a question** is known from the relay (`Relay.pose`). One that was sent before the
+  connection ended is OutcomeUnknown; without a connection nothing is sent, and that is AgentUnavailable.
+- **Nobody waits here.** Answers arrive in the step of the reader, as those over LMOS do.
+- **A deadline goes with the question**, as `within`; a caller that leaves sends a `cancel` with its `ref`.
+- **One-way messages are questions whose answers nobody wants**; a refusal is a dead letter. At most `TELLS`
+  to one agent are open, then senders stand in line.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
+
+import msgspec
+import trio
+from msgspec import UNSET
+
+from lmos_actors.actors import park_among, wake_all
+from lmos_actors.bindings import EXITED, Backoff, RemoteRun, RemoteThing
+from lmos_actors.errors import (
+    ActionFailed,
+    AgentUnavailable,
+    ConnectFailed,
+    InvalidInput,
+    NotAllowed,
+    OutcomeUnknown,
+)
+
+from ._faults import error_of, fault_in
+from ._sent import max_payload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from lmos_actors._core import Budget
+    from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
+    from lmos_actors.bindings import PendingRequest, SentTell, SharedListening
+    from lmos_actors.protocol.relay import RelayMessage
+
+    from ._sent import Question
+    from ._session import Relay
+
+TELLS: Final = 256
+"""One-way messages to one agent that are open at a time."""
+
+
+class RelayRequests:
+    """The requests to agents of one relay; a `RemotePeer`.
+
+    `events_of` returns the events that an agent says it broadcasts.
+    """
+
+    way = "relay"
+    """The binding's name in metrics and traces."""
+
+    takes_keys = False
+    tried = True
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def __init__(
+        self, rt: Runtime, relay: Relay, budget: Budget, events_of: Callable[[str], Collection[str]]
+    ) -> None:
+        self.rt = rt
+        self.budget = budget
+        self.url = self.place = relay.url
+        self.origin = (relay.url.startswith("wss:"), urlsplit(relay.url).netloc)
+        self.ended = False
+        self._relay = relay
+        self._events_of = events_of
+        self._random = rt.entropy.stream(f"peer {relay.url}")
+        self._things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
+        self._open: dict[PendingRequest, Question] = {}
+        self._cancelled: dict[Question, list[trio.lowlevel.Task]] = {}
+        """Questions that are being cancelled, and the tasks that wait for that."""
+        self._tells: Counter[str] = Counter()
+        self._line: OrderedDict[PendingRequest, None] = OrderedDict()
+
+    # ---- the relay
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a question can be sent now."""
+        return not self.ended and self._relay.is_connected
+
+    @property
+    def failure(self) -> ConnectFailed | None:
+        """Why the relay takes the agent no more, None while it does."""
+        return self._relay.failure
+
+    def thing(self, thing_id: str) -> RemoteThing:
+        """Return the agent of that id, the same for the same id."""
+        found = self._things.get(thing_id)
+        if found is None:
+            found = self._things[thing_id] = RemoteThing(self, thing_id)
+        return found
+
+    def new_backoff(self) -> Backoff:
+        """Return a new backoff that draws from this peer's random stream."""
+        return Backoff(self._random)
+
+    def unavailable(self, path: str) -> AgentUnavailable:
+        """Return the error for a request that cannot be sent now."""
+        if self.ended:
+            return AgentUnavailable(path, "the agent here that was on the relay has ended")
+        return AgentUnavailable(path, f"there is no connection to {self.place}")
+
+    async def first(self) -> None:
+        """Wait for the connection. Raise ConnectFailed when the relay takes the agent no more."""
+        await self._relay.wait_ready()
+
+    async def connected(self, path: str) -> None:
+        """Wait for the connection, however long it takes. Raise AgentUnavailable when it is over."""
+        try:
+            await self._relay.wait_ready()
+        except ConnectFailed as failure:
+            raise AgentUnavailable(path, str(failure)) from failure
+        if self.ended:
+            raise self.unavailable(path)
+
+    def release(self) -> None:
+        """Do nothing: the connection is that of the agent here that is on the relay."""
+
+    def stop(self) -> None:
+        """End: the agent here is on the relay no more."""
+        self.ended = True
+        for request in tuple(self._open):
+            path = request.far.path
+            self._fail(request, OutcomeUnknown(path, "the agent here that was on the relay has ended"))
+        line, self._line = self._line, OrderedDict()
+        for request in line:
+            request.fail(self.unavailable(request.far.path))
+        for listening in self._listenings():
+            listening.close()
+
+    async def run(self) -> None:
+        """Wait: nothing has to be carried."""
+        await trio.sleep_forever()
+
+    # ---- requests
+
+    @property
+    def open_requests(self) -> int:
+        """The number of requests that wait for an answer or stand in line."""
+        return len(self._open) + len(self._line)
+
+    def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
+        """Return what stands in line."""
+        for request in self._line:
+            yield "room", request
+
+    def post(self, request: PendingRequest) -> None:
+        """Send a request, or let it stand in line. Raise AgentUnavailable, InvalidInput, NotAllowed."""
+        if request.sent is None:
+            self._ask(request)
+        elif self.tell(request.sent, request.name, request.payload, request.trace_context):
+            request.on_sent()
+        else:
+            self._line[request] = None
+
+    def _ask(self, request: PendingRequest) -> None:
+        _check(request)
+        if isinstance(request, RemoteRun) and request.op.progress is not None:
+            why = f"{request.path!r} is reached over a relay, which carries no progress of a call"
+            request.feed.fail(NotAllowed(why))
+        left = None if request.deadline is None else request.deadline - trio.current_time()
+        question = self._pose(request.far, request.name, request.payload, request.trace_context, left)
+        self._open[request] = question
+        question.answer.on_settled = partial(self._settled, request)
+
+    def _pose(
+        self, far: RemoteThing, name: str, payload: Any, trace: TraceMembers, left: float | None
+    ) -> Question:
+        if not self.is_connected:
+            raise self.unavailable(far.path)
+        call: dict[str, Any] = {"action": name}
+        if payload is not UNSET:
+            call["input"] = payload
+        if left is not None:
+            call["within"] = max(left, 0.001)
+        try:
+            size = len(msgspec.json.encode(call))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"it cannot be written as JSON: {error}") from None
+        most = max_payload(self._relay.welcome)
+        if size > most:
+            raise InvalidInput(f"the call takes {size} bytes, and a message on the relay {most} at most")
+        try:
+            return self._relay.pose(call, far.thing_id, trace=trace)
+        except ConnectFailed as failure:
+            raise AgentUnavailable(far.path, str(failure)) from failure
+
+    def _settled(self, request: PendingRequest, answer: RelayMessage | None, error: Exception | None) -> None:
+        far = request.far
+        question = self._open.pop(request, None)
+        if question is None:
+            return
+        self._relay.withdraw(question)
+        wake_all(self.rt.timers, self._cancelled.pop(question, []))
+        found = _failure(answer, error, far.path)
+        if found is None:
+            assert answer is not None
+            request.answer(answer.payload)
+        else:
+            request.fail(found)
+
+    def _fail(self, request: PendingRequest, error: Exception) -> None:
+        question = self._open.pop(request, None)
+        if question is not None:
+            self._relay.withdraw(question)
+            wake_all(self.rt.timers, self._cancelled.pop(question, []))
+            request.fail(error)
+
+    def withdraw(self, request: PendingRequest) -> None:
+        """Take a request out of the line, or have the agent cancel it, without waiting."""
+        question = self._open.pop(request, None)
+        if question is not None:
+            self._relay.withdraw(question, cancel_at=request.far.thing_id)
+            wake_all(self.rt.timers, self._cancelled.pop(question, []))
+        else:
+            self._line.pop(request, None)
+
+    async def query(self, request: PendingRequest) -> NoReturn:
+        """Raise NotAllowed: nothing says how a question stands."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        why = f"{request.path!r} is reached over a relay, which does not say how a call stands"
+        raise NotAllowed(why)
+
+    async def cancel(self, request: PendingRequest, reason: str | None) -> None:
+        """Have the agent cancel a request, and wait for its answer."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        question = self._open.get(request)
+        if question is None:
+            return
+        if question not in self._cancelled:
+            self._relay.cancel(question, request.far.thing_id, {"reason": reason or ""})
+        while request in self._open:
+            await park_among(self._cancelled.setdefault(question, []))
+
+    def taken(self, request: PendingRequest) -> None:
+        """Do nothing: there are no streams."""
+
+    def target(self, request: PendingRequest, name: str) -> ItemTarget:
+        """Raise NotAllowed: a message cannot carry a stream."""
+        raise NotAllowed(
+            f"{request.path!r} is reached over a relay, which cannot carry the input stream {name!r}"
+        )
+
+    # ---- one way
+
+    def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
+        """Send a one-way message; return False where as many as may be are open. Raise as `post`."""
+        agent = sent.far.thing_id
+        if self._tells[agent] >= TELLS:
+            return False
+        question = self._pose(sent.far, name, payload, trace, None)
+        self._tells[agent] += 1
+        question.answer.on_settled = partial(self._tell_ended, sent, question)
+        return True
+
+    def _tell_ended(
+        self, sent: SentTell, question: Question, answer: RelayMessage | None, error: Exception | None
+    ) -> None:
+        agent = sent.far.thing_id
+        self._tells[agent] -= 1
+        if not self._tells[agent]:
+            del self._tells[agent]
+        self._relay.withdraw(question)
+        found = _failure(answer, error, sent.far.path)
+        if found is not None:
+            sent.fail(found)
+        self._go_on(agent)
+
+    def _go_on(self, agent: str) -> None:
+        """Let the next one-way message to an agent out of the line."""
+        for request in self._line:
+            if request.far.thing_id == agent:
+                del self._line[request]
+                try:
+                    self.post(request)
+                except (AgentUnavailable, InvalidInput) as error:
+                    request.fail(error)
+                return
+
+    def holds_up(self, far: RemoteThing) -> bool:
+        """Return whether messages to an agent wait already."""
+        return self._tells[far.thing_id] >= TELLS
+
+    # ---- listening
+
+    def listen(self, listening: SharedListening) -> None:
+        """Listen to what an agent broadcasts. Raise NotAllowed."""
+        far = listening.far
+        why = self._refusal(listening)
+        if why:
+            far.listenings.pop((listening.kind, listening.name), None)
+            listening.taps.clear()
+            raise NotAllowed(f"{far.path!r} is reached over a relay, {why}")
+        listening.on_confirmed()
+
+    def _refusal(self, listening: SharedListening) -> str:
+        """Return why something cannot be listened to, empty if it can."""
+        if listening.kind == "property":
+            return "which carries no properties"
+        if listening.name == EXITED:
+            return "which does not report exits"
+        known = self._events_of(listening.far.thing_id)
+        if listening.kind == "event" and listening.name not in known:
+            return f"and does not broadcast {listening.name!r} there: event(broadcast=True) does"
+        return ""
+
+    def unlisten(self, listening: SharedListening) -> None:
+        """Do nothing: what is broadcast comes all the same."""
+
+    def heard(self, message: RelayMessage) -> None:
+        """Pass on an event that an agent has broadcast."""
+        thing = self._things.get(message.sender)
+        said: Any = message.payload
+        if thing is None or message.type != "data" or not isinstance(said, dict) or "data" not in said:
+            return
+        name, data = said.get("event"), said["data"]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        text = msgspec.json.encode(data)
+        for (kind, wanted), listening in tuple(thing.listenings.items()):
+            if kind == "event" and wanted == name:
+                listening.value(data, text)
+            elif kind == "events" and isinstance(name, str):
+                listening.value((name, data), text)
+
+    def lost(self, missed: int | None) -> None:
+        """Note that broadcasts were lost: so many, or all of a while without a connection."""
+        for listening in self._listenings():
+            if missed is None:
+                listening.on_connection_lost(lambda: OutcomeUnknown(self.place))
+                listening.on_confirmed()
+            else:
+                listening.gap("messages of the relay were dropped", missed)
+
+    def _listenings(self) -> list[SharedListening]:
+        return [each for thing in tuple(self._things.values()) for each in thing.listenings.values()]
+
+
+def _check(request: PendingRequest) -> None:
+    """Raise NotAllowed for what a question cannot be."""
+    if request.verb != "invoke":
+        raise NotAllowed(f"{request.path!r} is reached over a relay, which carries no properties")
+    if request.credit is not None:
+        raise NotAllowed(
+            f"{request.path!r} is reached over a relay, where an answer is one message: it carries no streams"
+        )
+
+
+def _failure(answer: RelayMessage | None, error: Exception | None, path: str) -> Exception | None:
+    """Return the error that a question has ended with, None for a result."""
+    if isinstance(error, OutcomeUnknown):
+        return OutcomeUnknown(path, error.why)
+    if isinstance(error, ActionFailed):
+        return AgentUnavailable(path, f"the relay has not passed the question on: {error}")
+    if error is not None:
+        return AgentUnavailable(path, str(error))
+    fault = None if answer is None else fault_in(answer.payload)
+    return None if fault is None else error_of(fault, path)
