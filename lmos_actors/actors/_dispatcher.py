@@ -407,7 +407,10 @@ def _take_own(slot: Slot, item: SelfMessage, run: Any) -> None:
         slot.postpone_or_refuse(item)
         return
     if op.kind and op.kind != GATED:
-        _begin(slot, SelfEnvelope(slot, op, args, sender))
+        envelope, mark = SelfEnvelope(slot, op, args, sender), item.trace
+        if mark is not None:
+            envelope.trace = (0, *mark[1:])  # in the trace, and no message with a number
+        _begin(slot, envelope)
         return
     slot.free_own_seat()
     slot.begun += 1

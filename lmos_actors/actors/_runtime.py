@@ -438,7 +438,7 @@ class Runtime:
     def note(self, kind: Any, envelope: Envelope, **fields: object) -> None:
         """Record one message with the instrument, if there is one."""
         if self.instrument is not None:
-            number = envelope.trace[0] if envelope.trace is not None else None
+            number = envelope.trace[0] or None if envelope.trace is not None else None
             if "value" in fields:
                 fields["value"] = conceal(fields["value"], envelope.op.result_secrecy)
             elif "error" in fields:

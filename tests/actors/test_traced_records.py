@@ -154,3 +154,43 @@ def test_who_begins_to_observe_is_answered_with_the_value() -> None:
         {"affordance": "level", "value": 1},
         {"affordance": "code", "value": "***"},
     ]
+
+
+class Relaying(Agent):
+    """Takes work up by messages to itself."""
+
+    other: Ref[Teller]
+
+    @action
+    def begin(self) -> None:
+        self.send(self.ref, Relaying.later)
+        self.send(self.ref, Relaying.soon)
+
+    @action
+    async def later(self) -> None:
+        await self.other.invoke(Teller.work)
+
+    @action
+    def soon(self) -> None:
+        self.send(self.other, Teller.shut)
+
+
+def test_what_an_agent_tells_itself_is_in_the_trace_of_what_it_was_told() -> None:
+    log = TraceLog()
+
+    async def main() -> None:
+        async with open_node() as node:
+            relaying = await node.start(Relaying, other=await node.start(Teller))
+            await relaying.invoke(Relaying.begin)
+            await trio.sleep(2)
+
+    simulate(main, log=log)
+    found = [json.loads(line) for line in log.lines()]
+    sent = [each for each in found if each.get("kind") == "sent" and "trace" in each]
+    assert sorted((each["affordance"], each["trace"]) for each in sent) == [
+        ("begin", 1),
+        ("shut", 1),
+        ("work", 1),
+    ]
+    taken = [each for each in found if each.get("kind") == "delivered" and each["affordance"] == "later"]
+    assert [each["id"] for each in taken] == [None]  # a message to itself has no number
