@@ -105,10 +105,15 @@ class RelayMember(Agent, private=True):
 
     @action(concurrency=AT_ONCE)
     async def say(
-        self, payload: Any, to: list[str] | None = None, type: str | None = None, ref: str | None = None
+        self,
+        payload: Any,
+        to: list[str] | None = None,
+        type: str | None = None,
+        ref: str | None = None,
+        members: dict[str, Any] | None = None,
     ) -> Receipt | None:
         """Send a message to everybody, or to some; see `Relay.say`."""
-        return await _outcome(self._relay.say(payload, to or EVERYBODY, type=type, ref=ref))
+        return await _outcome(self._relay.say(payload, to or EVERYBODY, type=type, ref=ref, members=members))
 
     @action(concurrency=AT_ONCE)
     async def ask(self, payload: Any, to: list[str] | None = None, type: str = "question") -> RelayMessage:
