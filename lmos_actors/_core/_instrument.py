@@ -28,6 +28,7 @@ Kind = Literal[
     "changed",
     "fault",
     "healed",
+    "network",
 ]
 """The kind of a record."""
 

@@ -53,6 +53,13 @@ from .exposure._exposure import (
     is_private as is_private,
     public_name as public_name,
 )
+from .exposure._shared_values import (
+    SharedValues as SharedValues,
+)
+from .exposure._values import (
+    plain as plain,
+    plain_members as plain_members,
+)
 from .http._agent_request import (
     AgentRequest as AgentRequest,
 )
@@ -72,7 +79,10 @@ from .lmos._peer_listening import (
 from .lmos._peer_requests import (
     PendingRequest as PendingRequest,
     RemoteThing as RemoteThing,
+    RunQuestion as RunQuestion,
     SentTell as SentTell,
+    as_near_error as as_near_error,
+    means_unwell as means_unwell,
 )
 from .lmos._remote_calls import (
     RemoteCall as RemoteCall,
@@ -89,6 +99,16 @@ from .lmos._server import (
     LmosServer as LmosServer,
     ServerStatistics as ServerStatistics,
 )
+from .lmos._server_listeners import (
+    Listener as Listener,
+    Listeners as Listeners,
+    exited as exited,
+)
 from .lmos._server_requests import (
     action_requested as action_requested,
+    requested_operation as requested_operation,
+)
+from .lmos._server_tells import (
+    IncomingTells as IncomingTells,
+    WaitingTells as WaitingTells,
 )

@@ -18,8 +18,6 @@ from ._surroundings import surroundings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from lmos_actors._core import Kind
-
 SCHEMA = "lmos-actors/trace/v1"
 
 _OWN = frozenset({"n", "t", "kind", "agent"})
@@ -105,7 +103,7 @@ class TraceLog:
             head["run"] = dict(self._run)
         self._waiting.append(msgspec.Raw(msgspec.json.encode(head, enc_hook=str)))
 
-    def record(self, kind: Kind, agent: str, fields: dict[str, Any]) -> None:
+    def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
         """Take one record. A log that has not begun begins, without a seed, in trio's time."""
         if self._now is None:
             self.begin(seed=None, now=trio.current_time)

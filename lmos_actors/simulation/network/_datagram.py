@@ -1,0 +1,191 @@
+"""Datagrams of a simulated network: each message is alone, and may get lost, doubled or overtaken."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+from msgspec import UNSET
+from trio.lowlevel import checkpoint_if_cancelled
+
+from lmos_actors.bindings import (
+    RemoteThing,
+    as_near_error,
+)
+from lmos_actors.errors import (
+    AgentUnavailable,
+    ConnectFailed,
+    NotAllowed,
+)
+
+from ._peer import NetworkParts, NodePeer, requested
+from ._requests import HEAD, KINDS, Served
+from ._serving import Serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lmos_actors.actors import (
+        ItemTarget,
+        TraceMembers,
+        UnsentKind,
+        UnsentMessage,
+    )
+    from lmos_actors.bindings import PendingRequest, SentTell, SharedListening
+    from lmos_actors.protocol.lmos import RunStatus
+
+
+def _arrive(arrive: Callable[[], object]) -> None:
+    arrive()
+
+
+ALONE: Final = "a network of datagrams carries single messages: {} needs `delivery: stream`"
+
+
+class DatagramPeer(NodePeer):
+    """The way from one node to another where each message is alone; see the module docstring.
+
+    A request that is doubled is carried out once. One-way messages have no credit: one that finds a full
+    mailbox is a dead letter, whatever the policy.
+    """
+
+    is_connected = True
+    failure: ConnectFailed | None = None
+
+    __slots__ = ("_open", "_serving")
+
+    def __init__(self, network: NetworkParts, source: str, target: str) -> None:
+        super().__init__(network, source, target)
+        self._open: dict[PendingRequest, Served] = {}
+        self._serving: Serving | None = None
+
+    def look_at_lines(self) -> None:
+        """Do nothing: what is sent from now on meets the lines as they are."""
+
+    def _go(self, served: Served, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
+        ends = (self.target_node, self.source) if back else (self.source, self.target_node)
+        line, links = self.network.links.line(*ends), self.network.links
+        arrivals = links.send_alone(line, size, trio.current_time())
+        if not arrivals:
+            self.network.note("lost", line, served)
+        elif len(arrivals) > 1:
+            self.network.note("doubled", line, served)
+        for when in arrivals:
+            self.rt.timers.call_at(when, partial(_arrive, arrive))
+
+    def post(self, request: PendingRequest) -> None:
+        """Send a request. Raises NotAllowed for what is no single message, or would wait for ever."""
+        if request.sent is not None:
+            self.tell(request.sent, request.name, request.payload, request.trace_context)
+            request.on_sent()
+            return
+        if hasattr(request, "feed"):
+            raise NotAllowed(ALONE.format("begin() or stream()"))
+        if request.deadline is None and math.isinf(trio.current_effective_deadline()):
+            raise NotAllowed(
+                f"{request.name!r} of {request.path} may get lost, and is waited for without a deadline: "
+                "use within(...), or a trio scope"
+            )
+        served = self._open[request] = requested(self, request)
+        served.host = request
+        self._go(served, served.weight, partial(self._arrived, served))
+
+    def _arrived(self, served: Served) -> None:
+        if self._serving is None:
+            back: Any = self
+            self._serving = Serving(back, self.network.limits, alone=True)
+        self._serving.take(served if served.tell is None else msgspec.structs.replace(served))
+
+    def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
+        """Send a one-way message."""
+        parent, state = trace.get("traceparent"), trace.get("tracestate")
+        served = self.served(
+            sent, name, payload, verb=KINDS["invoke"], tell=0, traceparent=parent, tracestate=state
+        )
+        self._go(served, served.weight, partial(self._arrived, served))
+        return True
+
+    def withdraw(self, request: PendingRequest) -> None:
+        """Send that the caller is gone, which may get lost."""
+        served = self._open.pop(request, None)
+        if served is not None:
+            self._go(served, HEAD, partial(self._withdraw_there, served))
+
+    def _withdraw_there(self, served: Served) -> None:
+        if self._serving is not None:
+            self._serving.withdraw(served)
+
+    def answer(self, served: Served, text: bytes) -> None:
+        """Send the value of an answer."""
+        self._go(served, HEAD + len(text), partial(self._answered, served, text), back=True)
+
+    def _answered(self, served: Served, text: bytes) -> None:
+        request = served.host
+        if self._open.pop(request, None) is not None:
+            request.far.unwell = False
+            request.answer(msgspec.json.decode(text) if text else UNSET)
+
+    def refuse(self, served: Served, error: Exception) -> None:
+        """Send the error in place of an answer."""
+        if served.tell is None:
+            self._go(served, HEAD, partial(self._refused, served, error), back=True)
+
+    def _refused(self, served: Served, error: Exception) -> None:
+        request, path = served.host, served.target.path
+        if self._open.pop(request, None) is not None:
+            request.fail(as_near_error(error, path, path, request.seconds))
+
+    def report(self, served: Served, status: str, progress: Any) -> None:
+        """Send nothing: nobody can see how a run stands."""
+
+    def unavailable(self, path: str) -> AgentUnavailable:
+        """Return the error for a request that cannot be sent now; there is none."""
+        return AgentUnavailable(path, "the network has ended")
+
+    async def first(self) -> None:
+        """Wait for nothing: there is no connection."""
+        await checkpoint_if_cancelled()
+
+    async def connected(self, path: str) -> None:
+        """Wait for nothing: there is no connection."""
+        await checkpoint_if_cancelled()
+
+    @property
+    def open_requests(self) -> int:
+        """The number of requests that wait for an answer."""
+        return len(self._open)
+
+    def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
+        """Return nothing: what is sent is gone at once."""
+        return iter(())
+
+    def holds_up(self, far: RemoteThing) -> bool:
+        """Return False: nothing stands in line."""
+        return False
+
+    async def query(self, request: PendingRequest) -> RunStatus | None:
+        """Return None: there are no runs to ask about."""
+        await checkpoint_if_cancelled()
+        return None
+
+    async def cancel(self, request: PendingRequest, reason: str | None) -> RunStatus | None:
+        """Return None: there are no runs to cancel."""
+        await checkpoint_if_cancelled()
+        return None
+
+    def taken(self, request: PendingRequest) -> None:
+        """Do nothing: there are no streams."""
+
+    def target(self, request: PendingRequest, name: str) -> ItemTarget:
+        """Raise NotAllowed: there are no streams."""
+        raise NotAllowed(ALONE.format("a stream"))
+
+    def listen(self, listening: SharedListening) -> None:
+        """Refuse: there are no subscriptions."""
+        listening.on_refused(NotAllowed(ALONE.format("a subscription or a monitor")))
+
+    def unlisten(self, listening: SharedListening) -> None:
+        """Do nothing: there are no subscriptions."""

@@ -1,0 +1,265 @@
+"""Links of a simulated network: when what one node sends to another arrives, if it does. No clock, no tasks.
+
+A `Line` is one direction between two nodes. Its rules say how long a message takes (latency and jitter), how
+many bytes a second it carries, and which share of messages is lost, doubled or overtaken. Two kinds of
+delivery read them in different ways:
+
+- *stream*: as over TCP. Everything arrives, once and in order. A loss is the delay of a retransmission, which
+  comes after `FIRST_RETRY`, and each further one after twice as long. What is sent while the line is cut
+  arrives with the first retransmission after the cut.
+- *datagram*: as over UDP. What is lost is gone, as is what is sent while the line is cut or finds no room in
+  the queue of a slow line. What is doubled arrives twice, each time by itself; what is overtaken arrives
+  later than it would have.
+
+What is kept true:
+
+- **Chance by name.** Each line draws from a stream of its own, made of the names of its ends: one more line
+  or fault changes nothing elsewhere.
+- **Instants are computed when a message is sent.** A cut or a fault that begins later does not touch what is
+  under way: it has passed.
+- Several faults on one line add up: it is cut while any of them cuts it; latencies are added; a message gets
+  through where each of them lets it through.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lmos_actors._core import RandomStream
+
+FIRST_RETRY: Final = 0.2
+"""Seconds until what was lost is sent again, as TCP begins on Linux; then after twice as long each time."""
+
+LAST_RETRY: Final = 120.0
+"""Limit of these seconds."""
+
+OVERTAKEN: Final = 0.01
+"""Seconds that a message that is to be overtaken loses at least; else the latency of its line once more."""
+
+QUEUE: Final = 1 << 20
+"""Bytes that wait for a slow line at most, where nothing else is said."""
+
+
+class Draw(Protocol):
+    """A distribution of seconds, never below zero."""
+
+    def __call__(self, random: RandomStream, /) -> float: ...
+
+
+@attrs.frozen(kw_only=True)
+class LinkRules:
+    """The behaviour of a line. `latency` and `jitter` add up; shares are from 0 to 1.
+
+    `bandwidth` is in bytes a second, None without a limit, and `queue` the bytes that may wait for it.
+    """
+
+    latency: Draw | None = None
+    jitter: Draw | None = None
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    corrupt: float = 0.0
+    bandwidth: float | None = None
+    queue: int = QUEUE
+
+    @property
+    def is_perfect(self) -> bool:
+        """Whether it delays, loses and changes nothing."""
+        return self == PERFECT
+
+
+PERFECT: Final = LinkRules()
+
+
+@attrs.frozen(kw_only=True)
+class LinkFault:
+    """A change of the lines that `selects` returns True for, given the names of both ends.
+
+    `cuts`: nothing gets through. `latency` is added, `loss` is a further share that is lost.
+    """
+
+    selects: Callable[[str, str], bool]
+    cuts: bool = False
+    latency: Draw | None = None
+    loss: float = 0.0
+
+
+@attrs.define(eq=False)
+class Line:
+    """One direction between two nodes, and how it stands."""
+
+    source: str
+    target: str
+    rules: LinkRules
+    random: RandomStream
+    cut_since: float | None = None
+    """The instant since which nothing gets through, None where something does."""
+    free_at: float = 0.0
+    """The instant at which the last byte of what was sent has left, on a line with a bandwidth."""
+    last_at: float = 0.0
+    """The instant at which the last message arrives that has been sent in order."""
+    version: int = -1
+    """Of the faults that `cut_since`, `faults` and `loss` are of."""
+    faults: tuple[LinkFault, ...] = ()
+    loss: float = 0.0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether nothing gets through."""
+        return self.cut_since is not None
+
+    def waiting_bytes(self, now: float) -> float:
+        """Return the bytes that wait for the bandwidth."""
+        return 0.0 if self.rules.bandwidth is None else max(0.0, self.free_at - now) * self.rules.bandwidth
+
+
+class Links:
+    """All lines of a network, by the names of their ends.
+
+    `rules` returns the rules between two nodes, from the first to the second; `stream` returns the random
+    stream of a name.
+    """
+
+    def __init__(self, rules: Callable[[str, str], LinkRules], stream: Callable[[str], RandomStream]) -> None:
+        self._rules = rules
+        self._stream = stream
+        self._lines: dict[tuple[str, str], Line] = {}
+        self._faults: dict[int, tuple[LinkFault, float]] = {}  # and when each began
+        self._numbers = count(1)
+        self._version = 0
+
+    def __iter__(self) -> Iterator[Line]:
+        """Return the lines that have been used."""
+        return iter(self._lines.values())
+
+    def line(self, source: str, target: str) -> Line:
+        """Return the line from one node to another, as it is now."""
+        found = self._lines.get((source, target))
+        if found is None:
+            rules = self._rules(source, target)
+            found = Line(source, target, rules, self._stream(f"link {source} > {target}"))
+            self._lines[source, target] = found
+        if found.version != self._version:
+            self._update(found)
+        return found
+
+    def _update(self, line: Line) -> None:
+        found = [each for each in self._faults.values() if each[0].selects(line.source, line.target)]
+        faults = tuple(each for each, _ in found)
+        line.version, line.faults = self._version, faults
+        line.cut_since = min((began for each, began in found if each.cuts), default=None)
+        kept = 1.0 - line.rules.loss
+        for each in faults:
+            kept *= 1.0 - each.loss
+        line.loss = 1.0 - kept
+
+    # ---- faults
+
+    def begin(self, fault: LinkFault, now: float) -> int:
+        """Put a fault into force, and return its number."""
+        number = next(self._numbers)
+        self._faults[number] = fault, now
+        self._version += 1
+        return number
+
+    def heal(self, number: int) -> None:
+        """End a fault; one that has ended already is passed over."""
+        if self._faults.pop(number, None) is not None:
+            self._version += 1
+
+    # ---- messages
+
+    def send_in_order(self, line: Line, size: int, now: float) -> float:
+        """Return when a message arrives that is sent now, after all that were sent before. The line is up."""
+        seconds, losses = self._on_the_way(line), self._losses(line)
+        arrives = max(self._departure(line, size, now) + seconds + _retries(losses), line.last_at)
+        line.last_at = arrives
+        return arrives
+
+    def send_again(self, line: Line, size: int, sent_at: float, now: float) -> float:
+        """Return when a message arrives that was sent while its line was cut, which is up again now.
+
+        It is sent again when its sender's timer says so: later, the longer the cut has lasted.
+        """
+        wait = _retries(_retries_until(now - sent_at)) - (now - sent_at)
+        return self.send_in_order(line, size, now + max(wait, 0.0))
+
+    def send_alone(self, line: Line, size: int, now: float) -> tuple[float, ...]:
+        """Return when a datagram arrives that is sent now: twice if it is doubled, never if it is lost."""
+        rules, random = line.rules, line.random
+        seconds = self._on_the_way(line)
+        is_lost = random.random() < line.loss if line.loss else False
+        is_doubled = random.random() < rules.duplicate if rules.duplicate else False
+        is_overtaken = random.random() < rules.reorder if rules.reorder else False
+        again = self._on_the_way(line) if is_doubled or is_overtaken else 0.0
+        if line.is_cut or is_lost or line.waiting_bytes(now) + size > rules.queue:
+            return ()
+        left = self._departure(line, size, now)
+        first = left + seconds + (max(again, OVERTAKEN) if is_overtaken else 0.0)
+        return (first, left + again) if is_doubled else (first,)
+
+    @staticmethod
+    def _on_the_way(line: Line) -> float:
+        rules, random = line.rules, line.random
+        seconds = 0.0 if rules.latency is None else rules.latency(random)
+        if rules.jitter is not None:
+            seconds += rules.jitter(random)
+        for each in line.faults:
+            if each.latency is not None:
+                seconds += each.latency(random)
+        return seconds
+
+    @staticmethod
+    def _losses(line: Line) -> int:
+        """Draw how often a message is lost before it gets through."""
+        losses = 0
+        while line.loss and losses < 64 and line.random.random() < line.loss:
+            losses += 1
+        return losses
+
+    @staticmethod
+    def _departure(line: Line, size: int, now: float) -> float:
+        bandwidth = line.rules.bandwidth
+        if bandwidth is None:
+            return now
+        line.free_at = max(line.free_at, now) + size / bandwidth
+        return line.free_at
+
+
+def _retries(losses: int) -> float:
+    """Return the seconds after which the retransmission of that number is made."""
+    seconds, wait = 0.0, FIRST_RETRY
+    for _ in range(losses):
+        seconds += wait
+        wait = min(2 * wait, LAST_RETRY)
+    return seconds
+
+
+def _retries_until(seconds: float) -> int:
+    """Return the number of the first retransmission that is made not before so many seconds."""
+    losses = 0
+    while _retries(losses) < seconds:
+        losses += 1
+    return losses
+
+
+def between_sides(sides: Iterable[Iterable[str]], *, one_way: bool = False) -> Callable[[str, str], bool]:
+    """Return which lines a partition cuts: those from one of its sides to another.
+
+    Nodes that are on no side are reached by all. `one_way`: only what the first side sends is cut.
+    """
+    side_of: dict[str, int] = {name: number for number, names in enumerate(sides) for name in names}
+
+    def cuts(source: str, target: str) -> bool:
+        here, there = side_of.get(source), side_of.get(target)
+        if here is None or there is None or here == there:
+            return False
+        return here == 0 if one_way else True
+
+    return cuts

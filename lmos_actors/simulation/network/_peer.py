@@ -1,0 +1,161 @@
+"""What all connections of a simulated network share, and what both kinds of them are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from msgspec import UNSET
+
+from lmos_actors._core import Budget
+from lmos_actors.actors import PoolLink, Seats
+from lmos_actors.bindings import (
+    Backoff,
+    RemoteThing,
+    SharedValues,
+    WaitingTells,
+)
+from lmos_actors.errors import (
+    InvalidInput,
+    LocalProtocolError,
+)
+from lmos_actors.protocol.lmos import written
+
+from ._requests import KINDS, NodeLimits, Served, StreamIn
+
+if TYPE_CHECKING:
+    from lmos_actors.actors import (
+        Runtime,
+        Slot,
+    )
+    from lmos_actors.bindings import PendingRequest, SentTell
+
+    from ._links import Line, Links
+
+
+MEMORY: Final = 256 << 20
+"""Bytes that wait for listeners at most, over all connections."""
+
+
+class NetworkParts:
+    """The machinery of a node, its lines, and what the receiving ends of all connections share."""
+
+    def __init__(self, rt: Runtime, links: Links) -> None:
+        self.rt = rt
+        self.links = links
+        self.budget = Budget(MEMORY)
+        self.limits = NodeLimits(
+            Seats(), WaitingTells(self.budget), SharedValues(self.budget), rt.entropy.new_id()
+        )
+
+    def note(self, what: str, line: Line, request: Any = None) -> None:
+        """Record what the network did to a message, or to a connection."""
+        if self.rt.instrument is not None:
+            fields: dict[str, object] = {"what": what, "from": line.source, "to": line.target}
+            if request is not None:
+                fields["affordance"] = request.name
+            self.rt.instrument.record("network", line.target, fields)
+
+
+class NodePeer:
+    """What both kinds of peers are: the way from one node to another; see `RemotePeer`."""
+
+    way = "lmos"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    takes_keys = True
+    tried = True
+    ended = False
+
+    __slots__ = ("_things", "network", "source", "target_node")
+
+    def __init__(self, network: NetworkParts, source: str, target: str) -> None:
+        self.network = network
+        self.source = source
+        self.target_node = target
+        self._things: dict[str, tuple[RemoteThing, Any]] = {}  # and the slot or the pool that each is
+
+    @property
+    def rt(self) -> Runtime:
+        """The machinery of the node's agents."""
+        return self.network.rt
+
+    @property
+    def budget(self) -> Budget:
+        """The memory in which values wait for listeners."""
+        return self.network.budget
+
+    @property
+    def url(self) -> str:
+        """The name of the other node."""
+        return self.target_node
+
+    @property
+    def place(self) -> str:
+        """The name of the other node, for texts."""
+        return self.target_node
+
+    @property
+    def origin(self) -> tuple[bool, str]:
+        """What tells this connection from others, for the identity of things."""
+        return (False, f"{self.source} > {self.target_node}")
+
+    def thing_of(self, link: Slot | PoolLink) -> RemoteThing:
+        """Return the thing that an agent or a pool of the other node is here, the same for the same."""
+        found = self._things.get(link.path)
+        if found is None:
+            peer: Any = self
+            found = self._things[link.path] = RemoteThing(peer, link.path), link
+        return found[0]
+
+    def thing(self, thing_id: str) -> RemoteThing:
+        """Return the thing of that id, which a ref has been made for."""
+        return self._things[thing_id][0]
+
+    def served(self, request: PendingRequest | SentTell, name: str, payload: Any, **members: Any) -> Served:
+        """Return a request as it goes over the line. Raise InvalidInput for what cannot be written."""
+        try:
+            text = b"" if payload is UNSET else written(payload)
+        except LocalProtocolError as error:
+            raise InvalidInput(str(error)) from None
+        return Served(self._things[request.far.thing_id][1], name=name, text=text, **members)
+
+    async def run(self) -> None:
+        """Do nothing: timers carry what there is."""
+
+    def stop(self) -> None:
+        """Do nothing: a pair of nodes lasts as long as the network."""
+
+    def release(self) -> None:
+        """Do nothing; see `stop`."""
+
+    def new_backoff(self) -> Backoff:
+        """Return a new backoff that draws from this pair's random stream."""
+        return Backoff(self.rt.entropy.stream(f"peer {self.source} > {self.target_node}"))
+
+
+def requested(peer: NodePeer, request: PendingRequest) -> Served:
+    """Return a request with an answer as it goes over the line."""
+    remaining = None
+    if request.deadline is not None:
+        remaining = max(0.001, request.deadline - trio.current_time())
+    attempt, trace = request.attempt, request.trace_context
+    served = peer.served(
+        request,
+        request.name,
+        request.payload,
+        verb=KINDS[request.verb],
+        remaining=remaining,
+        traceparent=trace.get("traceparent"),
+        tracestate=trace.get("tracestate"),
+        message_id="" if attempt is None or attempt.message_id is None else attempt.message_id,
+        is_attempt=attempt is not None,
+        key=None if attempt is None else attempt.key,
+    )
+    if request.credit is not None:
+        served.items = request.credit.items
+    if request.streams:
+        served.streams = {
+            name: StreamIn(name, kind, kind == "application/octet-stream", served)
+            for name, kind in request.streams.items()
+        }
+    return served

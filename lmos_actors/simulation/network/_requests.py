@@ -1,0 +1,137 @@
+"""Requests on their way over a simulated network, and the ways of their answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.actors import Runtime, Seats, TraceMembers
+    from lmos_actors.bindings import SharedValues, WaitingTells
+    from lmos_actors.protocol.lmos import RunStatus
+
+HEAD: Final = 320
+"""Bytes of a message of LMOS beside its payload, about."""
+
+
+class Word(msgspec.Struct, frozen=True):
+    """The kind of a request."""
+
+    word: str
+
+
+KINDS: Final[Mapping[str, Word]] = {
+    verb: Word(word)
+    for verb, word in {
+        "invoke": "invoke",
+        "read": "read",
+        "read all": "read_all",
+        "write": "write",
+        "write many": "write_many",
+        "property": "observe",
+        "event": "subscribe",
+        "events": "subscribe_all",
+    }.items()
+}
+"""The kinds of requests, by the verbs of operations, and by the kinds of what is listened to."""
+
+
+class Served(msgspec.Struct, eq=False):
+    """One request, on its way and at its agent: the message and the request of a server at once."""
+
+    target: Any  # the slot or the pool
+    verb: Word
+    name: str
+    text: bytes = b""  # the payload as JSON, empty where there is none
+    remaining: float | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+    message_id: str = ""
+    is_attempt: bool = False
+    key: str | None = None
+    tell: int | None = None  # a one-way message, where it is a number
+    streams: dict[str, StreamIn] | None = None
+    items: int | None = None  # that may still be sent, where it has a credit
+    status: str = "pending"
+    reason: str | None = None
+    is_cancelled: bool = False
+    open: bool = True
+    has_come: bool = False
+    repeated_by: Served | None = None  # the newest attempt of the same request
+    outcome: bytes | Exception | None = None  # the answer, where it is remembered
+    far: Any = None
+    listening: Any = None
+    also: tuple[Any, ...] = ()
+    host: Any = None  # the request of the caller that it carries
+    data: Any = UNSET
+    input: Any = UNSET
+
+    @property
+    def message(self) -> Served:
+        """The message that it came in."""
+        return self
+
+    @property
+    def action(self) -> str:
+        """The name of the action."""
+        return self.name
+
+    @property
+    def weight(self) -> int:
+        """The bytes of memory that it takes, about."""
+        return HEAD + len(self.text)
+
+
+class StreamIn(msgspec.Struct, eq=False):
+    """One input stream of a request, at both ends of the line."""
+
+    name: str
+    content_type: str
+    binary: bool
+    served: Any = None
+    host: Any = None
+    credit: int = 0  # items that its source may still send
+
+
+class Heard(msgspec.Struct, eq=False):
+    """One observation or subscription that the agent's node has accepted."""
+
+    served: Served
+    name: str
+    ended: bool = False
+
+
+class Back(Protocol):
+    """The way of answers to the caller's end; each takes the time of the line, and may get lost with it."""
+
+    @property
+    def rt(self) -> Runtime: ...
+    @property
+    def source(self) -> str: ...
+    def answer(self, served: Served, text: bytes) -> None: ...
+    def refuse(self, served: Served, error: Exception) -> None: ...
+    def report(self, served: Served, status: str, progress: Any) -> None: ...
+    def output(self, served: Served, text: bytes) -> None: ...
+    def give_credit(self, begun: Sequence[Served]) -> None: ...
+    def confirm(self, served: Served, text: bytes | None) -> None: ...
+    def value(self, served: Served, text: bytes, trace: TraceMembers) -> None: ...
+    def gap(self, served: Served, reason: str, missed: int | None) -> None: ...
+    def end_listening(self, served: Served, error: Exception) -> None: ...
+    def stream_credit(self, stream: StreamIn, items: int) -> None: ...
+    def stop_stream(self, stream: StreamIn) -> None: ...
+    def standing(self, question: Any, status: RunStatus) -> None: ...
+
+
+class NodeLimits(msgspec.Struct, eq=False):
+    """What the connections to one network share at the receiving ends."""
+
+    seats: Seats
+    waiting: WaitingTells
+    sharing: SharedValues
+    generation: str
+    attempts: dict[str, Served] = msgspec.field(default_factory=dict[str, Served])
+    """Requests that their callers may ask for again, by id."""

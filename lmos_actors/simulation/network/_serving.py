@@ -1,0 +1,484 @@
+"""The receiving end of a simulated connection: requests become envelopes, and answers go back over the line.
+
+This is what a server of LMOS does for one connection, without frames and sessions: the same envelopes, seats,
+lines of one-way messages, listeners and input streams are used, so an agent sees no difference to a request
+that came over a socket. Everything here runs in the step of a timer or of an agent's turn; nothing waits.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+from msgspec import UNSET
+
+from lmos_actors.actors import STREAM, Far, OneWay, PoolLink, Slot, far_key, incoming_trace, keyed_requests_of
+from lmos_actors.bindings import (
+    EXITED,
+    IncomingTells,
+    Listeners,
+    exited,
+    plain,
+    plain_members,
+    requested_operation,
+)
+from lmos_actors.errors import (
+    ActionCancelled,
+    ActionFailed,
+    AgentDied,
+    AgentError,
+    AgentUnavailable,
+    DeadlineExceeded,
+    MailboxFull,
+    NotFound,
+)
+from lmos_actors.protocol.lmos import Credit, RunStatus, written
+
+from ._requests import Back, Heard, NodeLimits, Served, StreamIn
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from lmos_actors.actors import Down, Peer
+    from lmos_actors.bindings import Listener
+
+CREDIT: Final = Credit(items=16, bytes=262_144)
+"""The credit of an input stream: how far its source may be ahead of the handler."""
+
+GIVEN_AT_ONCE: Final = 64
+"""One-way messages that have begun whose credit goes back at once; that of fewer goes after a second."""
+
+UNBEGUN: Final = (AgentUnavailable, MailboxFull)
+"""The errors of requests that had not begun."""
+
+GOES_ON: Final = 60.0
+"""Seconds for which a run goes on that its caller may ask for again, and its answer is remembered."""
+
+
+class _Alone(OneWay):
+    """A one-way message that does not wait for a seat: it comes alone, and nothing bounds how many come."""
+
+    __slots__ = ()
+
+    parks = False
+
+
+class Serving:
+    """The receiving end of one connection; see the module docstring. It is an `Asker` of the actors.
+
+    `alone`: there is no connection, each message comes by itself, and may come twice.
+    """
+
+    waiting = waiting_bytes = 0  # as a session has them: the line has its own queue
+    stands = False  # as the teller of what comes alone: its sender hears nothing of it
+    principal: str | None = None
+
+    __slots__ = (
+        "_alone", "_begun", "_limits", "_listeners", "_no_room", "_open", "_over", "_rt", "_tells", "back",
+        "peer",
+    )  # fmt: skip
+
+    def __init__(self, back: Back, limits: NodeLimits, *, alone: bool = False) -> None:
+        self.back = back
+        self.peer: Peer = (back.source, back.source)
+        self._rt = back.rt
+        self._limits = limits
+        self._alone = alone
+        self._open: dict[Served, None] = {}
+        self._over = False
+        self._begun: list[Served] = []  # one-way messages whose credit has not gone back
+        self._no_room: dict[Far, None] = {}
+        self._tells: IncomingTells | None = None
+        self._listeners: Listeners | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the node that asks."""
+        return self.back.source
+
+    # ---- requests
+
+    def take(self, served: Served) -> None:
+        """Take a request that has arrived."""
+        if not served.open or served.has_come:
+            return  # its caller has left meanwhile, or it has come before
+        served.has_come = True
+        try:
+            if served.target.gone:
+                raise NotFound("agent", served.target.path)
+            if not (served.is_attempt and self._is_known(served)):
+                self._take(served, served.target)
+        except AgentError as error:
+            self._forget(served)
+            self._refuse(served, error)
+            if self._alone and served.tell is not None:
+                path = served.target.path
+                self._rt.dead_letter(str(error), served.target, None, served.name, served.text or path)
+
+    def _is_known(self, served: Served) -> bool:
+        """Return whether it is another attempt of a request that runs, or was answered a while ago."""
+        attempts, id = self._limits.attempts, served.message_id
+        first = attempts.setdefault(id, served)
+        if first is served:
+            return False
+        first.repeated_by = served
+        if isinstance(first.outcome, bytes):
+            self._answer(served, first.outcome)
+        elif first.outcome is not None:
+            self._refuse(served, first.outcome)
+        return True
+
+    def _keep(self, served: Served, outcome: bytes | Exception) -> Served:
+        """Remember the answer of a request that may be asked for again; return which attempt gets it.
+
+        A request that had not begun is carried out when it comes again.
+        """
+        if isinstance(outcome, UNBEGUN) or (isinstance(outcome, AgentDied) and not outcome.started):
+            self._forget(served)
+        elif served.is_attempt:
+            served.outcome = outcome
+            self._rt.timers.call_at(trio.current_time() + GOES_ON, partial(self._forget, served))
+        return served.repeated_by or served
+
+    def _forget(self, served: Served) -> None:
+        if self._limits.attempts.get(served.message_id) is served:
+            del self._limits.attempts[served.message_id]
+
+    def _answer(self, served: Served, text: bytes) -> None:
+        served.open = False
+        self.back.answer(served, text)
+
+    def _take(self, served: Served, link: Slot | PoolLink) -> None:
+        data = msgspec.json.decode(served.text) if served.text else UNSET
+        served.data = served.input = data
+        if served.verb.word == "invoke" and isinstance(link, Slot) and served.key is None:
+            op = link.table.get(served.name)
+            if op is not None and op.name == served.name and not op.streams and served.remaining is None:
+                args = op.taken(data)
+                if args is not None:
+                    self._post(served, link, op, args)
+                    return
+        asked: Any = served
+        if served.name == EXITED:
+            self._accept_exits(served, link)
+            return
+        key, args, kwargs = requested_operation(asked, link)
+        if served.verb.word in ("observe", "subscribe", "subscribe_all"):
+            self._listen(served, link, key)
+            return
+        if served.remaining is not None and not served.remaining > 0:
+            raise DeadlineExceeded(link.path, 0.0)
+        slot = link if isinstance(link, Slot) else link.choose(key, args, kwargs)
+        op = slot.operation(key)
+        far = self._post(served, slot, op, slot.bound(op, args, kwargs))
+        if served.remaining is not None and served.open and served.tell is None:
+            far.until = trio.current_time() + served.remaining
+            self._rt.deadlines.add(far, served.remaining)
+
+    def _post(self, served: Served, slot: Slot, op: Any, args: tuple[Any, ...]) -> Far:
+        if served.tell is not None and self._alone:
+            alone = _Alone(slot, op, args, self, served)
+            incoming_trace(self._rt, alone, served.traceparent, served.tracestate)
+            slot.post(alone)
+            return alone
+        if served.tell is not None:
+            tell = OneWay(slot, op, args, self._teller(), served)
+            incoming_trace(self._rt, tell, served.traceparent, served.tracestate)
+            self._teller().post(tell)
+            return tell
+        far = served.far = Far(slot, op, args, self, served)
+        incoming_trace(self._rt, far, served.traceparent, served.tracestate)
+        self._open[served] = None
+        try:
+            if self._tells is not None:
+                self._tells.check_order(slot)
+            if served.key is None:
+                far.post(self._limits.seats, self.peer)
+            else:
+                named = far_key(served.key, None, guarded=False)
+                keyed_requests_of(slot).post_far(named, far, self._limits.seats, self.peer)
+        except BaseException:
+            self._open.pop(served, None)
+            raise
+        return far
+
+    def _refuse(self, served: Served, error: Exception) -> None:
+        served.open = False
+        self.back.refuse(served, error)
+
+    def withdraw(self, served: Served) -> None:
+        """Take a request out of its agent's mailbox, or cancel its run: its caller is gone."""
+        if served.open and self._open.pop(served, self) is None:
+            served.open, far, served.far = False, served.far, None
+            self._forget(served)
+            far.slot.withdraw(far)
+            far.leave()
+
+    # ---- answers: see `Asker` of the actors
+
+    def answered(self, far: Far, value: Any) -> None:
+        """Send the value."""
+        served: Served = far.asked
+        self._open.pop(served, None)
+        if not served.open or served.tell is not None:
+            return
+        served.open, served.status, served.far = False, "completed", None
+        if served.listening is not None:
+            self._accept(served, far.args[0], value)
+            return
+        try:
+            text = self._text_of(served, far, value)
+        except (TypeError, ValueError, OverflowError, AgentError) as error:
+            self.back.refuse(served, AgentUnavailable(far.slot.path, f"its answer cannot be sent: {error}"))
+            return
+        self._answer(self._keep(served, text), text)
+
+    @staticmethod
+    def _text_of(served: Served, far: Far, value: Any) -> bytes:
+        word = served.verb.word
+        if word == "read_all":
+            return written(plain_members(value))
+        if word in ("write", "write_many"):
+            return b""
+        if value is None and (far.op.kind == STREAM or _has_no_result(far)):
+            return b""
+        return written(plain(value))
+
+    def failed(self, far: Far, error: Exception) -> None:
+        """Send the error; of a one-way message that comes alone it is a dead letter here."""
+        served: Served = far.asked
+        if isinstance(far, _Alone):
+            if not isinstance(error, ActionFailed):
+                self._rt.dead_letter(str(error), far.slot, None, far.op.name, far.args)
+            return
+        self._open.pop(served, None)
+        if served.listening is not None:
+            far.args[0].leave()
+        if served.open:
+            served.status, served.far = "failed", None
+            self._refuse(self._keep(served, error), error)
+
+    def waits(self, far: Far) -> None:
+        """Report that the run waits."""
+        self.back.report(far.asked, "pending", UNSET)
+
+    def began(self, far: Far) -> None:
+        """Report that the run begins."""
+        served: Served = far.asked
+        served.status = "in progress"
+        self.back.report(served, "in progress", UNSET)
+        for stream in (served.streams or {}).values():
+            stream.host.begin(self, stream)
+
+    def reported(self, far: Far, value: Any) -> None:
+        """Send the progress that the run has reported."""
+        self.back.report(far.asked, "in progress", plain(value))
+
+    def has_room(self, far: Far) -> bool:
+        """Return whether an item may be sent now, by the credit of its consumer."""
+        served: Served = far.asked
+        if self._over or not served.open or served.items is None or served.items > 0:
+            return True
+        self._no_room[far] = None
+        return False
+
+    def send_item(self, far: Far, item: Any) -> bool:
+        """Send an item of a stream; return whether it was wanted."""
+        served: Served = far.asked
+        if self._over or not served.open:
+            return False
+        if served.items is not None:
+            served.items -= 1
+        self.back.output(served, written(plain(item)))
+        return True
+
+    def credited(self, served: Served) -> None:
+        """Take note that the consumer has taken an item."""
+        if served.items is not None:
+            served.items += 1
+        far = served.far
+        if far is not None and self._no_room.pop(far, self) is None:
+            far.go_on()
+
+    # ---- one-way messages
+
+    def _teller(self) -> IncomingTells:
+        if self._tells is None:
+            session: Any = self
+            who = self.label, None, self.peer
+            fail: Any = self._refuse
+            self._tells = IncomingTells(
+                self._rt, session, self._limits.waiting, who, fail, _nothing, _nothing
+            )
+        return self._tells
+
+    def tell_begun(self, served: Served) -> None:
+        """Note that a one-way message has begun."""
+        served.open = False
+        self._begun.append(served)
+        if len(self._begun) >= GIVEN_AT_ONCE:
+            self.give_credit()
+
+    def admitted(self, tell: Any) -> None:
+        """Do nothing: what comes alone does not wait for a seat."""
+
+    def give_credit(self) -> None:
+        """Return the credit of all one-way messages that have begun."""
+        if self._begun and not self._over:
+            begun, self._begun = self._begun, []
+            self.back.give_credit(begun)
+
+    # ---- questions about runs
+
+    def query(self, served: Served, question: Any) -> None:
+        """Answer how a run stands."""
+        status = RunStatus(served.status, cancelled=served.is_cancelled, reason=served.reason)
+        self.back.standing(question, status)
+
+    def cancel(self, served: Served, question: Any, reason: str | None) -> None:
+        """Cancel a run, and answer how it stands."""
+        if served.open:
+            self.withdraw(served)
+            served.status, served.is_cancelled, served.reason = "failed", True, reason
+            self.back.refuse(served, ActionCancelled(reason))
+        self.query(served, question)
+
+    # ---- listening
+
+    def _listeners_of_all(self) -> Listeners:
+        if self._listeners is None:
+            session: Any = self
+            self._listeners = Listeners(self._rt, session, _nothing, _raised, self._limits.sharing)
+        return self._listeners
+
+    def _listen(self, served: Served, link: Slot | PoolLink, key: str) -> None:
+        asked: Any = served
+        listener = self._listeners_of_all().make(asked, link, key, self._exit_members)
+        served.listening = served
+        if isinstance(link, Slot):
+            self._post(served, link, link.operation(key), (listener,))
+        else:
+            self._accept(served, listener, UNSET)
+
+    def _accept_exits(self, served: Served, link: Slot | PoolLink) -> None:
+        asked: Any = served
+        listener = self._listeners_of_all().make(asked, link, EXITED, self._exit_members)
+        self._accept(served, listener, UNSET)
+
+    def _exit_members(self, down: Down) -> dict[str, Any]:
+        return exited(down, self._limits.generation)
+
+    def _accept(self, served: Served, listener: Listener, value: Any) -> None:
+        asked: Any = served
+        first = (plain(value),) if served.verb.word == "observe" else ()
+        self._listeners_of_all().accept(asked, listener, *first)
+
+    def accept(self, served: Served, *value: Any) -> Heard:
+        """Accept a subscription; of an observation with its first value."""
+        heard = served.listening = Heard(served, served.name, ended=self._over)
+        self.back.confirm(served, written(value[0]) if value else None)
+        return heard
+
+    def reading(self, heard: Heard, value: Any, at: datetime) -> None:
+        """Send a reading of a property."""
+        self.back.value(heard.served, written(value), {})
+
+    def withdraw_reading(self, heard: Heard) -> None:
+        """Do nothing: a reading that was sent is on its way."""
+
+    def event(self, heard: Heard, event: str, data: Any, at: datetime, **trace: Any) -> None:
+        """Send an event; to those that listen to all events with its name."""
+        is_of_all = heard.served.verb.word == "subscribe_all"
+        text = written([event, data]) if is_of_all else written(data)
+        members: Any = trace
+        self.back.value(heard.served, text, members)
+
+    def gap(self, heard: Heard, reason: str, missed: int | None) -> None:
+        """Send word that values are missing."""
+        self.back.gap(heard.served, reason, missed)
+
+    def end(self, heard: Heard, error: Exception) -> None:
+        """End a subscription: its agent is gone for good."""
+        heard.ended = True
+        self.back.end_listening(heard.served, error)
+
+    def unlisten(self, served: Served) -> None:
+        """End a subscription: its listener has left."""
+        heard = served.listening
+        if isinstance(heard, Heard) and self._listeners is not None:
+            found: Any = heard
+            self._listeners.leave(found)
+        else:
+            self.withdraw(served)
+
+    # ---- input streams; see `ServerInput`
+
+    def ready(self, stream: StreamIn) -> None:
+        """Send the first credit: the run has begun."""
+        self.back.stream_credit(stream, CREDIT.items)
+
+    def consumed(self, stream: StreamIn) -> None:
+        """Return the credit of an item that the handler has taken."""
+        self.back.stream_credit(stream, 1)
+
+    def stop(self, stream: StreamIn, reason: str) -> None:
+        """Send word that no more items are wanted."""
+        self.back.stop_stream(stream)
+
+    def take_item(self, stream: StreamIn, text: bytes) -> None:
+        """Take an item that has arrived."""
+        if stream.host is not None and stream.served.open:
+            stream.host.take(text if stream.binary else msgspec.json.decode(text), self, stream)
+
+    def end_stream(self, stream: StreamIn, reason: str | None) -> None:
+        """Take the end of a stream; with a reason it was broken off."""
+        if stream.host is not None and stream.served.open:
+            stream.host.end(reason)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """End: the connection is gone. What its caller may ask for again goes on for a while."""
+        self._over = True
+        if self._tells is not None:
+            self._tells.close(is_spent=False)
+        for served in tuple(self._open):
+            if not self._goes_on(served):
+                self.withdraw(served)
+        if self._listeners is not None:
+            self._listeners.close()
+        for far in tuple(self._no_room):
+            far.go_on()
+        self._no_room.clear()
+
+    def _goes_on(self, served: Served) -> bool:
+        if served.verb.word != "invoke":
+            return False
+        if served.far.op.on_disconnect == "finish":
+            for stream in (served.streams or {}).values():
+                stream.host.end("the connection ended")
+            return True
+        if not served.is_attempt and served.key is None:
+            return False
+        self._rt.timers.call_at(trio.current_time() + GOES_ON, partial(self._give_up, served))
+        return True
+
+    def _give_up(self, served: Served) -> None:
+        """End a run whose caller has not come back."""
+        if served.repeated_by is None:
+            self.withdraw(served)
+
+
+def _nothing(*_: object) -> None:
+    """Take note of nothing: lines have no drain, and are not charged."""
+
+
+def _raised(error: BaseException) -> None:
+    raise error
+
+
+def _has_no_result(far: Far) -> bool:
+    shape = far.op.result_shape
+    return shape is not None and shape.type in (None, type(None))

@@ -1,0 +1,585 @@
+"""Connections of a simulated network that keep order: as over TCP.
+
+Each pair of nodes that talk has a connection, which stands from the beginning:
+
+- A message on a line that is cut is held, and goes on if the cut ends before anybody notices.
+- Both ends look for life every `BEAT` seconds, as a WebSocket of ours does: at the first look after the cut
+  all seems well, at the second one pings, at the third one gives up. So a cut is noticed after 40 to 60
+  seconds. Then the connection is gone: what was open ends in OutcomeUnknown, what runs is cancelled at its
+  agent, listeners get a gap.
+- It is made again after growing waits; an attempt takes two round trips, or `ATTEMPT` seconds where the
+  other node is not reached.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+from msgspec import UNSET
+from trio.lowlevel import checkpoint_if_cancelled
+
+from lmos_actors.actors import Carried, park_among, wake_all
+from lmos_actors.bindings import Backoff, RemoteThing, RunQuestion, as_near_error, means_unwell
+from lmos_actors.errors import ActionCancelled, AgentUnavailable, ConnectFailed, InvalidInput, OutcomeUnknown
+
+from ._outgoing import Items, Told
+from ._peer import NetworkParts, NodePeer, requested
+from ._requests import HEAD, KINDS, Served, StreamIn
+from ._serving import Serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lmos_actors.actors import ItemTarget, TraceMembers, UnsentKind, UnsentMessage
+    from lmos_actors.bindings import PendingRequest, SentTell, SharedListening
+    from lmos_actors.protocol.lmos import RunStatus
+
+    from ._links import Line
+
+BEAT: Final = 20.0
+"""Seconds between two looks for life on a connection; see `ConnectionOptions`."""
+
+ATTEMPT: Final = 10.0
+"""Seconds after which an attempt to connect is given up."""
+
+STOOD: Final = 1.0
+"""Seconds that a connection lasts to count as a success."""
+
+OPEN: Final = 1024
+"""Requests without an answer that one connection has at most; more stand in line."""
+
+
+class StreamPeer(NodePeer):
+    """A connection from one node to another, over lines that keep order; see the module docstring."""
+
+    __slots__ = (
+        "_backoff", "_generation", "_gives_up", "_heard", "_held", "_open", "_questions", "_queue",
+        "_retry_at", "_serving", "_since", "_told", "_waiting", "failure", "is_connected",
+    )  # fmt: skip
+
+    def __init__(self, network: NetworkParts, source: str, target: str) -> None:
+        super().__init__(network, source, target)
+        self.is_connected = True
+        self.failure: ConnectFailed | None = None
+        self._since = 0.0
+        self._backoff: Backoff | None = None  # made when it first breaks
+        self._generation = 0
+        self._retry_at: float | None = None
+        self._waiting: list[trio.lowlevel.Task] = []
+        self._serving: Serving | None = None
+        self._open: dict[PendingRequest, Served] = {}
+        self._queue: dict[PendingRequest, None] = {}
+        self._told: dict[str, Told] = {}
+        self._questions: dict[RunQuestion, None] = {}
+        self._heard: dict[SharedListening, Served] = {}
+        self._held: list[tuple[Line, float, int, Callable[[], object]]] = []
+        self._gives_up: Any = None  # the timer of the look at which the connection is given up
+
+    # ---- the lines
+
+    def _line(self, *, back: bool = False) -> Line:
+        ends = (self.target_node, self.source) if back else (self.source, self.target_node)
+        return self.network.links.line(*ends)
+
+    def _go(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
+        """Have something happen at the other end, after the time of the line, unless the connection ends."""
+        line, now, links = self._line(back=back), trio.current_time(), self.network.links
+        if line.is_cut:
+            self._held.append((line, now, size, arrive))
+            return
+        self._at(links.send_in_order(line, size, now), arrive)
+
+    def _at(self, when: float, arrive: Callable[[], object]) -> None:
+        generation = self._generation
+
+        def arrived() -> None:
+            if generation == self._generation:
+                arrive()
+
+        self.rt.timers.call_at(when, arrived)
+
+    def look_at_lines(self) -> None:
+        """Take note of a change of the lines: what is held goes on, or the end is seen to come."""
+        if not self.is_connected:
+            return
+        is_cut = self._line().is_cut or self._line(back=True).is_cut
+        now = trio.current_time()
+        if is_cut and self._gives_up is None:
+            self._gives_up = self.rt.timers.call_at(max(self._look_at_which_it_ends(), now), self._end)
+        elif not is_cut and self._gives_up is not None:
+            self._gives_up.cancel()
+            self._gives_up = None
+        held, self._held = self._held, []
+        for line, sent_at, size, arrive in held:
+            self.network.links.line(line.source, line.target)  # as it is now
+            if line.is_cut:
+                self._held.append((line, sent_at, size, arrive))
+            else:
+                self._at(self.network.links.send_again(line, size, sent_at, now), arrive)
+
+    def _look_at_which_it_ends(self) -> float:
+        """Return the instant of the third look after the cut, at which the connection is given up."""
+        ends = self._line().cut_since, self._line(back=True).cut_since
+        began = min(each for each in ends if each is not None)
+        looks = int((began - self._since) // BEAT) + 1
+        return self._since + (looks + 2) * BEAT
+
+    def reset(self) -> bool:
+        """End the connection at both ends, and begin to connect again. Return whether it stood."""
+        stood = self.is_connected
+        if stood:
+            self._end()
+        return stood
+
+    def _end(self) -> None:
+        now = trio.current_time()
+        self.network.note("disconnected", self._line())
+        self.is_connected = False
+        self.failure = None
+        self._generation += 1
+        self._held.clear()
+        if self._gives_up is not None:
+            self._gives_up.cancel()
+            self._gives_up = None
+        if self._backoff is None:
+            self._backoff = self.new_backoff()
+        elif now - self._since >= STOOD:
+            self._backoff.reset()
+        serving, self._serving = self._serving, None
+        self._lose()
+        if serving is not None:
+            serving.close()
+        self._try_later()
+
+    def _try_later(self) -> None:
+        assert self._backoff is not None
+        self._retry_at = trio.current_time() + self._backoff.next()
+        self.rt.timers.call_at(self._retry_at, self._try)
+        wake_all(self.rt.timers, self._waiting)
+
+    def _try(self) -> None:
+        self._retry_at = None
+        there, here, now = self._line(), self._line(back=True), trio.current_time()
+        if there.is_cut or here.is_cut:
+            self.rt.timers.call_at(now + ATTEMPT, self._failed)
+            return
+        links = self.network.links
+        arrives = now
+        for line in (there, here, there, here):
+            arrives = links.send_in_order(line, HEAD, arrives)
+        self.rt.timers.call_at(arrives, self._connected)
+
+    def _failed(self) -> None:
+        self.failure = ConnectFailed(self.place, f"no answer within {ATTEMPT:g} s")
+        self._try_later()
+
+    def _connected(self) -> None:
+        if self._line().is_cut or self._line(back=True).is_cut:
+            self.rt.timers.call_at(trio.current_time() + ATTEMPT, self._failed)
+            return
+        self.network.note("connected", self._line())
+        self.is_connected, self.failure = True, None
+        self._since = trio.current_time()
+        for thing, _ in tuple(self._things.values()):
+            for listening in tuple(thing.listenings.values()):
+                self.listen(listening)
+        wake_all(self.rt.timers, self._waiting)
+
+    def _lose(self) -> None:
+        """Fail what was open or stood in line: the connection is gone."""
+        opened, self._open = self._open, {}
+        queue, self._queue = self._queue, {}
+        told, self._told = self._told, {}
+        questions, self._questions = self._questions, {}
+        self._heard.clear()
+        for request in opened:
+            request.fail(OutcomeUnknown(request.far.path))
+        for each in told.values():
+            for sent in each.open.values():
+                sent.fail(OutcomeUnknown(sent.far.path))
+        for request in (*queue, *(request for each in told.values() for request in each.line)):
+            request.fail(self.unavailable(request.far.path))
+        for question in questions:
+            question.fail(OutcomeUnknown(question.far.path))
+        for thing, _ in tuple(self._things.values()):
+            for listening in tuple(thing.listenings.values()):
+                listening.on_connection_lost(partial(self.unavailable, thing.path))
+
+    def unavailable(self, path: str) -> AgentUnavailable:
+        """Return the error for a request that cannot be sent now."""
+        why = f": {self.failure.why}" if self.failure is not None else ""
+        wait = None if self._retry_at is None else max(0.0, round(self._retry_at - trio.current_time(), 6))
+        error = AgentUnavailable(path, f"no connection to {self.place}{why}", retry_in=wait)
+        error.__cause__ = self.failure
+        return error
+
+    async def first(self) -> None:
+        """Wait for the connection. Raises ConnectFailed once a try has failed."""
+        await checkpoint_if_cancelled()
+        while not self.is_connected:
+            if self.failure is not None:
+                raise self.failure.at(self.failure.url)
+            await park_among(self._waiting)
+
+    async def connected(self, path: str) -> None:
+        """Wait for the connection, however long it takes."""
+        await checkpoint_if_cancelled()
+        while not self.is_connected:
+            await park_among(self._waiting)
+
+    # ---- requests
+
+    @property
+    def open_requests(self) -> int:
+        """The number of requests that wait for an answer or stand in line."""
+        return len(self._open) + len(self._queue) + sum(len(each.line) for each in self._told.values())
+
+    def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
+        """Return what stands in line; see `Outbox` of the actors."""
+        for request in self._queue:
+            yield "room", request
+        for each in self._told.values():
+            for request in each.line:
+                yield "credit", request
+
+    def holds_up(self, far: RemoteThing) -> bool:
+        """Return whether messages to a thing wait already, for room or for credit."""
+        told = self._told.get(far.thing_id)
+        return bool(self._queue) or (told is not None and bool(told.line))
+
+    @property
+    def _has_room(self) -> bool:
+        line = self._line()
+        return len(self._open) < OPEN and line.waiting_bytes(trio.current_time()) <= line.rules.queue
+
+    def post(self, request: PendingRequest) -> None:
+        """Send a request, or let it stand in line; see `RemotePeer`."""
+        if not self.is_connected:
+            raise self.unavailable(request.far.path)
+        told = self._told.get(request.far.thing_id)
+        if request.sent is not None:
+            told = self._told.setdefault(request.far.thing_id, Told())
+            if told.line or self._queue or not told.has_credit or not self._has_room:
+                told.line[request] = None
+                self._look_for_room()
+            else:
+                self._put_tell(request, told)
+        elif told is not None and told.line:
+            told.line[request] = None
+        elif self._queue or not self._has_room:
+            self._queue[request] = None
+            self._look_for_room()
+        else:
+            self._put(request)
+
+    def _look_for_room(self) -> None:
+        """Come back when the line has sent what waits for its bandwidth, if that is what is missing."""
+        line, now = self._line(), trio.current_time()
+        over = line.waiting_bytes(now) - line.rules.queue
+        if over > 0 and line.rules.bandwidth is not None:
+            self._at(now + over / line.rules.bandwidth + 1e-6, self._send_waiting)
+
+    def _put(self, request: PendingRequest) -> None:
+        served = self._open[request] = requested(self, request)
+        served.host = request
+        self._go(served.weight, partial(self._arrived, served))
+
+    def _arrived(self, served: Served) -> None:
+        if self._serving is None:
+            self._serving = Serving(self, self.network.limits)
+        self._serving.take(served)
+
+    def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
+        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
+        if not self.is_connected:
+            raise self.unavailable(sent.far.path)
+        told = self._told.setdefault(sent.far.thing_id, Told())
+        if told.line or self._queue or not told.has_credit or not self._has_room:
+            return False
+        self._send_tell(told, sent, name, payload, trace)
+        return True
+
+    def _put_tell(self, request: PendingRequest, told: Told) -> None:
+        assert request.sent is not None
+        self._send_tell(told, request.sent, request.name, request.payload, request.trace_context)
+        request.on_sent()
+
+    def _send_tell(self, told: Told, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> None:
+        parent, state = trace.get("traceparent"), trace.get("tracestate")
+        served = self.served(
+            sent, name, payload, verb=KINDS["invoke"], tell=0, traceparent=parent, tracestate=state
+        )
+        told.open[served] = sent
+        told.size += served.weight
+        self._go(served.weight, partial(self._arrived, served))
+
+    def withdraw(self, request: PendingRequest) -> None:
+        """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
+        told = self._told.get(request.far.thing_id)
+        # the values of the lines are None, so `self`: the request was not there
+        if told is not None and told.line.pop(request, self) is None:
+            self._send_waiting()
+        elif self._queue.pop(request, self) is None:
+            return
+        elif (served := self._open.pop(request, None)) is not None:
+            self._there(lambda serving: serving.withdraw(served))
+            self._send_waiting()
+
+    def _there(self, call: Callable[[Serving], object], size: int = HEAD) -> None:
+        """Have the other end do something, if it has begun to serve."""
+
+        def arrived() -> None:
+            if self._serving is not None:
+                call(self._serving)
+
+        self._go(size, arrived)
+
+    def _send_waiting(self) -> None:
+        """Send what there is room and credit for: first come, first served."""
+        while self._queue and self._has_room:
+            request = next(iter(self._queue))
+            del self._queue[request]
+            try:
+                self._put(request)
+            except InvalidInput as error:
+                request.fail(error)
+        for told in tuple(self._told.values()):
+            while told.line and self._has_room:
+                request = next(iter(told.line))
+                if request.sent is not None and not told.has_credit:
+                    break
+                del told.line[request]
+                try:
+                    if request.sent is None:
+                        self._put(request)
+                    else:
+                        self._put_tell(request, told)
+                except InvalidInput as error:
+                    request.fail(error)
+        if self._queue or any(told.line for told in self._told.values()):
+            self._look_for_room()
+
+    # ---- runs
+
+    async def query(self, request: PendingRequest) -> RunStatus | None:
+        """Ask where a run stands; see `RemotePeer`."""
+        served = self._open.get(request)
+        if served is None:
+            return None
+        question = RunQuestion(request.far, "query", request.name)
+        return await self._standing(request, question, lambda serving: serving.query(served, question))
+
+    async def cancel(self, request: PendingRequest, reason: str | None) -> RunStatus | None:
+        """Cancel a request; see `RemotePeer`."""
+        served = self._open.get(request)
+        if served is None:  # it stands in line
+            if request.far.withdraw(request):
+                request.fail(ActionCancelled(reason))
+            return None
+        question = RunQuestion(request.far, "cancel", request.name)
+        return await self._standing(
+            request, question, lambda serving: serving.cancel(served, question, reason)
+        )
+
+    async def _standing(
+        self, request: PendingRequest, question: RunQuestion, ask: Callable[[Serving], object]
+    ) -> RunStatus | None:
+        """Wait for the answer to a question about a run. Raises the error that it is answered with."""
+        self._questions[question] = None
+
+        self._there(ask)
+        try:
+            while not question.ended:
+                await park_among(question.tasks)
+        finally:
+            question.ended = True
+            self._questions.pop(question, None)
+        if question.error is not None and not request.ended:
+            raise question.error
+        return question.standing
+
+    def taken(self, request: PendingRequest) -> None:
+        """Note that the consumer has taken an item of a run: the agent may send more."""
+        served = self._open.get(request)
+        if served is not None:
+            self._there(lambda serving: serving.credited(served))
+
+    def target(self, request: PendingRequest, name: str) -> ItemTarget:
+        """Return where the items of an input stream of a request go."""
+        return Items(self, request, name)
+
+    def send_input(self, stream: StreamIn, text: bytes) -> None:
+        """Send an item of an input stream."""
+        self._there(lambda serving: serving.take_item(stream, text), HEAD + len(text))
+
+    def end_input(self, stream: StreamIn, reason: str | None) -> None:
+        """Send the end of an input stream."""
+        self._there(lambda serving: serving.end_stream(stream, reason))
+
+    def stream(self, request: PendingRequest, name: str) -> StreamIn | None:
+        """Return an input stream of a request that has been sent, None where there is none."""
+        served = self._open.get(request)
+        return None if served is None or served.streams is None else served.streams.get(name)
+
+    # ---- listening
+
+    def listen(self, listening: SharedListening) -> None:
+        """Ask for something to be listened to, now or on the next connection."""
+        if not self.is_connected:
+            return
+        target, trace = self._things[listening.far.thing_id][1], listening.trace
+        served = self._heard[listening] = Served(
+            target,
+            KINDS[listening.kind],
+            listening.name,
+            traceparent=trace.get("traceparent"),
+            tracestate=trace.get("tracestate"),
+        )
+        served.also = (listening,)
+        self._go(HEAD, partial(self._arrived, served))
+
+    def unlisten(self, listening: SharedListening) -> None:
+        """Stop listening: there is no listener here any more."""
+        served = self._heard.pop(listening, None)
+        if served is not None:
+            self._there(lambda serving: serving.unlisten(served))
+
+    # ---- the way back: see `Back`
+
+    def answer(self, served: Served, text: bytes) -> None:
+        """Send the value of an answer."""
+        self._go(HEAD + len(text), partial(self._answered, served, text), back=True)
+
+    def _request_of(self, served: Served) -> PendingRequest | None:
+        request: PendingRequest | None = served.host
+        return request if request is not None and self._open.get(request) is served else None
+
+    def _answered(self, served: Served, text: bytes) -> None:
+        request = self._ended(served)
+        if request is not None:
+            request.far.unwell = False
+            request.answer(msgspec.json.decode(text) if text else UNSET)
+        self._send_waiting()
+
+    def _ended(self, served: Served) -> PendingRequest | None:
+        request = self._request_of(served)
+        if request is not None:
+            del self._open[request]
+        return request
+
+    def refuse(self, served: Served, error: Exception) -> None:
+        """Send the error in place of an answer."""
+        self._go(HEAD, partial(self._refused, served, error), back=True)
+
+    def _refused(self, served: Served, error: Exception) -> None:
+        path: str = served.target.path
+        if served.tell is not None:
+            told = self._told.get(path)
+            sent = None if told is None else told.open.pop(served, None)
+            if told is not None and sent is not None:
+                told.size -= served.weight
+                sent.fail(as_near_error(error, path, path))
+        elif served.also:
+            listening = served.also[0]
+            if self._heard.pop(listening, None) is not None:
+                listening.on_refused(as_near_error(error, path, path))
+        elif (request := self._ended(served)) is not None:
+            request.far.unwell = means_unwell(error)
+            request.fail(as_near_error(error, path, path, request.seconds))
+        self._send_waiting()
+
+    def report(self, served: Served, status: str, progress: Any) -> None:
+        """Send how a run stands, where somebody can see it."""
+        request = self._request_of(served)
+        if request is not None and hasattr(request, "feed"):
+            self._go(HEAD, partial(self._reported, served, status, progress), back=True)
+
+    def _reported(self, served: Served, status: str, progress: Any) -> None:
+        request = self._request_of(served)
+        if request is not None:
+            request.on_status(status, progress)
+
+    def output(self, served: Served, text: bytes) -> None:
+        """Send an item of a run."""
+        self._go(HEAD + len(text), partial(self._item, served, text), back=True)
+
+    def _item(self, served: Served, text: bytes) -> None:
+        request = self._request_of(served)
+        if request is not None:
+            request.item(msgspec.json.decode(text))
+
+    def give_credit(self, begun: Sequence[Served]) -> None:
+        """Send credit for one-way messages that have begun."""
+        self._go(HEAD, partial(self._credited, begun), back=True)
+
+    def _credited(self, begun: Sequence[Served]) -> None:
+        for served in begun:
+            told = self._told.get(served.target.path)
+            if told is not None and told.open.pop(served, None) is not None:
+                told.size -= served.weight
+        self._send_waiting()
+
+    def confirm(self, served: Served, text: bytes | None) -> None:
+        """Send that a subscription stands, with the first value of an observation."""
+        self._go(HEAD, partial(self._confirmed, served, text), back=True)
+
+    def _listening_of(self, served: Served) -> SharedListening | None:
+        listening: SharedListening | None = served.also[0] if served.also else None
+        return listening if listening is not None and self._heard.get(listening) is served else None
+
+    def _confirmed(self, served: Served, text: bytes | None) -> None:
+        listening = self._listening_of(served)
+        if listening is not None:
+            listening.on_confirmed()
+            if text is not None:
+                listening.value(msgspec.json.decode(text), text)
+
+    def value(self, served: Served, text: bytes, trace: TraceMembers) -> None:
+        """Send a value to a listener."""
+        self._go(HEAD + len(text), partial(self._valued, served, text, trace), back=True)
+
+    def _valued(self, served: Served, text: bytes, trace: TraceMembers) -> None:
+        listening = self._listening_of(served)
+        if listening is not None:
+            with Carried(self.rt, trace.get("traceparent"), trace.get("tracestate")):
+                value = msgspec.json.decode(text)
+                listening.value(tuple(value) if listening.kind == "events" else value, text)
+
+    def gap(self, served: Served, reason: str, missed: int | None) -> None:
+        """Send word that values are missing."""
+        self._go(HEAD, partial(self._gapped, served, reason, missed), back=True)
+
+    def _gapped(self, served: Served, reason: str, missed: int | None) -> None:
+        listening = self._listening_of(served)
+        if listening is not None:
+            listening.gap(reason, missed)
+
+    def end_listening(self, served: Served, error: Exception) -> None:
+        """Send that a subscription has ended."""
+        self._go(HEAD, partial(self._refused, served, error), back=True)
+
+    def stream_credit(self, stream: StreamIn, items: int) -> None:
+        """Send credit of an input stream."""
+        self._go(HEAD, partial(self._stream_credited, stream, items), back=True)
+
+    def _stream_credited(self, stream: StreamIn, items: int) -> None:
+        stream.credit += items
+        request = self._request_of(stream.served)
+        if request is not None:
+            request.on_room()
+
+    def stop_stream(self, stream: StreamIn) -> None:
+        """Send that no more items of an input stream are wanted."""
+        self._go(HEAD, partial(self._stopped, stream), back=True)
+
+    def _stopped(self, stream: StreamIn) -> None:
+        request = self._request_of(stream.served)
+        if request is not None:
+            request.on_stopped(stream.name)
+
+    def standing(self, question: RunQuestion, status: RunStatus) -> None:
+        """Send the answer to a question about a run."""
+        self._go(HEAD, partial(question.answer, status), back=True)
