@@ -32,7 +32,7 @@ from lmos_actors import (
     simulate,
 )
 from lmos_actors.errors import ActionCancelled, AgentError, RemoteProtocolError
-from lmos_actors.facades import RelayBridge, RelayMember, open_relay
+from lmos_actors.facades import RelayBridge, RelayMember, RelayMessage, RelayPeer, open_relay
 from lmos_actors.security import Access, Security
 from tests.facades.relays import HUBS, URL, Script, hub_with, scripted
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from lmos_actors import Node, Ref
+    from lmos_actors.facades import Relay
 
 PLACE = "ws://place:80"
 OPEN = Security(access={"weather": Access(invoke="anyone")})
@@ -207,6 +208,89 @@ def test_deadlines_and_cancels_end_the_run_there(world: str) -> None:
     played(world, body)
 
 
+def test_the_time_that_a_question_has_and_who_may_take_it_back() -> None:
+    async def asked(relay: Relay, payload: Any) -> Any:
+        return (await relay.ask(payload, "weather")).payload["error"]
+
+    async def main() -> None:
+        async with hub_with("weather", "asker", "other") as (network, tokens):
+            bridge = RelayBridge(url=URL, credentials=tokens["weather"])
+            async with (
+                open_relay(URL, network=network, credentials=tokens["asker"]) as asker,
+                open_relay(URL, network=network, credentials=tokens["other"]) as other,
+                open_node(listen=PLACE, network=network, bridges=[bridge], security=OPEN) as node,
+            ):
+                await node.start(Weather)
+                await trio.sleep(1)
+                wait = {"action": "wait", "input": {"seconds": 100}}
+                began = trio.current_time()
+                assert (await asked(asker, {**wait, "within": 3}))["code"] == "deadline"
+                assert 3 <= trio.current_time() - began < 3.1
+                assert (await asked(asker, {**wait, "within": -1}))["code"] == "deadline"
+                for odd in ("3", True, None):
+                    with trio.move_on_after(10) as patience:
+                        await asked(asker, {**wait, "within": odd})
+                    assert patience.cancelled_caught
+                receipt = await asker.say(wait, "weather", type="question")
+                assert receipt is not None
+                for relay, reason in ((other, {"reason": "mine"}), (asker, {"reason": "enough"})):
+                    await relay.say(reason, "weather", type="cancel", ref=receipt.id)
+                    await trio.sleep(1)
+                answers = [each.payload async for each in until_quiet(asker) if each.type == "answer"]
+                cancelled = {"code": "cancelled", "message": "enough", "about": {"reason": "enough"}}
+                assert answers == [{"error": cancelled}]
+
+    simulate(main)
+
+
+async def until_quiet(relay: Relay) -> AsyncIterator[RelayMessage]:
+    """Yield the messages that are there."""
+    while True:
+        found: list[Any] = []
+        with trio.move_on_after(1):
+            found.append(await relay.__anext__())
+        if not found:
+            return
+        if isinstance(found[0], RelayMessage):
+            yield found[0]
+
+
+@every_relay
+def test_what_is_for_one_agent_is_not_for_another(world: str) -> None:
+    async def main() -> None:
+        async with HUBS[world]("weather", "second", "mine") as (network, tokens):
+            bridges = [
+                RelayBridge(url=URL, agent=name, credentials=tokens[name]) for name in ("weather", "second")
+            ]
+            async with (
+                open_node(listen=PLACE, network=network, bridges=bridges, security=Security()) as there,
+                open_node(network=network) as here,
+            ):
+                for name in ("weather", "second"):
+                    await there.start_child(ChildSpec(name, Plain))
+                member = await here.join(URL, id="mine", credentials=tokens["mine"], peers=True)
+                first, second = here.find(RelayPeer, "weather"), here.find(RelayPeer, "second")
+                await first.ready()
+                await second.ready()
+                async with member.subscribe(RelayMember.heard) as heard:
+                    assert await first.invoke(RelayPeer.ask, "you?") == "weather you?"
+                    assert await second.invoke(RelayPeer.ask, "you?") == "second you?"
+                    with trio.move_on_after(5):
+                        async for message in heard:  # no answer that nobody waits for
+                            assert message.type == "discovery"
+
+    simulate(main)
+
+
+class Plain(Agent):
+    """Answers in plain words."""
+
+    @action(answers=True)
+    def answer(self, question: str) -> str:
+        """Say who it is."""
+        return f"{self.path} {question}"
+
+
 @every_relay
 def test_a_call_that_is_left_at_once_is_taken_back(world: str) -> None:
     async def body(here: Node, weather: Ref[Weather], there: Node) -> None:
@@ -360,6 +444,28 @@ def test_an_agent_that_is_gone_and_a_member_that_ends() -> None:
                 await weather.invoke(Weather.counts)
             async with open_relay(URL, network=network, credentials=tokens["mine"]):
                 await trio.sleep(1)  # the member was replaced, and has ended
+                with pytest.raises(NotFound):
+                    await weather.invoke(Weather.counts)
+
+    simulate(main)
+
+
+def test_an_agent_that_is_known_to_have_left_is_not_found() -> None:
+    async def main() -> None:
+        extensions = ("receipts", "presence")
+        async with (
+            hub_with("weather", "mine", extensions=extensions) as (network, tokens),
+            open_node(network=network) as here,
+        ):
+            await here.join(URL, credentials=tokens["mine"], peers=True, follow=["weather"])
+            weather = here.find(Weather, "weather")
+            for _ in range(2):
+                bridge = RelayBridge(url=URL, credentials=tokens["weather"])
+                async with open_node(listen=PLACE, network=network, bridges=[bridge], security=OPEN) as there:
+                    await there.start(Weather)
+                    await weather.within(60).ready()
+                    assert await weather.invoke(Weather.counts) == [0, 0]
+                await trio.sleep(1)
                 with pytest.raises(NotFound):
                     await weather.invoke(Weather.counts)
 
