@@ -91,6 +91,27 @@ BREAKS = [
         ("if number not in ORDERS:", "if not ORDERS:", "unknown"),
     ),
     *breaks(
+        "council",
+        "council",
+        ('if message.type in ("question", "proposal"):',
+         'for _ in range(1 + (message.type == "proposal")):', "always one_vote_each"),
+        ('if message.type in ("question", "proposal"):',
+         'for _ in range(1 + (message.type == "question")):', "expect heard"),
+        ('if message.type in ("question", "proposal"):', 'if message.type == "proposal":',
+         "say question to anna-seat ben-seat (opinions)"),
+        ('if message.type in ("question", "proposal"):', 'if message.type == "question":',
+         "expect output bridge"),
+        ("if unanimous:", "if False:", "expect output opera"),
+        ("is_for = await self.is_for(message.payload)",
+         'is_for = {"moon": None, "opera": self.limit > 400}.get(message.payload, True)', "check causal"),
+        ('vote = {"approve": True}', 'vote = {"approve": False}', "expect heard"),
+        ("2 * self.members - 1", "self.members", "expect output opera"),
+        ("if matter not in PRICES:", "if not PRICES:", "unknown"),
+        ("price.payload <= self.limit", "price.payload >= self.limit", "expect heard"),
+        ('{"deadline": int(deadline.timestamp() * 1000)}', "{}", "opera"),
+        ("self.ends[word.ref] = ", "self.ends[str(word.type)] = ", "bridge"),
+    ),
+    *breaks(
         "support",
         "support",
         ("AgentError as error:\n            return", "ActionFailed as error:\n            return", "ask"),
@@ -181,6 +202,7 @@ BREAKS = [
 ]  # fmt: skip
 
 SMALLER = {
+    "council": [("[memory, wire, websocket]", "[memory]")],
     "gossip": [
         ("default: 1000", "default: 40"),
         ("share: 0.05, of: peer}", "share: 0.125, of: peer}"),

@@ -590,7 +590,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({**step(type="vote", ref="x", payload={"approve": True}, to="relay"), "relay": {}},
      'the type "vote" needs the extension "voting" of the hub', '"vote"'),
     (step(type="vote", payload={"approve": True}, to="relay"), "a vote is about a proposal", "{"),
-    (step(type="vote", ref="x", payload={"approved": True}, to="relay"), "the payload of a vote is", "{"),
+    (step(type="vote", ref="x", payload={"approved": True}, to="relay"), 'mean "approve"', '"approved"'),
+    (step(type="vote", ref="x", to="relay"), 'a vote has a "payload": {approve: true}', "{"),
+    ({**mock(type="vote", output={"approve": "yes"}), "relay": VOTING}, "expected", '"yes"'),
     (step(type="proposal", to="weather-bot"), "a proposal goes to everybody", '"to"'),
     (step(type="data", quorum=3), '"quorum" is of a proposal', '"quorum"'),
     (step(type="proposal", deadline="0s"), "a proposal is open for a time", '"0s"'),
@@ -635,6 +637,17 @@ def test_mistakes_have_their_place(project: Project, file: dict[str, Any], messa
     text = path.read_text()
     assert any(text[each.column - 1 :].startswith(at) for each in found), [
         text[each.column - 1 :][:40] for each in found
+    ]
+
+
+def test_a_type_that_is_nearly_a_known_one_is_a_warning(project: Project) -> None:
+    rules = [{"when": {"action": "proposla"}, "output": 1, "type": "anser"}]
+    agents = {"ben": {"from": "mock", "speaks": "relay", "rules": rules}}
+    steps = [say(1, type="questoin"), say(1, type="a type of my own"), say(1, type="data")]
+    resolved = load_scenario(written(project, agents=agents, steps=steps))
+    assert [note.message for note in resolved.notes] == [
+        f'messages of the type "{kind}" are of your own: did you mean "{near}"?'
+        for kind, near in (("proposla", "proposal"), ("anser", "answer"), ("questoin", "question"))
     ]
 
 

@@ -90,7 +90,7 @@ class CellNames:
         self.populations: dict[str, Population] = {}
         self.pools: dict[str, int] = {}
         """The sizes of pools, those of the tree too."""
-        self.hub = HubNames(cell, made.get(HUB_PLACE), self.report)
+        self.hub = HubNames(cell, made.get(HUB_PLACE), self.report, self.warn)
         """The names on the hub of the file."""
         self.places: dict[str, DataPath] = {}
         self.supervisors: list[str] = ["root"]
@@ -101,6 +101,9 @@ class CellNames:
 
     def report(self, path: DataPath, message: str, kind: Kind = "name", *, key: bool = False) -> None:
         self.mistakes.append(self.document.mistake(path, message, kind, key=key))
+
+    def warn(self, path: DataPath, message: str) -> None:
+        self.notes.append(self.document.note(path, message))
 
     @property
     def names(self) -> list[str]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
+from lmos_actors.errors import nearest
 from lmos_actors.files import did_you_mean, listed, mapped
 
 from .._worlds import is_real
-from ..model import HUB, USER, WORLDS, Bridge, Mock, Relay
+from ..model import COMMANDS, HUB, USER, WORLDS, Bridge, Mock, Relay
 from ._remote_access import entry_mistakes
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from ..model import CellData
+    from ..values import Schema
 
     Report = Callable[..., object]
 
@@ -26,6 +28,17 @@ HUB_PLACE: Final[DataPath] = (HUB,)
 """The place of the hub in a file."""
 
 URLS: Final = ("ws://", "wss://", "http://", "https://")
+
+TYPES: Final = ("question", "answer", "data", "discovery", "proposal", "vote", *COMMANDS)
+"""The types of messages that mean something to hubs and bridges."""
+
+VOTE: Final[Schema] = {
+    "type": "object",
+    "properties": {"approve": {"type": "boolean"}},
+    "required": ["approve"],
+    "additionalProperties": False,
+}
+"""The payload of a vote."""
 
 NO_VOTING: Final = 'the type "{}" needs the extension "voting" of the hub: "relay: {{extensions: [voting]}}"'
 
@@ -35,11 +48,12 @@ _ACCESS: Final = ("bearer", "ca", "insecure")
 
 
 class HubNames:
-    """The names on the hub of one cell; `report` takes mistakes."""
+    """The names on the hub of one cell; `report` takes mistakes, `warn` what may be one."""
 
-    def __init__(self, cell: CellData, hub: Any, report: Report) -> None:
+    def __init__(self, cell: CellData, hub: Any, report: Report, warn: Report) -> None:
         self._cell = cell
         self._report = report
+        self._warn = warn
         self.hub: Relay | None = hub if isinstance(hub, Relay) else None
         """The hub, None where there is none, or it has mistakes."""
         self.names: dict[str, DataPath] = {}
@@ -60,6 +74,12 @@ class HubNames:
     def has(self, extension: str) -> bool:
         """Return whether the hub has an extension, or may have."""
         return self.hub is None or extension in self.hub.extensions
+
+    def note_type(self, kind: str | None, path: DataPath) -> None:
+        """Warn of a type of messages that is nearly a known one; any other is as good."""
+        near = None if kind is None or kind in TYPES else nearest(kind, TYPES)
+        if near is not None:
+            self._warn(path, f'messages of the type "{kind}" are of your own: did you mean "{near}"?')
 
     def needs(self, path: DataPath, what: str) -> bool:
         """Report that there is no hub for something, if there is none; return whether there is one."""

@@ -11,7 +11,7 @@ from lmos_actors.files import did_you_mean
 from ...doubles import on_hub
 from ...model import USER, Bridge, Chunk, Done, Mock, Progressed, Replay, Rule, Waited
 from ...values import ANYTHING, exception_class, exception_names, misfits, problem_at
-from .._hub_names import NO_VOTING
+from .._hub_names import NO_VOTING, VOTE
 from ._condition_validator import ConditionValidator
 from ._value_validator import event_schema, input_schema, is_stream, output_schema
 
@@ -162,11 +162,16 @@ class DoubleValidator:
                 self.names.report(
                     (*path, "reply", index), "a mock that speaks relay has no progress", "shape"
                 )
+        self.names.hub.note_type(rule.when.action, (*path, "when", "action"))
+        if rule.type is not UNSET:
+            self.names.hub.note_type(rule.type, (*path, "type"))
         if rule.type is not UNSET and (rule.fail is not UNSET or rule.crash is not UNSET):
             why = '"type" is that of an answer, and this rule has none'
             self.names.report((*path, "type"), why, "shape", key=True)
         if rule.type == "vote" and not self.names.hub.has("voting"):
             self.names.report((*path, "type"), NO_VOTING.format("vote"))
+        elif rule.type == "vote" and rule.output is not UNSET:
+            self.conditions.equal(rule.output, VOTE, (*path, "output"))
 
     def _chat_rule(self, rule: Rule, path: DataPath) -> None:
         """Check what is particular to a mock that speaks Omnia's protocol: its only action, and texts."""

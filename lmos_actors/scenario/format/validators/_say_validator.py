@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
@@ -10,7 +10,8 @@ from lmos_actors.files import did_you_mean
 
 from ...model import COMMANDS, EVERYBODY, HUB, QUESTION, USER, is_answered, targets_of
 from ...values import along, path_problem
-from .._hub_names import NO_VOTING
+from .._hub_names import NO_VOTING, VOTE
+from ._condition_validator import ConditionValidator
 from ._timeline_validator import check_error
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class SayValidator:
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
+        self.conditions = ConditionValidator(names)
 
     def check(self, step: Saying, path: DataPath) -> None:
         """Check a step or an entry."""
@@ -103,6 +105,7 @@ class SayValidator:
 
     def _type(self, step: Saying, path: DataPath) -> None:
         here, kind, hub = (*path, "type"), step.type, self.names.hub
+        hub.note_type(kind, here)
         if HUB in targets_of(step):
             self._command(step, path)
         if kind in _VOTING and not hub.has("voting"):
@@ -138,11 +141,10 @@ class SayValidator:
     def _vote(self, step: Saying, path: DataPath) -> None:
         if step.ref is None:
             self.names.report(path, 'a vote is about a proposal: its id is "ref"', "shape")
-        payload = step.payload
-        approve = cast("dict[str, Any]", payload).get("approve") if isinstance(payload, dict) else None
-        if not isinstance(approve, bool) and not (isinstance(approve or payload, str)):
-            place = path if payload is UNSET else (*path, "payload")
-            self.names.report(place, "the payload of a vote is {approve: true} or {approve: false}", "shape")
+        if step.payload is UNSET:
+            self.names.report(path, 'a vote has a "payload": {approve: true} or {approve: false}', "shape")
+        else:
+            self.conditions.equal(step.payload, VOTE, (*path, "payload"))
 
     def check_saving(self, step: Say, path: DataPath) -> None:
         """Check what a step saves of its answer."""
