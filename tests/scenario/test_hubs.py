@@ -516,6 +516,16 @@ async def test_a_bridge_leads_to_the_relay_of_anybody(project: Project) -> None:
                         break
 
 
+@pytest.mark.parametrize("entry", [{"to": "weather"}, {}])
+def test_a_relay_that_is_not_there_cannot_be_run_with(project: Project, entry: dict[str, Any]) -> None:
+    bot = {"from": "bridge", "speaks": "relay", "url": "ws://127.0.0.1:9", **entry}
+    steps = [{"do": "read", "target": "weather", "property": "asked"}]
+    agents = {"weather": WEATHER["weather"], "bot": bot}
+    result = ran(project, world="websocket", relay=None, agents=agents, steps=steps)
+    assert (result.ended, result.failures[0].what) == ("could not run", "start bot")
+    assert "cannot connect to ws://127.0.0.1:9/arc" in result.failures[0].saw
+
+
 # ---- mistakes
 
 

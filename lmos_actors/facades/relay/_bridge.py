@@ -173,8 +173,11 @@ class Bridge:
         """Wait until the agent is there, too, and its events are followed."""
         await self._ready.wait()
 
-    async def stay(self) -> None:
-        """Be on the relay, until it takes the agent no more. Raise ConnectFailed, ConfigError."""
+    async def stay(self, *, patiently: bool = True) -> None:
+        """Be on the relay, until it takes the agent no more. Raise ConnectFailed, ConfigError.
+
+        `patiently`: also where it is not reached at first.
+        """
         attempt = 0
         while True:
             began = trio.current_time()
@@ -189,7 +192,7 @@ class Bridge:
                     attempt = 0
                     await self._serve(relay)
             except ConnectFailed as failure:
-                if _is_final(failure):
+                if _is_final(failure) or not (patiently or self._connected.is_set()):
                     raise
                 if not attempt:
                     self._report(f"the relay {self.options.url} is not reached, and tried again: {failure}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -42,6 +43,8 @@ class HubLine:
     url: str
     credentials: Any = None
     tls: ssl.SSLContext | None = None
+    is_own: bool = False
+    """Whether it leads to the hub of the file, which comes back by itself."""
     bridge: Bridge | None = None
 
 
@@ -60,7 +63,7 @@ class HubBridge(Agent, private=True):
         bridge: Bridge = wires.bridge(options, line.tls)
         try:
             async with trio.open_nursery(strict_exception_groups=True) as nursery:
-                nursery.start_soon(bridge.stay)
+                nursery.start_soon(partial(bridge.stay, patiently=line.is_own))
                 await bridge.wait_connected()
                 line.bridge = bridge
                 yield

@@ -173,7 +173,7 @@ class RunHub:
 
     def line(self, name: str) -> HubLine:
         """Return the line of an agent of the file to the hub."""
-        made = HubLine(name, self._url, self._token(name))
+        made = HubLine(name, self._url, self._token(name), is_own=True)
         self._lines.append(made)
         return made
 
