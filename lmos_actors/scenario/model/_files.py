@@ -17,10 +17,11 @@ from lmos_actors.files import Duration, Later, Size, schema_of_file
 from ._agents import Agent, Population, Topology, Tree
 from ._base import Closed, Delay, Name, Scalar
 from ._checks import AnyCheck, Measure
+from ._network import Network
 from ._steps import AnyStep, TimelineEntry
 
 Choices: TypeAlias = Annotated[tuple[Any, ...], Meta(min_length=1)]
-World: TypeAlias = Annotated[Literal["memory", "wire", "websocket"], Later("message", "process")]
+World: TypeAlias = Annotated[Literal["memory", "wire", "websocket"], Later("process")]
 WORLDS: Final = ("memory", "wire", "websocket")
 Extension: TypeAlias = Literal["receipts", "presence", "history", "semantic", "voting"]
 LONGEST_COUNT: Final = 9
@@ -122,6 +123,8 @@ class File(Closed, frozen=True, kw_only=True):
     world: World = "memory"
     store: Store | None = None
     relay: Relay | None = None
+    network: Network | None = None
+    nodes: dict[str, Annotated[tuple[Name, ...], Meta(min_length=1)]] = {}
     measure: Measure | None = None
     checks: tuple[AnyCheck, ...] = ()
     report: Report = Report()
@@ -135,7 +138,7 @@ class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/
     agents: dict[str, Agent] = {}
     tree: Tree | None = None
     steps: Annotated[tuple[AnyStep, ...], Meta(min_length=1)]
-    later: ClassVar[Later] = Later("env", "secrets", "network", "facades", "listen")
+    later: ClassVar[Later] = Later("env", "secrets", "facades", "listen")
 
 
 class StopAt(Closed, frozen=True, kw_only=True):
@@ -159,7 +162,7 @@ class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulat
     population: Annotated[tuple[Population, ...], Meta(min_length=1)]
     topology: Topology | None = None
     timeline: tuple[TimelineEntry, ...] = ()
-    later: ClassVar[Later] = Later("env", "secrets", "network", "facades", "listen", "processes")
+    later: ClassVar[Later] = Later("env", "secrets", "facades", "listen", "processes")
 
 
 AnyFile: TypeAlias = Annotated[Scenario | Simulation, Later("deployment/v1")]

@@ -81,9 +81,53 @@ class SlowDisk(Closed, frozen=True, kw_only=True, tag_field="kind", tag="slow_di
     duration: Duration
 
 
-LATER_FAULTS = ("partition", "clock_skew", "hang", "disconnect", "loss", "latency")
+Side: TypeAlias = tuple[Name, ...] | Pick | Literal["rest"]
+"""One side of a partition: nodes by name, some of a population by the seed, or all that are on no other."""
 
-AnyFault: TypeAlias = Crash | Slow | Pause | Restart | FullDisk | SlowDisk
+Ends: TypeAlias = Annotated[tuple[Name, ...], Meta(min_length=2, max_length=2)]
+"""Two nodes or agents, or two populations, or the nodes of one and all of another."""
+
+
+class OnLinks(Closed, frozen=True, kw_only=True, tag_field="kind"):
+    """A fault of the network. Without a duration it lasts until a step `heal`, or the end."""
+
+    duration: Duration | UnsetType = UNSET
+
+
+class Partition(OnLinks, frozen=True, kw_only=True, tag="partition"):
+    """Nodes of different sides do not reach one another; `one_way`: the first side is heard by no other."""
+
+    sides: tuple[Side, ...]
+    one_way: bool = False
+
+
+class LateLinks(OnLinks, frozen=True, kw_only=True, tag="latency"):
+    """Messages take longer by `delay`: between two ends, or everywhere."""
+
+    delay: Delay
+    between: Ends | UnsetType = UNSET
+
+
+class LossyLinks(OnLinks, frozen=True, kw_only=True, tag="loss"):
+    """A further share of the messages is lost: between two ends, or everywhere."""
+
+    share: Annotated[float, Meta(gt=0, lt=1)]
+    between: Ends | UnsetType = UNSET
+
+
+class Disconnect(OnLinks, frozen=True, kw_only=True, tag="disconnect"):
+    """Connections end: `reset` at once; `hang`: nothing comes over them, and nothing says so."""
+
+    how: Literal["reset", "hang"] = "reset"
+    between: Ends | UnsetType = UNSET
+
+
+LATER_FAULTS = ("clock_skew", "hang")
+
+OfNetwork: TypeAlias = Partition | LateLinks | LossyLinks | Disconnect
+AnyFault: TypeAlias = (
+    Crash | Slow | Pause | Restart | FullDisk | SlowDisk | Partition | LateLinks | LossyLinks | Disconnect
+)
 Fault: TypeAlias = Annotated[AnyFault, Later(*LATER_FAULTS)]
 
 # --- steps
@@ -229,6 +273,12 @@ class Inject(Step, frozen=True, kw_only=True, tag="inject"):
     wait: bool = True
 
 
+class Heal(Step, frozen=True, kw_only=True, tag="heal"):
+    """End a fault of the network that lasts until then."""
+
+    of: Name
+
+
 class Until(Closed, frozen=True, kw_only=True):
     """An agent's state to wait for."""
 
@@ -291,11 +341,12 @@ AnyStep: TypeAlias = Annotated[
     | Stop
     | Start
     | Inject
+    | Heal
     | Wait
     | Repeat
     | Parallel
     | Expect,
-    Later("restart", "fault", "partition", "heal", "chat"),
+    Later("restart", "fault", "partition", "chat"),
 ]
 
 Branch: TypeAlias = Annotated[tuple[AnyStep, ...], Meta(min_length=1)]
@@ -390,8 +441,12 @@ class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
     """A fault, its keys beside it. Which keys belong to which `kind` is in `FAULT_KEYS`."""
 
     kind: Annotated[
-        Literal["crash", "slow", "pause", "restart", "full_disk", "slow_disk"], Later(*LATER_FAULTS)
-    ]
+        Literal[
+            "crash", "slow", "pause", "restart", "full_disk", "slow_disk",
+            "partition", "latency", "loss", "disconnect",
+        ],
+        Later(*LATER_FAULTS),
+    ]  # fmt: skip
     target: Name | None = None
     pick: Pick | None = None
     with_: Name | UnsetType = field(name="with", default=UNSET)
@@ -400,7 +455,13 @@ class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
     duration: Duration | UnsetType = UNSET
     writes: Literal["kept", "lost", "torn"] | UnsetType = UNSET
     down: Duration | UnsetType = UNSET
-    later: ClassVar[Later] = Later("groups", "skew")
+    sides: tuple[Side, ...] | UnsetType = UNSET
+    one_way: bool | UnsetType = UNSET
+    between: Ends | UnsetType = UNSET
+    delay: Delay | UnsetType = UNSET
+    share: Annotated[float, Meta(gt=0, lt=1)] | UnsetType = UNSET
+    how: Literal["reset", "hang"] | UnsetType = UNSET
+    later: ClassVar[Later] = Later("skew")
 
 
 FAULT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
@@ -410,11 +471,18 @@ FAULT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "restart": (frozenset(), frozenset({"writes", "down"})),
     "full_disk": (frozenset({"duration"}), frozenset()),
     "slow_disk": (frozenset({"factor", "duration"}), frozenset()),
+    "partition": (frozenset({"sides"}), frozenset({"one_way", "duration"})),
+    "latency": (frozenset({"delay"}), frozenset({"between", "duration"})),
+    "loss": (frozenset({"share"}), frozenset({"between", "duration"})),
+    "disconnect": (frozenset(), frozenset({"how", "between", "duration"})),
 }
 """For each kind of fault in a timeline: the keys it needs, and those it takes beside them."""
 
 OF_NODE = ("restart", "full_disk", "slow_disk")
 """The kinds of faults that are of the node as a whole, and have no target."""
+
+OF_NETWORK = ("partition", "latency", "loss", "disconnect")
+"""The kinds of faults that are of links between nodes, and have no target."""
 
 
 def kind_of_fault(fault: AnyFault | FaultAt) -> str:
@@ -422,4 +490,10 @@ def kind_of_fault(fault: AnyFault | FaultAt) -> str:
     return fault.kind if isinstance(fault, FaultAt) else str(fault.__struct_config__.tag)
 
 
-TimelineEntry: TypeAlias = TellAt | InvokeAt | WriteAt | SayAt | FaultAt
+class HealAt(Timed, frozen=True, kw_only=True, tag="heal"):
+    """End a fault of the network that lasts until then."""
+
+    of: Name
+
+
+TimelineEntry: TypeAlias = TellAt | InvokeAt | WriteAt | SayAt | FaultAt | HealAt

@@ -45,9 +45,9 @@ class Doubles:
             elif isinstance(entry, Replay) and cls is not None and name in cell.recordings:
                 recording = cell.recordings[name]
                 recorded = recorded_agent_of(name, entry, recording, cell.label)
-                replay = ReplayScript(name, entry, recording, recorded, document.place)
+                replay = ReplayScript(name, entry, recording, recorded, document.place, paths)
                 self._acting.append(replay)
-                self.classes[name] = replay_class(cls, replay)
+                self.classes[name] = _replay_class(name, cls, replay, entry.speaks)
 
     def failures(self, *, complete: bool) -> list[Failure]:
         """Return the failures; those of unused rules and requests only where the story came to its end."""
@@ -64,6 +64,18 @@ def _mock_class(name: str, cls: type[Agent], script: MockScript) -> type[Agent]:
     from ..doubles._chat_mocks import chat_class  # few files need it
 
     return chat_class(name, script)
+
+
+def _replay_class(name: str, cls: type[Agent], script: ReplayScript, speaks: str) -> type[Agent]:
+    if speaks == "lmos":
+        return replay_class(cls, script)
+    if speaks == "relay":
+        from ..doubles._strangers import stranger_replay_class  # few files need it
+
+        return stranger_replay_class(cls, script)
+    from ..doubles._chat_mocks import chat_replay_class  # few files need it
+
+    return chat_replay_class(name, script)
 
 
 def recordings_of(resolved: Resolved, cell: Cell) -> tuple[Path, ...]:

@@ -29,11 +29,17 @@ from lmos_actors.reports import FaultResult
 from lmos_actors.supervision import supervisor_of
 
 from ..model import (
+    OF_NETWORK,
     AnyFault,
     Comeback,
     Crash,
+    Disconnect,
     FaultAt,
     FullDisk,
+    LateLinks,
+    LossyLinks,
+    OnLinks,
+    Partition,
     Pause,
     Restart,
     Slow,
@@ -41,6 +47,7 @@ from ..model import (
     kind_of_fault,
 )
 from ..values import draw, exception_class
+from ._network import NETWORK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +55,9 @@ if TYPE_CHECKING:
     from lmos_actors._core import Entropy, Instrument, RandomStream
     from lmos_actors.actors import Ref, Slot
 
+    from ..model import OfNetwork
     from ._machine import Machine
+    from ._network import RunNetwork
 
 NODE: Final = "root"
 """The path that faults of the node as a whole have in the log."""
@@ -94,10 +103,16 @@ class Faults:
     """
 
     def __init__(
-        self, watch: Instrument, entropy: Entropy, find: RefLookup, machine: Machine | None = None
+        self,
+        watch: Instrument,
+        entropy: Entropy,
+        find: RefLookup,
+        machine: Machine | None = None,
+        network: RunNetwork | None = None,
     ) -> None:
         self._watch = watch
         self._machine = machine
+        self._network = network
         self._entropy = entropy
         self._find = find
         self._injected: list[_InjectedFault] = []
@@ -115,6 +130,9 @@ class Faults:
         `id` is its name, or its place in the file. `wait=False` does not wait for the crashed agents
         to end. Raises FaultFailed, and then has changed nothing.
         """
+        if isinstance(fault, OnLinks):
+            self._strike_network(fault, id)
+            return
         if isinstance(fault, (Restart, FullDisk, SlowDisk)):
             self._strike_node(fault, id)
             if wait and isinstance(fault, Restart) and self._machine is not None:
@@ -322,6 +340,36 @@ class Faults:
             again = partial(self._heal_once_all_run, machine, injected)
             machine.call_at(trio.current_time() + seconds, again)
 
+    # ---- faults of the network
+
+    def _strike_network(self, fault: OfNetwork, id: str) -> None:
+        """Inject a fault of links between nodes now."""
+        assert self._network is not None
+        kind = kind_of_fault(fault)
+        targets = self._network.strike(fault, id)
+        injected = self._inject(id, kind, {NETWORK: None})
+        injected.targets = targets
+        fields = {"fault": kind, "id": id, "targets": len(targets), **_log_fields(fault)}
+        self._watch.record("fault", NETWORK, fields)
+        if isinstance(fault, Disconnect) and fault.how == "reset":
+            self._heal(injected, (NETWORK,))
+        elif fault.duration is not UNSET:
+            clock: Any = trio.lowlevel.current_clock()
+            clock.call_at(trio.current_time() + fault.duration, partial(self._heal_network, injected))
+
+    def heal(self, id: str) -> None:
+        """End a fault of the network that lasts until then. Raises FaultFailed if there is none in force."""
+        found = next((each for each in self._in_force if each.id == id and NETWORK in each.left), None)
+        if found is None:
+            raise FaultFailed(f"the fault {id} in force", "it has not begun, or has ended")
+        self._heal_network(found)
+
+    def _heal_network(self, injected: _InjectedFault) -> None:
+        assert self._network is not None
+        if injected.end is None:
+            self._network.heal(injected.id)
+            self._heal(injected, (NETWORK,))
+
     # ---- what is in force
 
     def _heal(self, injected: _InjectedFault, paths: Sequence[str]) -> None:
@@ -362,6 +410,8 @@ class Faults:
 
 def fault_of(entry: FaultAt) -> AnyFault:
     """Return the fault that an entry of a timeline stands for, as a step would have it."""
+    if entry.kind in OF_NETWORK:
+        return _network_fault_of(entry)
     if entry.kind == "crash":
         return Crash(
             target=entry.target,
@@ -383,6 +433,21 @@ def fault_of(entry: FaultAt) -> AnyFault:
     return Slow(target=entry.target, pick=entry.pick, factor=entry.factor, duration=entry.duration)
 
 
+def _network_fault_of(entry: FaultAt) -> AnyFault:
+    given: dict[str, Any] = {} if entry.duration is UNSET else {"duration": entry.duration}
+    if entry.kind == "partition":
+        assert entry.sides is not UNSET
+        return Partition(sides=entry.sides, one_way=entry.one_way is True, **given)
+    given |= {} if entry.between is UNSET else {"between": entry.between}
+    if entry.kind == "latency":
+        assert entry.delay is not UNSET
+        return LateLinks(delay=entry.delay, **given)
+    if entry.kind == "loss":
+        assert entry.share is not UNSET
+        return LossyLinks(share=entry.share, **given)
+    return Disconnect(how="reset" if entry.how is UNSET else entry.how, **given)
+
+
 def _log_fields(fault: AnyFault) -> dict[str, object]:
     """Return the fields of a fault for the log, without its kind."""
     if isinstance(fault, Crash):
@@ -390,6 +455,8 @@ def _log_fields(fault: AnyFault) -> dict[str, object]:
     if isinstance(fault, Restart):
         writes = {} if fault.writes is UNSET else {"writes": fault.writes}
         return {**writes, "down": float(fault.down)}
+    if isinstance(fault, OnLinks):
+        return {} if fault.duration is UNSET else {"duration": float(fault.duration)}
     duration = {"duration": float(fault.duration)}
     return {"factor": fault.factor, **duration} if isinstance(fault, Slow | SlowDisk) else {**duration}
 

@@ -31,6 +31,7 @@ from ..model import (
     Expect,
     Mock,
     RateText,
+    Replay,
     Say,
     SayAt,
     Simulation,
@@ -78,7 +79,7 @@ def names_on_hub(cell: Cell) -> list[str]:
     return [
         name
         for name, entry in cell.scenario.agents.items()
-        if isinstance(entry, Bridge | Mock)
+        if isinstance(entry, Bridge | Mock | Replay)
         and entry.speaks == "relay"
         and not (isinstance(entry, Bridge) and entry.url is not None)
     ]

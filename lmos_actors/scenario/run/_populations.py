@@ -45,6 +45,10 @@ class Member(partial[Agent]):
         return self.func(**self.keywords, **self.recipe.given(slot))
 
 
+def _itself(ref: Ref[Any]) -> Ref[Any]:
+    return ref
+
+
 @attrs.define
 class MemberRecipe:
     """Individual arguments of the agents of one population."""
@@ -59,6 +63,8 @@ class MemberRecipe:
     """Name of the argument for the neighbours."""
     neighbours: list[tuple[int, ...]] | None = None
     refs: Sequence[Ref[Any]] = ()
+    crossing: Callable[[Ref[Any]], Ref[Any]] = _itself
+    """Returns a ref to another agent as agents are given it."""
 
     def given(self, slot: Any) -> dict[str, Any]:
         """Return the arguments of the agent of a slot."""
@@ -68,7 +74,8 @@ class MemberRecipe:
             stream = self.entropy.stream(f"args {slot.path} {name}")
             given[name] = take(draw(distribution, stream))
         if self.neighbours is not None:
-            refs = self.refs = self.refs or [Ref(each) for each in supervisor_of(slot).numbered or ()]
+            slots = () if self.refs else supervisor_of(slot).numbered or ()
+            refs = self.refs = self.refs or [self.crossing(Ref(each)) for each in slots]
             given[self.field] = tuple([refs[other] for other in self.neighbours[number]])
         return given
 
@@ -168,6 +175,8 @@ class Populations:
         recipe.field = topology.field
         if self._agents is not None and self._agents.is_remote:
             recipe.refs = self._agents.given_refs(entry.id)
+        elif self._agents is not None:
+            recipe.crossing = self._agents.crossing
         recipe.neighbours = neighbours_of(topology, entry.count, seed)
 
     # ---- the runtime's side

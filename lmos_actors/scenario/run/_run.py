@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ._faults import Faults
     from ._hub import RunHub
     from ._machine import Machine
+    from ._network import RunNetwork
     from ._node_client import NodeClient
     from ._run_agents import RunAgents
     from ._step_log import StepLog
@@ -62,6 +63,8 @@ class Run:
     """The connection to the node, in worlds where agents are reached over one."""
     hub: RunHub | None = None
     """The hub, where the file has one."""
+    network: RunNetwork | None = None
+    """The network, where the file has one."""
     _agents: RunAgents | None = None
     _places: dict[tuple[DataPath, bool], str] = attrs.Factory(dict[Any, str])
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..format import Cell
     from ._machine import Machine
+    from ._network import RunNetwork
     from ._node_client import NodeClient
 
 SHOWN: Final = 16
@@ -44,8 +45,10 @@ class RunAgents:
         paths: Mapping[str, str],
         machine: Machine,
         client: NodeClient | None = None,
+        network: RunNetwork | None = None,
     ) -> None:
         self._node = node
+        self._network = network
         self._cell = cell
         self._client = client
         self._counts: dict[str, int] = {}
@@ -87,12 +90,19 @@ class RunAgents:
         """True where agents are reached over a connection."""
         return self._client is not None
 
+    def crossing(self, ref: Ref[Any]) -> Ref[Any]:
+        """Return a ref as agents are given it: one that crosses the network of the file, if it has one."""
+        return ref if self._network is None or self._client is not None else self._network.ref(ref)
+
     def given_ref(self, target: str) -> Ref[Any]:
         """Return the ref that other agents are given of an agent: a remote one where `is_remote`."""
-        if self._client is None:
+        if self._client is None and self._network is None:
             return self.ref(target)
         found = self._remote_refs.get(target)
-        if found is None:
+        if found is None and self._client is None:
+            found = self._remote_refs[target] = self.crossing(self.ref(target))
+        elif found is None:
+            assert self._client is not None
             cls = self._class_of(target)
             other = self._remotes.get(target)
             if other is not None:
@@ -105,8 +115,10 @@ class RunAgents:
     def given_refs(self, of: str) -> Sequence[Ref[Any]]:
         """Return `given_ref` of an agent, or of all agents of a population."""
         count = self._counts.get(of)
-        if self._client is None or count is None:
-            return self.refs(of) if self._client is None else (self.given_ref(of),)
+        if not self.is_remote:
+            return [self.crossing(ref) for ref in self.refs(of)]
+        if count is None:
+            return (self.given_ref(of),)
         return [self.given_ref(f"{of}/{number}") for number in range(count)]
 
     def ref(self, target: str) -> Ref[Any]:
@@ -159,7 +171,7 @@ class RunAgents:
         found = self._things.get(target)
         if found is None:
             client = self._client
-            found = Thing(self.ref(target)) if client is None else client.thing(self.path(target))
+            found = Thing(self._used(target)) if client is None else client.thing(self.path(target))
             self._things[target] = found
         return found
 
@@ -170,8 +182,14 @@ class RunAgents:
         """
         if self._machine.is_down:
             raise AgentUnavailable(self.path(target), "its node is down")
-        link: Link = found_link(self.given_ref(target)._link)  # pyright: ignore[reportPrivateUsage] # as a ref does
+        ref = self._used(target) if self._client is None else self.given_ref(target)
+        link: Link = found_link(ref._link)  # pyright: ignore[reportPrivateUsage] # as a ref does
         return link
+
+    def _used(self, target: str) -> Ref[Any]:
+        """Return the ref that steps use: a near one, unless links of the user are declared."""
+        ref = self.ref(target)
+        return self.crossing(ref) if self._network is not None and self._network.has_user else ref
 
     # ---- slots
 

@@ -111,6 +111,10 @@ class RunEnvironment:
             run.hub = RunHub(cell, run.fail, run.note_number, run.watch.notify)
             own = {"listen": ADDRESS, "network": network, "relay": relay_options(cell.scenario.relay)}
             self._options = {**own, **self._options}
+        if cell.scenario.network is not None:
+            from ._network import RunNetwork  # few files need it
+
+            run.network = RunNetwork(cell, change_environment().entropy)
         opened = [str(entry.to) for entry in bridges if entry.access == "anyone"]
         if opened:
             self._options["security"] = _open_to_anyone(cell, opened)
@@ -130,6 +134,8 @@ class RunEnvironment:
             node = await stack.enter_async_context(opened)
             before, self._node = self._node, node
             machine.power_on(node)
+            if run.network is not None:
+                run.network.open(node)
             if before is None:
                 self._connect_observers(node)
             else:
@@ -242,7 +248,7 @@ class RunEnvironment:
             run.client = NodeClient(node, run.note_number)
         machine = run.machine
         assert machine is not None
-        run.set_agents(RunAgents(run.cell, node, places, machine, run.client))
+        run.set_agents(RunAgents(run.cell, node, places, machine, run.client, run.network))
         judges = Judges(
             scenario.checks,
             scenario.measure,
@@ -258,7 +264,7 @@ class RunEnvironment:
             run.stop.begin(node, run.agents.draw)
             run.watch.add(run.stop.record, *KINDS)
         run.watch.add(run.note_sent, "sent")
-        faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.agents.refs, machine)
+        faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.agents.refs, machine, run.network)
         run.watch.add(faults.record, "started", "crashed", "stopped")
 
     def _set_service_times(self) -> None:
@@ -349,7 +355,7 @@ def is_crash_expected(cell: Cell, path: str) -> bool:
     name, above = places.get(path, path), path.rpartition("/")[0]
     entry = _entry_of(cell, name)
     if isinstance(entry, (Mock, Replay)) or isinstance(
-        _entry_of(cell, above), Mock
+        _entry_of(cell, above), Mock | Replay
     ):  # a turn of a chat agent
         return True
     if entry is not None and entry.restart == "temporary":

@@ -303,6 +303,15 @@ class StepExecutor:
         except FaultFailed as error:
             raise self.fail(step, path, error.expected, error.saw) from None
 
+    def heal_fault(self, step: Any, path: DataPath) -> None:
+        """End the fault of the network that a step or an entry names. Raises StepFailed."""
+        faults = self.run.faults
+        assert faults is not None
+        try:
+            faults.heal(step.of)
+        except FaultFailed as error:
+            raise self.fail(step, path, error.expected, error.saw) from None
+
     # ---- measuring
 
     async def measure(self) -> None:

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import UNSET
 
 from ..model import (
+    OF_NETWORK,
     OF_NODE,
     USER,
     Asking,
     Cancel,
     Expect,
     FaultAt,
+    Heal,
+    HealAt,
     Inject,
     Parallel,
+    Pick,
     Query,
     Repeat,
     Saying,
@@ -74,7 +78,7 @@ def _words(step: Any) -> list[str]:
         return [f"{step.target}.{name}"] + ([f"as {sender}"] if sender != USER else [])
     if isinstance(step, (Stop, Start)):
         return [step.target]
-    if isinstance(step, (Query, Cancel)):
+    if isinstance(step, (Query, Cancel, Heal, HealAt)):
         return [step.of]
     if isinstance(step, (Inject, FaultAt)):
         return [_fault(step.fault if isinstance(step, Inject) else step)]
@@ -93,6 +97,8 @@ def _words(step: Any) -> list[str]:
 def _fault(fault: Any) -> str:
     """Return a fault as text: `crash weather with RuntimeError`, `slow 20 of peer`."""
     kind = kind_of_fault(fault)
+    if kind in OF_NETWORK:
+        return _network_fault(fault, kind)
     pick, whom = getattr(fault, "pick", None), getattr(fault, "target", None)
     if pick is not None:
         whom = f"{pick.count} of {pick.of}" if pick.count is not UNSET else f"{pick.share:g} of {pick.of}"
@@ -107,6 +113,27 @@ def _fault(fault: Any) -> str:
     duration = getattr(fault, "duration", UNSET)
     words += [f"for {duration}"] if duration is not UNSET else []
     return " ".join(words)
+
+
+def _network_fault(fault: Any, kind: str) -> str:
+    """Return a fault of the network as text: `partition a, b from c`, `loss of 0.1 between a and b`."""
+    if kind == "partition":
+        words = [kind, " from ".join(map(_side, fault.sides))]
+        words += ["one way"] if fault.one_way is True else []
+    else:
+        words = [kind]
+        words += [f"of {fault.share:g}"] if kind == "loss" else []
+        words += ["between", " and ".join(fault.between)] if fault.between is not UNSET else []
+    words += [f"for {fault.duration}"] if fault.duration is not UNSET else []
+    return " ".join(words)
+
+
+def _side(side: Any) -> str:
+    if isinstance(side, str):
+        return "the rest"
+    if isinstance(side, Pick):
+        return f"{side.count} of {side.of}" if side.count is not UNSET else f"{side.share:g} of {side.of}"
+    return ", ".join(side)
 
 
 def at_of(entry: Timed) -> float:

@@ -16,6 +16,7 @@ from ..judge import MESSAGE, Verdict, fill_expect, judge_expect, waits_to_the_en
 from ..model import (
     Cancel,
     Expect,
+    Heal,
     Inject,
     Invoke,
     Observe,
@@ -167,6 +168,9 @@ class Story(StepExecutor):
             await self._stop_or_start(step, path)
         elif isinstance(step, Inject):
             await self.inject_fault(step, path)
+            task_status.started()
+        elif isinstance(step, Heal):
+            self.heal_fault(step, path)
             task_status.started()
         elif isinstance(step, Wait):
             await self._wait(step, path)

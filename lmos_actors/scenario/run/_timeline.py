@@ -9,7 +9,7 @@ import trio
 
 from .._worlds import wait_until_idle
 from ..judge import TIMED, name_of
-from ..model import FaultAt, InvokeAt, SayAt, TellAt, WriteAt
+from ..model import FaultAt, HealAt, InvokeAt, SayAt, TellAt, WriteAt
 from ._step_executor import StepExecutor, StepFailed, unknown_step
 from ._step_text import at_of, describe
 
@@ -118,6 +118,8 @@ class Timeline(StepExecutor):
             await self.say(entry, path)
         elif isinstance(entry, FaultAt):
             await self.inject_fault(entry, path)
+        elif isinstance(entry, HealAt):
+            self.heal_fault(entry, path)
         else:
             raise unknown_step(entry)
 

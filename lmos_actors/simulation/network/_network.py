@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import trio
 
-from lmos_actors.actors import CURRENT, Ref
+from lmos_actors.actors import CURRENT, LookupLink, Ref
 from lmos_actors.bindings import (
     ClassInterface,
     RemoteLink,
@@ -70,9 +70,12 @@ class SimulatedNetwork:
         label: Callable[[str], str],
         *,
         delivery: Delivery = "stream",
+        near_user: bool = False,
     ) -> None:
         self.links = links
         self.delivery: Delivery = delivery
+        self.near_user = near_user
+        """Whether what no agent sends is near to all nodes."""
         self._parts = NetworkParts(rt, links)
         self._label = label
         self._labels: dict[Any, str] = {}
@@ -93,7 +96,8 @@ class SimulatedNetwork:
         return found
 
     def toward(self, source: str, link: Any) -> RemoteLink:
-        """Return the far link from a node to an agent or a pool."""
+        """Return the far link from a node to an agent or a pool. Raise NotFound, AgentUnavailable."""
+        link = link.resolve() if isinstance(link, LookupLink) else link
         cls = class_at(link)
         if cls is None:
             raise AgentUnavailable(link.path, "it has not started yet")
@@ -159,7 +163,7 @@ class NetworkLink:
         source = self._network.node_of(sender)
         if self._node is None:
             self._node = self._network.node_of(self.near)
-        if source == self._node:
+        if source == self._node or (source == USER and self._network.near_user):
             return self.near
         if self._ways is None:
             self._ways = {}

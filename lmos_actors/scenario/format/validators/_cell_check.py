@@ -14,6 +14,7 @@ from .._fields import acts_by_itself, discovers_agents
 from ._check_validator import CheckValidator
 from ._double_validator import DoubleValidator
 from ._fault_validator import FaultValidator
+from ._network_validator import NetworkValidator
 from ._store_validator import StoreValidator
 from ._story_validator import StoryValidator
 from ._timeline_validator import TimelineValidator
@@ -44,8 +45,10 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     be what uses an agent.
     """
     validator, store = ValueValidator(names), StoreValidator(names)
-    faults = FaultValidator(names, store)
+    network = NetworkValidator(names)
+    faults = FaultValidator(names, store, network)
     store.check()
+    network.check()
     TopologyValidator(names, validator).check()
     validator.agents()
     DoubleValidator(names, validator).check()

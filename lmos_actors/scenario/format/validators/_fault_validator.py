@@ -8,24 +8,29 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean
 
-from ...model import FAULT_KEYS, OF_NODE, Comeback, Crash, FaultAt, Pick, Slow, kind_of_fault
+from ...model import FAULT_KEYS, OF_NETWORK, OF_NODE, Comeback, Crash, FaultAt, Pick, Slow, kind_of_fault
 from ...values import exception_class, exception_names, problem_at
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from .._cell_names import CellNames
+    from ._network_validator import NetworkValidator
     from ._store_validator import StoreValidator
 
-_KEYS = ("with", "restart", "factor", "duration", "writes", "down")
+_KEYS = (
+    "with", "restart", "factor", "duration", "writes", "down", "sides", "one_way", "between", "delay",
+    "share", "how",
+)  # fmt: skip
 
 
 class FaultValidator:
     """Validates faults; mistakes go to `names`."""
 
-    def __init__(self, names: CellNames, store: StoreValidator) -> None:
+    def __init__(self, names: CellNames, store: StoreValidator, network: NetworkValidator) -> None:
         self.names = names
         self.store = store
+        self.network = network
         self.any = False
         """True if the file has a fault, even one with mistakes."""
 
@@ -36,6 +41,10 @@ class FaultValidator:
             self._keys(fault, path)
         if kind in OF_NODE:
             self._of_node(fault, kind, path)
+            return
+        if kind in OF_NETWORK:
+            self.network.fault(fault, kind, path)
+            self._lasting(fault, path)
             return
         if (fault.target is None) == (fault.pick is None):
             self.names.report(path, 'a fault has exactly one of "target" and "pick"', "shape")
@@ -53,7 +62,8 @@ class FaultValidator:
 
     def _keys(self, fault: FaultAt, path: DataPath) -> None:
         needed, more = FAULT_KEYS[fault.kind]
-        values = (fault.with_, fault.restart, fault.factor, fault.duration, fault.writes, fault.down)
+        names = [{"with": "with_"}.get(key, key) for key in _KEYS]
+        values = [getattr(fault, name) for name in names]
         given = [key for key, value in zip(_KEYS, values, strict=True) if value is not UNSET]
         for key in sorted(needed.difference(given)):
             self.names.report(path, f'"kind: {fault.kind}" needs "{key}"', "shape")

@@ -10,6 +10,7 @@ from ...model import (
     Asking,
     Cancel,
     Expect,
+    Heal,
     Inject,
     Invoke,
     Observe,
@@ -148,6 +149,8 @@ class StoryValidator:
             self.names.agent(step.target, (*path, "target"))
         elif isinstance(step, Inject):
             self.faults.fault(step.fault, (*path, "fault"))
+        elif isinstance(step, Heal):
+            self.faults.network.heal(step.of, path)
         elif isinstance(step, Wait):
             self._wait(step, path)
         elif isinstance(step, Expect):

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
 from lmos_actors.files import DataPath, did_you_mean, listed, mapped
 
-from ...model import FaultAt, InvokeAt, SayAt, TellAt, TimedAsking, WriteAt
+from ...model import FaultAt, HealAt, InvokeAt, SayAt, TellAt, TimedAsking, WriteAt
 from ...values import NOT_YET, along, error_names, path_problem, select
 from ._value_validator import is_stream, place_schema, tables_of
 
@@ -86,6 +86,8 @@ class TimelineValidator:
             self._late((*path, "at"), end)
         if isinstance(entry, FaultAt):
             self.faults.fault(entry, path)
+        elif isinstance(entry, HealAt):
+            self.faults.network.heal(entry.of, path)
         elif isinstance(entry, SayAt):
             self._say(entry, path)
         elif isinstance(entry, TimedAsking):

@@ -1,0 +1,46 @@
+"""Structs of the network of a file: what its links do, and which agents are at their ends."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from lmos_actors.files import Later, Size
+
+from ._base import Closed, Delay, Name
+
+Share: TypeAlias = Annotated[float, Meta(ge=0, lt=1)]
+"""A share of messages; not all of them."""
+
+
+class Rules(Closed, frozen=True, kw_only=True):
+    """The behaviour of a link; what is not given is as by default.
+
+    `latency` and `jitter` add up. `bandwidth` is in bytes a second, `queue` the bytes that may wait for it.
+    """
+
+    latency: Delay | UnsetType = UNSET
+    jitter: Delay | UnsetType = UNSET
+    loss: Share | UnsetType = UNSET
+    duplicate: Share | UnsetType = UNSET
+    reorder: Share | UnsetType = UNSET
+    bandwidth: Size | UnsetType = UNSET
+    queue: Size | UnsetType = UNSET
+    later: ClassVar[Later] = Later("corrupt")
+
+
+class LinksBetween(Rules, frozen=True, kw_only=True):
+    """The links between two nodes, agents or populations: `between` both ways, or one way `from` and `to`."""
+
+    between: Annotated[tuple[Name, ...], Meta(min_length=2, max_length=2)] | UnsetType = UNSET
+    from_: Name | UnsetType = field(name="from", default=UNSET)
+    to: Name | UnsetType = UNSET
+
+
+class Network(Closed, frozen=True, kw_only=True):
+    """The network between the nodes of a file: how messages are delivered, and what its links do to them."""
+
+    delivery: Literal["stream", "datagram"] = "stream"
+    default: Rules = Rules()
+    links: tuple[LinksBetween, ...] = ()

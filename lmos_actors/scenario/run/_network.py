@@ -1,0 +1,221 @@
+"""The network of one run: which agents are on which node, what links do, and the faults of both.
+
+A node of the network is a name: one of `nodes:`, or that of an agent that stands in none of them. Agents that
+an agent starts are on its node, as are the members of a pool on that of the pool. In `world: memory` the
+messages of agents go through a `SimulatedNetwork`; steps, and what no agent sends, are of the node `user`,
+whose links are perfect unless the file names them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from msgspec import UNSET
+
+from lmos_actors.simulation import PERFECT, USER, LinkFault, LinkRules, Links, SimulatedNetwork, between_sides
+
+from ..model import Disconnect, LateLinks, LossyLinks, Partition, Pick, Simulation
+from ..values import draw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lmos_actors._core import Entropy, RandomStream
+    from lmos_actors.actors import Ref
+    from lmos_actors.node import Node
+    from lmos_actors.simulation import Draw
+
+    from ..format import Cell
+    from ..model import Delay, LinksBetween, OfNetwork, Rules, Side
+
+NETWORK: Final = "network"
+"""The name of the network in the log, for what happens to all of it."""
+
+
+class NodeNames:
+    """The nodes of one file: those of `nodes:`, and agents that are in none of them."""
+
+    def __init__(self, cell: Cell) -> None:
+        scenario = cell.scenario
+        self._populations: dict[str, int] = {}
+        if isinstance(scenario, Simulation):
+            self._populations = {entry.id: entry.count for entry in scenario.population}
+        self._paths: Mapping[str, str] = cell.paths
+        self._names = {path: name for name, path in cell.paths.items()}
+        self._nodes: Mapping[str, tuple[str, ...]] = scenario.nodes
+        self._node_of: dict[str, str] = {}
+        for node, members in scenario.nodes.items():
+            for member in members:
+                self._node_of[self._paths.get(member, member)] = node
+
+    def of_path(self, path: str) -> str:
+        """Return the node of the agent at a path."""
+        place = path
+        while place:
+            found = self._node_of.get(place)
+            if found is not None:
+                return found
+            name = self._names.get(place)
+            if name is not None:
+                return name
+            above, _, number = place.rpartition("/")
+            if above in self._populations and number:
+                return self._node_of.get(above, place)
+            place = above
+        return path
+
+    def named(self, name: str) -> list[str]:
+        """Return the nodes that a name stands for: a node, that of an agent, all of a population."""
+        if name in self._nodes or name == USER:
+            return [name]
+        count = self._populations.get(name)
+        if count is not None:
+            return list(dict.fromkeys(self.of_path(f"{name}/{number}") for number in range(count)))
+        return [self.of_path(self._paths.get(name, name))]
+
+    def selects(self, name: str) -> Callable[[str], bool]:
+        """Return which nodes a name stands for, as a test; a population need not be looked through."""
+        if name in self._populations and name not in self._node_of:
+            prefix = f"{name}/"
+            return lambda node: node.startswith(prefix)
+        return frozenset(self.named(name)).__contains__
+
+    def all(self) -> list[str]:
+        """Return all nodes of the file."""
+        names = dict.fromkeys((*self._paths, *self._populations))
+        return list(dict.fromkeys(node for name in names for node in self.named(name)))
+
+
+class RunNetwork:
+    """The network of one run; see the module docstring."""
+
+    def __init__(self, cell: Cell, entropy: Entropy) -> None:
+        network = cell.scenario.network
+        assert network is not None
+        self.names = NodeNames(cell)
+        self._delivery = network.delivery
+        self._entropy = entropy
+        self._default = _rules(network.default, PERFECT)
+        self._declared = [(self._selected(each), each) for each in network.links]
+        self.has_user = any(USER in _named_in(each) for each in network.links)
+        """Whether links of the user are declared, so that steps cross the network."""
+        self.links = Links(self._rules_between, entropy.stream)
+        self._network: SimulatedNetwork | None = None
+        self._in_force: dict[str, list[int]] = {}
+
+    def open(self, node: Node) -> None:
+        """Carry the messages between the agents of a node from now on."""
+        self._network = SimulatedNetwork(
+            node.root.rt,
+            self.links,
+            self.names.of_path,
+            delivery=self._delivery,
+            near_user=not self.has_user,
+        )
+
+    def ref(self, ref: Ref[Any]) -> Ref[Any]:
+        """Return a ref to the same agent, whose requests cross the network."""
+        assert self._network is not None
+        return self._network.ref(ref)
+
+    # ---- what links do
+
+    def _selected(self, links: LinksBetween) -> Callable[[str, str], bool]:
+        if links.between is not UNSET:
+            return self._between(links.between)
+        assert links.from_ is not UNSET
+        assert links.to is not UNSET
+        here, there = self.names.selects(links.from_), self.names.selects(links.to)
+        return lambda source, target: here(source) and there(target)
+
+    def _between(self, ends: Sequence[str]) -> Callable[[str, str], bool]:
+        first, second = map(self.names.selects, ends)
+        return lambda source, target: (first(source) and second(target)) or (second(source) and first(target))
+
+    def _rules_between(self, source: str, target: str) -> LinkRules:
+        """Return the rules of a line: those by default, changed by what is declared for it, in order."""
+        rules = PERFECT if USER in (source, target) else self._default
+        for selects, declared in self._declared:
+            if selects(source, target):
+                rules = _rules(declared, rules)
+        return rules
+
+    # ---- faults
+
+    def strike(self, fault: OfNetwork, id: str) -> tuple[str, ...]:
+        """Put a fault into force, and return the nodes that it is about."""
+        assert self._network is not None
+        if isinstance(fault, Disconnect) and fault.how == "reset":
+            self._network.disconnect(self._where(fault.between))
+            return self._ends(fault.between)
+        made, about = self._made(fault, id)
+        self._in_force.setdefault(id, []).append(self._network.begin(made))
+        return about
+
+    def _made(self, fault: OfNetwork, id: str) -> tuple[LinkFault, tuple[str, ...]]:
+        if isinstance(fault, Partition):
+            sides = self._sides(fault.sides, self._entropy.stream(f"fault {id}"))
+            about = tuple(node for side in sides for node in side)
+            return LinkFault(selects=between_sides(sides, one_way=fault.one_way), cuts=True), about
+        where, about = self._where(fault.between), self._ends(fault.between)
+        if isinstance(fault, LateLinks):
+            return LinkFault(selects=where, latency=_draw_of(fault.delay)), about
+        if isinstance(fault, LossyLinks):
+            return LinkFault(selects=where, loss=fault.share), about
+        return LinkFault(selects=where, cuts=True), about
+
+    def _where(self, between: Any) -> Callable[[str, str], bool]:
+        return (lambda *_: True) if between is UNSET else self._between(between)
+
+    def _ends(self, between: Any) -> tuple[str, ...]:
+        return (NETWORK,) if between is UNSET else tuple(between)
+
+    def _sides(self, sides: Sequence[Side], stream: RandomStream) -> list[list[str]]:
+        found: list[list[str]] = []
+        taken: dict[str, None] = {}
+        for side in sides:
+            if isinstance(side, Pick):
+                free = [node for node in self.names.named(side.of) if node not in taken]
+                share = 0.0 if side.share is UNSET else side.share
+                count = max(1, round(len(free) * share)) if side.count is UNSET else side.count
+                nodes = sorted(stream.sample(free, min(count, len(free))), key=free.index)
+            elif isinstance(side, str):
+                nodes = [node for node in self.names.all() if node not in taken]
+            else:
+                nodes = [node for name in side for node in self.names.named(name)]
+            taken.update(dict.fromkeys(nodes))
+            found.append(nodes)
+        return found
+
+    def heal(self, id: str) -> None:
+        """End the fault of an id that began first and is in force; it may have ended by itself."""
+        numbers = self._in_force.get(id)
+        if numbers and self._network is not None:
+            self._network.heal(numbers.pop(0))
+
+
+def _named_in(links: LinksBetween) -> tuple[object, ...]:
+    return links.between if links.between is not UNSET else (links.from_, links.to)
+
+
+def _rules(declared: Rules, below: LinkRules) -> LinkRules:
+    """Return rules with what a file declares in place of what is below."""
+    given: dict[str, Any] = {}
+    for name in ("latency", "jitter"):
+        value = getattr(declared, name)
+        if value is not UNSET:
+            given[name] = _draw_of(value)
+    for name in ("loss", "duplicate", "reorder"):
+        value = getattr(declared, name)
+        if value is not UNSET:
+            given[name] = float(value)
+    if declared.bandwidth is not UNSET:
+        given["bandwidth"] = float(declared.bandwidth)
+    if declared.queue is not UNSET:
+        given["queue"] = int(declared.queue)
+    return attrs.evolve(below, **given)
+
+
+def _draw_of(delay: Delay) -> Draw:
+    return lambda stream: draw(delay, stream)
