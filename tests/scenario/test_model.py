@@ -13,7 +13,7 @@ import pytest
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, FileError, parse
 from lmos_actors.scenario import Resolved, Scenario, fill_late, resolve, scenario_schema
-from lmos_actors.scenario.model import AgentEntry, Root, Supervisor
+from lmos_actors.scenario.model import OF_NETWORK, AgentEntry, Root, Supervisor
 from tests.matrix import some
 from tests.source import ROOT
 
@@ -648,13 +648,15 @@ def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_w
     verbs += " repeat parallel expect"
     scenario, simulation = (schema["$defs"][name]["properties"] for name in ("Scenario", "Simulation"))
     assert [sorted(words) for words in words_offered(scenario["steps"], "do")] == [sorted(verbs.split())]
-    assert words_offered(simulation["timeline"], "do") == [["tell", "invoke", "write", "say", "fault"]]
+    assert words_offered(simulation["timeline"], "do") == [
+        ["tell", "invoke", "write", "say", "fault", "heal"]
+    ]
     assert words_offered(scenario["agents"], "from") == [
         ["agent", "pool", "mock", "replay", "bridge", "remote"]
     ]
     assert len(words_offered(scenario["checks"], "check")[0]) == 10
     assert words_offered(schema["$defs"]["Inject"], "kind") == [
-        ["crash", "slow", "pause", "restart", "full_disk", "slow_disk"]
+        ["crash", "slow", "pause", "restart", "full_disk", "slow_disk", *OF_NETWORK]
     ]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Entropy, RandomStream
     from lmos_actors.actors import Ref
     from lmos_actors.node import Node
-    from lmos_actors.simulation import Draw
+    from lmos_actors.simulation import Delivery, Draw
 
     from ..format import Cell
     from ..model import Delay, LinksBetween, OfNetwork, Rules, Side
@@ -94,7 +94,7 @@ class RunNetwork:
         network = cell.scenario.network
         assert network is not None
         self.names = NodeNames(cell)
-        self._delivery = network.delivery
+        self._delivery: Delivery = network.delivery
         self._entropy = entropy
         self._default = _rules(network.default, PERFECT)
         self._declared = [(self._selected(each), each) for each in network.links]
@@ -166,7 +166,7 @@ class RunNetwork:
         return LinkFault(selects=where, cuts=True), about
 
     def _where(self, between: Any) -> Callable[[str, str], bool]:
-        return (lambda *_: True) if between is UNSET else self._between(between)
+        return _everywhere if between is UNSET else self._between(between)
 
     def _ends(self, between: Any) -> tuple[str, ...]:
         return (NETWORK,) if between is UNSET else tuple(between)
@@ -193,6 +193,11 @@ class RunNetwork:
         numbers = self._in_force.get(id)
         if numbers and self._network is not None:
             self._network.heal(numbers.pop(0))
+
+
+def _everywhere(source: str, target: str) -> bool:
+    """Select all lines."""
+    return True
 
 
 def _named_in(links: LinksBetween) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.files import did_you_mean, mapped
+from lmos_actors.files import did_you_mean, listed, mapped
 
 from ..._worlds import is_real
 from ...model import OF_NETWORK, USER, WORLDS, Disconnect, LinksBetween, Network, Normal, Pick, Rules
@@ -79,7 +79,7 @@ class NetworkValidator:
             here: DataPath = (*_NODES, node)
             self._nodes[node] = here
             self._check_name(node, here)
-            for index, member in enumerate(members if isinstance(members, list) else ()):
+            for index, member in enumerate(listed(members)):
                 if isinstance(member, str):
                     self._member(member, node, (*here, index), owners)
         self._check_supervisors(owners)
@@ -118,9 +118,7 @@ class NetworkValidator:
         tree = mapped(self.names.cell.data.get("tree"))
         todo: list[tuple[Any, DataPath]] = [(tree, ("tree",))]
         for above, path in todo:
-            children = mapped(above).get("children")
-            if not isinstance(children, list):
-                continue
+            children = listed(mapped(above).get("children"))
             todo += [(child, (*path, "children", n)) for n, child in enumerate(children)]
             name = mapped(above).get("name")
             if isinstance(name, str) and path != ("tree",):
