@@ -35,6 +35,7 @@ WIRE = {"gossip": {"peers": "100", "last": "peer/99", "lives": "105"}}
 LIVE: dict[str, tuple[float, dict[str, str]]] = {
     "backpressure": (2.0, {"policy": "wait"}),
     "booking": (10_000.0, {"patience": "2300s"}),
+    "council": (1.0, {}),  # the deadlines of votes are instants of the day
     "gossip": (1000.0, WIRE["gossip"] | {"fanout": "4"}),
     "supervision": (100.0, {"aside": "1s", "after": "1s"}),
 }
