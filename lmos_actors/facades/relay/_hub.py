@@ -26,6 +26,7 @@ from ._extensions import made, start
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
+    from lmos_actors.persistence import StoreWriter
 
     from ._options import RelayOptions
 
@@ -86,20 +87,7 @@ class RelayHub(Agent, private=True):
             else:
                 store = _MEMORIES.setdefault(slot.rt, {}).setdefault(self.path, MemoryStore())
                 writer = await stack.enter_async_context(open_writer(store))
-            self.identities = Identities(
-                writer,
-                self.path,
-                IdentityOptions(
-                    identities=options.identities,
-                    unused_seconds=options.unused_seconds,
-                    kept_seconds=options.identity_seconds,
-                ),
-                now=lambda: entropy.now().timestamp(),
-                random=secrets.token_bytes,  # real ones in a simulation too: tokens are no part of its story
-                random_id=entropy.stream("ids of agents on the relay").randbytes,
-                reserved=(RELAY, EVERYBODY),
-                is_here=lambda id: id in self.hub.connected,
-            )
+            self.identities = self._identities(writer)
             self.hub = Hub(
                 options.hub_options(),
                 new_id=entropy.new_id,
@@ -119,6 +107,24 @@ class RelayHub(Agent, private=True):
             finally:
                 self.place.hub = None
                 self.hub.end_all(*RESTART)
+
+    def _identities(self, writer: StoreWriter) -> Identities:
+        """Return who has registered, as far as a store has it; they are to be loaded."""
+        options, entropy = self.place.options, self._place().rt.entropy
+        return Identities(
+            writer,
+            self.path,
+            IdentityOptions(
+                identities=options.identities,
+                unused_seconds=options.unused_seconds,
+                kept_seconds=options.identity_seconds,
+            ),
+            now=lambda: entropy.now().timestamp(),
+            random=secrets.token_bytes,  # real ones in a simulation too: tokens are no part of its story
+            random_id=entropy.stream("ids of agents on the relay").randbytes,
+            reserved=(RELAY, EVERYBODY),
+            is_here=lambda id: id in self.hub.connected,
+        )
 
     async def _extensions_due(self) -> None:
         """Have the extensions do what is due at its time."""
