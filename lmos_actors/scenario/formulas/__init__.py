@@ -9,6 +9,7 @@ from ._formulas import (
     error_text as error_text,
 )
 from ._names import (
+    NETWORK_COUNTS as NETWORK_COUNTS,
     RESERVED as RESERVED,
     AgentState as AgentState,
     AgentValues as AgentValues,

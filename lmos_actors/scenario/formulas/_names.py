@@ -1,8 +1,9 @@
 """Names in formulas: the known ones, for validation; and their values during a run.
 
 `state.FIELD` has the names of `state:`, `mailbox.*` and the counters are of one agent, `delivered` counts
-the messages that have come to it, `series.NAME` is the last value measured, a check that comes true at an
-instant is true from then on, and `CHECK.time` is that instant in seconds.
+the messages that have come to it, `network.*` what the network has done so far, `series.NAME` is the last
+value measured, a check that comes true at an instant is true from then on, and `CHECK.time` is that instant
+in seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ COUNTERS: Final = (
 )
 """Names after `mailbox.` in a formula."""
 
-RESERVED: Final = ("state", "mailbox", "series", "delivered", "restarts", *WORDS, *FUNCTIONS)
+NETWORK_COUNTS: Final = ("lost", "doubled", "late", "disconnected")
+"""Names after `network.` in a formula: counts of what the network of a file has done."""
+
+RESERVED: Final = (
+    "state", "mailbox", "network", "series", "delivered", "restarts", *WORDS, *FUNCTIONS,
+)  # fmt: skip
 """Names that a check which formulas may use cannot have."""
 
 NEEDS_OF: Final = 'is of an agent: say which with "of"'
@@ -61,12 +67,18 @@ def of_agents(names: Iterable[str]) -> bool:
 
 
 def known_names(
-    classes: Sequence[Any], *, of: bool, series: Iterable[str] = (), checks: Iterable[str] = ()
+    classes: Sequence[Any],
+    *,
+    of: bool,
+    series: Iterable[str] = (),
+    checks: Iterable[str] = (),
+    network: bool = False,
 ) -> Known:
     """Return the names that a formula may use, for `compile_formula`.
 
     `classes` are those of the agents that it speaks of, or might if it said `of`; of the fields those are
-    known that all of them have. `checks` are the names of the checks that come true at an instant.
+    known that all of them have. `checks` are the names of the checks that come true at an instant. `network`:
+    the file has one.
     """
     known: dict[str, str | None] = {}
     fields = [fields_known(cls) for cls in classes]
@@ -79,6 +91,8 @@ def known_names(
     if not of:
         known = dict.fromkeys(known, NEEDS_OF)
     known |= dict.fromkeys([f"series.{name}" for name in series])
+    if network:
+        known |= dict.fromkeys([f"network.{name}" for name in NETWORK_COUNTS])
     for name in checks:
         known |= {name: None, f"{name}.time": None}
     return known

@@ -46,6 +46,10 @@ class View(Protocol):
         """Return the virtual time, in seconds since the run began."""
         ...
 
+    def network_count(self, what: str) -> int:
+        """Return how often the network of the file has done something: `lost`, `doubled`, `late`, ..."""
+        ...
+
     def agent(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
         """Return the slot at a path, None before its first start, and the names it goes by: `peer/3`, `peer`.
 

@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from ..formulas import AgentValues, CheckedNames, Columns
+from ..formulas import NETWORK_COUNTS, AgentValues, CheckedNames, Columns
 from ..model import Always, Causal, Compare, Converges, Eventually, Latency, Never, Restarts, Statistics
 from ._count_judges import ConvergesJudge, CountJudge, DeadLetterJudge, LatencyJudge
 from ._expect import percentile
@@ -49,7 +49,8 @@ class Judges:
         series = measure.series if measure is not None else {}
         own = [f"series.{name}" for name in series]
         timed = [name_of(check) for check in checks if isinstance(check, TIMED)]
-        names = CheckedNames([*own, *timed, *(f"{name}.time" for name in timed)])
+        counts = [f"network.{name}" for name in NETWORK_COUNTS]
+        names = CheckedNames([*own, *timed, *(f"{name}.time" for name in timed), *counts])
         directory = self._directory = AgentDirectory(view)
         columns = Columns(view.fields, self._delivered, self._more) if view.fields is not None else None
         self._at_once = nullcontext if columns is None else columns.sample
@@ -205,6 +206,8 @@ class Judges:
         """Return the value of a name that is of no agent. Raises LookupError."""
         if name.startswith("series."):
             return self._series[name[7:]].last()
+        if name.startswith("network."):
+            return self._view.network_count(name[8:])
         judge = self._by_name.get(name)
         if judge is not None:
             return judge.met_at is not None

@@ -8,6 +8,7 @@ whose links are perfect unless the file names them.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -102,10 +103,13 @@ class RunNetwork:
         """Whether links of the user are declared, so that steps cross the network."""
         self.links = Links(self._rules_between, entropy.stream)
         self._network: SimulatedNetwork | None = None
+        self._before: Counter[str] = Counter()  # of the networks of nodes that were killed
         self._in_force: dict[str, list[int]] = {}
 
     def open(self, node: Node) -> None:
         """Carry the messages between the agents of a node from now on."""
+        if self._network is not None:
+            self._before += self._network.counts
         self._network = SimulatedNetwork(
             node.root.rt,
             self.links,
@@ -118,6 +122,10 @@ class RunNetwork:
         """Return a ref to the same agent, whose requests cross the network."""
         assert self._network is not None
         return self._network.ref(ref)
+
+    def count(self, what: str) -> int:
+        """Return how often the network has done something; see `SimulatedNetwork.counts`."""
+        return self._before[what] + (0 if self._network is None else self._network.counts[what])
 
     # ---- what links do
 

@@ -31,6 +31,10 @@ class RunView:
         """Return the virtual time, in seconds since the run began."""
         return self._run.now()
 
+    def network_count(self, what: str) -> int:
+        """Return how often the network of the file has done something: `lost`, `doubled`, `late`, ..."""
+        return 0 if self._run.network is None else self._run.network.count(what)
+
     def agent(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
         """Return the slot at a path, None before its first start, and the names it goes by.
 

@@ -108,6 +108,8 @@ class Line:
     """Of the faults that `cut_since`, `faults` and `loss` are of."""
     faults: tuple[LinkFault, ...] = ()
     loss: float = 0.0
+    retries: int = 0
+    """How often the last message that was sent in order was lost before it got through."""
 
     @property
     def is_cut(self) -> bool:
@@ -177,7 +179,8 @@ class Links:
 
     def send_in_order(self, line: Line, size: int, now: float) -> float:
         """Return when a message arrives that is sent now, after all that were sent before. The line is up."""
-        seconds, losses = self._on_the_way(line), self._losses(line)
+        seconds = self._on_the_way(line)
+        losses = line.retries = self._losses(line)
         arrives = max(self._departure(line, size, now) + seconds + _retries(losses), line.last_at)
         line.last_at = arrives
         return arrives

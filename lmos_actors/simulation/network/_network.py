@@ -34,6 +34,7 @@ from ._peer import NetworkParts
 from ._stream import StreamPeer
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
@@ -115,6 +116,11 @@ class SimulatedNetwork:
             found = self._peers[source, target] = made(self._parts, source, target)
             found.look_at_lines()  # it has stood from the beginning: perhaps it is cut by now
         return found
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The counts of what was `lost`, `doubled`, `late`, `disconnected` and `connected`."""
+        return self._parts.counts
 
     # ---- faults
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -43,13 +44,15 @@ class NetworkParts:
     def __init__(self, rt: Runtime, links: Links) -> None:
         self.rt = rt
         self.links = links
+        self.counts: Counter[str] = Counter()
         self.budget = Budget(MEMORY)
         self.limits = NodeLimits(
             Seats(), WaitingTells(self.budget), SharedValues(self.budget), rt.entropy.new_id()
         )
 
     def note(self, what: str, line: Line, request: Any = None) -> None:
-        """Record what the network did to a message, or to a connection."""
+        """Count and record what the network did to a message, or to a connection."""
+        self.counts[what] += 1
         if self.rt.instrument is not None:
             fields: dict[str, object] = {"what": what, "from": line.source, "to": line.target}
             if request is not None:

@@ -90,7 +90,10 @@ class StreamPeer(NodePeer):
         if line.is_cut:
             self._held.append((line, now, size, arrive))
             return
-        self._at(links.send_in_order(line, size, now), arrive)
+        arrives = links.send_in_order(line, size, now)
+        if line.retries:
+            self.network.note("late", line)
+        self._at(arrives, arrive)
 
     def _at(self, when: float, arrive: Callable[[], object]) -> None:
         generation = self._generation

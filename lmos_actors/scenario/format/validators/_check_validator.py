@@ -159,6 +159,7 @@ class CheckValidator:
             of=of is not None,
             series=() if alone else self.series,
             checks=() if alone else self.instants,
+            network="network" in self.names.cell.data,
         )
         try:
             return compile_formula(text, known, condition=condition).names
