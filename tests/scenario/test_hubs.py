@@ -116,6 +116,8 @@ BEN: dict[str, Any] = {
 }
 VOTING: dict[str, Any] = {"extensions": ["receipts", "voting"]}
 WORLDS = ["memory", "wire", "websocket"]
+RECEIPTS: Any = ("receipts",)
+UNKNOWN: Any = ("?",)
 
 
 def say(payload: Any, **more: Any) -> dict[str, Any]:
@@ -126,7 +128,7 @@ def ask(id: str, payload: Any, to: str, **more: Any) -> dict[str, Any]:
     return say(payload, id=id, type="question", to=to, **more)
 
 
-def heard(within: str = "2s", **match: Any) -> dict[str, Any]:
+def heard(within: Any = "2s", **match: Any) -> dict[str, Any]:
     return {
         "do": "expect",
         "that": "heard",
@@ -479,7 +481,7 @@ def test_a_timeline_says_things(project: Project) -> None:
 
 
 async def test_a_bridge_leads_to_the_relay_of_anybody(project: Project) -> None:
-    async with open_node(listen="ws://127.0.0.1:0", relay=RelayOptions(extensions=("receipts",))) as node:
+    async with open_node(listen="ws://127.0.0.1:0", relay=RelayOptions(extensions=RECEIPTS)) as node:
         url = node.urls[0]
         tokens = {name: (await register_on_relay(url, name)).token for name in ("bot", "way", "stranger")}
         for name, token in tokens.items():
@@ -673,4 +675,4 @@ def test_the_extensions_of_a_file_are_those_of_the_hub() -> None:
     known = re.findall(r"'enum': (\[[^\]]*\])", str(keys))
     assert known == [str(["receipts", "presence", "history", "semantic", "voting"])]
     with pytest.raises(ConfigError, match="there are receipts, presence, history, semantic, voting"):
-        RelayOptions(extensions=("?",))
+        RelayOptions(extensions=UNKNOWN)
