@@ -102,6 +102,11 @@ class _Diagram:
             return self._arrow(str(record.get("from")), record)
         if record.kind == "answered":
             return self._answer(record)
+        if record.kind == "network" and record.get("affordance"):
+            return self._line(str(record.get("from")), "-x", str(record.get("to")), what_of(record))
+        if record.kind == "network":
+            between = f"{record.get('from')} and {record.get('to')}: {what_of(record)}"
+            return [self.note(record.agent, between)]
         return [self.note(record.agent, what_of(record))]
 
     def _arrow(self, sender: str, record: Record) -> list[str]:

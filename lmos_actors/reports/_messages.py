@@ -137,7 +137,8 @@ def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
 
 def _sender_and_agent(record: Record) -> str:
     sender = record.get("from")
-    return f"{sender} -> {record.agent}" if sender is not None else record.agent
+    to = record.get("to") if record.kind == "network" else record.agent
+    return f"{sender} -> {to}" if sender is not None else record.agent
 
 
 def what_of(record: Record) -> str:
@@ -167,6 +168,8 @@ def what_of(record: Record) -> str:
             rest = {key: value for key, value in record.fields.items() if key != "fault"}
             words = [kind, str(record.get("fault") or "")]
             words += [f"{key}={as_text(value)}" for key, value in rest.items()]
+        case "network":
+            words = [str(record.get("what")), name]
         case "started" if record.get("incarnation") not in (None, 1):
             words = ["started again,", f"incarnation {record.get('incarnation')}"]
         case _:

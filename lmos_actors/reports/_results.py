@@ -62,13 +62,18 @@ class SeriesResult:
 
 @attrs.frozen(kw_only=True)
 class FaultResult:
-    """A fault, the paths of the agents it struck, and when it was in force; `end` None: until the end."""
+    """A fault, the paths of the agents it struck, and when it was in force; `end` None: until the end.
+
+    Of a partition, `sides` are the nodes of each; with `one_way` only the first is not heard by others.
+    """
 
     id: str
     kind: str
     targets: tuple[str, ...]
     begin: float
     end: float | None
+    sides: tuple[tuple[str, ...], ...] = ()
+    one_way: bool = False
 
 
 @attrs.frozen(kw_only=True)

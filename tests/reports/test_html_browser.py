@@ -582,6 +582,31 @@ async def test_faults_have_labels_that_do_not_lie_upon_each_other(page: Page, tm
     assert [kind for kind in ("crash", "slow", "pause", "loss") if kind not in words] == []
 
 
+async def test_who_was_cut_off_from_whom_has_lanes(page: Page, tmp_path: Path) -> None:
+    crowd = tuple(f"peer/{n}" for n in range(20))
+    one_way = {"sides": (("a",), ("b",)), "one_way": True}
+    faults = (
+        FaultResult(id="split", kind="partition", targets=("a",), begin=2.0, end=8.0, sides=(("a",), crowd)),
+        FaultResult(id="deaf", kind="partition", targets=("a",), begin=12.0, end=None, **one_way),
+    )
+    log = (
+        line(1, "network", "b", what="disconnected", to="b", **{"from": "a"}),
+        line(9, "network", "b", what="connected", to="b", **{"from": "a"}),
+    )
+    made = run(series=(grown(20),), faults=faults, log=log, logged=2)
+    (tmp_path / "cut.html").write_text(html_page([result(made)], title="cut"), encoding="utf-8")
+    await page.open(tmp_path / "cut.html", "#run=0&view=timeline")
+    await drawn(page)
+    found = await page.run("[...document.querySelectorAll('.cutoff title')].map((one) => one.textContent)")
+    assert [each.partition("\n")[0] for each in found] == [
+        "a: cut off from peer/0, peer/1, peer/2 and 17 more",
+        "a: not heard by b",
+        "peer/0, peer/1, peer/2 and 17 more: cut off from a",
+        "b: does not hear a",
+        "a → b: no connection",
+    ]
+
+
 @pytest.mark.slow
 async def test_an_interrupted_page_says_so(page: Page, tmp_path: Path) -> None:
     missing = [

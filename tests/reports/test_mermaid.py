@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from hypothesis import given, strategies as st
 
@@ -15,7 +16,7 @@ STARTED = (
     line(2, "started", "concierge", incarnation=1),
 )
 LINE = re.compile(
-    r"    (title .+|participant \w+ as .+|Note over \w+: .+|\w+(-\)|->>|-->>|--x)\w+: .+)", re.ASCII
+    r"    (title .+|participant \w+ as .+|Note over \w+: .+|\w+(-\)|->>|-->>|--x|-x)\w+: .+)", re.ASCII
 )
 
 
@@ -43,6 +44,8 @@ def test_requests_answers_and_what_befalls_agents() -> None:
         line(14, "started", "weather", incarnation=2),
         line(15, "dead_letter", "weather", affordance="note", reason="stopped"),
         line(16, "stopped", "weather", reason="shutdown"),
+        network(17, "lost", "concierge", "weather", affordance="note"),
+        network(18, "disconnected", "weather", "concierge"),
     ) == [
         "title story seed=1: passed",
         "participant a0 as user",
@@ -60,7 +63,13 @@ def test_requests_answers_and_what_befalls_agents() -> None:
         "Note over a2: restarting",
         "Note over a2: started again, incarnation 2",
         "Note over a2: dead letter note stopped",
+        "a1-xa2: lost note",
+        "Note over a1: weather and concierge: disconnected",
     ]
+
+
+def network(n: int, what: str, source: str, to: str, **fields: Any) -> str:
+    return line(n, "network", to, what=what, to=to, **{"from": source}, **fields)
 
 
 def many(count: int) -> list[str]:

@@ -45,6 +45,7 @@ class Log {
     }[kind];
     kept.said = said === undefined || said === null ? '' : cut(JSON.stringify(said), 90);
     kept.reason = record.reason === undefined ? '' : String(record.reason);
+    if (kind === 'network') Object.assign(kept, { what: record.what, to: record.to });
     kept.from = record.from === null ? 'unknown' : record.from;
     this.records.push(kept);
     this.lines.push(line);
@@ -68,6 +69,7 @@ class Log {
     switch (record.kind) {
       case 'sent': return [record.from, record.agent];
       case 'answered': return record.from === undefined ? [record.agent] : [record.agent, record.from];
+      case 'network': return [record.from, record.to];
       case 'dead_letter': return record.from && record.from !== 'unknown' ? [record.from, record.agent] : [record.agent];
       default: return [record.agent];
     }
@@ -87,6 +89,7 @@ function told(record) {
     case 'changed': return `${name} is now ${record.said}`;
     case 'started': return `started${record.incarnation > 1 ? ` (#${record.incarnation})` : ''}`;
     case 'fault': return `fault ${name}`;
+    case 'network': return `${record.what}${name ? ` ${name}` : ''}`;
     case 'dead_letter': return `dead letter ${name} (${record.reason})`;
     default: return `${record.kind}${name ? ` ${name}` : ''}${record.reason ? `: ${record.reason}` : ''}${failed}`;
   }
@@ -95,11 +98,13 @@ function told(record) {
 const SIGNS = {
   sent: '→', answered: '⇠', delivered: '·', event: '◆', started: '▶', stopped: '■', crashed: '✗', restarting: '↻',
   progress: '◔', item: '⇢', changed: '◇', fault: 'ϟ', healed: '✚', refused: '⊘', dropped: '⊘', cancelled: '⊘', dead_letter: '✝',
+  network: '⤫',
 };
 
 // How it is drawn: plain, an answer, an event, of an agent's life, or trouble.
 function mood(record) {
   if (record.kind === 'crashed' || LOST.has(record.kind) || record.error) return 'bad';
+  if (record.kind === 'network') return record.what === 'lost' || record.what === 'disconnected' ? 'bad' : 'fault';
   if (record.kind === 'fault' || record.kind === 'healed') return 'fault';
   if (record.kind === 'event') return 'event';
   return LIFE.has(record.kind) ? 'life' : 'plain';

@@ -5,7 +5,7 @@ const KINDS = [
   ['answers', 'answers', new Set(['answered'])],
   ['events', 'events', new Set(['event'])],
   ['lives', 'starts and stops', new Set(['started', 'stopped', 'restarting'])],
-  ['trouble', 'crashes, faults, losses', new Set(['crashed', 'fault', 'healed', ...LOST])],
+  ['trouble', 'crashes, faults, losses', new Set(['crashed', 'fault', 'healed', 'network', ...LOST])],
   ['begins', 'begins of turns', new Set(['delivered'])],
 ];
 

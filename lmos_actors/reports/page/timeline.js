@@ -1,6 +1,6 @@
 // One run along virtual time: how many messages, which steps, which faults, who lived when, what was measured.
 
-const LANES = { agents: 24, steps: 14, series: 6 };
+const LANES = { agents: 24, steps: 14, series: 6, cuts: 16 };
 const BIN = 4;
 
 class Timeline {
@@ -13,6 +13,7 @@ class Timeline {
     this.range = [0, this.whole];
     this.steps = packed(steps);
     this.lives = log ? lives(log, this.whole) : [];
+    this.cuts = cutOff(run, log, this.whole);
     this.chosen = run.filter.range ? [...run.filter.range] : null;
     this.picture = svg('svg', { class: 'timeline', tabindex: '0', role: 'img', 'aria-label': this.words(),
       onkeydown: (event) => this.key(event), onpointerdown: (event) => this.drag(event), onwheel: (event) => this.wheel(event) });
@@ -28,7 +29,7 @@ class Timeline {
   }
 
   words() {
-    return `Timeline of ${seconds(this.whole)}: ${many(this.steps.length, 'step')}, ${many(this.run.faults.length, 'fault')}, ${many(this.log ? this.log.records.length : 0, 'record')}`;
+    return `Timeline of ${seconds(this.whole)}: ${many(this.steps.length, 'step')}, ${many(this.run.faults.length, 'fault')}, ${many(this.cuts.length, 'lane')} of what was cut off, ${many(this.log ? this.log.records.length : 0, 'record')}`;
   }
 
   look(low, high) {
@@ -94,6 +95,9 @@ class Timeline {
     const labels = y + 11;
     if (this.run.faults.length) { lanes.push(name('faults', labels)); y += 22; }
     if (this.steps.length) { lanes.push(name('steps', y + 11), this.stepBars(y)); y += Math.min(Math.max(...this.steps.map((step) => step.lane)) + 1, LANES.steps) * 17 + 10; }
+    for (const lane of this.cuts.slice(0, LANES.cuts)) { lanes.push(name(`${SIGNS.network} ${lane.name}`, y + 11), this.cutBar(lane, y)); y += 17; }
+    if (this.cuts.length > LANES.cuts) { lanes.push(svg('text', { x: gutter, y: y + 11, class: 'lane more' }, `and ${this.cuts.length - LANES.cuts} more that were cut off`)); y += 18; }
+    y += this.cuts.length ? 8 : 0;
     for (const life of this.lives.slice(0, LANES.agents)) { lanes.push(name(life.agent, y + 10), this.lifeBar(life, y)); y += 17; }
     if (this.lives.length > LANES.agents) { lanes.push(svg('text', { x: gutter, y: y + 11, class: 'lane more' }, `and ${this.lives.length - LANES.agents} more agents to which less happened`)); y += 18; }
     y += this.lives.length ? 8 : 0;
@@ -142,6 +146,15 @@ class Timeline {
         svg('title', {}, all.slice(0, 10).map((mark) => `${seconds(mark.t)} ${agent} ${told(mark)}`).join('\n'), all.length > 10 ? `\nand ${all.length - 10} more` : ''))));
   }
 
+  cutBar({ name, spans }, y) {
+    return svg('g', { class: 'cutoff' }, spans.filter((span) => this.inside(span.begin, span.end)).map((span) => {
+      const x = this.x(span.begin), width = Math.max(this.x(span.end) - x, 2);
+      return svg('g', {}, svg('rect', { x, y: y + 2, width, height: 11, rx: 2 }),
+        width > 60 ? svg('text', { x: x + 4, y: y + 11 }, cut(span.what, Math.floor((width - 6) / 6.2))) : null,
+        svg('title', {}, `${name}: ${span.what}\n${seconds(span.begin)} to ${seconds(span.end)}`));
+    }));
+  }
+
   small(series, top, height) {
     const values = series.values.filter((value) => value !== null), least = Math.min(...values), most = Math.max(...values);
     const y = (value) => top + height - (most === least ? 0.5 : (value - least) / (most - least)) * height;
@@ -177,6 +190,31 @@ function lives(log, whole) {
   }
   for (const life of found.values()) end(life, whole);
   return [...found.values()].sort((one, other) => other.marks.length - one.marks.length);
+}
+
+// Who was cut off from whom, and when: nodes by partitions, of very many each side as one, and pairs by their connections.
+function cutOff(run, log, whole) {
+  const found = new Map(), few = 6;
+  const add = (name, span) => { if (!found.has(name)) found.set(name, { name, spans: [] }); found.get(name).spans.push(span); };
+  const shown = (names) => (names.length > few ? `${names.slice(0, 3).join(', ')} and ${names.length - 3} more` : names.join(', '));
+  for (const fault of run.faults) {
+    (fault.sides || []).forEach((side, n) => {
+      const others = fault.sides.filter((other, m) => m !== n && (!fault.one_way || n === 0 || m === 0)).flat();
+      const what = fault.one_way ? (n === 0 ? `not heard by ${shown(others)}` : `does not hear ${shown(fault.sides[0])}`) : `cut off from ${shown(others)}`;
+      if (fault.one_way && n !== 0 && !others.length) return;
+      const span = { begin: fault.begin, end: fault.end === null ? whole : fault.end, what };
+      for (const name of side.length > few ? [shown(side)] : side) add(name, span);
+    });
+  }
+  const down = new Map();
+  for (const record of log ? log.records : []) {
+    if (record.kind !== 'network') continue;
+    const pair = `${record.from} → ${record.to}`;
+    if (record.what === 'disconnected') down.set(pair, record.t);
+    else if (record.what === 'connected' && down.has(pair)) { add(pair, { begin: down.get(pair), end: record.t, what: 'no connection' }); down.delete(pair); }
+  }
+  for (const [pair, begin] of down) add(pair, { begin, end: whole, what: 'no connection' });
+  return [...found.values()];
 }
 
 // A time at an axis, which does not leave the picture at its right end.

@@ -94,6 +94,8 @@ class _InjectedFault:
     left: dict[str, Slot | None]
     """None for the node, and for agents of a node that has been killed."""
     end: float | None = None
+    sides: tuple[tuple[str, ...], ...] = ()
+    one_way: bool = False
 
 
 class Faults:
@@ -346,10 +348,12 @@ class Faults:
         """Inject a fault of links between nodes now."""
         assert self._network is not None
         kind = kind_of_fault(fault)
-        targets = self._network.strike(fault, id)
+        nodes = self._network.strike(fault, id)
         injected = self._inject(id, kind, {NETWORK: None})
-        injected.targets = targets
-        fields = {"fault": kind, "id": id, "targets": len(targets), **_log_fields(fault)}
+        injected.targets = tuple(node for side in nodes for node in side)
+        if isinstance(fault, Partition):
+            injected.sides, injected.one_way = nodes, fault.one_way
+        fields = {"fault": kind, "id": id, "targets": len(injected.targets), **_log_fields(fault)}
         self._watch.record("fault", NETWORK, fields)
         if isinstance(fault, Disconnect) and fault.how == "reset":
             self._heal(injected, (NETWORK,))
@@ -403,6 +407,8 @@ class Faults:
                 targets=injected.targets,
                 begin=injected.begin,
                 end=injected.end,
+                sides=injected.sides,
+                one_way=injected.one_way,
             )
             for injected in self._injected
         )

@@ -151,22 +151,22 @@ class RunNetwork:
 
     # ---- faults
 
-    def strike(self, fault: OfNetwork, id: str) -> tuple[str, ...]:
-        """Put a fault into force, and return the nodes that it is about."""
+    def strike(self, fault: OfNetwork, id: str) -> tuple[tuple[str, ...], ...]:
+        """Put a fault into force, and return the nodes that it is about: those of each side."""
         assert self._network is not None
         if isinstance(fault, Disconnect) and fault.how == "reset":
             self._network.disconnect(self._where(fault.between))
-            return self._ends(fault.between)
+            return (self._ends(fault.between),)
         made, about = self._made(fault, id)
         self._in_force.setdefault(id, []).append(self._network.begin(made))
         return about
 
-    def _made(self, fault: OfNetwork, id: str) -> tuple[LinkFault, tuple[str, ...]]:
+    def _made(self, fault: OfNetwork, id: str) -> tuple[LinkFault, tuple[tuple[str, ...], ...]]:
         if isinstance(fault, Partition):
             sides = self._sides(fault.sides, self._entropy.stream(f"fault {id}"))
-            about = tuple(node for side in sides for node in side)
+            about = tuple(map(tuple, sides))
             return LinkFault(selects=between_sides(sides, one_way=fault.one_way), cuts=True), about
-        where, about = self._where(fault.between), self._ends(fault.between)
+        where, about = self._where(fault.between), (self._ends(fault.between),)
         if isinstance(fault, LateLinks):
             return LinkFault(selects=where, latency=_draw_of(fault.delay)), about
         if isinstance(fault, LossyLinks):
