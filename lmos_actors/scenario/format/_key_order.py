@@ -38,6 +38,7 @@ WORDS: Final = (
     "min", "max", "median", "p50", "p90", "p95", "p99", "jitter", "mean", "deviation", "save", "reason",
     "error", "within", "wait", "steps", "branches", "degree", "rewire", "probability", "width", "edges",
     "timeline",
+    "explore", "faults", "at_most",
     "measure", "series", "checks", "report", "junit", "html", "csv",
 )  # fmt: skip
 """Every key that a file can have, but those that are names; `sequence` is a report too."""

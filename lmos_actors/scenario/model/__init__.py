@@ -71,6 +71,22 @@ from ._checks import (
     Statistics as Statistics,
     Trace as Trace,
 )
+from ._explore import (
+    DRAWN as DRAWN,
+    DrawnCrash as DrawnCrash,
+    DrawnDisconnect as DrawnDisconnect,
+    DrawnFault as DrawnFault,
+    DrawnLatency as DrawnLatency,
+    DrawnLoss as DrawnLoss,
+    DrawnPartition as DrawnPartition,
+    DrawnPause as DrawnPause,
+    DrawnRestart as DrawnRestart,
+    DrawnSlow as DrawnSlow,
+    DurationRange as DurationRange,
+    Explore as Explore,
+    NumberRange as NumberRange,
+    drawn_fault as drawn_fault,
+)
 from ._files import (
     WORLDS as WORLDS,
     AnyFile as AnyFile,

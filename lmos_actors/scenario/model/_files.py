@@ -17,6 +17,7 @@ from lmos_actors.files import Duration, Later, Size, schema_of_file
 from ._agents import Agent, Population, Topology, Tree
 from ._base import Closed, Delay, Name, Scalar
 from ._checks import AnyCheck, Measure
+from ._explore import Explore
 from ._network import Network
 from ._steps import AnyStep, TimelineEntry
 
@@ -125,6 +126,7 @@ class File(Closed, frozen=True, kw_only=True):
     relay: Relay | None = None
     network: Network | None = None
     nodes: dict[str, Annotated[tuple[Name, ...], Meta(min_length=1)]] = {}
+    explore: Explore | None = None
     measure: Measure | None = None
     checks: tuple[AnyCheck, ...] = ()
     report: Report = Report()

@@ -13,6 +13,7 @@ from ...model import known_keys, needed_keys, struct_of
 from .._fields import acts_by_itself, discovers_agents
 from ._check_validator import CheckValidator
 from ._double_validator import DoubleValidator
+from ._explore_validator import ExploreValidator
 from ._fault_validator import FaultValidator
 from ._network_validator import NetworkValidator
 from ._store_validator import StoreValidator
@@ -58,6 +59,7 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     story.check()
     timeline.check()
     CheckValidator(
+    ExploreValidator(names, faults).check()
         names, validator, faults, {**story.scope.ids, **timeline.ids}, story.scope.run_counts
     ).check()
     _check_reports(names)

@@ -1,0 +1,184 @@
+"""Validation of `explore`: what may be drawn, on whom, and when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from lmos_actors.files import Duration, did_you_mean, listed, mapped
+
+from ..._worlds import is_real
+from ...model import (
+    OF_NETWORK,
+    WORLDS,
+    Crash,
+    Disconnect,
+    DrawnCrash,
+    DrawnFault,
+    DrawnRestart,
+    DurationRange,
+    Explore,
+    LateLinks,
+    LossyLinks,
+    NumberRange,
+    Partition,
+    Pause,
+    Restart,
+    Slow,
+    drawn_fault,
+)
+
+if TYPE_CHECKING:
+    from lmos_actors.files import DataPath
+
+    from .._cell_names import CellNames
+    from ._fault_validator import FaultValidator
+
+_HERE: Final[DataPath] = ("explore",)
+_SECOND: Final = Duration(1.0)
+_LEAST: Final = {"factor": 1.0, "share": 0.0}
+"""What a number has to be above, by its key."""
+
+
+class ExploreValidator:
+    """Validates `explore`; mistakes go to `names`.
+
+    What it may draw is checked as a fault would be that stands in the file.
+    """
+
+    def __init__(self, names: CellNames, faults: FaultValidator) -> None:
+        self.names = names
+        self.faults = faults
+
+    def check(self) -> None:
+        """Check what may be drawn, if the file says so."""
+        made: Any = self.names.made.get(_HERE)
+        if not isinstance(made, Explore):
+            return
+        self.faults.any = True  # in what is explored
+        world = self.names.cell.data.get("world", "memory")
+        if world in WORLDS and is_real(world):
+            why = f"time is real in world: {world}, and no run is like another: explore memory or wire"
+            self.names.report(_HERE, why, "shape", key=True)
+        self._window(made)
+        whom = self._whom(_HERE)
+        for index, each in enumerate(made.faults):
+            drawn, here = drawn_fault(each), (*_HERE, "faults", index)
+            self._ranges(drawn, here)
+            self._fault(drawn, here, self._whom(here) or whom)
+
+    def _window(self, explore: Explore) -> None:
+        stop = self.names.made.get(("stop",))
+        end = None if stop is None else stop.at
+        if explore.to is not UNSET and explore.to <= explore.from_:
+            self.names.report((*_HERE, "to"), f"it ends before it begins, at {explore.from_}", "shape")
+        for key, instant in (("from", explore.from_), ("to", explore.to)):
+            if end is not None and instant is not UNSET and instant > end:
+                self.names.report((*_HERE, key), f"the simulation is over before that, at {end}", "shape")
+
+    # ---- on whom
+
+    def _whom(self, path: DataPath) -> list[tuple[str, DataPath]]:
+        """Check the names of an `of`, and return those that are right, with their places."""
+        raw: Any = self.names.cell.data
+        for part in path:
+            raw = raw[part]
+        of, here = mapped(raw).get("of"), (*path, "of")
+        given = [(of, here)] if isinstance(of, str) else [(n, (*here, i)) for i, n in enumerate(listed(of))]
+        return [(name, place) for name, place in given if self._name(name, place)]
+
+    def _name(self, name: str, place: DataPath) -> bool:
+        base = self.names.base_of(name)
+        if name in self._nodes:
+            return True
+        if base in self.names.places or name in self.names.remotes:
+            return self.names.check_group(name, place)
+        known = [*self.names.names, *self._nodes]
+        self.names.report(place, f'no agent or node "{name}"{did_you_mean(name, known)}')
+        return False
+
+    @property
+    def _nodes(self) -> list[str]:
+        return list(mapped(self.names.cell.data.get("nodes")))
+
+    def _fault(
+        self, drawn: DrawnFault | DrawnRestart, path: DataPath, whom: list[tuple[str, DataPath]]
+    ) -> None:
+        kind = kind_of_drawn(drawn)
+        if kind in OF_NETWORK or isinstance(drawn, DrawnRestart):
+            self.faults.fault(_sample(drawn, ""), path)
+            return
+        for name, place in whom or self._likely(kind, path):
+            if name in self._nodes:
+                why = f'"{name}" is a node, and "kind: {kind}" is of agents'
+                self.names.report(place, why, "shape")
+            else:
+                self.faults.fault(_sample(drawn, name), place)
+
+    def _likely(self, kind: str, path: DataPath) -> list[tuple[str, DataPath]]:
+        """Return an agent on whom a kind of fault is drawn where the file does not say on whom."""
+        names = [name for name in self.names.names if name not in self.names.remotes]
+        if kind == "slow":
+            timed = [name for name in names if getattr(self.names.entry(name), "service_time", 0.0)]
+            names = timed or names
+        return [(name, path) for name in names[:1]]
+
+    # ---- ranges
+
+    def _ranges(self, drawn: DrawnFault | DrawnRestart, path: DataPath) -> None:
+        for name in drawn.__struct_fields__:
+            value = getattr(drawn, name)
+            if isinstance(value, DurationRange | NumberRange):
+                self._range(value, name, (*path, name))
+            elif isinstance(value, Duration) and value <= 0 and name != "after":
+                self.names.report((*path, name), f'"{name}" is more than 0s', "shape")
+            elif name in _LEAST:
+                self._number(value, name, (*path, name))
+        if kind_of_drawn(drawn) == "disconnect" and getattr(drawn, "how", UNSET) == "reset":
+            self._of_reset(drawn, path)
+
+    def _range(self, value: DurationRange | NumberRange, name: str, path: DataPath) -> None:
+        if value.max < value.min:
+            why = f'"max" is less than "min": {value.max} and {value.min}'
+            self.names.report((*path, "max"), why, "shape")
+        elif isinstance(value, DurationRange) and value.min <= 0:
+            self.names.report((*path, "min"), f'"{name}" is more than 0s', "shape")
+        elif isinstance(value, NumberRange):
+            self._number(value.min, name, (*path, "min"))
+            self._number(value.max, name, (*path, "max"))
+
+    def _number(self, value: float, name: str, path: DataPath) -> None:
+        if value <= _LEAST[name]:
+            self.names.report(path, f'"{name}" is above {_LEAST[name]:g}', "shape")
+        elif name == "share" and value >= 1:
+            self.names.report(path, f'"{name}" is less than 1: a partition loses all', "shape")
+
+    def _of_reset(self, drawn: Any, path: DataPath) -> None:
+        if drawn.duration is not UNSET:
+            why = 'a connection is reset in an instant: "duration" goes with "how: hang"'
+            self.names.report((*path, "duration"), why, "shape", key=True)
+
+
+def kind_of_drawn(drawn: DrawnFault | DrawnRestart) -> str:
+    """Return the kind of a fault that may be drawn."""
+    return str(drawn.__struct_config__.tag)
+
+
+def _sample(drawn: DrawnFault | DrawnRestart, name: str) -> Any:
+    """Return a fault such as may be drawn, on an agent of this name; one of the network is on nobody."""
+    kind = kind_of_drawn(drawn)
+    nobody: Any = UNSET
+    if isinstance(drawn, DrawnRestart):
+        return Restart(writes=drawn.writes)
+    if isinstance(drawn, DrawnCrash):
+        return Crash(target=name, with_=drawn.with_)
+    if kind == "pause":
+        return Pause(target=name, duration=_SECOND)
+    if kind == "slow":
+        return Slow(target=name, factor=2.0, duration=_SECOND)
+    if kind == "partition":
+        return Partition(sides=nobody)
+    if kind == "latency":
+        return LateLinks(delay=_SECOND)
+    return LossyLinks(share=0.5) if kind == "loss" else Disconnect()

@@ -1,0 +1,144 @@
+"""Structs of what `explore` may draw: kinds of faults, their ranges, how many, on whom, and when."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from lmos_actors.files import Duration
+
+from ._base import Closed, Name
+
+
+class DurationRange(Closed, frozen=True, kw_only=True):
+    """Durations between two, of which short ones are drawn as often as long ones of the same ratio."""
+
+    min: Duration
+    max: Duration
+
+
+class NumberRange(Closed, frozen=True, kw_only=True):
+    """Numbers between two, drawn as durations are."""
+
+    min: float
+    max: float
+
+
+Span: TypeAlias = Duration | DurationRange
+"""A duration, or a range to draw one of."""
+
+Numbers: TypeAlias = float | NumberRange
+"""A number, or a range to draw one of."""
+
+Whom: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
+"""Agents, populations, pools or nodes."""
+
+DrawnKind: TypeAlias = Literal[
+    "crash", "pause", "slow", "restart", "partition", "latency", "loss", "disconnect"
+]  # fmt: skip
+"""The kinds of faults that `explore` draws."""
+
+
+class DrawnFault(Closed, frozen=True, kw_only=True, tag_field="kind"):
+    """A kind of fault that may be drawn. `of` is on whom, that of `explore` unless given."""
+
+    of: Whom | UnsetType = UNSET
+
+
+class DrawnCrash(DrawnFault, frozen=True, kw_only=True, tag="crash"):
+    """An agent crashes. `after` is when it comes back; without, its supervisor decides."""
+
+    with_: Name = field(name="with", default="RuntimeError")
+    after: Span | UnsetType = UNSET
+
+
+class DrawnPause(DrawnFault, frozen=True, kw_only=True, tag="pause"):
+    """An agent takes no messages for a time."""
+
+    duration: Span | UnsetType = UNSET
+
+
+class DrawnSlow(DrawnFault, frozen=True, kw_only=True, tag="slow"):
+    """An agent takes more time for its messages."""
+
+    factor: Numbers = NumberRange(min=2.0, max=20.0)
+    duration: Span | UnsetType = UNSET
+
+
+class DrawnRestart(Closed, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
+    """The node is killed and started again."""
+
+    writes: Literal["kept", "lost", "torn"] | UnsetType = UNSET
+    down: Span = DurationRange(min=Duration(0.1), max=Duration(5.0))
+
+
+class DrawnPartition(DrawnFault, frozen=True, kw_only=True, tag="partition"):
+    """Some nodes are cut off from the rest; `one_way`: some of the partitions are in one direction only."""
+
+    duration: Span | UnsetType = UNSET
+    one_way: bool = False
+
+
+class DrawnLatency(DrawnFault, frozen=True, kw_only=True, tag="latency"):
+    """Messages between two nodes take longer."""
+
+    delay: Span = DurationRange(min=Duration(0.01), max=Duration(2.0))
+    duration: Span | UnsetType = UNSET
+
+
+class DrawnLoss(DrawnFault, frozen=True, kw_only=True, tag="loss"):
+    """A share of the messages between two nodes is lost."""
+
+    share: Numbers = NumberRange(min=0.1, max=0.9)
+    duration: Span | UnsetType = UNSET
+
+
+class DrawnDisconnect(DrawnFault, frozen=True, kw_only=True, tag="disconnect"):
+    """The connections between two nodes end; `how`: both ways to, unless given. `duration` is of `hang`."""
+
+    how: Literal["reset", "hang"] | UnsetType = UNSET
+    duration: Span | UnsetType = UNSET
+
+
+AnyDrawn: TypeAlias = (
+    DrawnKind
+    | DrawnCrash
+    | DrawnPause
+    | DrawnSlow
+    | DrawnRestart
+    | DrawnPartition
+    | DrawnLatency
+    | DrawnLoss
+    | DrawnDisconnect
+)
+
+DRAWN: dict[str, type[DrawnFault | DrawnRestart]] = {
+    "crash": DrawnCrash,
+    "pause": DrawnPause,
+    "slow": DrawnSlow,
+    "restart": DrawnRestart,
+    "partition": DrawnPartition,
+    "latency": DrawnLatency,
+    "loss": DrawnLoss,
+    "disconnect": DrawnDisconnect,
+}
+"""The struct of each kind."""
+
+MOST_DRAWN = 20
+"""Faults of one schedule at most."""
+
+
+class Explore(Closed, frozen=True, kw_only=True):
+    """What `explore` may draw: at most so many faults of these kinds, between two instants."""
+
+    faults: Annotated[tuple[AnyDrawn, ...], Meta(min_length=1)]
+    at_most: Annotated[int, Meta(ge=1, le=MOST_DRAWN)] = 3
+    of: Whom | UnsetType = UNSET
+    from_: Duration = field(name="from", default=Duration(0.0))
+    to: Duration | UnsetType = UNSET
+
+
+def drawn_fault(drawn: AnyDrawn) -> DrawnFault | DrawnRestart:
+    """Return what may be drawn of an entry, which may be the name of a kind alone."""
+    return DRAWN[drawn]() if isinstance(drawn, str) else drawn
