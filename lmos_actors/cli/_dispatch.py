@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 VERBS: Final = (
     "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
-    "serve", "call", "read", "write", "observe", "listen", "monitor", "chat", "relay", "discover",
+    "serve", "call", "read", "write", "observe", "listen", "monitor", "chat", "relay", "record", "discover",
     "directory", "describe", "conform", "doctor", "state", "completion",
 )  # fmt: skip
 LATER: Final = (
-    "explore", "record", "up", "down", "ps", "logs", "restart",
+    "explore", "up", "down", "ps", "logs", "restart",
     "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach",
     "export",
 )  # fmt: skip

@@ -6,6 +6,7 @@ from ._describe import describe as describe
 from ._logs import diff as diff, replay as replay
 from ._machine import completion as completion, doctor as doctor
 from ._project import format_ as format_, init as init, schema as schema
+from ._record import record as record
 from ._relay import relay as relay
 from ._remote import (
     call as call,

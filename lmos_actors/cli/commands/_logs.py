@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - the application reads the types
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -22,6 +22,7 @@ def replay(
     at: Annotated[Time | None, Parameter(group=HOW, show_default=False)] = None,
     break_: Annotated[str | None, Parameter(name="--break", metavar="WORDS", group=HOW)] = None,
     agent: Annotated[str | None, Parameter(metavar="NAME", group=WRITTEN)] = None,
+    as_scenario: Annotated[str | None, Parameter(metavar="FILE", group=WRITTEN)] = None,
     time_limit: TimeLimit = None,
     json: Annotated[Json, Parameter(group=WRITTEN)] = False,
 ) -> int:
@@ -36,6 +37,8 @@ def replay(
     lmos-actors replay messages.jsonl --break "agent=weather kind=crashed" --agent weather
 
     lmos-actors replay messages.jsonl --break n=117
+
+    lmos-actors replay weather.jsonl --as-scenario weather.yaml
 
     run --log writes such logs; each names its scenario file, its values and its seed.
 
@@ -55,7 +58,13 @@ run, 4 the run differs, 124 time limit.
 verb, id, trace, n (its number in the log), nth=3 (the third such record).
     agent
         Show this agent alone; of a population or a supervisor, all that are in it.
+    as_scenario
+        Run nothing, and write a scenario file that asks replays for what was asked for in the log, and \
+expects the same answers. Also of logs that record has written, which do not run again otherwise.
     """
+    if as_scenario is not None:
+        given = {"--file": file, "--at": at, "--break": break_, "--agent": agent}
+        return _write_scenario(log, as_scenario, at_least(run_, 1, "--run"), given)
     from lmos_actors.scenario import StopPoint, read_break
 
     from ..run._replay import ReplayOptions, replay_log
@@ -75,6 +84,16 @@ verb, id, trace, n (its number in the log), nth=3 (the third such record).
         json=json,
     )
     return replay_log(str(log), options)
+
+
+def _write_scenario(log: Path, out: str, number: int | None, given: dict[str, Any]) -> int:
+    """Write the scenario of a log; `given` are options that say how to run it. Raises ConfigError."""
+    from ..record._as_scenario import as_scenario
+
+    extra = next((option for option, value in given.items() if value is not None), None)
+    if extra is not None:
+        raise ConfigError("goes with a run, and --as-scenario runs nothing", extra)
+    return as_scenario(str(log), out, number)
 
 
 @app.command(sort_key=31, group=STORIES)

@@ -90,6 +90,12 @@ def _replay_log(log: str, options: ReplayOptions) -> int:
         raise ConfigError(
             "says nothing of how to repeat its run: lmos-actors run --log writes such logs", log
         )
+    if "recorded" in recorded:
+        raise ConfigError(
+            "is a recording of a connection, which does not run again: --as-scenario FILE makes a scenario "
+            "of it, and from: replay plays it",
+            log,
+        )
     resolved = _resolved(log, recorded, options)
     if isinstance(resolved, int):
         return resolved

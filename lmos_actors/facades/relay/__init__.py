@@ -33,7 +33,7 @@ from ._register import (
     register_on_relay as register_on_relay,
     revoke_on_relay as revoke_on_relay,
 )
-from ._sent import Receipt as Receipt
+from ._sent import ACKNOWLEDGEMENTS as ACKNOWLEDGEMENTS, Receipt as Receipt
 from ._server import RelayServer as RelayServer
 from ._session import Relay as Relay
 from ._traces import carried as carried, trace_of as trace_of

@@ -1,4 +1,4 @@
-"""Mocks that speak Omnia's chat protocol: chat agents that answer by the rules of a file."""
+"""Mocks and replays that speak Omnia's protocol: chat agents that answer by rules, or as one once did."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from lmos_actors.facades import ChatAgent, ChatTurn
 
 from ..model import USER, Chunk, Done, Rule, Waited
 from ..values import exception_class
+from ._replays import error_of
 from ._rules import Request
 
 if TYPE_CHECKING:
     from ._mocks import MockScript
+    from ._replays import ReplayScript
 
 MESSAGE: Final = "message"
 """The action of rules: something is said to the mock."""
@@ -41,6 +43,42 @@ def chat_class(name: str, script: MockScript | None = None) -> type[ChatMock]:
     made = cast("Any", type(ChatMock))
     body = {"__module__": __name__, "__doc__": ChatMock.__doc__, "script": script}
     return cast("type[ChatMock]", made(name, (ChatMock,), body))
+
+
+class ChatReplay(ChatAgent):
+    """Answers as a chat agent did in a recording."""
+
+    script: ClassVar[ReplayScript | None] = None
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
+        """Answer as it was recorded, after the same time."""
+        assert self.script is not None
+        exchange = self.script.match("invoke", MESSAGE, _said(turn), USER, allow_missing=True)
+        began, silent = trio.current_time(), True
+        for after, kind, what in exchange.effects:
+            await trio.sleep_until(began + after)
+            if kind == "item":
+                silent = False
+                yield str(what)
+        if exchange.ended is None:
+            await trio.sleep_forever()
+        await trio.sleep_until(began + (exchange.ended or 0.0))
+        if exchange.error is not None:
+            raise error_of(exchange)
+        if silent and exchange.value:
+            yield str(exchange.value)
+
+
+def chat_replay_class(name: str, script: ReplayScript) -> type[ChatReplay]:
+    """Make the class of a replay that is a chat agent; `script` is that of a run."""
+    made = cast("Any", type(ChatReplay))
+    body = {"__module__": __name__, "__doc__": ChatReplay.__doc__, "script": script}
+    return cast("type[ChatReplay]", made(name, (ChatReplay,), body))
+
+
+def _said(turn: ChatTurn) -> dict[str, Any]:
+    """Return what is said to a chat agent as recordings have it: in which session does not count."""
+    return {"content": turn.text, "metadata": turn.metadata} if turn.metadata else {"content": turn.text}
 
 
 async def _answer(agent: Any, script: MockScript, turn: ChatTurn) -> AsyncGenerator[str]:

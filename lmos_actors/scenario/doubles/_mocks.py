@@ -139,6 +139,10 @@ class MockScript:
             self._shown.append(self._no_rule(request, shown))
         return None
 
+    def refuse(self, request: Request) -> None:
+        """Take note of a request that nothing of the mock is for."""
+        self.take(request, request.input)
+
     def fits(self, request: Request) -> bool:
         """Return whether a rule is for a request, used up or not."""
         return any(not misfits(rule.when, request, self.paths) for rule in self.entry.rules)

@@ -15,7 +15,7 @@ import attrs
 from lmos_actors._core import HIDDEN
 from lmos_actors.files import FileError, Mistake, did_you_mean, is_list, is_mapping
 
-from ..judge import LogFile
+from ..judge import CUT_SHORT, LogFile
 from ..model import Replay
 from ..values import same
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 LISTENING: Final = ("subscribe", "subscribe to all")
 """Verbs that are always carried out, recorded or not."""
 
+ANSWER: Final = "answer"
+"""The type of what answers on a relay, unless it is said."""
+
 COMPARED: Final = 100
 """Most recorded requests compared with an unrecorded one, and most characters of each."""
 
@@ -40,7 +43,7 @@ class Exchange:
 
     `ended` is None where nothing answered it. `effects` are in order: "item" and "progress" with a value,
     "event" and "changed" with name and data. `error` is the text of an error in the log, `output` that of a
-    failure that callers can expect.
+    failure that callers can expect; `type` is that of the message that answers on a relay.
     """
 
     line: int
@@ -52,6 +55,7 @@ class Exchange:
     value: Any = None
     error: str | None = None
     output: Any = None
+    type: str = ANSWER
     effects: list[tuple[float, str, Any]] = attrs.Factory(list[tuple[float, str, Any]])
 
     @property
@@ -141,6 +145,7 @@ class _AgentRecorder:
             if not struck:  # else a fault has ended it, and one will again
                 exchange.ended = after
                 exchange.value, exchange.error, exchange.output = data.get("value"), error, data.get("output")
+                exchange.type = str(data.get("type", ANSWER))
 
     def _add(self, now: float, kind: str, what: tuple[str, Any]) -> None:
         """Attribute an effect to the latest open request, or else to its instant."""
@@ -188,7 +193,8 @@ class Recording:
 def read_recording(path: Path, name: str) -> Recording:
     """Read a log file; `name` is how messages call it. Blocks on the disk.
 
-    Raises FileError when it is no message log, was cut short or changed, or has two runs of one label.
+    Raises FileError when it is no message log, was cut short or changed, or has two runs of one label. One
+    that `record` has written may be cut short: it holds what was said until then.
     """
     runs: dict[str, dict[str, RecordedAgent]] = {}
     with LogFile(path, name) as file:
@@ -197,7 +203,7 @@ def read_recording(path: Path, name: str) -> Recording:
             if label in runs:
                 raise _wrong(name, run, f'there are two runs "{label}" in it: a recording has one of each')
             runs[label] = _recorded_agents(run)
-            if run.problem is not None:
+            if run.problem is not None and not (run.problem == CUT_SHORT and "recorded" in run.run):
                 raise _wrong(name, run, run.problem)
     return Recording(name, runs)
 
@@ -210,7 +216,7 @@ def _recorded_agents(run: LoggedRun) -> dict[str, RecordedAgent]:
     recorders: dict[str, _AgentRecorder] = {}
     for line in run:
         agent = line.data.get("agent")
-        if line.sort == "record" and isinstance(agent, str):
+        if line.sort == "record" and isinstance(agent, str) and agent:  # else it is of a connection
             if agent not in recorders:
                 recorders[agent] = _AgentRecorder(agent)
             try:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from functools import partialmethod
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -31,16 +32,19 @@ from ._recordings import LISTENING, fits, most_similar, recorded_agent_of
 from ._untyped import untyped_class
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from lmos_actors.actors import Agent, Operation
     from lmos_actors.files import DataPath
 
     from ..model import Replay
     from ._recordings import Exchange, RecordedAgent, Recording
+    from ._rules import Request
 
 SHOWN: Final = 3
 """Most unrecorded requests, and most unused recorded ones, that are shown."""
+
+NO_PATHS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _DIED: Final = re.compile(r"agent .* died \((.*)\), request had begun", re.DOTALL)
 
@@ -82,7 +86,10 @@ def _recorded_class(name: str, recorded_agents: Sequence[RecordedAgent]) -> type
 
 
 class ReplayScript:
-    """State of one replay in one run, over all its incarnations; `place` locates data in the file."""
+    """State of one replay in one run, over all its incarnations.
+
+    `place` locates data in the file; `paths` are those of agents in the tree, by name.
+    """
 
     def __init__(
         self,
@@ -91,9 +98,12 @@ class ReplayScript:
         recording: Recording,
         recorded: RecordedAgent,
         place: Callable[[DataPath], str],
+        paths: Mapping[str, str] = NO_PATHS,
     ) -> None:
         self.name = name
+        self.paths = paths
         self.recorded = recorded
+        self.manner: ReplayManner = NEAR
         self._entry = entry
         self._recording = recording
         self._place = place
@@ -106,14 +116,34 @@ class ReplayScript:
         op = request.op
         shown = request.input(() if op.verb == "observe" else request.shown_args)
         verb = "tell" if request.one_way else op.verb
-        allow_missing = op.untyped
-        same = [e for e in self.recorded.exchanges if e.verb == verb and e.affordance == op.name]
+        sender = request.sender or USER
+        exchange = self.match(verb, op.name, shown, sender, allow_missing=op.untyped)
+        self.manner.found(request, exchange)
+        return exchange
+
+    def match(
+        self, verb: str, name: str, shown: Any, sender: str, *, allow_missing: bool = False
+    ) -> Exchange:
+        """Return the first recorded exchange, not used yet, of an input. Raises ActionFailed without one."""
+        same = self._recorded(verb, name)
         for exchange in same:
             if exchange.line not in self._used and fits(exchange.input, shown, allow_missing=allow_missing):
                 self._used.add(exchange.line)
                 return exchange
-        self._miss(f"{verb} {op.name}", same, shown, request.sender or USER)
-        raise ActionFailed(f"{verb} {op.name} is not in the recording of {self.name}")
+        self._miss(f"{verb} {name}", same, shown, sender)
+        raise ActionFailed(f"{verb} {name} is not in the recording of {self.name}")
+
+    def fits(self, request: Request) -> bool:
+        """Return whether a request is recorded, and has not been made yet."""
+        unused = (e for e in self._recorded("invoke", request.action) if e.line not in self._used)
+        return any(fits(exchange.input, request.input, allow_missing=True) for exchange in unused)
+
+    def refuse(self, request: Request) -> None:
+        """Take note of a request that nothing of the recording is for."""
+        self._miss(f"invoke {request.action}", [], request.input, request.sender)
+
+    def _recorded(self, verb: str, name: str) -> list[Exchange]:
+        return [e for e in self.recorded.exchanges if e.verb == verb and e.affordance == name]
 
     def _miss(self, what: str, same: list[Exchange], shown: Any, sender: str) -> None:
         self._missed += 1
@@ -180,6 +210,31 @@ class ReplayScript:
         return Failure(self._place(("agents", self.name)), f"replay {self.name}", expected, saw)
 
 
+class ReplayManner(Protocol):
+    """What depends on what a replay speaks."""
+
+    def found(self, request: DoubleRequest, exchange: Exchange) -> None:
+        """Take note of the exchange that answers a request."""
+        ...
+
+    def emitted(self, agent: Any, name: str, data: Any) -> None:
+        """Take note of an event that the replay has emitted."""
+        ...
+
+
+class NearReplayManner:
+    """The manner of replays that speak as agents do."""
+
+    def found(self, request: DoubleRequest, exchange: Exchange) -> None:
+        """Do nothing."""
+
+    def emitted(self, agent: Any, name: str, data: Any) -> None:
+        """Do nothing: the event is with its subscribers."""
+
+
+NEAR: Final = NearReplayManner()
+
+
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
@@ -213,14 +268,14 @@ def replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
     made: Any = double_of(cls, alter, {})
     if script.recorded.effects:
         made.__contract__.has_started = True
-        made.started = partialmethod(_schedule_effects, script.recorded)
+        made.started = partialmethod(_schedule_effects, script)
     return made  # type: ignore[no-any-return]
 
 
-def _schedule_effects(agent: Any, recorded: RecordedAgent) -> None:
+def _schedule_effects(agent: Any, script: ReplayScript) -> None:
     """Restore the first property values of this life, and schedule its effects without a request."""
     now, life = trio.current_time(), agent._slot.incarnation
-    for effect in recorded.effects:
+    for effect in script.recorded.effects:
         if effect.life != life:
             continue
         if effect.kind == "shown":
@@ -228,18 +283,18 @@ def _schedule_effects(agent: Any, recorded: RecordedAgent) -> None:
             made = agent.__contract__.properties[name]
             agent.__dict__[made.hidden] = made.take(value)
         elif effect.when is None:
-            _perform(agent, effect.kind, effect.what)
+            _perform(script, agent, effect.kind, effect.what)
         elif effect.when >= now:
-            agent.after(effect.when - now, _perform, agent, effect.kind, effect.what)
+            agent.after(effect.when - now, _perform, script, agent, effect.kind, effect.what)
 
 
 def _repeat_at_once(script: ReplayScript, request: DoubleRequest) -> Exchange:
     """Repeat the effects of the recorded exchange for a request in one step, and raise its error, if any."""
     exchange = script.find(request)
     for _, kind, what in exchange.effects:
-        _perform(request.agent, kind, what)
+        _perform(script, request.agent, kind, what)
     if exchange.error is not None:
-        raise _error(exchange)
+        raise error_of(exchange)
     return exchange
 
 
@@ -265,11 +320,12 @@ def _property_value(agent: Any, op: Operation, exchange: Exchange) -> Any:
     return agent.__contract__.table[f"={op.name}"].params[0].shape.take(exchange.value)
 
 
-def _perform(agent: Any, kind: str, what: Any) -> None:
+def _perform(script: ReplayScript, agent: Any, kind: str, what: Any) -> None:
     """Emit an event again, or let a property change."""
     name, value = what
     if kind == "event":
         agent._slot.emit(agent.__contract__.events[name], value)
+        script.manner.emitted(agent, name, value)
     else:
         setattr(agent, agent.__contract__.properties[name].attribute, value)
 
@@ -294,7 +350,7 @@ class _Answer:
         if kind == "progress":
             self.request.report(what)
         else:
-            _perform(self.request.agent, kind, what)
+            _perform(self.script, self.request.agent, kind, what)
 
     async def _end(self) -> None:
         """Wait for the end and raise its error, if any. Never returns where no answer was recorded."""
@@ -304,7 +360,7 @@ class _Answer:
         await self._wait(exchange.ended or 0.0)
         if exchange.error is None:
             return
-        error, run = _error(exchange), self.request.run
+        error, run = error_of(exchange), self.request.run
         if isinstance(error, AgentError) and not isinstance(error, ActionFailed) and run is not None:
             # what the runtime itself refuses is no failure that a handler may raise
             run.settle_error(error, "handled")
@@ -333,7 +389,7 @@ class _Answer:
         return self.script.typed(self.exchange, self.request.op, value)
 
 
-def _error(exchange: Exchange) -> Exception:
+def error_of(exchange: Exchange) -> Exception:
     """Make the recorded error again; the death of the agent is the exception that it died of."""
     name, _, message = str(exchange.error).partition(": ")
     if name == "AgentDied":

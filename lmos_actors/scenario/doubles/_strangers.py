@@ -1,4 +1,4 @@
-"""Mocks on the hub of a file: strangers that answer messages by the rules of a file.
+"""Mocks and replays on the hub of a file: strangers that answer messages by rules, or as they once did.
 
 A message is a request of the action that is its type, which the mock posts to itself: so it waits in a
 mailbox, is in the log, and is answered by its rule as any other mock's. Without an action a rule is for
@@ -9,6 +9,7 @@ need rules for all that they say.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET, Raw
@@ -22,6 +23,8 @@ from lmos_actors.security import RELAYED
 
 from ..model import USER
 from ._mocks import mock_class
+from ._recordings import ANSWER
+from ._replays import replay_class
 from ._rules import Request
 
 if TYPE_CHECKING:
@@ -32,10 +35,10 @@ if TYPE_CHECKING:
 
     from ..model import Rule
     from ._mocks import MockScript
+    from ._recordings import Exchange
+    from ._replays import ReplayScript
 
 WAY: Final = "relay"
-ANSWER: Final = "answer"
-"""The type of what answers, unless the rule says otherwise."""
 
 NOTHING: Final = Raw(b"null")
 """The answer of a rule that says nothing."""
@@ -55,7 +58,16 @@ def stranger_class(cls: type[Agent], script: MockScript) -> type[Agent]:
     return made  # type: ignore[no-any-return]
 
 
-def _on_hub(script: MockScript) -> Any:
+def stranger_replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
+    """Make the class of a replay on a hub for one run. An instance gets its `HubLine` as `line`."""
+    script.manner = HubReplayManner()
+    made: Any = replay_class(cls, script)
+    made.__contract__.has_lifespan = True
+    made.lifespan = _on_hub(script)
+    return made  # type: ignore[no-any-return]
+
+
+def _on_hub(script: MockScript | ReplayScript) -> Any:
     @asynccontextmanager
     async def lifespan(agent: Any) -> AsyncGenerator[None]:
         line, rt = agent.line, agent._slot.rt
@@ -107,15 +119,29 @@ class HubManner:
             await request.agent.relay.say(data, type=name)
 
 
+class HubReplayManner:
+    """What is particular to a replay on a hub; see `ReplayManner`."""
+
+    def found(self, request: DoubleRequest, exchange: Exchange) -> None:
+        """Note by which type of message a request was answered."""
+        asker = _asker_of(request)
+        if asker is not None:
+            asker.reply = exchange.type
+
+    def emitted(self, agent: Any, name: str, data: Any) -> None:
+        """Say what was said to everybody."""
+        agent.nursery.start_soon(partial(agent.relay.say, data, type=name))
+
+
 def _asker_of(request: DoubleRequest) -> HubRequest | None:
     asker = getattr(request.message, "asker", None)
     return asker if isinstance(asker, HubRequest) else None
 
 
 class _Stranger:
-    """One mock on the hub; the tracker of the requests that messages are."""
+    """One mock or replay on the hub; the tracker of the requests that messages are."""
 
-    def __init__(self, agent: Any, script: MockScript, relay: Relay) -> None:
+    def __init__(self, agent: Any, script: MockScript | ReplayScript, relay: Relay) -> None:
         self.rt: Runtime = agent._slot.rt
         self.open: dict[AgentRequest, None] = {}
         self.seats = Seats()
@@ -156,8 +182,8 @@ class _Stranger:
     def _post(self, request: HubRequest, asked: Request) -> None:
         slot = self._agent._slot
         if asked.action not in slot.agent.__contract__.actions:
-            self._script.take(asked, asked.input)  # which notes that none fits
-            raise ActionFailed(f"no rule of mock {self._script.name} fits")
+            self._script.refuse(asked)
+            raise ActionFailed(f"{self._script.name} answers no {asked.action}")
         op, requested = action_requested(slot, asked.action, asked.input)
         if op.kind == STREAM:
             request.items = []

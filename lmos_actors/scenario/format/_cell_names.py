@@ -25,6 +25,7 @@ from ..model import (
     PoolEntry,
     Population,
     Remote,
+    Replay,
     Root,
     Supervised,
     Supervising,
@@ -181,7 +182,7 @@ class CellNames:
             elif entry is not None:
                 if isinstance(entry, Bridge):
                     self.hub.check_bridge(entry, path)
-                if isinstance(entry, Bridge | Mock) and entry.speaks == "relay":
+                if isinstance(entry, Bridge | Mock | Replay) and entry.speaks == "relay":
                     self.hub.add(name, entry, path)
                     self.used[name] = None  # who is on a hub hears all that is said there
                 self.agents[name] = entry

@@ -11,7 +11,7 @@ from lmos_actors.errors import nearest
 from lmos_actors.files import did_you_mean, listed, mapped
 
 from .._worlds import is_real
-from ..model import COMMANDS, HUB, USER, WORLDS, Bridge, Mock, Relay
+from ..model import COMMANDS, HUB, USER, WORLDS, Bridge, Mock, Relay, Replay
 from ._remote_access import entry_mistakes
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class HubNames:
         self._report(path, f'"{name}" is not on the hub{did_you_mean(name, [*self.names, *others])}')
         return False
 
-    def add(self, name: str, entry: Bridge | Mock, path: DataPath) -> None:
-        """Take note of a bridge or a mock that speaks `relay`; check whether it can be on the hub."""
+    def add(self, name: str, entry: Bridge | Mock | Replay, path: DataPath) -> None:
+        """Take note of an agent that speaks `relay`; check whether it can be on the hub."""
         if isinstance(entry, Bridge) and entry.url is not None:
             return
         self.names[name] = path

@@ -30,6 +30,7 @@ from ..model import (
     Mock,
     PoolEntry,
     Remote,
+    Replay,
     Root,
     Scenario,
     SeedRange,
@@ -305,7 +306,8 @@ class _Targets:
         replays = replays_among(names.agents)
         for name, recording in self.recordings.of(replays, mistakes, classes).items():
             if replays[name].use is None and name not in classes:
-                self._made(name, partial(contract_of, name, replays[name], recording), classes, mistakes)
+                made = partial(_replay_contract, name, replays[name], recording)
+                self._made(name, made, classes, mistakes)
 
     def _made(
         self, name: str, make: Callable[[], type], classes: dict[str, type], mistakes: list[Mistake]
@@ -332,6 +334,15 @@ def _mock_contract(name: str, entry: Mock) -> type:
     from ..doubles._chat_mocks import ChatMock
 
     return ChatMock
+
+
+def _replay_contract(name: str, entry: Replay, recording: Recording) -> type:
+    if entry.speaks != "omnia":
+        return contract_of(name, entry, recording)
+    contract_of(name, entry, recording)  # which knows whether it is in the recording
+    from ..doubles._chat_mocks import ChatReplay
+
+    return ChatReplay
 
 
 def _bridge_class(entry: Bridge) -> type[Agent]:

@@ -200,7 +200,7 @@ class TreeBuilder:
 
     def _double(self, name: str, entry: Supervised) -> Any:
         double: Any = self._doubles[name]
-        if not isinstance(entry, Mock) or entry.speaks != "relay":
+        if not isinstance(entry, Mock | Replay) or entry.speaks != "relay":
             return double
         line = self._reached.line(name)
 

@@ -47,6 +47,9 @@ class DoubleValidator:
                 for index, rule in enumerate(entry.rules):
                     self._rule(name, rule, (*path, "rules", index))
                 self._reached(entry, path)
+            elif isinstance(entry, Replay) and entry.speaks != "lmos" and entry.use is not None:
+                why = f'a replay that speaks {entry.speaks} stands for no class: leave out "use"'
+                self.names.report((*path, "use"), why, "shape", key=True)
             elif isinstance(entry, Replay) and entry.use is None:
                 for key in ("args", "state"):
                     if getattr(entry, key):

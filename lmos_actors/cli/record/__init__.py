@@ -1,0 +1,1 @@
+"""`record`: a proxy that writes a message log of what goes through it; logs turned into scenario files."""

@@ -1,0 +1,173 @@
+"""One WebSocket that goes through the recorder: read in both directions, and understood by its protocol.
+
+The protocol is the one that was named, or that of the subprotocol or the path; else the first message that
+belongs to one decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
+from urllib.parse import parse_qs
+
+import msgspec
+
+from lmos_actors.protocol.td import SUBPROTOCOL
+
+from ._frames import FrameReader
+from ._lmos import LmosConversation
+from ._omnia import OmniaConversation
+from ._relay import RelayConversation
+from ._things import OF_OUR_NODES, plain_name
+from ._transcript import MISSING
+
+if TYPE_CHECKING:
+    from ._transcript import Transcript
+
+Speech: TypeAlias = Literal["lmos", "omnia", "relay"]
+Side: TypeAlias = Literal["client", "server"]
+
+HELD: Final = 64
+"""Messages that are kept until one shows the protocol."""
+
+AGENT: Final = "agent"
+"""What a chat agent is called whose address names none."""
+
+
+class _Protocol(Protocol):
+    def from_client(self, content: str | bytes) -> None: ...
+    def from_server(self, content: str | bytes) -> None: ...
+
+
+class Conversation:
+    """A WebSocket. `offered` are the subprotocols of the client, `selected` is that of the server."""
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        number: int,
+        target: str,
+        *,
+        speaks: Speech | None,
+        offered: tuple[str, ...] = (),
+        selected: str | None = None,
+    ) -> None:
+        self._transcript = transcript
+        self._number = number
+        self._target = target
+        self._offered = offered
+        self._selected = selected
+        self._protocol: _Protocol | None = None
+        self._held: list[tuple[Side, str | bytes | None, int]] = []
+        self._readers: dict[Side, FrameReader] = {
+            "client": FrameReader(self._from_client, of_client=True),
+            "server": FrameReader(self._from_server, of_client=False),
+        }
+        self._closer: Side | None = None
+        self.speaks = speaks or self._by_handshake()
+        transcript.connected(number, target, 101, self.speaks)
+        if self.speaks is not None:
+            self._begin(self.speaks)
+
+    def _by_handshake(self) -> Speech | None:
+        if self._selected == SUBPROTOCOL:
+            return "lmos"
+        path = self._target.partition("?")[0]
+        return "relay" if self._selected == "arc" or path.endswith("/arc") else None
+
+    def _begin(self, speaks: Speech) -> None:
+        self.speaks = speaks
+        if speaks == "lmos":
+            offered, selected = SUBPROTOCOL in self._offered, self._selected == SUBPROTOCOL
+            self._protocol = LmosConversation(self._transcript, offered=offered, selected=selected)
+        elif speaks == "omnia":
+            self._protocol = OmniaConversation(self._transcript, chat_agent(self._target), str(self._number))
+        else:
+            self._protocol = RelayConversation(self._transcript)
+        held, self._held = self._held, []
+        for side, content, size in held:
+            self._understand(side, content, size)
+
+    def _from_client(self, content: str | bytes | None, size: int) -> None:
+        self._take("client", content, size)
+
+    def _from_server(self, content: str | bytes | None, size: int) -> None:
+        self._take("server", content, size)
+
+    def _take(self, side: Side, content: str | bytes | None, size: int) -> None:
+        if self._protocol is not None:
+            self._understand(side, content, size)
+            return
+        self._held = [*self._held[1 - HELD :], (side, content if size < 1 << 16 else None, size)]
+        speaks = spoken_in(content)
+        if speaks is not None:
+            self._begin(speaks)
+
+    def _understand(self, side: Side, content: str | bytes | None, size: int) -> None:
+        assert self._protocol is not None
+        if self.speaks != "lmos":
+            self._transcript.frame(self._number, side, self._content(content), size)
+        if content is None:
+            self._transcript.unread += 1
+        elif side == "client":
+            self._protocol.from_client(content)
+        else:
+            self._protocol.from_server(content)
+
+    def _content(self, content: str | bytes | None) -> Any:
+        """Return what is written of a frame: its JSON, without credentials; of any other, nothing."""
+        try:
+            return (
+                MISSING if content is None else self._transcript.redaction.frame(msgspec.json.decode(content))
+            )
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return MISSING
+
+    def feed(self, side: Side, data: bytes) -> None:
+        """Take bytes of one side, as they came. Raises OSError where they cannot be written."""
+        reader = self._readers[side]
+        reader.feed(data)
+        if reader.is_closed and self._closer is None:
+            self._closer = side
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a side has sent a Close."""
+        return self._closer is not None
+
+    def close(self, by: Side | Literal["recorder"]) -> None:
+        """Write how it has ended; `by` is who has ended it, where nobody has sent a Close."""
+        self._transcript.unread += sum(reader.is_lost for reader in self._readers.values())
+        if self._closer is None:
+            self._transcript.closed(self._number, by, None, "")
+        else:
+            reader = self._readers[self._closer]
+            self._transcript.closed(self._number, self._closer, reader.code, reader.reason)
+
+
+def spoken_in(content: str | bytes | None) -> Speech | None:
+    """Return the protocol that a message belongs to, None if it shows none."""
+    try:
+        frame = None if content is None else msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    if not isinstance(frame, dict):
+        return None
+    members = cast("dict[str, Any]", frame)
+    if "messageType" in members:
+        return "lmos"
+    if "to" in members or members.get("type") == "welcome":
+        return "relay"
+    return "omnia" if isinstance(members.get("type"), str) else None
+
+
+def chat_agent(target: str) -> str:
+    """Return what the chat agent at an address of Omnia's protocol is called."""
+    path, _, query = target.partition("?")
+    named = parse_qs(query).get("agent")
+    if named:
+        return plain_name(named[0])
+    found = OF_OUR_NODES.search(path)
+    last = (
+        None if found is None else path[found.start() + len("/agents/") :].removesuffix("/ws").split("/")[-1]
+    )
+    return plain_name(last) if last else AGENT

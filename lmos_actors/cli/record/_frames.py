@@ -1,0 +1,75 @@
+"""A WebSocket read as it goes by: messages out of the bytes of one direction, in bounded memory.
+
+What cannot be read, or has been agreed on and is not known here, such as compression, ends the reading; the
+bytes are passed on by others, whatever they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from wsproto.connection import Connection, ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, TextMessage
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wsproto.events import Event
+
+LONGEST: Final = 4 << 20
+"""Characters or bytes of a message that is read; of a longer one only its size is known."""
+
+
+class FrameReader:
+    """Reads one direction of a WebSocket: `of_client`, or of its server.
+
+    `take` gets each message and its size, None for one that was too long. Once the peer has closed, `code`
+    and `reason` are those of its Close.
+    """
+
+    def __init__(self, take: Callable[[str | bytes | None, int], None], *, of_client: bool) -> None:
+        self._take = take
+        self._connection: Connection | None = Connection(
+            ConnectionType.SERVER if of_client else ConnectionType.CLIENT
+        )
+        self._parts: list[str] | list[bytes] = []
+        self._size = 0
+        self.is_closed = False
+        self.is_lost = False
+        """Whether something came that is no WebSocket frame."""
+        self.code: int | None = None
+        self.reason = ""
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they came."""
+        if self._connection is None:
+            return
+        try:
+            self._connection.receive_data(data)
+            for event in self._connection.events():
+                self._take_event(event, self._connection)
+        except (LocalProtocolError, RemoteProtocolError):
+            self.is_lost, self._connection = True, None
+
+    def _take_event(self, event: Event, connection: Connection) -> None:
+        if isinstance(event, TextMessage | BytesMessage):
+            self._add(event)
+        elif isinstance(event, CloseConnection):
+            self._connection = None
+            if connection.state is ConnectionState.OPEN:
+                self.is_lost = True
+            else:
+                self.is_closed, self.code, self.reason = True, event.code, event.reason or ""
+
+    def _add(self, event: TextMessage | BytesMessage) -> None:
+        self._size += len(event.data)
+        if self._size <= LONGEST:
+            self._parts.append(event.data)  # type: ignore[arg-type] # of one kind throughout a message
+        else:
+            self._parts = []
+        if event.message_finished:
+            parts, size = self._parts, self._size
+            self._parts, self._size = [], 0
+            empty: str | bytes = "" if isinstance(event, TextMessage) else b""
+            self._take(empty.join(parts) if size <= LONGEST else None, size)  # type: ignore[arg-type]

@@ -1,0 +1,210 @@
+"""The way between clients and the server of a recording: what is changed on it, and what is noted.
+
+Changed are `Host`; `Origin` and addresses that name the recorder or the server; headers that are of one
+connection. Compression is not offered to the server, as what it has packed could not be read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors.errors import ConnectFailed
+from lmos_actors.transport import is_here
+
+from ._conversation import Conversation
+from ._requests import WebExchange
+from ._rewriting import Rewriter
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Iterable
+
+    import h11
+
+    from lmos_actors.transport import Endpoint, Network
+
+    from ._conversation import Speech
+    from ._transcript import Transcript
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+CONNECT_SECONDS: Final = 10.0
+OF_ONE_CONNECTION: Final = frozenset(
+    {
+        b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"te", b"trailer",
+        b"upgrade",
+    }
+)  # fmt: skip
+"""Headers that are not passed on."""
+
+REPLACED: Final = (b"host", b"accept-encoding", b"sec-websocket-extensions")
+"""Headers of a request in whose place others are passed on, or none."""
+
+REGISTER: Final = "/register"
+"""The end of the path at which relays register agents."""
+
+CREDENTIALS: Final = (b"authorization", b"cookie", b"proxy-authorization")
+
+
+@attrs.define
+class Outcomes:
+    """How many WebSockets and requests there were, and how they ended."""
+
+    sockets: int = 0
+    requests: int = 0
+    refused: int = 0
+    unreachable: int = 0
+    lost: int = 0
+    notes: dict[str, None] = attrs.Factory(dict[str, None])
+
+
+class Refused(Exception):
+    """A request is answered by the recorder itself."""
+
+    def __init__(self, status: int, why: str) -> None:
+        self.status = status
+        self.why = why
+        super().__init__(why)
+
+
+class Passage:
+    """The way from clients to the server at `target`, and what is recorded of it.
+
+    `describe` is called with the target and the headers of a WebSocket before anything is said on it.
+    `insecure`: credentials are passed on to another machine without TLS too. `on_note` gets what people want
+    to know at once.
+    """
+
+    def __init__(
+        self,
+        target: Endpoint,
+        network: Network,
+        tls: ssl.SSLContext | None,
+        transcript: Transcript,
+        *,
+        recorder: str,
+        speaks: Speech | None,
+        insecure: bool,
+        describe: Callable[[str, Headers], Awaitable[None]],
+        on_note: Callable[[str], None],
+    ) -> None:
+        self.outcomes = Outcomes()
+        self.rewriter = Rewriter(target, recorder)
+        self._target = target
+        self._network = network
+        self._tls = tls
+        self._transcript = transcript
+        self._speaks: Speech | None = speaks
+        self._is_exposed = not (target.secure or is_here(target.host) or insecure)
+        self._describe = describe
+        self._on_note = on_note
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        if text not in self.outcomes.notes and len(self.outcomes.notes) < 100:
+            self.outcomes.notes[text] = None
+            self._on_note(text)
+
+    async def connect(self) -> trio.abc.Stream:
+        """Connect to the server. Raises Refused."""
+        try:
+            with trio.fail_after(CONNECT_SECONDS):
+                return await self._network.connect(self._target, self._tls)
+        except trio.TooSlowError:
+            why = f"cannot connect to {self._target.url}: not within {CONNECT_SECONDS:g} s"
+        except ConnectFailed as error:
+            why = str(error)
+        self.outcomes.unreachable += 1
+        self.note(why)
+        raise Refused(502, f"the recorder {why}")
+
+    def onward(self, request: h11.Request) -> Headers:
+        """Return the headers of a request as the server gets them. Raises Refused."""
+        headers: Headers = tuple(request.headers)
+        named = words_of(headers, b"connection")
+        found: list[tuple[bytes, bytes]] = [(b"Host", self._target.authority.encode("ascii"))]
+        for name, value in headers:
+            if name in OF_ONE_CONNECTION or name in named or name in REPLACED:
+                continue
+            found.append((name, self.rewriter.origin(value) if name == b"origin" else value))
+        found.append((b"Accept-Encoding", b"identity"))
+        if self._is_exposed and self._has_credentials(request):
+            why = "credentials are not passed on to another machine without TLS: --insecure allows it"
+            self.note(why)
+            raise Refused(403, f"the recorder: {why}")
+        return tuple(found)
+
+    def _has_credentials(self, request: h11.Request) -> bool:
+        query = request.target.lower().partition(b"?")[2]
+        return b"token=" in query or any(name in CREDENTIALS for name, _ in request.headers)
+
+    def backward(self, headers: Iterable[tuple[bytes, bytes]], *, length: bool = True) -> Headers:
+        """Return the headers of an answer as the client gets them."""
+        found = tuple(headers)
+        named = words_of(found, b"connection")
+        return tuple(
+            (name, self.rewriter.header(name, value))
+            for name, value in found
+            if name not in OF_ONE_CONNECTION
+            and name not in named
+            and (length or name not in (b"content-length", b"content-md5", b"digest"))
+        )
+
+    async def describe(self, target: str, headers: Headers) -> None:
+        """Have the things described that a WebSocket leads to."""
+        await self._describe(target, headers)
+
+    def conversation(self, target: str, offered: tuple[str, ...], selected: str | None) -> Conversation:
+        """Begin to record a WebSocket."""
+        self.outcomes.sockets += 1
+        return Conversation(
+            self._transcript,
+            self.outcomes.sockets,
+            target,
+            speaks=self._speaks,
+            offered=offered,
+            selected=selected,
+        )
+
+    def refused(self, target: str, status: int) -> None:
+        """Take note that the server has refused a WebSocket."""
+        self.outcomes.refused += 1
+        self._transcript.connected(0, target, status, self._speaks)
+        self.note(f"the server has refused a WebSocket: {status}")
+
+    def exchange(self, method: str, target: str) -> WebExchange:
+        """Begin to record a request over HTTP."""
+        self.outcomes.requests += 1
+        return WebExchange(self._transcript, method, target)
+
+    def keep(self, target: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take note of the credentials in a request or an answer."""
+        self._transcript.redaction.keep_query(target)
+        self._transcript.redaction.keep_headers(headers)
+
+    def keep_answer(self, target: str, body: bytes) -> bytes:
+        """Learn from a JSON answer, and return it as the client gets it."""
+        url = f"{'https' if self._target.secure else 'http'}://{self._target.authority}{target}"
+        if target.partition("?")[0].endswith(REGISTER):
+            self._transcript.redaction.frame(_decoded(body))  # which has a token
+        self._transcript.things.learn(body, url)
+        rewritten = self.rewriter.description(body)
+        for place in self.rewriter.elsewhere:
+            self.note(f"a description leads to {place} too: what goes there is not recorded")
+        return rewritten
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+def words_of(headers: Headers, name: bytes) -> list[bytes]:
+    """Return the elements of a list in headers, in lower case."""
+    return [part.strip().lower() for each, value in headers if each == name for part in value.split(b",")]

@@ -1,0 +1,202 @@
+"""What of a recorded connection is written: no credential, and nothing that a description marks as secret.
+
+Three rules, each of which holds alone:
+
+- **By place.** Headers and bodies of HTTP are not written at all, of queries the values of a few members. A
+  value whose schema is marked, in a description of the thing, is `***`; so is every value of a thing whose
+  description is not known, and a member of a frame without a schema whose name is that of a credential.
+- **By value.** A credential that has been seen, in a header, a cookie, a query or the answer to a
+  registration, is replaced wherever it stands in a text, as it is or as JSON and URLs write it.
+- **By form.** What looks like the token of an AgentRelay is replaced.
+
+What is passed on is never touched.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, quote, quote_plus, unquote
+
+import msgspec
+
+from lmos_actors._core import HIDDEN
+from lmos_actors.files import is_list, is_mapping, listed, mapped
+from lmos_actors.protocol.td import SECRET_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SHORTEST: Final = 4
+"""Characters of the shortest secret that is looked for in texts."""
+
+MOST: Final = 2_048
+"""Secrets that are looked for; where there are more, no text is written at all."""
+
+SENSITIVE: Final = frozenset(
+    {
+        "authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key",
+        "x-auth-token", "x-access-token",
+    }
+)  # fmt: skip
+"""Headers whose values are credentials."""
+
+SHOWN_IN_QUERIES: Final = frozenset({"agent", "namespace", "binary", "client_tools", "watch"})
+"""Members of a query whose values are written."""
+
+NAMED: Final = frozenset(
+    {
+        "access_token", "api_key", "apikey", "authorization", "cookie", "credentials", "invitation",
+        "passwd", "password", "refresh_token", "secret", "token",
+    }
+)  # fmt: skip
+"""Members of frames without a schema that are credentials by their names."""
+
+_TOKEN: Final = r"tok_[A-Za-z0-9_\-]{4,}"
+
+
+class Redaction:
+    """The secrets seen so far, and values and texts without them."""
+
+    def __init__(self) -> None:
+        self._forms: dict[str, None] = {}
+        self._pattern: re.Pattern[str] | None = None
+        self._names: set[str] = set()
+
+    # ---- what is secret
+
+    def keep(self, secret: str) -> None:
+        """Take note of a secret."""
+        if len(secret) < SHORTEST or secret in self._forms:
+            return
+        json = msgspec.json.encode(secret.encode("utf-8", "replace").decode()).decode()[1:-1]
+        plain = secret.encode("utf-8", "replace")
+        for form in (secret, json, quote(plain, safe=""), quote_plus(plain)):
+            self._forms[form] = None
+        self._pattern = None
+
+    def keep_parts(self, value: Any) -> None:
+        """Take note of all texts in a value that is secret as a whole."""
+        if isinstance(value, str):
+            self.keep(value)
+        elif is_mapping(value) or is_list(value):
+            for item in value.values() if is_mapping(value) else value:
+                self.keep_parts(item)
+
+    def name_header(self, name: str) -> None:
+        """Take note of a header or a member of a query that carries credentials, as a description says."""
+        self._names.add(name.lower())
+
+    def keep_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take note of the credentials among the headers of a request or of an answer."""
+        for name, value in headers:
+            known = name.decode("latin-1").lower()
+            if known in SENSITIVE or known in self._names:
+                self._keep_header(known, value.decode("latin-1").strip())
+
+    def _keep_header(self, name: str, value: str) -> None:
+        self.keep(value)
+        if name in ("cookie", "set-cookie"):
+            pairs = value.split(";") if name == "cookie" else value.split(";")[:1]
+            for pair in pairs:
+                self.keep(pair.partition("=")[2].strip().strip('"'))
+            return
+        scheme, _, rest = value.partition(" ")
+        self.keep(rest.strip())
+        if scheme.lower() == "basic":
+            try:
+                pair = base64.b64decode(rest.strip(), validate=True).decode("utf-8", "replace")
+            except (binascii.Error, ValueError):
+                return
+            self.keep(pair.partition(":")[2])
+
+    def keep_query(self, target: str) -> None:
+        """Take note of the credentials in the query of a target."""
+        for part in target.partition("?")[2].split("&"):
+            name, _, value = part.partition("=")
+            if unquote(name).lower() not in SHOWN_IN_QUERIES and self._is_credential(unquote(name)):
+                self.keep(value)
+                self.keep(unquote(value))
+                self.keep(unquote(value.replace("+", " ")))
+
+    def _is_credential(self, name: str) -> bool:
+        return name.lower() in NAMED or name.lower() in self._names or "token" in name.lower()
+
+    # ---- what is written
+
+    def target(self, target: str) -> str:
+        """Return a path with its query, as it is written."""
+        path, mark, query = target.partition("?")
+        if not mark:
+            return self.text(path)
+        pairs = parse_qsl(query, keep_blank_values=True)
+        shown = (
+            f"{quote_plus(name)}={quote_plus(value) if name.lower() in SHOWN_IN_QUERIES else HIDDEN}"
+            for name, value in pairs
+        )
+        return self.text(f"{path}?{'&'.join(shown)}")
+
+    def text(self, text: str) -> str:
+        """Return a text without the secrets in it."""
+        if len(self._forms) > 4 * MOST:
+            return HIDDEN
+        if self._pattern is None:
+            longest_first = sorted(self._forms, key=lambda form: (-len(form), form))
+            self._pattern = re.compile("|".join((*map(re.escape, longest_first), _TOKEN)))
+        return self._pattern.sub(HIDDEN, text)
+
+    def value(self, value: Any) -> Any:
+        """Return a value, its texts without secrets."""
+        if isinstance(value, str):
+            return self.text(value)
+        if is_mapping(value):
+            return {self.text(name): self.value(item) for name, item in value.items()}
+        return [self.value(item) for item in value] if is_list(value) else value
+
+    def frame(self, value: Any) -> Any:
+        """Return the content of a frame that no schema is known of, without credentials by their names."""
+        if is_mapping(value):
+            return {self.text(name): self._member(name, item) for name, item in value.items()}
+        return [self.frame(item) for item in value] if is_list(value) else self.value(value)
+
+    def _member(self, name: str, item: Any) -> Any:
+        if name.lower() in NAMED and isinstance(item, str | int | float):
+            self.keep_parts(item)
+            return HIDDEN
+        return self.frame(item)
+
+    def described(self, value: Any, schema: Mapping[str, Any] | None) -> Any:
+        """Return a value without what its schema marks as secret; without a schema nothing of it is shown."""
+        return self.value(self._concealed(value, schema))
+
+    def _concealed(self, value: Any, schema: Any) -> Any:
+        if schema is None:
+            return None if value is None else HIDDEN
+        if not is_mapping(schema):
+            return value
+        if is_secret(schema):
+            self.keep_parts(value)
+            return HIDDEN
+        for several in ("oneOf", "anyOf", "allOf"):
+            for each in listed(schema.get(several)):
+                value = self._concealed(value, each)
+        if is_mapping(value):
+            named, others = mapped(schema.get("properties")), mapped(schema.get("additionalProperties"))
+            return {name: self._concealed(item, named.get(name, others)) for name, item in value.items()}
+        if is_list(value):
+            items = schema.get("items")
+            by_place: list[Any] = items if is_list(items) else [items or {}] * len(value)
+            rest: list[Any] = [{}] * max(0, len(value) - len(by_place))
+            return [self._concealed(one, each) for one, each in zip(value, [*by_place, *rest], strict=False)]
+        return value
+
+
+def is_secret(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema marks its values as secret."""
+    return (
+        schema.get(SECRET_MARK) is True
+        or schema.get("writeOnly") is True
+        or schema.get("format") == "password"
+    )

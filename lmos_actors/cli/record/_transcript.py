@@ -1,0 +1,148 @@
+"""The records of a recording: requests, answers and what else happened, in the form of message logs."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors._core import HIDDEN
+
+from ._redaction import Redaction
+from ._things import Thing, Things
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ._log import RecordingFile
+
+USER: Final = "user"
+"""What the recorded client is called."""
+
+SHOWN: Final = 20
+"""Things without a description that are named."""
+
+MISSING: Final[Any] = object()
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Transcript:
+    """Writes records; all of a recording share it. What is written is without secrets already.
+
+    `note` gets what people want to know at once.
+    """
+
+    def __init__(self, file: RecordingFile, note: Callable[[str], None]) -> None:
+        self.redaction = Redaction()
+        self.things = Things(self.redaction)
+        self.requests = 0
+        """Requests that were written."""
+        self.unread = 0
+        """Frames and bodies that could not be read, or were too long."""
+        self._file = file
+        self._note = note
+        self._unknown: set[str] = set()
+        self._seen: set[str] = set()
+
+    # ---- agents
+
+    def of_thing(self, thing_id: str) -> tuple[str, Thing | None]:
+        """Return what a thing is called, and the thing if its description is known."""
+        thing = self.things.find(thing_id)
+        if thing is not None:
+            return thing.name, thing
+        if thing_id not in self._unknown and len(self._unknown) < SHOWN:
+            self._unknown.add(thing_id)
+            shown = self.redaction.text(thing_id)
+            self._note(
+                f"no description of {shown}: its values are written as {HIDDEN}; --description has one"
+            )
+        return self.things.name_of(thing_id), None
+
+    def begin(self, agent: str) -> None:
+        """Take note that there is an agent."""
+        if agent not in self._seen:
+            self._seen.add(agent)
+            self._file.record("started", agent, incarnation=1)
+
+    def sent(
+        self,
+        agent: str,
+        verb: str,
+        affordance: str,
+        given: Any = MISSING,
+        sender: str = USER,
+        more: Mapping[str, Any] = NOTHING,
+    ) -> int:
+        """Write that a request was sent and has begun; return its number. `more` are further fields."""
+        self.begin(agent)
+        self.requests += 1
+        number = self.requests
+        fields: dict[str, Any] = dict(more) if given is MISSING else {"input": given, **more}
+        self._file.record(
+            "sent",
+            agent,
+            affordance=affordance,
+            id=number,
+            trace=number,
+            verb=verb,
+            **fields,
+            **{"from": sender},
+        )
+        self._file.record("delivered", agent, affordance=affordance, id=number)
+        return number
+
+    def item(self, agent: str, affordance: str, number: int, value: Any) -> None:
+        """Write one of several answers."""
+        self._file.record("item", agent, affordance=affordance, id=number, value=value)
+
+    def progress(self, agent: str, affordance: str, number: int, value: Any) -> None:
+        """Write how far a request has come."""
+        self._file.record("progress", agent, affordance=affordance, id=number, progress=value)
+
+    def answered(
+        self, agent: str, affordance: str, number: int, value: Any, more: Mapping[str, Any] = NOTHING
+    ) -> None:
+        """Write the answer; `more` are further fields."""
+        self._file.record("answered", agent, affordance=affordance, id=number, value=value, **more)
+
+    def failed(self, agent: str, affordance: str, number: int, error: Exception, output: Any) -> None:
+        """Write that a request has failed; `output` is that of an action that has said so."""
+        text = self.redaction.text(f"{type(error).__name__}: {error}")
+        fields = {} if output is None else {"output": output}
+        self._file.record("answered", agent, affordance=affordance, id=number, error=text, **fields)
+
+    def cancelled(self, agent: str, affordance: str, number: int) -> None:
+        """Write that a request was cancelled."""
+        self._file.record("cancelled", agent, affordance=affordance, id=number)
+
+    def event(self, agent: str, event: str, data: Any) -> None:
+        """Write that an event has happened."""
+        self.begin(agent)
+        self._file.record("event", agent, event=event, data=data)
+
+    def changed(self, agent: str, name: str, value: Any) -> None:
+        """Write that a property has another value."""
+        self.begin(agent)
+        self._file.record("changed", agent, property=name, value=value)
+
+    # ---- connections
+
+    def connected(self, connection: int, target: str, status: int, speaks: str | None) -> None:
+        """Write that a client has asked for a WebSocket, and what the server has answered."""
+        fields = {} if speaks is None else {"speaks": speaks}
+        shown = self.redaction.target(target)
+        self._file.record("connected", "", connection=connection, target=shown, status=status, **fields)
+
+    def frame(self, connection: int, sender: str, content: Any, size: int) -> None:
+        """Write a frame of `client` or `server`; MISSING for one whose content is not written."""
+        fields: dict[str, Any] = {"bytes": size} if content is MISSING else {"data": content}
+        self._file.record("frame", "", connection=connection, **fields, **{"from": sender})
+
+    def closed(self, connection: int, by: str, code: int | None, reason: str) -> None:
+        """Write how a connection has ended; without a code it was cut."""
+        shown = self.redaction.text(reason)
+        self._file.record("closed", "", connection=connection, by=by, code=code, reason=shown)
+
+    def asked(self, method: str, target: str, status: int | None) -> None:
+        """Write a request over HTTP, None where the server has not answered."""
+        self._file.record("http", "", method=method, target=self.redaction.target(target), status=status)
