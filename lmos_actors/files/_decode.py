@@ -234,8 +234,15 @@ class _Walk:
                 bound = getattr(limit, sign)
                 if bound is not None and not holds(data, bound):
                     return self.add_mistake(path, f"expected {name} {bound}, saw {description_of(data)}")
-            if limit.min_length is not None and len(data) < limit.min_length:
-                return self.add_mistake(path, f"expected {describe(declared)}, not empty")
+            least, most = limit.min_length, limit.max_length
+            if least is not None and len(data) < least:
+                if least == 1:
+                    return self.add_mistake(path, f"expected {describe(declared)}, not empty")
+                word = "exactly" if least == most else "at least"
+                return self.add_mistake(path, f"expected {word} {least} of them, saw {len(data)}")
+            if most is not None and len(data) > most:
+                word = "exactly" if least == most else "at most"
+                return self.add_mistake(path, f"expected {word} {most} of them, saw {len(data)}")
         return data
 
     def _sequence(self, declared: Any, data: list[Any], path: DataPath) -> Any:

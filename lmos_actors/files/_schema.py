@@ -93,18 +93,19 @@ def _part(declared: Any, parts: dict[str, Any]) -> dict[str, Any]:
         return {"type": "string", "pattern": rf"({inner.pattern})|\$\(", "description": inner.described}
     if get_origin(inner) is dict:
         members = {"type": "object", "additionalProperties": _value(get_args(inner)[1], parts)}
-        return {**members, **_minimum_size(declared, "minProperties")}
+        return {**members, **_sizes(declared, "Properties")}
     if get_origin(inner) in (list, tuple):
         items = {"type": "array", "items": _value(get_args(inner)[0], parts)}
-        return {**items, **_minimum_size(declared, "minItems")}
+        return {**items, **_sizes(declared, "Items")}
     if inner not in _SCALARS:
         raise TypeError(f"no schema for {inner!r}")
-    return {"type": _SCALARS[inner], **_bounds(declared), **_minimum_size(declared, "minLength")}
+    return {"type": _SCALARS[inner], **_bounds(declared), **_sizes(declared, "Length")}
 
 
-def _minimum_size(declared: Any, name: str) -> dict[str, Any]:
-    found = [limit.min_length for limit in limits(declared) if limit.min_length is not None]
-    return {name: max(found)} if found else {}
+def _sizes(declared: Any, of: str) -> dict[str, Any]:
+    least = [limit.min_length for limit in limits(declared) if limit.min_length is not None]
+    most = [limit.max_length for limit in limits(declared) if limit.max_length is not None]
+    return {**({f"min{of}": max(least)} if least else {}), **({f"max{of}": min(most)} if most else {})}
 
 
 def _bounds(declared: Any) -> dict[str, Any]:

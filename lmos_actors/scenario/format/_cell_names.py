@@ -407,6 +407,18 @@ class CellNames:
         base = self.base_of(name)
         if base in self.places:
             self.used[base] = None
+        return self._check_agent(name, base, path, user=user, far=far, asked=asked)
+
+    def _check_agent(
+        self,
+        name: str,
+        base: str,
+        path: DataPath,
+        *,
+        user: bool = False,
+        far: bool = False,
+        asked: bool = False,
+    ) -> bool:
         if name == USER and user:
             return True
         message = self._not_one(name, base, pool=asked)
@@ -463,19 +475,30 @@ class CellNames:
         return [f"{name}/0" if path[0] == "population" else name for name, path in self.places.items()]
 
     def check_group(
-        self, name: str, path: DataPath, *, all_agents: bool = False, supervisors: bool = False
+        self,
+        name: str,
+        path: DataPath,
+        *,
+        all_agents: bool = False,
+        supervisors: bool = False,
+        uses: bool = True,
     ) -> bool:
-        """Check the name of an agent or of a population; of a supervisor, or `*`, if those are allowed."""
+        """Check the name of an agent or of a population; of a supervisor, or `*`, if those are allowed.
+
+        `uses=False`: what stands there only says where an agent is, and does nothing with it.
+        """
         if (name == ALL_AGENTS and all_agents) or (name in self.supervisors and supervisors):
             return True
         if name in self.remotes:
             self._report_foreign(name, path)
             return False
         if name in self.places:
-            self.used[name] = None
+            if uses:
+                self.used[name] = None
             return True
-        if self.base_of(name) in self.places:
-            return self.agent(name, path)
+        base = self.base_of(name)
+        if base in self.places:
+            return self.agent(name, path) if uses else self._check_agent(name, base, path)
         known = [
             *self.names,
             *(self.supervisors if supervisors else []),
@@ -484,11 +507,12 @@ class CellNames:
         self.report(path, f'no agent "{name}"{near_path(name, known)}')
         return False
 
-    def population(self, name: str, path: DataPath) -> Population | None:
-        """Check the name of a population, and return it if it is right in itself."""
+    def population(self, name: str, path: DataPath, *, uses: bool = True) -> Population | None:
+        """Check the name of a population, and return it if it is right in itself; `uses` as above."""
         known = [known for known, place in self.places.items() if place[0] == "population"]
         if name in known:
-            self.used[name] = None
+            if uses:
+                self.used[name] = None
         elif name in self.places:
             self.report(path, f'"{name}" is one agent, not a population')
         else:

@@ -43,6 +43,14 @@ class UsedTree:
         """The sizes of its pools, by path."""
         return {path: spec.size for path, spec in self.agents.items() if isinstance(spec, Pool)}
 
+    @property
+    def supervisor_names(self) -> dict[str, str]:
+        """The paths of its supervisors by path and by name; of equal names it is the first."""
+        found = {path: path for path in self.supervisors}
+        for path, spec in self.supervisors.items():
+            found.setdefault(spec.name, path)
+        return found
+
 
 def use_tree(target: str, root: Path) -> UsedTree:
     """Import a tree and list its agents and supervisors. Raises ConfigError as `import_tree`."""
@@ -79,4 +87,15 @@ def paths(above: Supervising, prefix: str = "") -> dict[str, str]:
             found |= paths(child, f"{prefix}{child.name}/")
         else:
             found[child] = prefix + child
+    return found
+
+
+def supervisor_paths(root: Supervising, used: UsedTree | None) -> dict[str, str]:
+    """Return the path in the tree of every supervisor below the root, by the names that a file has for it."""
+    found = {} if used is None else used.supervisor_names
+    todo = [("", root)]
+    for prefix, above in todo:
+        inner = [child for child in above.children if isinstance(child, Supervisor)]
+        found |= {child.name: prefix + child.name for child in inner}
+        todo += [(f"{prefix}{child.name}/", child) for child in inner]
     return found

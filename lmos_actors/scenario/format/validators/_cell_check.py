@@ -15,6 +15,7 @@ from ._check_validator import CheckValidator
 from ._double_validator import DoubleValidator
 from ._explore_validator import ExploreValidator
 from ._fault_validator import FaultValidator
+from ._link_fault_validator import LinkFaultValidator
 from ._network_validator import NetworkValidator
 from ._store_validator import StoreValidator
 from ._story_validator import StoryValidator
@@ -47,7 +48,7 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     """
     validator, store = ValueValidator(names), StoreValidator(names)
     network = NetworkValidator(names)
-    faults = FaultValidator(names, store, network)
+    faults = FaultValidator(names, store, LinkFaultValidator(names, network))
     store.check()
     network.check()
     TopologyValidator(names, validator).check()
@@ -58,8 +59,8 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     timeline = TimelineValidator(names, validator, faults, story.saying.check)
     story.check()
     timeline.check()
-    CheckValidator(
     ExploreValidator(names, faults).check()
+    CheckValidator(
         names, validator, faults, {**story.scope.ids, **timeline.ids}, story.scope.run_counts
     ).check()
     _check_reports(names)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
 
     from .._cell_names import CellNames
-    from ._network_validator import NetworkValidator
+    from ._link_fault_validator import LinkFaultValidator
     from ._store_validator import StoreValidator
 
 _KEYS = (
@@ -27,10 +27,10 @@ _KEYS = (
 class FaultValidator:
     """Validates faults; mistakes go to `names`."""
 
-    def __init__(self, names: CellNames, store: StoreValidator, network: NetworkValidator) -> None:
+    def __init__(self, names: CellNames, store: StoreValidator, links: LinkFaultValidator) -> None:
         self.names = names
         self.store = store
-        self.network = network
+        self.links = links
         self.any = False
         """True if the file has a fault, even one with mistakes."""
 
@@ -43,7 +43,7 @@ class FaultValidator:
             self._of_node(fault, kind, path)
             return
         if kind in OF_NETWORK:
-            self.network.fault(fault, kind, path)
+            self.links.fault(fault, kind, path)
             self._lasting(fault, path)
             return
         if (fault.target is None) == (fault.pick is None):

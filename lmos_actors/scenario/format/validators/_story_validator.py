@@ -150,7 +150,7 @@ class StoryValidator:
         elif isinstance(step, Inject):
             self.faults.fault(step.fault, (*path, "fault"))
         elif isinstance(step, Heal):
-            self.faults.network.heal(step.of, path)
+            self.faults.links.heal(step, path)
         elif isinstance(step, Wait):
             self._wait(step, path)
         elif isinstance(step, Expect):

@@ -87,7 +87,7 @@ class TimelineValidator:
         if isinstance(entry, FaultAt):
             self.faults.fault(entry, path)
         elif isinstance(entry, HealAt):
-            self.faults.network.heal(entry.of, path)
+            self.faults.links.heal(entry, path)
         elif isinstance(entry, SayAt):
             self._say(entry, path)
         elif isinstance(entry, TimedAsking):

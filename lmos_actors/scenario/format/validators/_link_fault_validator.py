@@ -1,0 +1,181 @@
+"""Validation of the faults of links between nodes, and of their ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from lmos_actors.files import did_you_mean, mapped
+
+from ...model import OF_NETWORK, Pick
+from .._hub_names import all_steps
+from ._node_validator import NEEDED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors.files import DataPath
+
+    from .._cell_names import CellNames
+    from ._network_validator import NetworkValidator
+
+
+class LinkFaultValidator:
+    """Validates faults of links, and `heal`; mistakes go to `names`."""
+
+    def __init__(self, names: CellNames, network: NetworkValidator) -> None:
+        self.names = names
+        self.network = network
+        self.nodes = network.nodes
+
+    def fault(self, fault: Any, kind: str, path: DataPath) -> None:
+        """Check a fault of links."""
+        if not self.nodes.is_needed:
+            self.names.report((*path, "kind"), f'"kind: {kind}" {NEEDED}')
+        for key in ("target", "pick"):
+            if getattr(fault, key, None) is not None:
+                message = f'"{key}" does not apply to "kind: {kind}", which is of links between nodes'
+                self.names.report((*path, key), message, "shape", key=True)
+        sides = getattr(fault, "sides", UNSET)
+        if kind == "partition" and sides is not UNSET:
+            _Sides(self.names, self.network, (*path, "sides")).check(sides)
+        between = getattr(fault, "between", UNSET)
+        if between is not UNSET:
+            self.network.between(between, (*path, "between"))
+        if kind == "latency" and getattr(fault, "delay", UNSET) is not UNSET:
+            self.network.time(fault.delay, (*path, "delay"))
+        if kind == "disconnect":
+            self._disconnect(fault, path)
+
+    def _disconnect(self, fault: Any, path: DataPath) -> None:
+        if self.network.is_datagram:
+            self.names.report((*path, "kind"), "datagrams have no connections that could end", "shape")
+        if fault.how in (UNSET, "reset") and fault.duration is not UNSET:
+            why = 'a connection is reset in an instant: "duration" goes with "how: hang"'
+            self.names.report((*path, "duration"), why, "shape", key=True)
+
+    # ---- `do: heal`
+
+    def heal(self, step: Any, path: DataPath) -> None:
+        """Check the fault that a step or an entry of a timeline ends."""
+        data = self.names.cell.data
+        known: dict[str, dict[str, Any]] = {}
+        for raw in all_steps(data.get("steps"), data.get("timeline")):
+            fault = mapped(raw.get("fault")) if raw.get("do") == "inject" else raw
+            if raw.get("do") in ("inject", "fault") and isinstance(raw.get("id"), str):
+                known[raw["id"]] = {**fault, "at": raw.get("at")}
+        of, found = step.of, known.get(step.of)
+        healed = [name for name, fault in known.items() if _lasts(fault)]
+        if found is None:
+            why = f'no fault of the network has the id "{of}"{did_you_mean(of, healed)}'
+        elif found.get("kind") not in OF_NETWORK:
+            why = f'"{of}" is no fault of the network, and ends by itself{did_you_mean(of, healed)}'
+        elif "duration" in found:
+            why = f'"{of}" has a duration, and ends by itself'
+        elif not _lasts(found):
+            why = f'"{of}" is over in an instant: there is nothing to heal'
+        else:
+            self._after(step, path)
+            return
+        self.names.report((*path, "of"), why)
+
+    def _after(self, step: Any, path: DataPath) -> None:
+        """Check that an entry of a timeline heals what has begun by then."""
+        for index, raw in enumerate(self.names.cell.data.get("timeline", ())):
+            fault: Any = self.names.made.get(("timeline", index))
+            begins = getattr(fault, "at", None)
+            if mapped(raw).get("id") == step.of and begins is not None and begins > step.at:
+                self.names.report((*path, "at"), f'"{step.of}" begins later, at {begins}', "shape")
+
+
+def _lasts(fault: dict[str, Any]) -> bool:
+    """Return whether a fault lasts until it is healed."""
+    is_reset = fault.get("kind") == "disconnect" and fault.get("how", "reset") == "reset"
+    return fault.get("kind") in OF_NETWORK and "duration" not in fault and not is_reset
+
+
+class _Sides:
+    """The sides of one partition."""
+
+    def __init__(self, names: CellNames, network: NetworkValidator, path: DataPath) -> None:
+        self.names = names
+        self.nodes = network.nodes
+        self.path = path
+        self._side_of: dict[str, int] = {}
+        """The side of each node that is named, and of each population that is as a whole."""
+        self._picked: dict[str, int] = {}
+        """How many of a population are picked."""
+
+    def check(self, sides: Sequence[Any]) -> None:
+        """Check them."""
+        if len(sides) < 2:
+            self.names.report(self.path, "a partition has two sides at least", "shape")
+        for index, side in enumerate(sides):
+            place = (*self.path, index)
+            if isinstance(side, Pick):
+                self._pick(side, place)
+            elif isinstance(side, str):
+                self._rest(index == len(sides) - 1, place)
+            elif not side:
+                self.names.report(place, "a side of nobody cuts nobody off", "shape")
+            else:
+                for number, name in enumerate(side):
+                    if self.nodes.end(name, (*place, number)):
+                        self._name(name, index, (*place, number))
+
+    def _rest(self, is_last: bool, place: DataPath) -> None:
+        if not is_last:
+            self.names.report(place, '"rest" is the last side: those that are on no other', "shape")
+            return
+        for name in self.nodes.all():
+            population = self.names.populations.get(name)
+            left = 1 if population is None else population.count - self._picked.get(name, 0)
+            if name not in self._side_of and left > 0:
+                return
+        self.names.report(place, '"rest" is nobody: all nodes are on other sides', "shape")
+
+    def _name(self, name: str, side: int, place: DataPath) -> None:
+        node = self.nodes.node_of(name)
+        shown = f'"{name}"' if node == name else f'"{node}", where "{name}" stands,'
+        of = self.names.base_of(node)
+        if node in self._side_of or (of in self.names.populations and of in self._side_of):
+            first = self._side_of.get(node, self._side_of.get(of))
+            where = "that side already" if first == side else "two sides"
+            self.names.report(place, f"{shown} is on {where}", "shape")
+        elif of in self._picked:
+            why = f'some of "{of}" are picked for another side: "rest", or another pick, are the others'
+            self.names.report(place, why, "shape")
+        elif any(known.startswith(f"{node}/") for known in self._side_of):
+            self.names.report(
+                place, f'some of "{name}" are on a side already: "rest" are the others', "shape"
+            )
+        self._side_of.setdefault(node, side)
+
+    def _pick(self, pick: Pick, place: DataPath) -> None:
+        if (pick.count is UNSET) == (pick.share is UNSET):
+            self.names.report(place, 'a pick has exactly one of "count" and "share"', "shape")
+            return
+        population = self.names.population(pick.of, (*place, "of"), uses=False)
+        if population is None:
+            return
+        node = self.nodes.node_of(pick.of)
+        if node != pick.of:
+            why = f'all of "{pick.of}" are on the node "{node}": there is nothing to pick'
+            self.names.report((*place, "of"), why, "shape")
+            return
+        if pick.of in self._side_of:
+            self.names.report((*place, "of"), f'all of "{pick.of}" are on a side already', "shape")
+        self._enough(pick, population.count, place)
+
+    def _enough(self, pick: Pick, size: int, place: DataPath) -> None:
+        taken = self._picked.get(pick.of, 0)
+        share = 0.0 if pick.share is UNSET else pick.share
+        count = round(share * size) if pick.count is UNSET else pick.count
+        here = (*place, "share" if pick.count is UNSET else "count")
+        if count < 1:
+            self.names.report(here, f"that share of {size} agents is none", "shape")
+        elif count + taken > size:
+            others = f", of which {taken} are picked already" if taken else ""
+            self.names.report(here, f'"{pick.of}" has {size} agents{others}, fewer than {count}', "shape")
+        self._picked[pick.of] = taken + count

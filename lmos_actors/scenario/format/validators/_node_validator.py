@@ -1,0 +1,202 @@
+"""Validation of the nodes of a file, and on which of them an agent is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import UNSET
+
+from lmos_actors.files import did_you_mean, listed, mapped
+
+from ...model import USER, Bridge, Supervisor, Tree
+from .._cell_names import NAME, NAMED, USED
+
+if TYPE_CHECKING:
+    from lmos_actors.files import DataPath
+
+    from ...model import Supervising
+    from .._cell_names import CellNames
+
+_NODES: Final[DataPath] = ("nodes",)
+
+NEEDED: Final = 'needs a network, which the file has not: "network: {}" makes one'
+
+
+class NodeValidator:
+    """Validates `nodes`, and knows them; mistakes go to `names`."""
+
+    def __init__(self, names: CellNames) -> None:
+        self.names = names
+        self._nodes = [node for node in mapped(names.cell.data.get("nodes")) if node != USER]
+        self._members: dict[str, tuple[str, DataPath]] = {}
+        """What stands in nodes, as the tree has it: the node, and the place in the file."""
+        self._above: dict[str, str] = {}
+        """The supervisor of agents and supervisors, other than the root, by the names of the file's tree."""
+        self._places: dict[str, DataPath] = {}
+        """Where supervisors are in the file."""
+        self._by_name: dict[str, str] = {}
+        """The paths of supervisors of a tree of the project, by all their names."""
+        tree = names.made.get(("tree",))
+        if isinstance(tree, Tree):
+            self._take_tree(tree)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the file has a network, be it with mistakes."""
+        return "network" in self.names.cell.data
+
+    def _take_tree(self, tree: Tree) -> None:
+        todo: list[tuple[Supervising | Tree, DataPath, str]] = [(tree, ("tree",), "")]
+        if tree.root is not UNSET:
+            todo = [(tree.root, ("tree", "root"), "")]
+        seen: dict[str, None] = {}
+        for above, path, name in todo:
+            for index, child in enumerate(above.children):
+                own = child if isinstance(child, str) else child.name
+                if own in seen:
+                    continue  # which is a mistake, and would lead in a circle
+                seen[own] = None
+                if name:
+                    self._above[own] = name
+                if isinstance(child, Supervisor):
+                    here = (*path, "children", index)
+                    self._places[own] = (*here, "name")
+                    todo.append((child, here, own))
+        if self.names.tree is not None:
+            self._by_name = self.names.tree.supervisor_names
+            self._places |= dict.fromkeys(self.names.tree.supervisors, USED)
+
+    # ---- what is asked of it
+
+    def node_of(self, name: str) -> str:
+        """Return the node that a name stands for: one of the file, or that of an agent alone."""
+        if name in self._nodes or name == USER:
+            return name
+        place: str | None = self._by_name.get(name, name)
+        while place is not None:
+            if place in self._members:
+                return self._members[place][0]
+            place = self._above_of(place)
+        base = self.names.base_of(name)
+        return base if base in self.names.pools else name
+
+    def _above_of(self, place: str) -> str | None:
+        if place in self._above:
+            return self._above[place]
+        base = self.names.base_of(place)
+        if base in self.names.places and base != place:
+            return base
+        above = place.rpartition("/")[0]
+        return above if above in self._places else None
+
+    def all(self) -> list[str]:
+        """Return all nodes, with a population that stands on none as one."""
+        own = [name for name in self.names.names if name not in self.names.remotes]
+        return list(dict.fromkeys(map(self.node_of, own)))
+
+    def end(self, name: str, path: DataPath) -> bool:
+        """Check the name of a node, of an agent or population that is one, or `user`."""
+        if name in self._nodes or name == USER:
+            return True
+        if self.names.base_of(name) in self.names.places:
+            return self.names.check_group(name, path, uses=False)
+        known = [*self._nodes, *self.names.names, USER]
+        self.names.report(path, f'no node "{name}"{did_you_mean(name, known)}')
+        return False
+
+    # ---- `nodes`
+
+    def check(self) -> None:
+        """Check the nodes of the file, and that each supervisor is on one of them."""
+        raw, before = mapped(self.names.cell.data.get("nodes")), len(self.names.mistakes)
+        if "nodes" in self.names.cell.data and not self.is_needed:
+            self.names.report(_NODES, f'"nodes" {NEEDED}', "shape", key=True)
+        for node, members in raw.items():
+            here: DataPath = (*_NODES, node)
+            self._check_name(node, here)
+            for index, member in enumerate(listed(members)):
+                if isinstance(member, str):
+                    self._member(member, node, (*here, index))
+        self._check_overlaps()
+        if self.is_needed:
+            self._check_bridges()
+            if len(self.names.mistakes) == before:  # else it may be said already
+                self._check_supervisors()
+
+    def _check_name(self, node: str, here: DataPath) -> None:
+        if node == USER:
+            self.names.report(here, f'"{USER}" is the node of steps; another has another name', key=True)
+        elif not NAME.fullmatch(node):
+            self.names.report(here, f'"{node}" is not a name: {NAMED}', key=True)
+        elif node in self.names.places or node in self._places:
+            what = "an agent" if node in self.names.places else "a supervisor"
+            self.names.report(here, f'"{node}" is {what}, and a node has a name of its own', key=True)
+
+    def _member(self, member: str, node: str, here: DataPath) -> None:
+        base = self.names.base_of(member)
+        if base in self.names.pools and base != member:
+            self.names.report(here, f'the members of the pool "{base}" are on one node: name the pool')
+            return
+        if member in ("root", USER):
+            why = (
+                f'"{USER}" is a node of its own'
+                if member == USER
+                else "the root is on no node: name what is below it"
+            )
+            self.names.report(here, why)
+            return
+        if not self.names.check_group(member, here, supervisors=True, uses=False):
+            return
+        place = self._by_name.get(member, member)
+        if place in self._members:
+            self._twice(member, place, here)
+        self._members.setdefault(place, (node, here))
+
+    def _twice(self, member: str, first: str, here: DataPath) -> None:
+        node, path = self._members[first]
+        where = self.names.document.place(path)
+        more = "" if first in (member, self._by_name.get(member)) else f' with "{first}"'
+        why = f'"{member}" stands in a node twice, first in "{node}"{more} at {where}'
+        self.names.report(here, why, "shape")
+
+    def _check_overlaps(self) -> None:
+        """Refuse what stands in a node together with what it is a part of."""
+        for member, (_, here) in self._members.items():
+            above = self._above_of(member)
+            while above is not None:
+                if above in self._members:
+                    self._twice(member, above, here)
+                    break
+                above = self._above_of(above)
+
+    # ---- supervisors
+
+    def _check_supervisors(self) -> None:
+        """Refuse a supervisor, other than the root, whose agents are on several nodes."""
+        below: dict[str, list[str]] = {}
+        for name in self.names.names:
+            top = self._top(name)
+            if top is not None:
+                below.setdefault(top, []).append(name)
+        for supervisor, agents in below.items():
+            nodes = list(dict.fromkeys(map(self.node_of, agents)))
+            if len(nodes) > 1:
+                why = (
+                    f'the children of "{supervisor}" are on several nodes, "{nodes[0]}" and "{nodes[1]}", '
+                    f'and a supervisor is where those are that it restarts: put "{supervisor}" on one node'
+                )
+                self.names.report(self._places[supervisor], why, "shape")
+
+    def _top(self, name: str) -> str | None:
+        """Return the highest supervisor below the root that an agent is under."""
+        found, above = None, self._above_of(name)
+        while above is not None:
+            found, above = above, self._above_of(above)
+        return found
+
+    def _check_bridges(self) -> None:
+        for name, entry in self.names.agents.items():
+            if isinstance(entry, Bridge):
+                path = (*self.names.places[name], "from")
+                why = 'a bridge is not available yet in a file with "network": what it says crosses no link'
+                self.names.report(path, why, "later")
