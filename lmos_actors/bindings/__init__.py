@@ -68,6 +68,8 @@ from .http._values import (
 )
 from .lmos._peer import (
     Habits as Habits,
+    Headers as Headers,
+    Peer as Peer,
 )
 from .lmos._peer_backoff import (
     Backoff as Backoff,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lmos_actors.facades.omnia import OmniaServer
     from lmos_actors.facades.relay import Bridge, RelayBridge, RelayServer
     from lmos_actors.observe import Metrics
+    from lmos_actors.protocol.lmos import SessionOptions
     from lmos_actors.security import Credentials, Guard, IssuedTokens, Security
     from lmos_actors.supervision import Supervisor, SupervisorSpec
     from lmos_actors.transport import Accept, Endpoint, FrontDoor, Listener, Network, Refuse, Upgrade
@@ -454,15 +455,25 @@ class Connections:
 
         return remote_ref(self.peers, cls, url, thing)
 
-    def peers_with(self, *, tls: ssl.SSLContext | None, credentials: Credentials | None) -> Peers:
-        """Return peers of their own, to which this is presented; they share no connection with others."""
+    def peers_with(
+        self,
+        *,
+        tls: ssl.SSLContext | None,
+        credentials: Credentials | None,
+        network: Network | None = None,
+        session: SessionOptions | None = None,
+    ) -> Peers:
+        """Return peers of their own, to which this is presented; they share no connection with others.
+
+        `network` and `session` are those of the node where they are not given.
+        """
         from lmos_actors.bindings import Peers
 
         return Peers(
-            self.network,
+            self.network if network is None else network,
             self._rt,
             self.start_soon,
-            session=self._options.session,
+            session=self._options.session if session is None else session,
             connection=self._options.connection,
             tls=tls,
             credentials=credentials,

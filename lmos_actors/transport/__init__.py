@@ -31,6 +31,7 @@ from ._memory import (
     MemoryNetwork as MemoryNetwork,
     MemoryStream as MemoryStream,
     memory_pair as memory_pair,
+    pair_of as pair_of,
 )
 from ._network import (
     Endpoint as Endpoint,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 from trio.lowlevel import checkpoint
@@ -24,15 +24,18 @@ _BACKLOG: Final = 1024  # connections not yet accepted
 _FIRST_PORT: Final = 49152
 _CHUNK: Final = 65536
 
+S = TypeVar("S", bound="MemoryStream")
+
 
 class _Pipe:
     """Bytes on their way in one direction."""
 
-    __slots__ = ("broken", "data", "ended", "gone", "room", "size")
+    __slots__ = ("broken", "data", "ended", "gone", "room", "size", "under_way")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.data = bytearray()
+        self.under_way = 0  # bytes that have been sent and have not arrived
         self.ended = False  # the writer has said its last
         self.gone = False  # its reader is gone
         self.broken = ""  # why neither end is of use
@@ -75,12 +78,16 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         """Send what there is room for, without waiting; return how many bytes that was."""
         pipe = self._out
         self._check_sending()
-        taken = min(len(data), pipe.size - len(pipe.data))
+        taken = min(len(data), pipe.size - len(pipe.data) - pipe.under_way)
         if taken > 0:
-            pipe.data += data[:taken]
-            if self._other is not None:
-                self._other._reader.wake()
+            self._carry(data[:taken])
         return max(taken, 0)
+
+    def _carry(self, data: bytes | memoryview) -> None:
+        """Bring bytes to the other end, for which there is room."""
+        self._out.data += data
+        if self._other is not None:
+            self._other._reader.wake()
 
     def _check_sending(self) -> None:
         if self._closed or (self._out.ended and not self._out.broken):
@@ -103,7 +110,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         self._check_alone(self._out.room)
         while True:
             self._check_sending()
-            if len(self._out.data) < self._out.size:
+            if len(self._out.data) + self._out.under_way < self._out.size:
                 return
             await self._out.room.park()
 
@@ -148,13 +155,17 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             return
         self._closed = True
         self._end_sending()
-        self._in.gone = True
+        self._leave()
         self._in.data = bytearray()
         self._reader.wake()
         self._in.room.wake()
         self._out.room.wake()
         if self._when_closed is not None:
             self._when_closed()
+
+    def _leave(self) -> None:
+        """Have the other end see that nobody reads any more what it sends."""
+        self._in.gone = True
 
     async def aclose(self) -> None:
         """Close this end; what was sent before can still be read."""
@@ -174,8 +185,13 @@ class MemoryStream(trio.abc.HalfCloseableStream):
 
 def memory_pair(buffer: int = _CHUNK) -> tuple[MemoryStream, MemoryStream]:
     """Make two ends of one stream; each direction holds `buffer` bytes at most."""
+    return pair_of(MemoryStream, buffer)
+
+
+def pair_of(kind: type[S], buffer: int) -> tuple[S, S]:
+    """Make two ends of one stream of a kind; each direction holds `buffer` bytes at most."""
     there, back = _Pipe(buffer), _Pipe(buffer)
-    left, right = MemoryStream(back, there), MemoryStream(there, back)
+    left, right = kind(back, there), kind(there, back)
     left._join(right)  # pyright: ignore[reportPrivateUsage]
     return left, right
 
@@ -240,16 +256,20 @@ class MemoryNetwork:
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
         """Connect to the listener there. Raises ConnectFailed."""
         await checkpoint()
+        mine, theirs = memory_pair(self._buffer)
+        self.join(endpoint, mine, theirs)
+        return await secured(mine, endpoint, tls)
+
+    def join(self, endpoint: Endpoint, mine: MemoryStream, theirs: MemoryStream) -> None:
+        """Hand one end of a stream to the listener there. Raises ConnectFailed."""
         address = (endpoint.host, endpoint.port)
         listener = self._listeners.get(address)
         if listener is None:
             raise ConnectFailed(endpoint.url, "nothing is listening there")
         self._connections += 1
-        mine, theirs = memory_pair(self._buffer)
         if not listener.put(theirs, f"{endpoint.host}:{self._connections}"):
             raise ConnectFailed(endpoint.url, "too many connections wait there")
         self._keep(mine, address)
-        return await secured(mine, endpoint, tls)
 
     async def listen(self, endpoint: Endpoint) -> MemoryListener:
         """Listen there; port 0 finds a free one. Raises ConfigError if the address is taken."""

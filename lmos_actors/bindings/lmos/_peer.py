@@ -86,19 +86,32 @@ class PeerEnvironment(Protocol):
 
 
 class Peer:
-    """One address over LMOS, and the connection to it; see `RemotePeer`."""
+    """One address over LMOS, and the connection to it; see `RemotePeer`.
+
+    `place` is its name in texts, and `chance` the name of the stream that its pauses are drawn from; both are
+    of the address where they are not given.
+    """
 
     way = "lmos"
     """The binding's name in metrics and traces."""
 
-    def __init__(self, node: PeerEnvironment, url: str, headers: Headers, habits: Habits = "auto") -> None:
+    def __init__(
+        self,
+        node: PeerEnvironment,
+        url: str,
+        headers: Headers,
+        habits: Habits = "auto",
+        *,
+        place: str | None = None,
+        chance: str | None = None,
+    ) -> None:
         endpoint = endpoint_of(url)
         self.rt = node.rt
         self.budget = node.budget
         self.url = url
         self.headers = headers
         self.habits: Habits = habits
-        self.place = endpoint.url.partition("?")[0]
+        self.place = endpoint.url.partition("?")[0] if place is None else place
         self.origin = (endpoint.secure, endpoint.authority)
         self.failure: ConnectFailed | None = None
         self.ended = False
@@ -111,7 +124,7 @@ class Peer:
         self._scope = trio.CancelScope()
         self._learnt: tuple[str, ...] = ()
         self._waiting: list[trio.lowlevel.Task] = []
-        self._random = node.rt.entropy.stream(f"peer {self.place}")
+        self._random = node.rt.entropy.stream(f"peer {self.place}" if chance is None else chance)
         self._backoff = Backoff(self._random)
         self._retry_at: float | None = None
         self._pause: trio.CancelScope | None = None

@@ -1,5 +1,10 @@
 """A simulated network: links that are slow, lose messages and break, and agents as nodes at their ends."""
 
+from ._link import (
+    USER as USER,
+    NetworkLink as NetworkLink,
+    NodeNetwork as NodeNetwork,
+)
 from ._links import (
     PERFECT as PERFECT,
     Draw as Draw,
@@ -9,8 +14,10 @@ from ._links import (
     between_sides as between_sides,
 )
 from ._network import (
-    USER as USER,
     Delivery as Delivery,
-    NetworkLink as NetworkLink,
     SimulatedNetwork as SimulatedNetwork,
+)
+from ._wire import (
+    Place as Place,
+    WireNetwork as WireNetwork,
 )

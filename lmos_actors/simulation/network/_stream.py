@@ -3,12 +3,11 @@
 Each pair of nodes that talk has a connection, which stands from the beginning:
 
 - A message on a line that is cut is held, and goes on if the cut ends before anybody notices.
-- Both ends look for life every `BEAT` seconds, as a WebSocket of ours does: at the first look after the cut
-  all seems well, at the second one pings, at the third one gives up. So a cut is noticed after 40 to 60
-  seconds. Then the connection is gone: what was open ends in OutcomeUnknown, what runs is cancelled at its
-  agent, listeners get a gap.
-- It is made again after growing waits; an attempt takes two round trips, or `ATTEMPT` seconds where the
-  other node is not reached.
+- Both ends look for life every `BEAT` seconds, as a WebSocket of ours does (`_heartbeats.py`). A cut is
+  noticed after 20 to 60 seconds, by what was heard last. Then the connection is gone: what was open ends in
+  OutcomeUnknown, what runs is cancelled at its agent, listeners get a gap.
+- It is made again after growing waits; an attempt takes two round trips, and `ATTEMPT` seconds at most for
+  each of them. What it sends during a cut is sent again after it.
 """
 
 from __future__ import annotations
@@ -25,6 +24,8 @@ from lmos_actors.actors import Carried, park_among, wake_all
 from lmos_actors.bindings import Backoff, RemoteThing, RunQuestion, as_near_error, means_unwell
 from lmos_actors.errors import ActionCancelled, AgentUnavailable, ConnectFailed, InvalidInput, OutcomeUnknown
 
+from ._carrier import Carrier
+from ._heartbeats import Heartbeats
 from ._outgoing import Items, Told
 from ._peer import NetworkParts, NodePeer, requested
 from ._requests import HEAD, KINDS, Served, StreamIn
@@ -37,13 +38,8 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import PendingRequest, SentTell, SharedListening
     from lmos_actors.protocol.lmos import RunStatus
 
-    from ._links import Line
-
-BEAT: Final = 20.0
-"""Seconds between two looks for life on a connection; see `ConnectionOptions`."""
-
 ATTEMPT: Final = 10.0
-"""Seconds after which an attempt to connect is given up."""
+"""Seconds after which each part of an attempt to connect is given up; see `ConnectionOptions`."""
 
 STOOD: Final = 1.0
 """Seconds that a connection lasts to count as a success."""
@@ -56,18 +52,22 @@ class StreamPeer(NodePeer):
     """A connection from one node to another, over lines that keep order; see the module docstring."""
 
     __slots__ = (
-        "_backoff", "_generation", "_gives_up", "_heard", "_held", "_open", "_questions", "_queue",
-        "_retry_at", "_serving", "_since", "_told", "_waiting", "failure", "is_connected",
+        "_backoff", "_beats", "_carrier", "_failures", "_gives_up", "_has_reached", "_heard", "_open",
+        "_questions", "_queue", "_retry", "_retry_at", "_serving", "_told", "_waiting", "failure",
+        "is_connected",
     )  # fmt: skip
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         super().__init__(network, source, target)
         self.is_connected = True
         self.failure: ConnectFailed | None = None
-        self._since = 0.0
+        self._carrier = Carrier(network, source, target)
+        self._beats = Heartbeats(0.0)
+        self._has_reached = False  # of an attempt to connect: the other node has answered, the handshake not
         self._backoff: Backoff | None = None  # made when it first breaks
-        self._generation = 0
+        self._failures = 0
         self._retry_at: float | None = None
+        self._retry: Any = None  # the timer of the next attempt to connect
         self._waiting: list[trio.lowlevel.Task] = []
         self._serving: Serving | None = None
         self._open: dict[PendingRequest, Served] = {}
@@ -75,81 +75,60 @@ class StreamPeer(NodePeer):
         self._told: dict[str, Told] = {}
         self._questions: dict[RunQuestion, None] = {}
         self._heard: dict[SharedListening, Served] = {}
-        self._held: list[tuple[Line, float, int, Callable[[], object]]] = []
-        self._gives_up: Any = None  # the timer of the look at which the connection is given up
+        self._gives_up: Any = None  # the timer of the look at which the connection, or a try, is given up
 
     # ---- the lines
 
-    def _line(self, *, back: bool = False) -> Line:
-        ends = (self.target_node, self.source) if back else (self.source, self.target_node)
-        return self.network.links.line(*ends)
-
     def _go(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
         """Have something happen at the other end, after the time of the line, unless the connection ends."""
-        line, now, links = self._line(back=back), trio.current_time(), self.network.links
-        if line.is_cut:
-            self._held.append((line, now, size, arrive))
-            return
-        arrives = links.send_in_order(line, size, now)
-        if line.retries:
-            self.network.note("late", line)
-        self._at(arrives, arrive)
-
-    def _at(self, when: float, arrive: Callable[[], object]) -> None:
-        generation = self._generation
+        end = 0 if back else 1
 
         def arrived() -> None:
-            if generation == self._generation:
-                arrive()
+            self._beats.heard[end] = trio.current_time()
+            arrive()
 
-        self.rt.timers.call_at(when, arrived)
+        self._carrier.send(size, arrived, back=back)
 
     def look_at_lines(self) -> None:
         """Take note of a change of the lines: what is held goes on, or the end is seen to come."""
-        if not self.is_connected:
-            return
-        is_cut = self._line().is_cut or self._line(back=True).is_cut
-        now = trio.current_time()
-        if is_cut and self._gives_up is None:
-            self._gives_up = self.rt.timers.call_at(max(self._look_at_which_it_ends(), now), self._end)
-        elif not is_cut and self._gives_up is not None:
-            self._gives_up.cancel()
-            self._gives_up = None
-        held, self._held = self._held, []
-        for line, sent_at, size, arrive in held:
-            self.network.links.line(line.source, line.target)  # as it is now
-            if line.is_cut:
-                self._held.append((line, sent_at, size, arrive))
-            else:
-                self._at(self.network.links.send_again(line, size, sent_at, now), arrive)
+        now, is_cut = trio.current_time(), self._carrier.is_cut
+        if self.is_connected and is_cut:
+            if self._gives_up is None:
+                self._beats.pass_idle_time(now)
+            self._forget_timer()
+            self._give_up_later()
+        elif self.is_connected and self._gives_up is not None:
+            self._forget_timer()
+            self._beats.healed(now)
+        self._carrier.look_at_lines()
 
-    def _look_at_which_it_ends(self) -> float:
-        """Return the instant of the third look after the cut, at which the connection is given up."""
-        ends = self._line().cut_since, self._line(back=True).cut_since
-        began = min(each for each in ends if each is not None)
-        looks = int((began - self._since) // BEAT) + 1
-        return self._since + (looks + 2) * BEAT
+    def _give_up_later(self) -> None:
+        carrier = self._carrier
+        ends = self._beats.ends_at(there=carrier.line().is_cut, back=carrier.line(back=True).is_cut)
+        if ends <= trio.current_time() and self._gives_up is not None:
+            self._gives_up = None
+            self._end()
+        else:  # what was under way when the cut began may come yet, and is a sign of life
+            self._gives_up = self.rt.timers.call_at(max(ends, trio.current_time()), self._give_up_later)
 
     def reset(self) -> bool:
         """End the connection at both ends, and begin to connect again. Return whether it stood."""
-        stood = self.is_connected
-        if stood:
-            self._end()
-        return stood
+        if not self.is_connected:
+            if self._has_reached:
+                self._failed("during the handshake: the connection was reset")
+            return False
+        self._end()
+        return True
 
     def _end(self) -> None:
-        now = trio.current_time()
-        self.network.note("disconnected", self._line())
+        self.network.note("disconnected", self._carrier.line())
         self.is_connected = False
         self.failure = None
-        self._generation += 1
-        self._held.clear()
-        if self._gives_up is not None:
-            self._gives_up.cancel()
-            self._gives_up = None
+        self._carrier.drop()
+        self._forget_timer()
         if self._backoff is None:
             self._backoff = self.new_backoff()
-        elif now - self._since >= STOOD:
+        if trio.current_time() - self._beats.since >= STOOD:
             self._backoff.reset()
         serving, self._serving = self._serving, None
         self._lose()
@@ -157,38 +136,51 @@ class StreamPeer(NodePeer):
             serving.close()
         self._try_later()
 
+    def _forget_timer(self) -> None:
+        if self._gives_up is not None:
+            self._gives_up.cancel()
+            self._gives_up = None
+
+    # ---- connecting: two round trips, for each of which there is a time
+
     def _try_later(self) -> None:
         assert self._backoff is not None
         self._retry_at = trio.current_time() + self._backoff.next()
-        self.rt.timers.call_at(self._retry_at, self._try)
+        self._retry = self.rt.timers.call_at(self._retry_at, self._try)
         wake_all(self.rt.timers, self._waiting)
 
     def _try(self) -> None:
-        self._retry_at = None
-        there, here, now = self._line(), self._line(back=True), trio.current_time()
-        if there.is_cut or here.is_cut:
-            self.rt.timers.call_at(now + ATTEMPT, self._failed)
-            return
-        links = self.network.links
-        arrives = now
-        for line in (there, here, there, here):
-            arrives = links.send_in_order(line, HEAD, arrives)
-        self.rt.timers.call_at(arrives, self._connected)
+        self._retry_at = self._retry = None
+        self._make_round_trip(f"no connection within {ATTEMPT:g} s", self._reached)
 
-    def _failed(self) -> None:
-        self.failure = ConnectFailed(self.place, f"no answer within {ATTEMPT:g} s")
+    def _make_round_trip(self, why: str, then: Callable[[], object]) -> None:
+        self._gives_up = self.rt.timers.call_at(trio.current_time() + ATTEMPT, partial(self._failed, why))
+        back = partial(self._carrier.send, HEAD, then, back=True)
+        self._carrier.send(HEAD, back)
+
+    def _reached(self) -> None:
+        self._has_reached = True
+        self._forget_timer()
+        self._make_round_trip(f"no answer to the handshake within {ATTEMPT:g} s", self._connected)
+
+    def _failed(self, why: str) -> None:
+        self._forget_timer()
+        self._has_reached = False
+        self._carrier.drop()
+        self.failure = ConnectFailed(self.place, why)
+        self._failures += 1
         self._try_later()
 
     def _connected(self) -> None:
-        if self._line().is_cut or self._line(back=True).is_cut:
-            self.rt.timers.call_at(trio.current_time() + ATTEMPT, self._failed)
-            return
-        self.network.note("connected", self._line())
+        self._forget_timer()
+        self._has_reached = False
+        self.network.note("connected", self._carrier.line())
         self.is_connected, self.failure = True, None
-        self._since = trio.current_time()
+        self._beats = Heartbeats(trio.current_time())
         for thing, _ in tuple(self._things.values()):
             for listening in tuple(thing.listenings.values()):
                 self.listen(listening)
+        self.look_at_lines()  # one of them may have been cut while the last answer was under way
         wake_all(self.rt.timers, self._waiting)
 
     def _lose(self) -> None:
@@ -220,10 +212,14 @@ class StreamPeer(NodePeer):
         return error
 
     async def first(self) -> None:
-        """Wait for the connection. Raises ConnectFailed once a try has failed."""
+        """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""
         await checkpoint_if_cancelled()
+        failures = self._failures
+        if self._retry is not None:
+            self._retry.cancel()
+            self._try()
         while not self.is_connected:
-            if self.failure is not None:
+            if self.failure is not None and self._failures > failures:
                 raise self.failure.at(self.failure.url)
             await park_among(self._waiting)
 
@@ -255,7 +251,7 @@ class StreamPeer(NodePeer):
 
     @property
     def _has_room(self) -> bool:
-        line = self._line()
+        line = self._carrier.line()
         return len(self._open) < OPEN and line.waiting_bytes(trio.current_time()) <= line.rules.queue
 
     def post(self, request: PendingRequest) -> None:
@@ -280,10 +276,10 @@ class StreamPeer(NodePeer):
 
     def _look_for_room(self) -> None:
         """Come back when the line has sent what waits for its bandwidth, if that is what is missing."""
-        line, now = self._line(), trio.current_time()
+        line, now = self._carrier.line(), trio.current_time()
         over = line.waiting_bytes(now) - line.rules.queue
         if over > 0 and line.rules.bandwidth is not None:
-            self._at(now + over / line.rules.bandwidth + 1e-6, self._send_waiting)
+            self.rt.timers.call_at(now + over / line.rules.bandwidth + 1e-6, self._send_waiting)
 
     def _put(self, request: PendingRequest) -> None:
         served = self._open[request] = requested(self, request)

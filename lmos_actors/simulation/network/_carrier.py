@@ -1,0 +1,81 @@
+"""What is sent between two nodes in order: it takes the time of its line, and is held during a cut."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._links import Line
+    from ._peer import NetworkParts
+
+
+class Carrier:
+    """What one connection sends over the two lines between two nodes, from either end.
+
+    `source` is the node that connects; what the other node sends goes `back`. What is sent while its line is
+    cut is held, and is sent again after the cut. `drop` lets go of all that has not arrived.
+    """
+
+    __slots__ = ("_generation", "_held", "is_instant", "network", "source", "target")
+
+    def __init__(self, network: NetworkParts, source: str, target: str) -> None:
+        self.network = network
+        self.source = source
+        self.target = target
+        self.is_instant = False
+        """Whether everything arrives at once, whatever the lines are."""
+        self._generation = 0
+        self._held: list[tuple[Line, float, int, Callable[[], object]]] = []
+
+    def line(self, *, back: bool = False) -> Line:
+        """Return the line to the other node, or back, as it is now."""
+        ends = (self.target, self.source) if back else (self.source, self.target)
+        return self.network.links.line(*ends)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether one of the lines is cut."""
+        return self.line().is_cut or self.line(back=True).is_cut
+
+    def send(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
+        """Have something happen at the other end, when so many bytes arrive there."""
+        if self.is_instant:
+            arrive()
+            return
+        line, now, links = self.line(back=back), trio.current_time(), self.network.links
+        if line.is_cut:
+            self._held.append((line, now, size, arrive))
+            return
+        arrives = links.send_in_order(line, size, now)
+        if line.retries:
+            self.network.note("late", line)
+        self._at(arrives, arrive)
+
+    def _at(self, when: float, arrive: Callable[[], object]) -> None:
+        generation = self._generation
+
+        def arrived() -> None:
+            if generation == self._generation:
+                arrive()
+
+        self.network.rt.timers.call_at(when, arrived)
+
+    def look_at_lines(self) -> None:
+        """Send again what was held, where its line is up again."""
+        now, links = trio.current_time(), self.network.links
+        held, self._held = self._held, []
+        for line, sent_at, size, arrive in held:
+            links.line(line.source, line.target)  # as it is now
+            if line.is_cut:
+                self._held.append((line, sent_at, size, arrive))
+            else:
+                self._at(links.send_again(line, size, sent_at, now), arrive)
+
+    def drop(self) -> None:
+        """Let go of everything that has not arrived."""
+        self._generation += 1
+        self._held.clear()

@@ -1,0 +1,230 @@
+"""What all simulated networks between agents of one node are, and links that look who uses them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from lmos_actors.actors import CURRENT, Ref
+from lmos_actors.bindings import ClassInterface
+
+from ._peer import NetworkParts
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from lmos_actors.actors import (
+        AgentStatistics,
+        Attempt,
+        Down,
+        Feed,
+        Invocation,
+        MailboxStatistics,
+        Runtime,
+        Turns,
+    )
+    from lmos_actors.bindings import RemoteLink
+
+    from ._links import LinkFault, Links
+
+USER: Final = "user"
+"""The node of what no agent sends."""
+
+
+class NodeNetwork(ABC):
+    """A network between the nodes that agents of one real node stand for.
+
+    `label` returns the node of the agent at a path.
+    """
+
+    def __init__(
+        self, rt: Runtime, links: Links, label: Callable[[str], str], *, near_user: bool = False
+    ) -> None:
+        self.links = links
+        self.near_user = near_user
+        """Whether what no agent sends is near to all nodes."""
+        self._parts = NetworkParts(rt, links)
+        self._label = label
+        self._labels: dict[Any, str] = {}
+        self._interfaces: dict[type[Any], ClassInterface] = {}
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The counts of what was `lost`, `doubled`, `late`, `disconnected`, `connected` and so on."""
+        return self._parts.counts
+
+    def ref(self, ref: Ref[Any]) -> Ref[Any]:
+        """Return a ref to the same agent, whose requests cross the network."""
+        return Ref(NetworkLink(self, ref._link))  # pyright: ignore[reportPrivateUsage]
+
+    def node_of(self, slot: Any) -> str:
+        """Return the node of an agent, that of None."""
+        if slot is None:
+            return USER
+        found = self._labels.get(slot)
+        if found is None:
+            found = self._labels[slot] = self._label(slot.path)
+        return found
+
+    @abstractmethod
+    def toward(self, source: str, link: Any) -> RemoteLink:
+        """Return the far link from a node to an agent or a pool. Raise NotFound, AgentUnavailable."""
+
+    def _interface(self, cls: type[Any]) -> ClassInterface:
+        interface = self._interfaces.get(cls)
+        if interface is None:
+            interface = self._interfaces[cls] = ClassInterface(cls.__contract__)
+        return interface
+
+    # ---- faults
+
+    def begin(self, fault: LinkFault) -> int:
+        """Put a fault into force, and return its number."""
+        number = self.links.begin(fault, trio.current_time())
+        self._look_at_lines()
+        return number
+
+    def heal(self, number: int) -> None:
+        """End a fault; one that has ended already is passed over."""
+        self.links.heal(number)
+        self._look_at_lines()
+
+    @abstractmethod
+    def disconnect(self, selects: Callable[[str, str], bool]) -> int:
+        """Reset connections between nodes, and return how many there were."""
+
+    @abstractmethod
+    def _look_at_lines(self) -> None:
+        """Have all connections take note of a change of the lines."""
+
+
+class NetworkLink:
+    """A link that is near between agents of one node, and far between nodes; see `Link`."""
+
+    __slots__ = ("_network", "_node", "_ways", "near")
+
+    def __init__(self, network: NodeNetwork, link: Any) -> None:
+        self.near = link
+        """The link to the agent itself."""
+        self._network = network
+        self._node: str | None = None
+        self._ways: dict[str, RemoteLink] | None = None
+
+    def way(self, sender: Any = None) -> Any:
+        """Return the link to use for what the code that runs now sends, or an agent."""
+        if sender is None:
+            run = CURRENT.get()
+            sender = self.turns.slot if run is None else run.slot
+        source = self._network.node_of(sender)
+        if self._node is None:
+            self._node = self._network.node_of(self.near)
+        if source == self._node or (source == USER and self._network.near_user):
+            return self.near
+        if self._ways is None:
+            self._ways = {}
+        found = self._ways.get(source)
+        if found is None:
+            found = self._ways[source] = self._network.toward(source, self.near)
+        return found
+
+    @property
+    def rt(self) -> Runtime:
+        """The machinery of the node."""
+        rt: Runtime = self.near.rt
+        return rt
+
+    @property
+    def turns(self) -> Turns:
+        """The agent whose turn runs now."""
+        turns: Turns = self.near.turns
+        return turns
+
+    @property
+    def path(self) -> str:
+        """The agent's path."""
+        path: str = self.near.path
+        return path
+
+    @property
+    def identity(self) -> tuple[object, int]:
+        """The identity of a ref: the agent, whoever uses it."""
+        identity: tuple[object, int] = self.near.identity
+        return identity
+
+    def look(self) -> Any:
+        """Return the link that is used now; see `found_link`."""
+        return self.way()
+
+    async def ask(
+        self,
+        key: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        seconds: float | None = None,
+        attempt: Attempt | None = None,
+    ) -> Any:
+        """See `Link`."""
+        return await self.way().ask(key, args, kwargs, seconds, attempt)
+
+    async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        await self.way().tell(key, args, kwargs)
+
+    def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        self.way().tell_nowait(key, args, kwargs)
+
+    def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See `Link`."""
+        self.way(sender).send_from(sender, key, args, kwargs)
+
+    def open(self, invocation: Invocation) -> AbstractAsyncContextManager[Any]:
+        """See `Link`."""
+        opened: AbstractAsyncContextManager[Any] = self.way().open(invocation)
+        return opened
+
+    def listen(
+        self, key: str, *, conflate: bool, gaps: bool, size: int
+    ) -> AbstractAsyncContextManager[Feed[Any]]:
+        """See `Link`."""
+        listened: AbstractAsyncContextManager[Feed[Any]] = self.way().listen(
+            key, conflate=conflate, gaps=gaps, size=size
+        )
+        return listened
+
+    def watch(self) -> AbstractAsyncContextManager[Feed[Down]]:
+        """See `Link`."""
+        watched: AbstractAsyncContextManager[Feed[Down]] = self.way().watch()
+        return watched
+
+    def link(self) -> AbstractAsyncContextManager[None]:
+        """See `Link`."""
+        linked: AbstractAsyncContextManager[None] = self.way().link()
+        return linked
+
+    def sinks(self) -> Any:
+        """Return the listeners of the agent for who uses the ref."""
+        return self.way().sinks()
+
+    async def wait_running(self) -> None:
+        """See `Link`."""
+        await self.way().wait_running()
+
+    def unready(self) -> str:
+        """See `Link`."""
+        unready: str = self.way().unready()
+        return unready
+
+    def statistics(self) -> AgentStatistics:
+        """See `Link`."""
+        statistics: AgentStatistics = self.way().statistics()
+        return statistics
+
+    def mailbox_statistics(self) -> MailboxStatistics:
+        """See `Link`."""
+        statistics: MailboxStatistics = self.way().mailbox_statistics()
+        return statistics

@@ -1,0 +1,197 @@
+"""Streams in memory whose bytes take the time of the lines between two nodes, and are held during cuts.
+
+Both ends are ends of a `MemoryStream`; what differs is when bytes, the end of them and a reset arrive. What a
+WebSocket of ours makes of a silent, a slow or a changed stream is its own affair: heartbeats notice a long
+cut, and the peer connects again.
+
+What is not modelled: acknowledgements take no time, so that a stream holds `WINDOW` bytes at most that nobody
+has read, and those that wait for a line with a bandwidth, but is not slowed down by the time of a round trip.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+from trio.lowlevel import checkpoint
+
+from lmos_actors.transport import MemoryStream, pair_of, secured
+
+from ._carrier import Carrier
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from lmos_actors.transport import Endpoint, Listener, MemoryNetwork
+
+    from ._peer import NetworkParts
+
+WINDOW: Final = 1 << 20
+"""Bytes of one direction that nobody has read, at most, beside those that wait for a slow line."""
+
+SEGMENT: Final = 40
+"""Bytes of a message of TCP without data."""
+
+HIGH_BIT: Final = 0x80
+"""What is changed of a byte of text, so that it is none: see `corrupted`."""
+
+RESET: Final = "the connection was reset"
+
+
+class LineStream(MemoryStream):
+    """One end of a stream whose bytes take the time of the lines; `carrier` carries those of both ends."""
+
+    carrier: Carrier
+    is_back: bool
+    """Whether this is the end that was connected to."""
+    closed: Callable[[], object]
+    """Called once this end is closed."""
+    _has_ended = False
+
+    def _carry(self, data: bytes | memoryview) -> None:
+        carrier = self.carrier
+        line = carrier.line(back=self.is_back)
+        piece = bytes(data)
+        corrupt = line.rules.corrupt
+        if corrupt and not carrier.is_instant and line.random.random() < corrupt:
+            piece = corrupted(piece, line.random.randrange(len(piece)))
+            carrier.network.note("corrupted", line)
+        self._out.under_way += len(piece)
+        carrier.send(SEGMENT + len(piece), partial(self._arrived, piece), back=self.is_back)
+
+    def _arrived(self, piece: bytes) -> None:
+        there = self._other
+        assert there is not None
+        self._out.under_way -= len(piece)
+        if there._closed:
+            self.carrier.send(SEGMENT, self._refuse, back=not self.is_back)
+            return
+        self._out.data += piece
+        there._reader.wake()
+
+    def _refuse(self) -> None:
+        """Break this end alone: the other one is gone."""
+        for pipe in (self._in, self._out):
+            pipe.broken = "the peer has closed the stream"
+            pipe.room.wake()
+        self._reader.wake()
+
+    def _check_sending(self) -> None:
+        if self._has_ended and not self._out.broken:
+            raise trio.ClosedResourceError("this end of the stream is closed")
+        super()._check_sending()
+
+    def _end_sending(self) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            if not self._out.broken:
+                self.carrier.send(SEGMENT, super()._end_sending, back=self.is_back)
+
+    def _leave(self) -> None:
+        """Do nothing: the other end learns it by what it sends then."""
+
+    def close(self) -> None:
+        """Close this end, at once; what was sent before can still be read."""
+        was_closed = self._closed
+        super().close()
+        if not was_closed:
+            self.closed()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether both ends are closed."""
+        return self._closed and self._other is not None and self._other._closed
+
+    def break_now(self, why: str = RESET) -> None:
+        """Break the stream for both ends, for faults: what was under way is lost."""
+        self.carrier.drop()
+        super().break_now(why)
+
+
+def corrupted(piece: bytes, place: int) -> bytes:
+    """Return bytes with the highest bit of one of them changed, which is text no more if it was before."""
+    changed = bytearray(piece)
+    changed[place] ^= HIGH_BIT
+    return bytes(changed)
+
+
+class LineNetwork:
+    """A `Network` whose connections lead from one node to another, over the lines between them.
+
+    The first connection is made at once, as if it had stood before: unless the lines are cut by now.
+    """
+
+    def __init__(self, parts: NetworkParts, network: MemoryNetwork, source: str, target: str) -> None:
+        self._parts = parts
+        self._network = network
+        self._source = source
+        self._target = target
+        self._has_stood = False
+        self._carriers: dict[Carrier, LineStream | None] = {}  # with their streams, once there are any
+        self._standing: Carrier | None = None
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether the next connection is made at once."""
+        return not self._has_stood and not Carrier(self._parts, self._source, self._target).is_cut
+
+    async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+        """Connect, which takes a round trip. Raises ConnectFailed."""
+        await checkpoint()
+        carrier = Carrier(self._parts, self._source, self._target)
+        carrier.is_instant = self.is_at_once
+        self._carriers[carrier] = None
+        try:
+            await self._make_round_trip(carrier)
+            mine, theirs = pair_of(LineStream, WINDOW + carrier.line().rules.queue)
+            for stream in (mine, theirs):
+                stream.carrier, stream.is_back = carrier, stream is theirs
+                stream.closed = partial(self._closed, stream, carrier)
+            self._network.join(endpoint, mine, theirs)
+        except BaseException:
+            carrier.drop()
+            del self._carriers[carrier]
+            raise
+        self._carriers[carrier] = mine
+        return await secured(mine, endpoint, tls)
+
+    async def _make_round_trip(self, carrier: Carrier) -> None:
+        done = trio.Event()
+        carrier.send(SEGMENT, partial(carrier.send, SEGMENT, done.set, back=True))
+        await done.wait()
+
+    async def listen(self, endpoint: Endpoint) -> Listener:
+        """See `Network`."""
+        return await self._network.listen(endpoint)
+
+    def stands(self) -> None:
+        """Note that the handshake of the newest connection is done: from now on everything takes its time."""
+        self._standing = next(reversed(self._carriers), None)
+        if self._standing is not None:
+            self._standing.is_instant = False
+            if self._has_stood:
+                self._parts.note("connected", self._standing.line())
+        self._has_stood = True
+
+    def _closed(self, stream: LineStream, carrier: Carrier) -> None:
+        if not stream.is_back and carrier is self._standing:
+            self._standing = None
+            self._parts.note("disconnected", carrier.line())
+        if stream.is_over:
+            carrier.drop()
+            self._carriers.pop(carrier, None)
+
+    def look_at_lines(self) -> None:
+        """Take note of a change of the lines."""
+        for carrier in tuple(self._carriers):
+            carrier.look_at_lines()
+
+    def reset(self) -> bool:
+        """Reset the connection, at both ends. Return whether it stood."""
+        stood = self._standing is not None
+        for stream in tuple(self._carriers.values()):
+            if stream is not None:
+                stream.break_now()
+        return stood

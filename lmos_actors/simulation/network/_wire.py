@@ -1,0 +1,203 @@
+"""A simulated network between agents of one node whose connections are real ones, over streams in memory.
+
+As with a `SimulatedNetwork`, a node is a name, and a ref looks at each use who uses it. Here each pair of
+nodes that talk has a WebSocket of its own, with handshakes, frames, heartbeats and reconnects, whose bytes
+take the time of the lines (`_streams.py`). All of them lead to the server of the one real node.
+
+Odd but meant:
+
+- A connection is made at once, in no time, when its pair is first used or `open` is called for it: it is to
+  be as if it had stood before the story began. What is asked in the meantime stands in line, and goes out in
+  the same instant.
+- Where the lines are cut by then, it is made as any other: that fails, and is tried again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+
+from lmos_actors.actors import LookupLink
+from lmos_actors.bindings import Peer, RemoteLink
+from lmos_actors.errors import AgentUnavailable
+from lmos_actors.protocol.lmos import SessionOptions
+from lmos_actors.supervision import class_at
+
+from ._link import USER, NodeNetwork
+from ._streams import LineNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lmos_actors._core import Budget
+    from lmos_actors.actors import Runtime, TraceMembers, UnsentKind, UnsentMessage
+    from lmos_actors.bindings import Headers, Peers, PendingRequest, RemoteThing, SentTell
+    from lmos_actors.transport import Connection, MemoryNetwork
+
+    from ._links import Links
+
+AT_ONCE: Final = 100
+"""Connections that are made at a time before the story begins: a server bounds those without a handshake."""
+
+
+class PeersOf(Protocol):
+    """The connections of a node: see `Connections` of the node."""
+
+    @property
+    def peers(self) -> Peers: ...
+    def peers_with(self, *, tls: None, credentials: None, network: Any, session: SessionOptions) -> Peers: ...
+
+
+@attrs.frozen
+class Place:
+    """The real node: the network that it listens on, the address of its sockets, ids of agents by path."""
+
+    connections: PeersOf
+    network: MemoryNetwork
+    url: str
+    id_of: Callable[[str], str]
+
+
+class WireNetwork(NodeNetwork):
+    """The connections between nodes, over lines; see the module docstring.
+
+    `far_user`: what no agent sends goes over lines too; else it goes over a connection without any.
+    """
+
+    def __init__(
+        self, rt: Runtime, links: Links, label: Callable[[str], str], place: Place, *, far_user: bool = False
+    ) -> None:
+        super().__init__(rt, links, label)
+        self._place = place
+        self._far_user = far_user
+        self._peers: dict[tuple[str, str], NodePairPeer] = {}
+
+    def toward(self, source: str, link: Any) -> RemoteLink:
+        """Return the far link from a node to an agent or a pool. Raise AgentUnavailable."""
+        cls = link.wanted.cls if isinstance(link, LookupLink) else class_at(link)
+        if cls is None:
+            raise AgentUnavailable(link.path, "it has not started yet")
+        return RemoteLink(self.thing(source, link.path), self._interface(cls))
+
+    def thing(self, source: str, path: str) -> RemoteThing:
+        """Return the thing that the agent at a path is for a node."""
+        return self._peer(source, self._label(path)).thing(self._place.id_of(path))
+
+    def _peer(self, source: str, target: str) -> Peer:
+        place = self._place
+        if source == USER and not self._far_user:
+            return place.connections.peers.peer(place.url)
+        found = self._peers.get((source, target))
+        if found is None:
+            found = self._peers[source, target] = self._made(source, target)
+        return found
+
+    def _made(self, source: str, target: str) -> NodePairPeer:
+        place = self._place
+        lines = LineNetwork(self._parts, place.network, source, target)
+        peers = place.connections.peers_with(
+            tls=None, credentials=None, network=lines, session=SessionOptions()
+        )
+        environment = PairEnvironment(peers, lines)
+        made = NodePairPeer(environment, place.url, source, target)
+        peers.kept(f"{source} > {target}", (), lambda: made)
+        return made
+
+    async def open(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Connect nodes to others. Raises ConnectFailed."""
+        left = list(pairs)
+        while left:
+            now, left = left[:AT_ONCE], left[AT_ONCE:]
+            for peer in [self._peer(*pair) for pair in now]:
+                await peer.first()
+
+    def disconnect(self, selects: Callable[[str, str], bool]) -> int:
+        """Reset connections between nodes, and return how many there were."""
+        found = [
+            peer
+            for (source, target), peer in self._peers.items()
+            if selects(source, target) or selects(target, source)
+        ]
+        return sum(peer.lines.reset() for peer in found)
+
+    def _look_at_lines(self) -> None:
+        for peer in tuple(self._peers.values()):
+            peer.lines.look_at_lines()
+
+
+class PairEnvironment:
+    """The parts of the node that the peer of a pair uses; see `PeerEnvironment`."""
+
+    def __init__(self, peers: Peers, lines: LineNetwork) -> None:
+        self._peers = peers
+        self.lines = lines
+        self.rt = peers.rt
+        self.session = peers.session
+        self.budget: Budget = peers.budget
+        self.failed = peers.failed
+        self.release_peer = peers.release_peer
+
+    async def connect(self, url: str, headers: Headers) -> Connection:
+        """Return a new connection over the lines. Raises ConnectFailed."""
+        connection = await self._peers.connect(url, headers)
+        self.lines.stands()
+        return connection
+
+
+class NodePairPeer(Peer):
+    """The connection from one node to another. What is asked before it first stands waits for that."""
+
+    def __init__(self, node: PairEnvironment, url: str, source: str, target: str) -> None:
+        super().__init__(node, url, (), place=target, chance=f"peer {source} > {target}")
+        self.lines = node.lines
+        self._early: dict[PendingRequest, None] = {}
+
+    @property
+    def _is_early(self) -> bool:
+        return self.connection is None and not self.tried and (bool(self._early) or self.lines.is_at_once)
+
+    def post(self, request: PendingRequest) -> None:
+        """Send a request, or let it stand in line; see `RemotePeer`."""
+        if self._is_early:
+            self._early[request] = None
+        else:
+            super().post(request)
+
+    def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
+        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
+        return not self._is_early and super().tell(sent, name, payload, trace)
+
+    def withdraw(self, request: PendingRequest) -> None:
+        """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
+        if self._early.pop(request, self) is not None:  # the values are None
+            super().withdraw(request)
+
+    def holds_up(self, far: RemoteThing) -> bool:
+        """Return whether messages to a thing wait already, for room or for credit."""
+        return bool(self._early) or super().holds_up(far)
+
+    @property
+    def open_requests(self) -> int:
+        """The number of requests that wait for an answer or stand in line."""
+        return len(self._early) + super().open_requests
+
+    def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
+        """Return what stands in line; see `Outbox` of the actors."""
+        for request in self._early:
+            yield "room", request
+        yield from super().unsent()
+
+    def _began(self, connection: Connection) -> Any:
+        standing = super()._began(connection)
+        self._end_early(standing.post)
+        return standing
+
+    def _connect_failed(self, failure: Any) -> None:
+        super()._connect_failed(failure)
+        self._end_early(lambda request: request.fail(self.unavailable(request.far.path)))
+
+    def _end_early(self, end: Callable[[PendingRequest], None]) -> None:
+        early, self._early = self._early, {}
+        for request in early:
+            end(request)
