@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmos_actors.conformance import CLIENT_CASES, all_cases, all_chat_cases, all_relay_cases
+from lmos_actors.conformance import (
+    CLIENT_CASES,
+    RELAY_CLIENT_CASES,
+    all_cases,
+    all_chat_cases,
+    all_relay_cases,
+)
 from lmos_actors.conformance.card import LMOS_LEVELS, RELAY_LEVELS, ROWS
 from tests.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lmos_actors.conformance import Level, Requirement
+    from lmos_actors.conformance import ClientCase, Level, Requirement
     from lmos_actors.conformance.card import Deviation
 
 PAGE = ROOT / "docs" / "reference" / "conformance-cases.md"
@@ -24,10 +30,10 @@ HEAD = """# Conformance cases
 All {count} cases of [`lmos-actors conform`](command-line.md#conform), in {groups} groups and in the order
 in which they run, the cases for clients of [`--serve`](#client), the {facades} cases of
 [`--omnia`](#facades-of-omnias-protocol) for facades, and the {relays} cases for
-[hubs of AgentRelay](#relays). An id never changes; the id of a removed case is not used again. Each
-requirement follows from its section; a case judges its own subject only, and reads everything else as
-widely as it can. [Conformance](conformance.md) explains verdicts and levels.
-`python -m tests.conformance_cases` writes this page.
+[hubs of AgentRelay](#relays), with those for [their clients](#relayclient). An id never changes; the id of
+a removed case is not used again. Each requirement follows from its section; a case judges its own subject
+only, and reads everything else as widely as it can. [Conformance](conformance.md) explains verdicts and
+levels. `python -m tests.conformance_cases` writes this page.
 """
 
 CLIENTS = """
@@ -58,6 +64,16 @@ relays decide. Cases of extensions are tried where the relay's welcome names the
 [Judge a relay](../guides/test-conformance.md#judge-a-relay).
 """
 
+RELAY_CLIENTS = """
+## relayclient
+
+The cases for clients that connect to `lmos-actors conform --serve --relay`; the last column is what a client
+does to run them. See [Judge a client of a relay](../guides/test-conformance.md#judge-a-client-of-a-relay).
+
+| id | case | expected | section | how it is tried |
+|---|---|---|---|---|
+"""
+
 DEVIATIONS = """
 ## Ways to differ
 
@@ -86,9 +102,10 @@ def write_page() -> str:
     numbers = {"facades": len(all_chat_cases()), "relays": len(all_relay_cases())}
     head = HEAD.format(count=len(cases), groups=len(groups), **numbers)
     parts = [head, *("".join(_group(name, members)) for name, members in groups.items())]
-    parts += [CLIENTS, *_clients(), FACADES]
+    parts += [CLIENTS, *_clients(CLIENT_CASES), FACADES]
     parts += ["".join(_group(name, members)) for name, members in facades.items()]
     parts += [RELAYS, *("".join(_group(name, members)) for name, members in relays.items())]
+    parts += [RELAY_CLIENTS, *_clients(RELAY_CLIENT_CASES)]
     of_relays = [row for row in ROWS if row.key.startswith("relay-")]
     others = [row for row in ROWS if row not in of_relays]
     parts += [DEVIATIONS, *_deviations(others, LMOS_LEVELS)]
@@ -110,8 +127,8 @@ def _group(name: str, cases: Sequence[Requirement]) -> Iterator[str]:
         yield f"| {' | '.join(map(_cell, cells))} |\n".replace("|  |", "| |")
 
 
-def _clients() -> Iterator[str]:
-    for case in CLIENT_CASES:
+def _clients(cases: Iterable[ClientCase]) -> Iterator[str]:
+    for case in cases:
         cells = (f"`{case.id}`", case.title, case.expected, str(case.section), case.how)
         yield f"| {' | '.join(map(_cell, cells))} |\n".replace("|  |", "| |")
 

@@ -38,6 +38,10 @@ from .relay import (
     chosen_relay as chosen_relay,
     judge_relay as judge_relay,
 )
+from .relay_clients import (
+    RELAY_CLIENT_CASES as RELAY_CLIENT_CASES,
+    judge_relay_clients as judge_relay_clients,
+)
 from .session import (
     Case as Case,
     Requirement as Requirement,

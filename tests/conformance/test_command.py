@@ -6,6 +6,7 @@ import json
 import re
 import signal
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,7 +16,15 @@ from junitparser import JUnitXml
 
 from lmos_actors.cli import main
 from lmos_actors.cli.conform import _conform, _serve as _conform_serve
-from lmos_actors.conformance import CLIENT_CASES, Level, Unreachable, Verdict, all_cases, card_text
+from lmos_actors.conformance import (
+    CLIENT_CASES,
+    RELAY_CLIENT_CASES,
+    Level,
+    Unreachable,
+    Verdict,
+    all_cases,
+    card_text,
+)
 from lmos_actors.errors import ConfigError
 from lmos_actors.transport import TcpNetwork
 from tests.conformance.cards import HOSTILE, card, result
@@ -334,6 +343,7 @@ class Clients:
 def clients(monkeypatch: pytest.MonkeyPatch) -> Clients:
     made = Clients()
     monkeypatch.setattr(_conform_serve, "judge_clients", made.judge)
+    monkeypatch.setattr(_conform_serve, "judge_relay_clients", partial(made.judge, of="relays"))
     return made
 
 
@@ -356,6 +366,13 @@ def test_clients_are_judged(clients: Clients, call: Callable[..., Ran], tmp_path
         "once": True,
     }
     assert JUnitXml.fromfile(str(tmp_path / "card.xml")).tests == 2
+
+
+def test_clients_of_relays_are_judged(clients: Clients, call: Callable[..., Ran]) -> None:
+    ran = call("--serve", "9000", "--relay", "--level", "rawk")
+    assert ran.code == 0
+    assert ran.out.endswith("again:     lmos-actors conform --serve 9000 --level rawk --relay\n")
+    assert (clients.given["of"], clients.given["level"]) == ("relays", Level.RAWK)
 
 
 @pytest.mark.parametrize(
@@ -398,6 +415,19 @@ def test_how_clients_end(clients: Clients, call: Callable[..., Ran]) -> None:
         (("--serve", "--patience", "0s"), "--patience: must be more than 0s"),
         (("--serve", "wss://127.0.0.1:9000"), "--serve: clients are judged without TLS"),
         (("--serve", "127.0.0.1:x"), "--serve: '127.0.0.1:x' is not HOST:PORT"),
+        (
+            ("--serve", "--level", "rawk"),
+            '--level: "rawk" is a level for relays; clients of LMOS are judged by',
+        ),
+        (
+            ("--serve", "--relay", "--level", "kotlin-wot"),
+            '--level: "kotlin-wot" is a level for LMOS; clients',
+        ),
+        (
+            ("--serve", "--relay", "--register-url", "http://h/r"),
+            "--register-url: goes with the URL of a server",
+        ),
+        (("--serve", "--omnia"), "--omnia: goes with the URL of a server, not with --serve"),
     ],
     ids=lambda value: " ".join(value) if type(value) is tuple else "",
 )
@@ -418,6 +448,8 @@ def test_an_address_that_is_taken(call: Callable[..., Ran]) -> None:
 
 
 def test_cases_of_clients_are_listed(call: Callable[..., Ran]) -> None:
-    ids = [case.id for case in CLIENT_CASES]
-    assert [line.split()[0] for line in call("--list", "--serve").out.splitlines()] == ids
-    assert [each["id"] for each in json.loads(call("--list", "--json", "--serve").out)["cases"]] == ids
+    for cases, words in ((CLIENT_CASES, ()), (RELAY_CLIENT_CASES, ("--relay",))):
+        ids = [case.id for case in cases]
+        assert [line.split()[0] for line in call("--list", "--serve", *words).out.splitlines()] == ids
+        listed = json.loads(call("--list", "--json", "--serve", *words).out)["cases"]
+        assert [each["id"] for each in listed] == ids

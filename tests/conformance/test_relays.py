@@ -468,7 +468,7 @@ COLUMNS = {"reference": REFERENCE, "rawk": RAWK, "seed's day": SEED_DAY}
 @pytest.mark.parametrize("column", COLUMNS)
 def test_the_documented_cards_are_those_of_the_models(column: str, known: dict[str, str]) -> None:
     page = (ROOT / "docs" / "reference" / "conformance.md").read_text("utf-8")
-    text = page.partition("### Cards of recorded relays")[2].partition("\n## ")[0]
+    text = page.partition("### Cards of recorded relays")[2].partition("\n##")[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "|" in line
     ]

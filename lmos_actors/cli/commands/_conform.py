@@ -248,12 +248,14 @@ description, 124 time limit, 130 interrupted.
 or a file with a description. With --omnia the URL of a facade, or of an agent of lmos_actors. \
 ws://HOST/arc is that of a relay.
     """
+    given.check_serve(url)
+    return _judge(url, given, output) if given.serve is False else _serve(given, output)
+
+
+def _judge(url: str | None, given: ConformOptionGroup, output: OutputOptions) -> int:
     from ..conform._conform import ConformRequest, cases_of, judge, list_cases
     from ..remote._session import check_place
 
-    given.check_serve(url)
-    if given.serve is not False:
-        return _serve(given, output)
     if url is None and isinstance(output.json, str) and "://" in output.json:
         raise ConfigError(f"was given {output.json}: write the URL before it", "--json")
     kind = given.kind(url)
@@ -290,11 +292,12 @@ def _serve(given: ConformOptionGroup, output: OutputOptions) -> int:
     from ..conform._serve import ADDRESS, JudgeClientsRequest, list_client_cases, serve_clients
 
     if output.list_:
-        return list_client_cases(json=output.printed)
+        return list_client_cases(json=output.printed, relay=given.relay)
     address = given.serve if isinstance(given.serve, str) else ADDRESS
     return serve_clients(
         JudgeClientsRequest(
             address=address,
+            relay=given.relay,
             once=given.once,
             level=Level(given.level),
             patience=given.patience,

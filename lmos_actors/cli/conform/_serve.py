@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from lmos_actors.conformance import CLIENT_CASES, Level, Verdict, judge_clients
+from lmos_actors.conformance import (
+    CLIENT_CASES,
+    RELAY_CLIENT_CASES,
+    Level,
+    Verdict,
+    judge_clients,
+    judge_relay_clients,
+)
+from lmos_actors.conformance.card import LMOS_LEVELS, RELAY_LEVELS, check_level
 from lmos_actors.errors import ConfigError, TransportError, group_of
 from lmos_actors.transport import TcpNetwork, endpoint_of
 
@@ -42,8 +50,12 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @attrs.frozen(kw_only=True)
 class JudgeClientsRequest:
-    """A request to judge clients."""
+    """A request to judge clients of LMOS, or with `relay` those of a hub of AgentRelay.
 
+    Raises ConfigError for a level that is none of theirs.
+    """
+
+    relay: bool = False
     address: str = ADDRESS
     once: bool = False
     level: Level = Level.LENIENT
@@ -54,6 +66,13 @@ class JudgeClientsRequest:
     verbose: bool = False
     card_files: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
     command: Sequence[str] = ()
+
+    def __attrs_post_init__(self) -> None:
+        levels, what = (RELAY_LEVELS, "clients of relays") if self.relay else (LMOS_LEVELS, "clients of LMOS")
+        try:
+            check_level(self.level, levels, what)
+        except ConfigError as error:
+            raise ConfigError(error.message, "--level") from None
 
     def endpoint(self) -> Endpoint:
         """Return where to listen. Raises ConfigError."""
@@ -67,15 +86,16 @@ class JudgeClientsRequest:
         return found
 
 
-def list_client_cases(*, json: bool) -> int:
-    """Print the cases that clients are judged by."""
+def list_client_cases(*, json: bool, relay: bool = False) -> int:
+    """Print the cases that clients are judged by, with `relay` those for clients of relays."""
+    cases = RELAY_CLIENT_CASES if relay else CLIENT_CASES
     if json:
-        sections = [{"document": case.section.document, "place": case.section.place} for case in CLIENT_CASES]
-        rows = [attrs.asdict(case, recurse=False) for case in CLIENT_CASES]
+        sections = [{"document": case.section.document, "place": case.section.place} for case in cases]
+        rows = [attrs.asdict(case, recurse=False) for case in cases]
         print_json({"cases": [{**row, "section": each} for row, each in zip(rows, sections, strict=True)]})
         return OK
-    width = max(len(case.id) for case in CLIENT_CASES)
-    for case in CLIENT_CASES:
+    width = max(len(case.id) for case in cases)
+    for case in cases:
         print(f"{case.id:{width}}  {case.title} ({case.section}{f'; {case.how}' if case.how else ''})")
     return OK
 
@@ -152,7 +172,8 @@ class ClientsRun:
             if threading.current_thread() is threading.main_thread():
                 await nursery.start(self._stop_at_signal, stop)
             nursery.start_soon(self._stop_in_time, stop)
-            card = await judge_clients(
+            judge = judge_relay_clients if request.relay else judge_clients
+            card = await judge(
                 network,
                 request.endpoint(),
                 level=request.level,

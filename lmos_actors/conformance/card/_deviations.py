@@ -244,6 +244,9 @@ ROWS: Final = (
     Deviation("relay-no-stats", "`/stats` is not answered", relay_page("server")),
     Deviation("relay-names", "`/stats` names the agents to anybody",
               relay_page("server"), habit_of=_BOTH),
+    Deviation("relay-client-decides", "a client sends the `id` or the `ts` of its message",
+              relay_page("message format")),
+    Deviation("relay-client-binary", "a client sends JSON in a binary frame", relays("frames")),
     # --- order
     Deviation("held-up", "a run delays later requests on its connection",
               lmos("One Request-Multiple Responses"), habit_of=_KOTLIN),

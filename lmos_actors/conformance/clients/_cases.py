@@ -31,7 +31,7 @@ class ClientCase:
 
     @property
     def challenge(self) -> str:
-        """The word for it in `prove`, if it is a challenge."""
+        """The word for it, which is that in `prove` if it is a challenge."""
         return self.id.partition(".")[2]
 
 
@@ -299,4 +299,22 @@ CHALLENGES: Final = (
 )
 """What a client shows that it has understood, by `prove`."""
 
-CLIENT_CASES: Final = (*PASSIVE, *CHALLENGES)
+
+@attrs.frozen(kw_only=True)
+class ClientCases:
+    """The cases for clients of one protocol: `passive` ones are judged by what a client sends and does,
+    `challenges` by what it proves. `proof`: what it does to prove something, behind "has ever".
+    """
+
+    passive: tuple[ClientCase, ...]
+    challenges: tuple[ClientCase, ...]
+    proof: str
+
+    @property
+    def all(self) -> tuple[ClientCase, ...]:
+        """All of them."""
+        return (*self.passive, *self.challenges)
+
+
+CASES: Final = ClientCases(passive=PASSIVE, challenges=CHALLENGES, proof="invoked prove")
+CLIENT_CASES: Final = CASES.all

@@ -16,7 +16,7 @@ from lmos_actors.conformance.card import (
     Verdict,
 )
 
-from ._cases import CHALLENGES, PASSIVE, ClientCase
+from ._cases import CASES, ClientCase, ClientCases
 
 _KEPT: Final = 200  # of what went by on a connection
 _SHOWN: Final = 20  # of it before something that is wrong
@@ -71,22 +71,23 @@ class ConnectionLog:
 
 
 class ClientNotes:
-    """Notes what clients do, case by case."""
+    """Notes what clients do, case by case. `cases` are those of LMOS, if no others are given."""
 
-    def __init__(self, level: Level) -> None:
+    def __init__(self, level: Level, cases: ClientCases = CASES) -> None:
         self.level = level
-        self.watched = {case.id: PassiveCase() for case in PASSIVE}
-        self.challenges = {case.challenge: Challenge() for case in CHALLENGES}
+        self.watched = {case.challenge: PassiveCase() for case in cases.passive}
+        self.challenges = {case.challenge: Challenge() for case in cases.challenges}
+        self._cases = cases
 
     # ---- what is watched
 
     def tried(self, what: str) -> None:
         """Note that there was something to be judged."""
-        self.watched[f"client.{what}"].tried += 1
+        self.watched[what].tried += 1
 
     def wrong(self, what: str, seen: str, log: ConnectionLog, key: str = "") -> None:
         """Note that something is wrong; with a `key`, that it differs so from what is written."""
-        watch = self.watched[f"client.{what}"]
+        watch = self.watched[what]
         watch.tried += 1
         if len(watch.departures) + len(watch.wrong) >= _WRONGS:
             return
@@ -138,8 +139,11 @@ class ClientNotes:
 
     def results(self) -> tuple[Result, ...]:
         """Return how each case came out, as far as is known now."""
-        watched = [self._watched(case, self.watched[case.id]) for case in PASSIVE]
-        return (*watched, *(self._challenge(case, self.challenges[case.challenge]) for case in CHALLENGES))
+        watched = [self._watched(case, self.watched[case.challenge]) for case in self._cases.passive]
+        challenges = [
+            self._challenge(case, self.challenges[case.challenge]) for case in self._cases.challenges
+        ]
+        return (*watched, *challenges)
 
     def _watched(self, case: ClientCase, watch: PassiveCase) -> Result:
         failing = [each for each in watch.departures if DEVIATIONS[each.key].fails(self.level)]
@@ -163,7 +167,7 @@ class ClientNotes:
         elif not challenge.begun:
             result = _result(case, Verdict.NOT_RUN, f"no client has begun it{_by(case)}")
         elif not any(each.proven or each.wrong for each in self.challenges.values()):
-            result = _result(case, Verdict.NOT_RUN, "no client has ever invoked prove")
+            result = _result(case, Verdict.NOT_RUN, f"no client has ever {self._cases.proof}")
         else:
             result = _result(case, Verdict.FAILED, f"it was begun {challenge.begun}x, and never proven")
         traffic = challenge.log.since(challenge.since) if challenge.log is not None else ()

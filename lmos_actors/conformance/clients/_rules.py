@@ -215,6 +215,10 @@ def judge_handshake(head: RequestHead, notes: ClientNotes, log: ConnectionLog) -
     notes.tried("handshake")
     for wrong in _handshake(head):
         notes.wrong("handshake", wrong, log)
+
+
+def judge_subprotocol(head: RequestHead, notes: ClientNotes, log: ConnectionLog) -> None:
+    """Judge the subprotocols that a request for a WebSocket offers."""
     notes.tried("subprotocol")
     offered = head.words("sec-websocket-protocol")
     if "lmosprotocol" not in offered:

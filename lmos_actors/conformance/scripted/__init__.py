@@ -36,7 +36,7 @@ from ._runs import (
     completed as completed,
     content_of as content_of,
 )
-from ._scheduler import Scheduler as Scheduler
+from ._scheduler import Scheduler as Scheduler, Timer as Timer
 from ._server import ScriptedServer as ScriptedServer
 from ._serving import (
     NetworkServer as NetworkServer,

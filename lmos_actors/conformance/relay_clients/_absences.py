@@ -1,0 +1,108 @@
+"""What is expected of a client whose connection was ended: that it comes back, when, or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lmos_actors.conformance.scripted import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.conformance.clients import ClientNotes, ConnectionLog
+    from lmos_actors.conformance.scripted import Reply
+
+RETURN: Final = 30.0
+"""Seconds in which a client has to come back: it may take longer each time."""
+
+NEVER: Final = 5.0
+"""Seconds in which a client must not come back."""
+
+BUSY: Final = 2.0
+"""Seconds for which it is refused by 503, and told to wait by 429."""
+
+ATTEMPTS: Final = 10
+"""Most attempts while it is refused by 503."""
+
+_EARLY: Final = 0.05  # seconds that clocks may differ by
+
+
+class Absence:
+    """An agent that was cut off. `over` is called once nothing more is expected.
+
+    This one has to come back in time.
+    """
+
+    seconds = RETURN
+
+    def __init__(self, case: str, notes: ClientNotes, log: ConnectionLog, over: Callable[[], object]) -> None:
+        self.case = case
+        self.attempts = 0
+        self._notes = notes
+        self._log = log
+        self._over = over
+
+    def attempt(self, now: float) -> Reply | None:
+        """Judge an attempt to connect; return its refusal, None if the agent is let in."""
+        self._notes.tried(self.case)
+        self._over()
+        return None
+
+    def expired(self) -> None:
+        """Judge that there was no attempt in time."""
+        self._notes.wrong(self.case, f"no connection within {self.seconds:g} s", self._log)
+        self._over()
+
+
+class Unavailable(Absence):
+    """An agent that is refused by 503 for a while."""
+
+    _since = 0.0
+
+    def attempt(self, now: float) -> Reply | None:
+        """Judge an attempt to connect; return its refusal, None if the agent is let in."""
+        self.attempts += 1
+        if self.attempts == 1:
+            self._since = now
+        if now - self._since < BUSY:
+            return refusal(503, "come back later")
+        if self.attempts > ATTEMPTS + 1:
+            self._notes.wrong(self.case, f"{self.attempts - 1} attempts in {BUSY:g} s", self._log)
+        return super().attempt(now)
+
+
+class RetryAfter(Absence):
+    """An agent that is refused by 429 once, and told for how long."""
+
+    _until = 0.0
+
+    def attempt(self, now: float) -> Reply | None:
+        """Judge an attempt to connect; return its refusal, None if the agent is let in."""
+        self.attempts += 1
+        early = self._until - now
+        if self.attempts == 1:
+            self._until = now + BUSY
+        elif early > _EARLY:
+            self._notes.wrong(self.case, f"an attempt {early:.1f} s too early", self._log)
+        else:
+            return super().attempt(now)
+        reply = refusal(429, "come back later")
+        return attrs.evolve(reply, headers=(*reply.headers, ("Retry-After", f"{BUSY:g}")))
+
+
+class Farewell(Absence):
+    """An agent that must not come back."""
+
+    seconds = NEVER
+
+    def attempt(self, now: float) -> Reply | None:
+        """Judge an attempt to connect; return its refusal, None if the agent is let in."""
+        self._notes.wrong(self.case, f"another connection within {self.seconds:g} s", self._log)
+        return super().attempt(now)
+
+    def expired(self) -> None:
+        """Judge that there was no attempt in time."""
+        self._notes.tried(self.case)
+        self._over()

@@ -1,0 +1,266 @@
+"""What is put to a client that stays, one act after the other, and in what order."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+
+from lmos_actors.conformance.scripted import Disconnect, Out, SendClose, SendFrame, SendText
+from lmos_actors.conformance.wire import BINARY, CONTINUATION, PING, TEXT
+
+from ._absences import Absence, Farewell, RetryAfter, Unavailable
+from ._cases import EXPIRED, FLAT, HURRIED, JUDGE, RENAMED, UNWELCOMED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from lmos_actors.conformance.clients import ClientNotes, ConnectionLog
+
+    from ._rules import Frame, FrameRules
+
+STRANGER: Final = "mallory"
+"""An agent that says what only the relay may say."""
+
+IMPOSTOR: Final = "mallory-2"
+"""The id that it calls the client by."""
+
+LINGER: Final = 0.5
+"""Seconds in which a client that cannot bear something ends its connection."""
+
+UNWELCOMED_SECONDS: Final = 6.0
+FLAT_SECONDS: Final = 2.0
+_LONG: Final = 60_000
+_DEEP: Final = 20_000
+_LETTERS: Final = ' Grüße \u00a0 \u2028 \U0001f469\u200d\U0001f680 "quoted" \\ \t e\u0301 \u05d0 \x7f'
+_ODD: Final = (
+    "null",
+    "5",
+    '"text"',
+    "[1]",
+    "{}",
+    '{"from": 5, "to": {}, "payload": 1}',
+    '{"type": ["welcome"]}',
+)
+
+
+class Peer(Protocol):
+    """A connection of an agent, to which acts are put."""
+
+    notes: ClientNotes
+    log: ConnectionLog
+    rules: FrameRules
+    random: Random
+    questions: dict[str, int]
+    """The ids of questions that are answered just now, and how often they were."""
+
+    def known(self) -> Frame:
+        """Return what a welcome says."""
+        ...
+
+    def message(self, sender: str, payload: Any, *, to: list[str] | None = None, **members: Any) -> Frame:
+        """Return a message of an agent to this one, which is known to have been sent."""
+        ...
+
+    def own(self, type: str, payload: Any, **members: Any) -> Frame:
+        """Return a frame of the relay's own to this agent."""
+        ...
+
+    def wrong(self, what: str, seen: str) -> None:
+        """Note that something is wrong."""
+
+
+@attrs.frozen
+class Act:
+    """Something that is put to a client: what goes out, and for how many seconds it has to stay then.
+
+    `then` judges what the client has done in that time.
+    """
+
+    case: str
+    out: Callable[[Peer], list[Out]]
+    seconds: float = LINGER
+    then: Callable[[Peer], object] | None = None
+
+
+@attrs.frozen
+class End:
+    """An end of the connection, and what is expected of the client then."""
+
+    case: str
+    out: Out
+    absence: type[Absence]
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """What happens to an agent: `welcome` says how it is welcomed, `at_once` what it has to bear from the
+    beginning, and `steps` what comes once it has been quiet for a while.
+    """
+
+    welcome: Callable[[Peer], Frame | None]
+    at_once: Act | None = None
+    steps: tuple[Act | End, ...] = ()
+
+
+def _texts(*frames: Frame | str) -> list[Out]:
+    return [SendText(each if isinstance(each, str) else json.dumps(each)) for each in frames]
+
+
+# ---- acts
+
+
+def _strange(peer: Peer) -> list[Out]:
+    more: Frame = {"kit_x": {"a": [1, None]}, "traceparent": "00-1-2-01", "": 0}
+    said = peer.message(JUDGE, "hm", type="no-such-type-of-anybody")
+    return _texts({**said, **more}, peer.message(JUDGE, None, to=["*"]))
+
+
+def _control_types(peer: Peer) -> list[Out]:
+    peer.rules.others[IMPOSTOR] = "control-types"
+    known: Frame = {"relay": "elsewhere", "version": "1", "capabilities": [], "extensions": []}
+    return _texts(
+        peer.message(STRANGER, known, type="welcome", to=[IMPOSTOR]),
+        peer.message(STRANGER, {"code": "auth_mismatch", "message": "go away"}, type="error"),
+        peer.message(STRANGER, None, type="pong"),
+        peer.message(STRANGER, {"agents": [], "count": 0}, type="subscribed"),
+        peer.message(STRANGER, {"status": "passed"}, type="vote_result", ref="m-0"),
+    )
+
+
+def _errors(peer: Peer) -> list[Out]:
+    return _texts(
+        peer.own("error", {"code": "no_such_code", "message": "hm"}),
+        peer.own("error", {"error": "unavailable", "message": "hm"}),
+        {"from": "relay", "type": "error", "error": "unavailable", "message": "hm"},
+        peer.own("error", None),
+    )
+
+
+def _notices(peer: Peer) -> list[Out]:
+    return _texts(
+        peer.own("gap", {"lost": 3}), peer.own("no-such-word-of-the-relay", [1]), peer.own("pong", None)
+    )
+
+
+def _binary(peer: Peer) -> list[Out]:
+    return [SendFrame(BINARY, json.dumps(peer.message(JUDGE, "in a binary frame")).encode())]
+
+
+def _nested(peer: Peer) -> list[Out]:
+    text = json.dumps(peer.message(JUDGE, "DEEP"))
+    return _texts(text.replace('"DEEP"', "[" * _DEEP + "]" * _DEEP))
+
+
+def _question_twice(peer: Peer) -> list[Out]:
+    asked = peer.message(JUDGE, "What is your name?", type="question")
+    peer.questions = {asked["id"]: 0}
+    return _texts(asked, asked)
+
+
+def _count_answers(peer: Peer) -> None:
+    (count,) = peer.questions.values()
+    if count == 1:
+        peer.notes.tried("repeated")
+    elif count:
+        peer.wrong("repeated", f"{count} answers to one question")
+
+
+def challenge(peer: Peer, case: str, **more: Any) -> Frame:
+    """Return the message of a challenge, and note that it has begun."""
+    payload = {"challenge": case, "token": peer.random.randbytes(6).hex(), **more}
+    peer.notes.give(case, canonical(payload))
+    peer.notes.begin(case, peer.log)
+    return peer.message(JUDGE, payload, type="challenge")
+
+
+def _fragments(peer: Peer) -> list[Out]:
+    data = json.dumps(challenge(peer, "fragments", letters="ö"), ensure_ascii=False).encode()
+    cut = data.index("ö".encode()) + 1  # within a letter
+    return [
+        SendFrame(TEXT, data[:5], fin=False),
+        SendFrame(PING, peer.random.randbytes(8)),
+        SendFrame(CONTINUATION, data[5:cut], fin=False),
+        SendFrame(CONTINUATION, data[cut:]),
+    ]
+
+
+def _long(peer: Peer) -> list[Out]:
+    return _texts(challenge(peer, "long", letters="x" * _LONG))
+
+
+def _letters(peer: Peer) -> list[Out]:
+    numbers = [0, -1.5, 1e300, 12345678901234567890, 9007199254740993, True, None]
+    return _texts(challenge(peer, "letters", letters=_LETTERS, numbers=numbers))
+
+
+def canonical(value: Any) -> str:
+    """Return a value as a text that equal ones have."""
+    return json.dumps(value, sort_keys=True)
+
+
+ACTS: Final = (
+    Act("pongs", lambda peer: [SendFrame(PING, peer.random.randbytes(8))], 0.0),
+    Act("strange", _strange),
+    Act("control-types", _control_types),
+    Act("error", _errors),
+    Act("notice", _notices),
+    Act("no-json", lambda _: _texts("{oops", "")),
+    Act("no-object", lambda _: _texts(*_ODD)),
+    Act("binary", _binary),
+    Act("nesting", _nested),
+    Act("fragments", _fragments),
+    Act("long", _long),
+    Act("letters", _letters),
+    Act("repeated", _question_twice, 2.0, _count_answers),
+)
+
+ENDS: Final = (
+    End("restart", SendClose(1012, "the relay restarts"), Absence),
+    End("lost", Disconnect(), Absence),
+    End("retry-after", SendClose(1012, "the relay restarts"), RetryAfter),
+    End("unavailable", SendClose(1012, "the relay restarts"), Unavailable),
+    End("replaced", SendClose(4009, "replaced"), Farewell),
+)
+
+
+# ---- programs
+
+
+def _welcome(peer: Peer) -> Frame | None:
+    return peer.own("welcome", peer.known())
+
+
+def _flat_welcome(peer: Peer) -> Frame | None:
+    return {"type": "welcome", **peer.known()}
+
+
+def _renaming_welcome(peer: Peer) -> Frame | None:
+    peer.rules.others[RENAMED] = "renamed"
+    peer.rules.id = f"{RENAMED}-2"
+    return peer.own("welcome", peer.known())
+
+
+USUAL: Final = Program(welcome=_welcome, steps=(*ACTS, *ENDS))
+
+PROGRAMS: Final[dict[str, Program]] = {
+    EXPIRED: Program(welcome=_welcome, steps=(End("expired", SendClose(4001, "token expired"), Farewell),)),
+    HURRIED: Program(welcome=_welcome, steps=(End("hurried", SendClose(4029, "rate limit"), Farewell),)),
+    UNWELCOMED: Program(
+        welcome=lambda _: None,
+        at_once=Act("no-welcome", lambda _: [], UNWELCOMED_SECONDS),
+        steps=ENDS[-1:],
+    ),
+    FLAT: Program(
+        welcome=_flat_welcome, at_once=Act("flat-welcome", lambda _: [], FLAT_SECONDS), steps=ENDS[-1:]
+    ),
+    RENAMED: Program(welcome=_renaming_welcome, steps=(ACTS[-1], ENDS[-1])),
+}
+"""What happens to the agents of `PARTS`. Each ends for good, so that its client ends too."""
+
+
+def program_of(id: str) -> Program:
+    """Return what happens to an agent."""
+    return PROGRAMS.get(id, USUAL)

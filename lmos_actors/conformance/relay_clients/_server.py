@@ -1,0 +1,190 @@
+"""The hub that judges clients, on a network: registration, handshakes, and its report card."""
+
+from __future__ import annotations
+
+import json
+import re
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from lmos_actors.conformance.card import RELAY_LEVELS, Card, Level, check_level
+from lmos_actors.conformance.clients import (
+    ClientNotes,
+    ConnectionLog,
+    Judge,
+    JudgingCodec,
+    Visits,
+    serve_until,
+    versions,
+)
+from lmos_actors.conformance.scripted import Reply, RequestHead, SendClose, WebServer, refusal
+
+from ._cases import CASES, JUDGE
+from ._hub import JudgedAgent, RelayJudge, RelayJudgeConnection
+from ._rules import RELAY, Invalid, judge_credentials, judge_registration, tokens_in, wrong_in_binary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.conformance.scripted import WebSocketCodec
+    from lmos_actors.transport import Endpoint, Network
+
+PATH: Final = "/arc"
+_TOKEN: Final = re.compile(r"tok_([a-z0-9][a-z0-9-]{1,62}[a-z0-9])")
+_JSON: Final = (("Content-Type", "application/json"),)
+
+
+class RelayJudgeCodec(JudgingCodec):
+    """Frames of a client of a relay."""
+
+    def __init__(self, connection: RelayJudgeConnection, judge: Judge) -> None:
+        super().__init__(connection, judge)
+        self._peer = connection
+
+    def on_violation(self, code: int, reason: str) -> None:
+        """Close the connection, as the client broke the rules."""
+        self.deaf = True
+        self._peer.end(SendClose(code, reason))
+
+
+class RelayJudgeServer(WebServer):
+    """Serves the hub. A token is `tok_` and the id of its agent, so that no agent need register."""
+
+    def __init__(self, hub: RelayJudge) -> None:
+        super().__init__(hub)
+        self.visits = Visits(hub, hub.awaited)
+        self._hub = hub
+
+    # ---- HTTP
+
+    def on_http(self, head: RequestHead, body: bytes) -> Reply:
+        """Register agents, and say where the hub is."""
+        if head.path == "/register" and head.method == "POST":
+            return self._registered(body)
+        if head.path in ("/health", "/stats"):
+            return _answer(200, {"status": "ok", "connected": len(self._hub.agents)})
+        return refusal(404, f"a hub of AgentRelay that judges clients is at {PATH}")
+
+    def _registered(self, body: bytes) -> Reply:
+        try:
+            wanted = judge_registration(body, self._hub.notes, ConnectionLog())
+        except Invalid as why:
+            return _answer(400, {"error": "invalid_json", "message": str(why)})
+        id = wanted or f"agent-{self._hub.random.getrandbits(40):010x}"
+        if not _TOKEN.fullmatch(f"tok_{id}") or id in (RELAY, JUDGE):
+            return _answer(400, {"error": "invalid_agent_id", "message": "3 to 64 of a-z, 0-9 and hyphens"})
+        return _answer(200, {"agent_id": id, "token": f"tok_{id}"})
+
+    # ---- handshakes
+
+    def refused(self, head: RequestHead) -> Reply | None:
+        """Judge a handshake that leads to nothing."""
+        wrong = super().refused(head)
+        if wrong is None and head.path != PATH:
+            wrong = refusal(404, f"the hub is at {PATH}")
+        log = ConnectionLog()
+        if wrong is None:
+            wrong = self._turned_away(head, log)
+        if wrong is not None:
+            self.visits.met(head, log)
+            judge_credentials(head, self._hub.notes, log)
+            self.visits.gone()
+        return wrong
+
+    def _turned_away(self, head: RequestHead, log: ConnectionLog) -> Reply | None:
+        """Return why an agent is turned away: its token is none, or it is to come later."""
+        agent = self._agent(head)
+        if agent is not None:
+            return self._hub.attempt(agent)
+        if _TOKEN.fullmatch(_token_in(head)):
+            return refusal(503, "there are too many agents")
+        if self._hub.is_like_relays:
+            return None  # closed at once
+        self._hub.refuse(_token_in(head), log)
+        return refusal(401, "a token is tok_ and the id of its agent")
+
+    def _agent(self, head: RequestHead) -> JudgedAgent | None:
+        found = _TOKEN.fullmatch(_token_in(head))
+        return None if found is None else self._hub.agent(found[1])
+
+    def subprotocol(self, head: RequestHead) -> str:
+        """Select `arc`, and nothing else; of the recorded relays' kind whatever comes first."""
+        offered = head.words("sec-websocket-protocol")
+        if self._hub.is_like_relays:
+            return offered[0] if offered else ""
+        return "arc" if "arc" in offered else ""
+
+    def open(self, head: RequestHead) -> WebSocketCodec:
+        """Make the connection for a request, and judge its handshake."""
+        log, found = ConnectionLog(), self._agent(head)
+        recorder = self.visits.met(head, log)
+        judge_credentials(head, self._hub.notes, log)
+        connection = RelayJudgeConnection(self._hub, found or JudgedAgent("nobody"), log)
+        judge = Judge(
+            server=self._hub,
+            recorder=recorder,
+            text=lambda _: None,  # the connection judges what it takes
+            binary=wrong_in_binary,
+            gone=self.visits.gone,
+        )
+        if found is None:
+            self._hub.refuse(_token_in(head), log)
+            connection.end(SendClose(4001, "Invalid or unregistered token"))
+        else:
+            connection.open()
+        return RelayJudgeCodec(connection, judge)
+
+
+def _token_in(head: RequestHead) -> str:
+    in_header, in_address = tokens_in(head)
+    return in_header or in_address
+
+
+def _answer(status: int, found: dict[str, object]) -> Reply:
+    return Reply(status, json.dumps(found).encode(), _JSON)
+
+
+async def judge_relay_clients(
+    network: Network,
+    endpoint: Endpoint,
+    *,
+    level: Level = Level.LENIENT,
+    patience: float = 2.0,
+    seed: int = 0,
+    once: bool = False,
+    stop: trio.Event | None = None,
+    announce: Callable[[str], object] | None = None,
+) -> Card:
+    """Be a hub of AgentRelay, judge the clients that connect, and return their card.
+
+    At the levels `REFERENCE` and `RAWK` the hub does what those relays do. It ends when `stop` is set, or
+    with `once` when the clients that came have gone, and nothing more is expected of them. `announce` gets
+    the URL of the hub once it is served. Raises ConfigError if the address cannot be used, and for the level
+    of kotlin-wot, which is no relay.
+    """
+    check_level(level, RELAY_LEVELS, "clients of relays")
+    notes = ClientNotes(level, CASES)
+    hub = RelayJudge(trio.current_time, Random(seed), notes, patience)
+    serving = RelayJudgeServer(hub)
+    began, places = trio.current_time(), [""]
+
+    def found(base: str) -> None:
+        places[0] = f"{base}{PATH}"
+        if announce is not None:
+            announce(places[0])
+
+    await serve_until(serving, network, endpoint, found, stop, serving.visits.left if once else None)
+    return Card(
+        subject=", ".join(serving.visits.agents) or "clients",
+        role="client",
+        title="",
+        thing="",
+        level=level,
+        spoken=f"as the hub of AgentRelay at {places[0]}",
+        seed=seed,
+        results=notes.results(),
+        seconds=trio.current_time() - began,
+        versions=versions(),
+    )
