@@ -239,9 +239,11 @@ class RelayJudgeConnection:
 
     def remember(self, frame: Frame) -> None:
         """Note that the client has been sent a message with an id, which it may answer."""
-        id = frame.get("id")
-        if isinstance(id, str) and len(self.rules.sent) < _REMEMBERED:
-            self.rules.sent.add(id)
+        sent = self.rules.sent
+        if "id" in frame:
+            sent[frame["id"]] = None
+        if len(sent) > _REMEMBERED:
+            del sent[next(iter(sent))]
 
     def known(self) -> Frame:
         """Return what a welcome says."""

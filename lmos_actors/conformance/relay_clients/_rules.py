@@ -51,8 +51,8 @@ class FrameRules:
         """The id that the welcome has named."""
         self.others: dict[str, str] = {}
         """Ids that are not the agent's, and the cases in which it may have taken them for its own."""
-        self.sent: set[str] = set()
-        """The ids of the messages that the client was sent."""
+        self.sent: dict[str, None] = {}
+        """The ids of the newest messages that the client was sent."""
         self._notes = notes
         self._log = log
         self._limited = limited
