@@ -51,6 +51,7 @@ from .model import (
 from .run import (
     REAL_LIMIT as REAL_LIMIT,
     AgentSnapshot as AgentSnapshot,
+    ExploredRun as ExploredRun,
     Guard as Guard,
     RunLost as RunLost,
     RunOrder as RunOrder,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -10,7 +12,7 @@ from msgspec import UNSET
 
 from lmos_actors.actors import Agent
 from lmos_actors.errors import ConfigError
-from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, mapped, read
+from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, mapped, parse, read
 
 from ..doubles import (
     Recordings,
@@ -44,9 +46,7 @@ from ._used_tree import paths, use_tree
 from .validators._cell_check import check_cell, has_required_parts
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from lmos_actors.actors import Contract
     from lmos_actors.files import DataPath
@@ -171,16 +171,18 @@ def resolve(
     accepts: Accepts | None = None,
     recording: bool = False,
     fitted: bool = False,
+    text: str | None = None,
 ) -> Resolved:
     """Read a scenario file, check it, import its agents' classes, and return its cells in order.
 
     `settings` set variables, matrix keys or `world` to text from the command line; `seeds` replace the
     file's; without `classes` nothing is imported; `accepts` returns why a class cannot be an agent. With
     `recording` replays are the real agents, to be recorded anew; `fitted` holds the file against the classes.
+    `text` is JSON that is read in place of what the file has.
     Blocks on the disk and runs the code of the modules named. Raises FileError with every mistake found;
     ConfigError for a setting that the file does not know.
     """
-    document = read(path)
+    document = read(path) if text is None else _in_place_of(path, text)
     _check_format(document)
     cells = Cells(document, settings or {})
     mistakes = [*document.mistakes, *cells.mistakes]
@@ -198,6 +200,10 @@ def resolve(
     if mistakes:
         raise FileError(mistakes)
     return Resolved(document, targets.root, runs, _notes(document, cells, notes), dict(settings or {}))
+
+
+def _in_place_of(path: str | os.PathLike[str], text: str) -> Document:
+    return parse(text, name=os.fspath(path), format="json", path=Path(path))
 
 
 def _check_format(document: Document) -> None:

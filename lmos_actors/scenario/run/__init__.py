@@ -2,10 +2,13 @@
 
 from ._doubles import recordings_of as recordings_of
 from ._guard import Guard as Guard, refusing_exit as refusing_exit, restoring_directory as restoring_directory
+from ._network import NodeNames as NodeNames
 from ._runner import REAL_LIMIT as REAL_LIMIT, real_limit_of as real_limit_of, run_cell as run_cell
 from ._snapshot import AgentSnapshot as AgentSnapshot, Snapshot as Snapshot
+from ._states import StateSampler as StateSampler
 from ._stop_point import StopInstrument as StopInstrument, StopPoint as StopPoint, read_break as read_break
 from ._worker import (
+    ExploredRun as ExploredRun,
     RunLost as RunLost,
     RunOrder as RunOrder,
     RunProgress as RunProgress,

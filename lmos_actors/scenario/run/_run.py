@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ._network import RunNetwork
     from ._node_client import NodeClient
     from ._run_agents import RunAgents
+    from ._states import StateSampler
     from ._step_log import StepLog
     from ._stop_point import StopInstrument
     from ._watch import Watch
@@ -56,6 +57,8 @@ class Run:
     judges: Judges | None = None
     stop: StopInstrument | None = None
     """The instrument that stops the run at its stop point, if there is one."""
+    states: StateSampler | None = None
+    """The instrument that takes digests of its states, if they are asked for."""
     crashes: Crashes = attrs.Factory(lambda: Crashes())
     machine: Machine | None = None
     """The machine of its node; there from the begin of its world on."""

@@ -22,7 +22,7 @@ from lmos_actors.supervision import BulkSpec, Pool, SupervisorSpec
 
 from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, is_real, wait_until_idle
 from ..format import Places, TreeBuilder
-from ..judge import Judges
+from ..judge import AgentDirectory, Judges
 from ..model import (
     HUB,
     AgentEntry,
@@ -264,6 +264,9 @@ class RunEnvironment:
             run.stop.begin(node, run.agents.draw)
             run.watch.add(run.stop.record, *KINDS)
         run.watch.add(run.note_sent, "sent")
+        if run.states is not None:
+            run.states.begin(AgentDirectory(RunView(run, places)))
+            run.watch.add(run.states.record, *KINDS)
         faults = run.faults = Faults(run.watch, node.root.rt.entropy, run.agents.refs, machine, run.network)
         run.watch.add(faults.record, "started", "crashed", "stopped")
 

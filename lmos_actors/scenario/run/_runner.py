@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from ..format import Cell, Resolved
     from ._run import Progress
+    from ._states import StateSampler
     from ._stop_point import StopInstrument
 
 REAL_LIMIT = 60.0
@@ -105,6 +106,7 @@ def run_cell(
     on_stuck: Callable[[str, str], None] = lambda why, where: None,
     whole_log: bool = True,
     stop: StopInstrument | None = None,
+    states: StateSampler | None = None,
     speed: float = 1.0,
 ) -> RunResult:
     """Run a cell once in a world of its own, in the main thread. Blocks. Raises KeyboardInterrupt only.
@@ -115,14 +117,13 @@ def run_cell(
 
     `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
     read-only view of the run. Without `whole_log` the result has only the last lines. `stop` takes a snapshot
-    at its stop point and ends the run there; the result is then incomplete. Where the world's time is real,
+    at its stop point and ends the run there; the result is then incomplete. `states` takes digests of what
+    the run reaches. Where the world's time is real,
     `speed` of its seconds go by in one while no task can run.
     """
     log = TraceLog(run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
     run = Run(cell, resolved.document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
-    if stop is not None:
-        run.stop = stop
-        stop.watch(log)
+    _instrument(run, log, stop, states)
     guard = Guard(limit := real_limit_of(cell) if real_limit is None else real_limit, on_stuck)
     doubles = Doubles(cell, resolved.document, cell.paths)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start)
@@ -145,6 +146,12 @@ def run_cell(
         state.problems = [Failure("", "the run", expected, f"it was still busy at {place}")]
     log.end()
     return _result(state, trial, perf_counter() - began, whole_log)
+
+
+def _instrument(run: Run, log: TraceLog, stop: StopInstrument | None, states: StateSampler | None) -> None:
+    run.stop, run.states = stop, states
+    if stop is not None:
+        stop.watch(log)
 
 
 def _count_steps(cell: Cell) -> int:

@@ -23,11 +23,13 @@ import attrs
 import msgspec
 
 from lmos_actors._collector import collector
+from lmos_actors.files import FileError
 from lmos_actors.reports import RunResult
 
 from ..format import RemoteAccess, accepts, resolve, with_end_at
 from ._guard import TIME_LIMIT, restoring_directory
 from ._runner import run_cell
+from ._states import StateSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +58,8 @@ def _access(given: RemoteAccess | dict[str, Any]) -> RemoteAccess:
 class RunOrder:
     """One run for a worker: which file, as it was read; which of its cells, by number and label; which trial.
 
-    `log` asks for the message log, `draw` for the tree as the run goes on.
+    `log` asks for the message log, `draw` for the tree as the run goes on. `text` is what the file has in
+    this run, as JSON: the run is one of a search, and has an `ExploredRun`.
     """
 
     file: str
@@ -71,6 +74,7 @@ class RunOrder:
     log: bool = True
     draw: bool = False
     access: RemoteAccess = attrs.field(default=RemoteAccess(), converter=_access)
+    text: str | None = None
 
 
 @attrs.frozen
@@ -90,11 +94,24 @@ class RunProgress:
 
 @attrs.frozen
 class RunLost:
-    """A run without a result. `why` is the reason as text; `late`: the time limit."""
+    """A run without a result. `why` is the reason as text.
+
+    `late`: the time limit; `refused`: the file is wrong.
+    """
 
     why: str
     where: str = ""
     late: bool = False
+    refused: bool = False
+
+
+@attrs.frozen
+class ExploredRun:
+    """The result of a run of a search, with the digests of its states, and their instants in microseconds."""
+
+    result: RunResult
+    states: tuple[int, ...]
+    instants: tuple[int, ...]
 
 
 @attrs.frozen
@@ -102,7 +119,7 @@ class WorkerMessage:
     """Message of a worker about its current order. `died`: the last message, as the process is gone."""
 
     worker: Worker
-    what: WorkerReady | RunProgress | RunLost | RunResult
+    what: WorkerReady | RunProgress | RunLost | RunResult | ExploredRun
     died: bool = False
 
 
@@ -161,20 +178,22 @@ class Worker:
             self._inbox.put(WorkerMessage(self, self._lost(self._process.wait()), died=True))
 
     def _receive(self, output: dict[str, Any], stream: IO[bytes]) -> None:
-        what: WorkerReady | RunProgress | RunLost | RunResult = WorkerReady()
+        what: WorkerReady | RunProgress | RunLost | RunResult | ExploredRun = WorkerReady()
         if "going" in output:
             done, total, text, tree = output["going"]
             what = RunProgress(done, total, text, tuple(tree))
         elif "result" in output:
             log = stream.read(output["log"]).decode("utf-8", "surrogatepass")
             result = msgspec.convert(output["result"], RunResult)
-            what = attrs.evolve(result, log=tuple(log.split("\n")[:-1]))
+            result = attrs.evolve(result, log=tuple(log.split("\n")[:-1]))
+            reached = output.get("reached")
+            what = result if reached is None else ExploredRun(result, *map(tuple, reached))
         elif "last" in output:  # the process ends now, by itself
             why, where = output["last"]
             self._last = RunLost(f"{why}, and it cannot be ended", where, late=why == "time limit")
             return
         elif "lost" in output:
-            what = RunLost(output["lost"])
+            what = RunLost(output["lost"], refused=output.get("refused", False))
         if not self._ended:
             self._inbox.put(WorkerMessage(self, what))
 
@@ -248,9 +267,13 @@ class _OrderHandler:
             cell = resolved.cells[order.cell] if order.cell < len(resolved.cells) else None
             if cell is None or cell.label != order.label:
                 raise RuntimeError("the file has changed while it was being run")
+        except FileError as error:
+            self._send({"lost": str(error), "refused": True})
+            return
         except Exception as error:
             self._send({"lost": f"{type(error).__name__}: {error}"})
             return
+        states = None if order.text is None else StateSampler()
         reporter = _ProgressReporter(self._send, order.draw)
         result = run_cell(
             resolved,
@@ -261,23 +284,32 @@ class _OrderHandler:
             progress=reporter,
             on_start=reporter.on_start,
             whole_log=order.log,
+            states=states,
             on_stuck=lambda why, where: self._send({"last": [why, where]}),
         )
-        self._send_result(result, result.log if order.log else ())
+        self._send_result(result, result.log if order.log else (), states)
 
     def _resolved(self, order: RunOrder) -> Resolved:
-        of = (order.file, order.settings, order.seeds, order.until, order.access)
+        of = (order.file, order.settings, order.seeds, order.until, order.access, order.text)
         if self._read is None or self._read[0] != of:
             with redirect_stdout(sys.stderr), restoring_directory():
-                read = resolve(order.file, settings=order.settings, seeds=order.seeds, accepts=accepts)
+                read = resolve(
+                    order.file,
+                    settings=order.settings,
+                    seeds=order.seeds,
+                    accepts=accepts,
+                    text=order.text,
+                    fitted=order.text is not None,
+                )
             self._read = of, attrs.evolve(with_end_at(read, order.until), access=order.access)
             collector.settle()
         return self._read[1]
 
-    def _send_result(self, result: RunResult, log: tuple[str, ...]) -> None:
+    def _send_result(self, result: RunResult, log: tuple[str, ...], states: StateSampler | None) -> None:
         text = "".join(line + "\n" for line in log).encode("utf-8", "surrogatepass")
         data = attrs.asdict(result, filter=lambda field, _: field.name != "log")
-        self._send({"result": data, "log": len(text)}, text)
+        reached = {} if states is None else {"reached": [states.states, states.instants]}
+        self._send({"result": data, "log": len(text), **reached}, text)
 
     def _send(self, message: Mapping[str, Any], more: bytes = b"") -> None:
         try:

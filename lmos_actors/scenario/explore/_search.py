@@ -1,0 +1,258 @@
+"""The search of `explore`: which seed and which faults the next runs have, from what the runs before found.
+
+A search is drawn in batches. The first has one run of each cell without any drawn fault; each later one has
+`BATCH` runs, and is drawn from the batches before it and from nothing else, each run from a stream of random
+numbers that is named after its number. So the same seed finds the same whatever runs at the same time, and a
+search that is cut short is the beginning of the whole one. It is resumed by handing it what its batches have
+found before.
+
+Three things make it find more than drawing alone does. A fault is put where something happens: between two
+instants at which the state of an agent changes there is nothing that a fault could come before or after, so
+instants are taken from runs, most of the time. Runs that reached states which few others have reached are the
+parents of others: their seed and their faults are kept but for one or two changes. And the rest of a batch is
+drawn anew, so that a search that has run dry goes on like one that only draws. `guided=False` only draws;
+tests compare the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lmos_actors._core import RandomStream
+
+from ._space import SECOND, ScheduledFault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ._space import Space
+
+BATCH: Final = 64
+"""Runs that are drawn together."""
+
+MOST_PARENTS: Final = 512
+"""Runs of which others are made; of more, those with the most common states are forgotten."""
+
+_NEW: Final = 0.3
+"""The share of a guided batch that is drawn anew."""
+_ALIGNED: Final = 0.75
+"""The share of instants that are taken from a run."""
+_KEEPS_SEED: Final = 0.8
+_LARGEST_SEED: Final = 1_000_000
+_SMALLEST_NUDGES: Final = (100, 1_000, 10_000, 100_000, 1_000_000)
+_ENDLESS: Final = 16
+"""The parent of so many runs is as likely as a new one half as good."""
+
+
+@attrs.frozen(kw_only=True)
+class Schedule:
+    """One run of a search: the number of its cell, its seed, and its faults in the order of time."""
+
+    cell: int
+    seed: int
+    faults: tuple[ScheduledFault, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What a run of a schedule has shown.
+
+    `states` are digests of the states that it reached, `instants` those at which one was reached for the
+    first time, in microseconds. `failure` names how it failed, None if it did not. `void`: a fault found
+    nobody to strike, which is no failure of the agents.
+    """
+
+    states: tuple[int, ...] = ()
+    instants: tuple[int, ...] = ()
+    failure: str | None = None
+    void: bool = False
+
+
+@attrs.define(eq=False)
+class _Parent:
+    schedule: Schedule
+    states: tuple[int, ...]
+    instants: tuple[int, ...]
+    children: int = 0
+
+
+class Search:
+    """A search of the cells of a file, with their `spaces`. `seed` is its own, `seeds` are the file's."""
+
+    def __init__(
+        self, spaces: Sequence[Space], seeds: Sequence[int], seed: int, *, guided: bool = True
+    ) -> None:
+        self._spaces = spaces
+        self._seeds = seeds
+        self._seed = seed
+        self._guided = guided
+        self._batches = 0
+        self._batch: list[Schedule] = []
+        self._hits: Counter[int] = Counter()
+        self._parents: list[_Parent] = []
+        self._baselines: dict[int, tuple[int, ...]] = {}
+        self._runs = 0
+
+    @property
+    def states(self) -> int:
+        """The number of different states that have been reached."""
+        return len(self._hits)
+
+    @property
+    def runs(self) -> int:
+        """The number of runs whose outcome is known."""
+        return self._runs
+
+    def batch(self) -> tuple[Schedule, ...]:
+        """Return the runs of the batch that is under way, the same until its outcomes are taken."""
+        if not self._batch:
+            self._batch = self._first() if not self._batches else self._next()
+        return tuple(self._batch)
+
+    def take(self, outcomes: Sequence[Outcome]) -> None:
+        """Take what all runs of the batch have shown, in its order."""
+        batch = self.batch()
+        assert len(outcomes) == len(batch)
+        for schedule, outcome in zip(batch, outcomes, strict=True):
+            self._take(schedule, outcome)
+        if len(self._parents) > MOST_PARENTS:
+            self._parents.sort(key=self._energy, reverse=True)
+            del self._parents[MOST_PARENTS:]
+        self._runs += len(batch)
+        self._batches += 1
+        self._batch = []
+
+    def _take(self, schedule: Schedule, outcome: Outcome) -> None:
+        if not self._batches:
+            self._baselines[schedule.cell] = outcome.instants
+        if outcome.void:
+            return
+        new = any(state not in self._hits for state in outcome.states)
+        self._hits.update(outcome.states)
+        if new and outcome.failure is None:
+            self._parents.append(_Parent(schedule, outcome.states, outcome.instants))
+
+    # ---- drawing
+
+    def _first(self) -> list[Schedule]:
+        return [Schedule(cell=cell, seed=self._seeds[0]) for cell in range(len(self._spaces))]
+
+    def _next(self) -> list[Schedule]:
+        energies = [self._energy(parent) for parent in self._parents]
+        found: list[Schedule] = []
+        for index in range(BATCH):
+            stream = _stream(f"{self._seed}/{self._batches}/{index}")
+            if not self._guided or not energies or stream.random() < _NEW:
+                found.append(self._anew(stream))
+            else:
+                parent = self._parents[_weighted(energies, stream)]
+                parent.children += 1
+                found.append(self._changed(parent, stream))
+        return found
+
+    def _energy(self, parent: _Parent) -> float:
+        """Return how promising a parent is: the rarer the rarest states it reached, and the less used."""
+        rarest = sorted(self._hits[state] for state in parent.states)[:4]
+        rarity = sum(1.0 / hits for hits in rarest)
+        return rarity * rarity / (1.0 + parent.children / _ENDLESS)
+
+    def _anew(self, stream: RandomStream) -> Schedule:
+        cell = stream.randrange(len(self._spaces))
+        space = self._spaces[cell]
+        count = 1 + stream.randrange(space.at_most)
+        instants = self._baselines.get(cell, ()) if self._guided else ()
+        faults = [space.fault(_instant(space, instants, stream), stream) for _ in range(count)]
+        return Schedule(cell=cell, seed=self._any_seed(stream), faults=_in_order(faults))
+
+    def _any_seed(self, stream: RandomStream) -> int:
+        if stream.random() < 0.5:
+            return self._seeds[stream.randrange(len(self._seeds))]
+        return 1 + stream.randrange(_LARGEST_SEED)
+
+    def _changed(self, parent: _Parent, stream: RandomStream) -> Schedule:
+        before = parent.schedule
+        space = self._spaces[before.cell]
+        faults = list(before.faults)
+        for _ in range(1 + stream.randrange(2)):
+            _change(faults, space, parent.instants, stream)
+        seed = before.seed if stream.random() < _KEEPS_SEED else self._any_seed(stream)
+        return Schedule(cell=before.cell, seed=seed, faults=_in_order(faults))
+
+
+def _change(
+    faults: list[ScheduledFault], space: Space, instants: Sequence[int], stream: RandomStream
+) -> None:
+    """Change a schedule in one way."""
+    ways: list[Callable[[], None]] = []
+    at = stream.randrange(len(faults)) if faults else 0
+    if len(faults) < space.at_most:
+        ways += [lambda: faults.append(space.fault(_instant(space, instants, stream), stream))] * 3
+    if faults:
+        ways += [
+            lambda: _replace(faults, at, at=_instant(space, instants, stream)),
+            lambda: _replace(faults, at, at=space.kept(faults[at].at + _nudge(stream))),
+            lambda: faults.__setitem__(at, space.fault(faults[at].at, stream)),
+            lambda: faults.__setitem__(at, space.fault_of(faults[at].permit, faults[at].at, stream)),
+        ]
+    if faults and faults[at].duration is not None:
+        ways += [lambda: _replace(faults, at, duration=_lasting(faults[at], instants, stream))] * 2
+    if len(faults) > 1:
+        ways.append(lambda: faults.__delitem__(at))
+    ways[stream.randrange(len(ways))]()
+
+
+def _replace(
+    faults: list[ScheduledFault], index: int, *, at: int | None = None, duration: int | None = None
+) -> None:
+    fault = faults[index]
+    faults[index] = attrs.evolve(
+        fault,
+        at=fault.at if at is None else at,
+        duration=fault.duration if duration is None else duration,
+    )
+
+
+def _instant(space: Space, instants: Sequence[int], stream: RandomStream) -> int:
+    """Draw an instant: most of the time one at which something happened, or just after it."""
+    usable = [at for at in instants if space.start <= at < space.end]
+    if not usable or stream.random() >= _ALIGNED:
+        return space.instant(stream)
+    at = usable[stream.randrange(len(usable))]
+    return at if stream.random() < 0.5 else space.kept(at + _nudge(stream, only_later=True))
+
+
+def _lasting(fault: ScheduledFault, instants: Sequence[int], stream: RandomStream) -> int:
+    """Draw a duration near that of a fault, or one after which it ends where something happens."""
+    assert fault.duration is not None
+    later = [at for at in instants if at > fault.at]
+    if later and stream.random() < 0.5:
+        return later[stream.randrange(len(later))] - fault.at
+    return max(int(fault.duration * (0.25, 0.5, 2.0, 4.0)[stream.randrange(4)]), 1)
+
+
+def _nudge(stream: RandomStream, *, only_later: bool = False) -> int:
+    """Draw a small difference, from a tenth of a millisecond to a second."""
+    size = min(_SMALLEST_NUDGES[stream.randrange(5)] * (1 + stream.randrange(9)), SECOND)
+    return size if only_later or stream.random() < 0.5 else -size
+
+
+def _in_order(faults: Sequence[ScheduledFault]) -> tuple[ScheduledFault, ...]:
+    return tuple(sorted(faults, key=lambda fault: fault.at))
+
+
+def _weighted(weights: Sequence[float], stream: RandomStream) -> int:
+    """Draw a number, each in proportion to its weight."""
+    left = stream.random() * sum(weights)
+    for number, weight in enumerate(weights):
+        left -= weight
+        if left < 0:
+            return number
+    return len(weights) - 1
+
+
+def _stream(name: str) -> RandomStream:
+    return RandomStream(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big"))

@@ -1,0 +1,272 @@
+"""What may be drawn for one cell of a file: kinds of faults with their ranges, on whom, and when."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from msgspec import UNSET
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import Duration
+
+from ..model import (
+    OF_NETWORK,
+    DrawnCrash,
+    DrawnDisconnect,
+    DrawnFault,
+    DrawnLatency,
+    DrawnLoss,
+    DrawnPartition,
+    DrawnRestart,
+    DrawnSlow,
+    DurationRange,
+    NumberRange,
+    PoolEntry,
+    Simulation,
+    drawn_fault,
+)
+from ..run import NodeNames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lmos_actors._core import RandomStream
+
+    from ..format import Cell
+    from ..model import Explore
+
+SECOND: Final = 1_000_000
+"""Microseconds, in which instants and durations of schedules are counted."""
+
+_SHORTEST_SHARE: Final = 1_000
+_LONGEST_SHARE: Final = 3
+_EVERYWHERE: Final = 0.2
+"""The share of faults of links that are of all links."""
+
+
+@attrs.frozen(kw_only=True)
+class ScheduledFault:
+    """A fault of a schedule: when, for how long, and its other keys as a file has them.
+
+    `permit` is the number of what permits it. Times are microseconds; `duration` is None for what has none.
+    """
+
+    at: int
+    permit: int
+    data: dict[str, Any]
+    duration: int | None = None
+
+    def keys(self) -> dict[str, Any]:
+        """Return its keys in a file, but for the instant."""
+        lasting = {} if self.duration is None else {"duration": text_of_time(self.duration)}
+        return {**self.data, **lasting}
+
+
+@attrs.frozen
+class Permit:
+    """A kind of fault that may be drawn, the agents or nodes that it may be on, and all nodes."""
+
+    drawn: DrawnFault | DrawnRestart
+    whom: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Space:
+    """What may be drawn for one cell. `start` and `end` are in microseconds."""
+
+    permits: tuple[Permit, ...]
+    at_most: int
+    start: int
+    end: int
+
+    def fault(self, at: int, stream: RandomStream) -> ScheduledFault:
+        """Draw a fault of any permitted kind that begins at an instant."""
+        number = stream.randrange(len(self.permits))
+        return self.fault_of(number, at, stream)
+
+    def fault_of(self, number: int, at: int, stream: RandomStream) -> ScheduledFault:
+        """Draw a fault of one of the permits."""
+        permit = self.permits[number]
+        data = _drawn_data(permit, stream)
+        return ScheduledFault(at=at, permit=number, data=data, duration=self._duration(permit, data, stream))
+
+    def _duration(self, permit: Permit, data: dict[str, Any], stream: RandomStream) -> int | None:
+        if data["kind"] in ("crash", "restart") or data.get("how") == "reset":
+            return None
+        span: Any = getattr(permit.drawn, "duration", UNSET)
+        if span is not UNSET:
+            return _time(span, stream)
+        length = max(self.end - self.start, SECOND // 1_000)
+        shortest = max(length // _SHORTEST_SHARE, 1)
+        return _between(shortest, max(length // _LONGEST_SHARE, shortest), stream)
+
+    def instant(self, stream: RandomStream) -> int:
+        """Draw an instant, each as likely as another, in whole milliseconds where there is room for them."""
+        return self.kept(_rounded(stream.randrange(self.start, max(self.end, self.start) + 1)))
+
+    def kept(self, at: int) -> int:
+        """Return the nearest instant that is permitted."""
+        return min(max(at, self.start), max(self.end - 1, self.start))
+
+
+def text_of_time(microseconds: int) -> str:
+    """Return a time as a file has it."""
+    return str(Duration(microseconds / SECOND))
+
+
+# --- drawing
+
+
+def _drawn_data(permit: Permit, stream: RandomStream) -> dict[str, Any]:
+    """Draw the keys of a fault, but for `at` and `duration`."""
+    drawn = permit.drawn
+    kind = str(drawn.__struct_config__.tag)
+    if isinstance(drawn, DrawnRestart):
+        writes = {} if drawn.writes is UNSET else {"writes": drawn.writes}
+        return {"kind": kind, **writes, "down": text_of_time(_time(drawn.down, stream))}
+    if isinstance(drawn, DrawnPartition):
+        return _partition(permit, drawn, stream)
+    if kind in OF_NETWORK:
+        return {"kind": kind, **_ends(permit, stream), **_of_links(drawn, stream)}
+    data: dict[str, Any] = {"kind": kind, "target": _one_of(permit.whom, stream)}
+    if isinstance(drawn, DrawnSlow):
+        data["factor"] = _number(drawn.factor, stream)
+    if isinstance(drawn, DrawnCrash):
+        data |= {} if drawn.with_ == "RuntimeError" else {"with": drawn.with_}
+        if drawn.after is not UNSET:
+            data["restart"] = {"after": text_of_time(_time(drawn.after, stream))}
+    return data
+
+
+def _partition(permit: Permit, drawn: DrawnPartition, stream: RandomStream) -> dict[str, Any]:
+    """Draw nodes that are cut off from the others: at most half of those it may be."""
+    others = len(permit.nodes) - len(permit.whom)
+    most = len(permit.whom) if others else len(permit.whom) - 1
+    count = 1 + stream.randrange(max(min(most, (len(permit.whom) + 1) // 2), 1))
+    chosen = sorted(stream.sample(range(len(permit.whom)), count))
+    data: dict[str, Any] = {"kind": "partition", "sides": [[permit.whom[n] for n in chosen], "rest"]}
+    if drawn.one_way and stream.random() < 0.5:
+        data["one_way"] = True
+    return data
+
+
+def _ends(permit: Permit, stream: RandomStream) -> dict[str, Any]:
+    if stream.random() < _EVERYWHERE:
+        return {}
+    first = _one_of(permit.whom, stream)
+    others = [node for node in permit.nodes if node != first]
+    return {"between": [first, _one_of(others, stream)]}
+
+
+def _of_links(drawn: DrawnFault, stream: RandomStream) -> dict[str, Any]:
+    if isinstance(drawn, DrawnLatency):
+        return {"delay": text_of_time(_time(drawn.delay, stream))}
+    if isinstance(drawn, DrawnLoss):
+        return {"share": _number(drawn.share, stream)}
+    assert isinstance(drawn, DrawnDisconnect)
+    how = drawn.how if drawn.how is not UNSET else _one_of(("reset", "hang"), stream)
+    return {"how": how}
+
+
+def _one_of(names: Sequence[str], stream: RandomStream) -> str:
+    return names[stream.randrange(len(names))]
+
+
+def _time(span: Duration | DurationRange, stream: RandomStream) -> int:
+    if isinstance(span, DurationRange):
+        return _between(round(span.min * SECOND), round(span.max * SECOND), stream)
+    return round(span * SECOND)
+
+
+def _between(least: int, most: int, stream: RandomStream) -> int:
+    """Draw a time of which each ratio is as likely as another, with two digits where the range allows."""
+    drawn = math.exp(math.log(least) + (math.log(most) - math.log(least)) * stream.random())
+    return min(max(int(float(f"{drawn:.2g}")), least), most)
+
+
+def _number(given: float | NumberRange, stream: RandomStream) -> float:
+    if not isinstance(given, NumberRange):
+        return given
+    drawn = math.exp(math.log(given.min) + (math.log(given.max) - math.log(given.min)) * stream.random())
+    return min(max(float(f"{drawn:.2g}"), given.min), given.max)
+
+
+def _rounded(at: int) -> int:
+    return round(at, -3) if at >= SECOND else at
+
+
+# --- the space of a cell
+
+
+def space_of(cell: Cell, length: float) -> Space:
+    """Return what may be drawn for a cell whose run takes `length` seconds without drawn faults.
+
+    Raises ConfigError for a file that permits nothing, or a fault on which there is nobody.
+    """
+    explore = cell.scenario.explore
+    if explore is None:
+        raise ConfigError('says nothing of what may be drawn: "explore: {faults: [crash]}", for example')
+    end = cell.scenario.stop.at if isinstance(cell.scenario, Simulation) else length
+    end = min(end, explore.to) if explore.to is not UNSET else end
+    start = round(explore.from_ * SECOND)
+    return Space(
+        permits=tuple(_permits(cell, explore)),
+        at_most=explore.at_most,
+        start=start,
+        end=max(round(end * SECOND), start + 1),
+    )
+
+
+def _permits(cell: Cell, explore: Explore) -> Iterator[Permit]:
+    names = _Names(cell)
+    for drawn in map(drawn_fault, explore.faults):
+        kind = str(drawn.__struct_config__.tag)
+        if isinstance(drawn, DrawnRestart):
+            yield Permit(drawn, ())
+            continue
+        of = drawn.of if drawn.of is not UNSET else explore.of
+        given = None if of is UNSET else (of,) if isinstance(of, str) else of
+        if kind in OF_NETWORK:
+            nodes = tuple(names.nodes.all())
+            if len(nodes) < 2:
+                raise ConfigError(f'"kind: {kind}" needs two nodes, the file has {len(nodes)}')
+            whom = nodes if given is None else tuple(names.nodes_of(given))
+            yield Permit(drawn, whom, nodes)
+        else:
+            yield Permit(drawn, tuple(names.agents_of(given, slow=kind == "slow")))
+
+
+class _Names:
+    """The agents and nodes that names of a file stand for."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        scenario = cell.scenario
+        populations = scenario.population if isinstance(scenario, Simulation) else ()
+        self._counts = {each.id: each.count for each in populations}
+        self._timed = {each.id: bool(each.service_time) for each in populations}
+        for name, entry in scenario.agents.items():
+            self._timed[name] = bool(getattr(entry, "service_time", 0.0))
+        self.nodes = NodeNames(cell)
+
+    def agents_of(self, given: tuple[str, ...] | None, *, slow: bool) -> Iterator[str]:
+        """Yield agents, each once: those of names, or all; to be slowed, those that take time."""
+        names = (*self._cell.paths, *self._counts) if given is None else given
+        chosen = [name for name in names if not slow or self._timed.get(name.partition("/")[0], True)]
+        yield from dict.fromkeys(agent for name in chosen for agent in self._single(name))
+
+    def _single(self, name: str) -> Iterator[str]:
+        if name in self._counts:
+            yield from (f"{name}/{number}" for number in range(self._counts[name]))
+        elif isinstance(self._cell.scenario.agents.get(name), PoolEntry) or name in self._cell.pools:
+            label = name.rpartition("/")[2]
+            yield from (f"{name}/{label}-{number}" for number in range(1, self._cell.pools[name] + 1))
+        else:
+            yield name
+
+    def nodes_of(self, given: tuple[str, ...]) -> list[str]:
+        """Return the nodes that names stand for, each once."""
+        return list(dict.fromkeys(node for name in given for node in self.nodes.named(name)))
