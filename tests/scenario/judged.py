@@ -121,6 +121,12 @@ class Run:
     def state(self, slot: Agent) -> Mapping[str, Any] | None:
         return None if slot.state is None else _State(slot.state)
 
+    def network_count(self, what: str) -> int:
+        return 0
+
+    def cuts(self) -> Sequence[Any]:
+        return ()
+
     def faults_active(self) -> bool:
         return self.faulty
 

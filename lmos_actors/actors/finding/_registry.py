@@ -14,7 +14,7 @@ from .._parking import park_among
 from .._population import SPREADS, AgentQuery
 from ..messages._operation import ASKING, named
 from ..refs._ref import Ref
-from ..refs._retrying import Retrying
+from ..refs._retrying import Retrying, found_link
 from ._pool_link import PoolLink
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def slot_of(ref: Ref[Any]) -> Slot:
     """
     link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
     link = link.inner if isinstance(link, Retrying) else link
-    found: Any = link.resolve() if isinstance(link, LookupLink) else link
+    found: Any = link.resolve() if isinstance(link, LookupLink) else found_link(link)
     if isinstance(found, PoolLink):
         raise NotAllowed(f"{found.path!r} is a pool, this takes one agent: use the refs of pool.members")
     settled: Slot = found.settled() if hasattr(found, "settled") else found

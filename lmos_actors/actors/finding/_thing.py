@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from ..messages._observers import Feed
+    from ..refs._link import Link
     from ..refs._ref import Ref
     from ..slot._calls import LocalCall, LocalStream
     from ..slot._slot import Slot
@@ -31,19 +32,20 @@ class Thing:
     """A near agent or pool by the names of its affordances. Raises NotFound while the ref leads nowhere.
 
     Input is plain data; outputs are the values that a typed consumer would get. Errors are those of
-    `Ref`.
+    `Ref`. `through` is a ref to the same agent, over which requests go.
     """
 
-    __slots__ = ("link",)
+    __slots__ = ("_near", "link")
 
-    def __init__(self, ref: Ref[Any]) -> None:
+    def __init__(self, ref: Ref[Any], through: Ref[Any] | None = None) -> None:
         found = found_link(ref._link)  # pyright: ignore[reportPrivateUsage] # what a ref is for those inside
-        self.link: Slot | PoolLink = found if isinstance(found, PoolLink) else slot_of(ref)
+        self._near: Slot | PoolLink = found if isinstance(found, PoolLink) else slot_of(ref)
+        self.link: Link = self._near if through is None else through._link  # pyright: ignore[reportPrivateUsage]
 
     @property
     def slot(self) -> Slot:
         """The slot of the agent; of a pool that of a member, which all have the same operations."""
-        link = self.link
+        link = self._near
         if not isinstance(link, PoolLink):
             return link
         return next((member for member in link.members if member.table), link.members[0])

@@ -17,5 +17,9 @@ from ._targets import (
     project_root as project_root,
 )
 from ._tree_builder import Places as Places, TreeBuilder as TreeBuilder, backoff_of as backoff_of
-from ._used_tree import UsedTree as UsedTree, use_tree as use_tree
+from ._used_tree import (
+    UsedTree as UsedTree,
+    supervisor_paths as supervisor_paths,
+    use_tree as use_tree,
+)
 from .validators._topology import neighbours_of as neighbours_of

@@ -1,6 +1,7 @@
 """Checks of a run: judges, what they expect, and the logs they read."""
 
 from ._compare import judge_compared as judge_compared
+from ._cuts import Cut as Cut
 from ._divergence import (
     Divergence as Divergence,
     FieldDifference as FieldDifference,

@@ -8,6 +8,7 @@ from lmos_actors.files import Duration
 
 from ..formulas import PLAIN, FormulaFailed, compile_formula, error_text
 from ..values import same, show
+from ._cuts import with_cuts
 from ._expect import Verdict, judge_bounded, judge_latency
 from ._judge import Judge, instant, listing
 
@@ -152,6 +153,8 @@ class ConvergesJudge(Judge):
 
     def judge_final_state(self, now: float) -> None:
         self.sample(now)
+        if self.met_at is None:
+            self.saw = with_cuts(self.saw, self.view.cuts())
 
     def _begun(self) -> bool:
         if self.begin is None:

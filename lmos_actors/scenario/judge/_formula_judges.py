@@ -23,6 +23,7 @@ from ..formulas import (
     of_agents,
 )
 from ..model import ALL_AGENTS, Never
+from ._cuts import with_cuts
 from ._judge import Judge, Offenders, instant, listing
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class EventuallyJudge(FormulaJudge):
     def judge_final_state(self, now: float) -> None:
         self.sample(now)
         if self.met_at is None:
-            self.nearest = self.nearest or self._left_behind(now)
+            self.nearest = with_cuts(self.nearest or self._left_behind(now), self.view.cuts())
 
     def _left_behind(self, now: float) -> str:
         if not self.of_agents:

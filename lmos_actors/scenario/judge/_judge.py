@@ -50,6 +50,10 @@ class View(Protocol):
         """Return how often the network of the file has done something: `lost`, `doubled`, `late`, ..."""
         ...
 
+    def cuts(self) -> Sequence[Any]:
+        """Return the cuts of the network of the file that are in force, each a `Cut`."""
+        ...
+
     def agent(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
         """Return the slot at a path, None before its first start, and the names it goes by: `peer/3`, `peer`.
 

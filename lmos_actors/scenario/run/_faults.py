@@ -28,6 +28,7 @@ from lmos_actors.errors import NotFound
 from lmos_actors.reports import FaultResult
 from lmos_actors.supervision import supervisor_of
 
+from ..judge import Cut
 from ..model import (
     OF_NETWORK,
     AnyFault,
@@ -391,6 +392,14 @@ class Faults:
         self._end_unrecoverable()
         return bool(self._in_force)
 
+    def cuts(self) -> tuple[Cut, ...]:
+        """Return the cuts of the network that are in force, the oldest first."""
+        return tuple(
+            Cut(injected.begin, injected.sides or _ends(injected.targets), one_way=injected.one_way)
+            for injected in self._in_force
+            if injected.kind in ("partition", "disconnect")
+        )
+
     def healed(self, id: str) -> float | None:
         """Return the instant when the last fault of an id ended; None if one is in force, or none came."""
         self._end_unrecoverable()
@@ -412,6 +421,11 @@ class Faults:
             )
             for injected in self._injected
         )
+
+
+def _ends(targets: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Return the ends of a cut as its sides; none where it is of the whole network."""
+    return () if targets == (NETWORK,) else tuple((target,) for target in targets)
 
 
 def fault_of(entry: FaultAt) -> AnyFault:

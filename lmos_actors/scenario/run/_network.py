@@ -16,8 +16,10 @@ from msgspec import UNSET
 
 from lmos_actors.simulation import PERFECT, USER, LinkFault, LinkRules, Links, SimulatedNetwork, between_sides
 
-from ..model import Disconnect, LateLinks, LossyLinks, Partition, Pick, Simulation
+from ..format import supervisor_paths
+from ..model import Disconnect, FaultAt, Inject, LateLinks, LossyLinks, Partition, Pick, Simulation
 from ..values import draw
+from ._step_text import each_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from lmos_actors.simulation import Delivery, Draw
 
     from ..format import Cell
-    from ..model import Delay, LinksBetween, OfNetwork, Rules, Side
+    from ..model import Delay, LinksBetween, OfNetwork, Rules, Scenario, Side
 
 NETWORK: Final = "network"
 """The name of the network in the log, for what happens to all of it."""
@@ -44,11 +46,13 @@ class NodeNames:
             self._populations = {entry.id: entry.count for entry in scenario.population}
         self._paths: Mapping[str, str] = cell.paths
         self._names = {path: name for name, path in cell.paths.items()}
+        supervisors = supervisor_paths(cell.root, cell.used)
         self._nodes: Mapping[str, tuple[str, ...]] = scenario.nodes
         self._node_of: dict[str, str] = {}
         for node, members in scenario.nodes.items():
             for member in members:
-                self._node_of[self._paths.get(member, member)] = node
+                place = self._paths.get(member) or supervisors.get(member, member)
+                self._node_of[place] = node
 
     def of_path(self, path: str) -> str:
         """Return the node of the agent at a path."""
@@ -99,8 +103,8 @@ class RunNetwork:
         self._entropy = entropy
         self._default = _rules(network.default, PERFECT)
         self._declared = [(self._selected(each), each) for each in network.links]
-        self.has_user = any(USER in _named_in(each) for each in network.links)
-        """Whether links of the user are declared, so that steps cross the network."""
+        self.has_user = _has_user(cell.scenario)
+        """Whether links of the user are declared, or faults name them, so that steps cross the network."""
         self.links = Links(self._rules_between, entropy.stream)
         self._network: SimulatedNetwork | None = None
         self._before: Counter[str] = Counter()  # of the networks of nodes that were killed
@@ -206,6 +210,22 @@ class RunNetwork:
 def _everywhere(source: str, target: str) -> bool:
     """Select all lines."""
     return True
+
+
+def _has_user(scenario: Scenario | Simulation) -> bool:
+    """Return whether the links of the user are anywhere in a file."""
+    assert scenario.network is not None
+    ends = [end for links in scenario.network.links for end in _named_in(links)]
+    if isinstance(scenario, Simulation):
+        faults: list[Any] = [entry for entry in scenario.timeline if isinstance(entry, FaultAt)]
+    else:
+        faults = [step.fault for _, step in each_step(scenario.steps) if isinstance(step, Inject)]
+    for fault in faults:
+        between, sides = getattr(fault, "between", UNSET), getattr(fault, "sides", UNSET)
+        ends += () if between is UNSET else between
+        for side in () if sides is UNSET else sides:
+            ends += side if isinstance(side, tuple) else ()
+    return USER in ends
 
 
 def _named_in(links: LinksBetween) -> tuple[object, ...]:

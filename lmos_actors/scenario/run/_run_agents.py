@@ -171,7 +171,9 @@ class RunAgents:
         found = self._things.get(target)
         if found is None:
             client = self._client
-            found = Thing(self._used(target)) if client is None else client.thing(self.path(target))
+            near = self.ref(target)
+            through = None if self._network is None else self.crossing(near)
+            found = Thing(near, through) if client is None else client.thing(self.path(target))
             self._things[target] = found
         return found
 
@@ -187,9 +189,8 @@ class RunAgents:
         return link
 
     def _used(self, target: str) -> Ref[Any]:
-        """Return the ref that steps use: a near one, unless links of the user are declared."""
-        ref = self.ref(target)
-        return self.crossing(ref) if self._network is not None and self._network.has_user else ref
+        """Return the ref that steps use: one that crosses the network, for steps that are as an agent."""
+        return self.crossing(self.ref(target))
 
     # ---- slots
 

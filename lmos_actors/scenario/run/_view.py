@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Slot
 
     from ..formulas import AgentState
+    from ..judge import Cut
     from ._run import Run
 
 
@@ -34,6 +35,10 @@ class RunView:
     def network_count(self, what: str) -> int:
         """Return how often the network of the file has done something: `lost`, `doubled`, `late`, ..."""
         return 0 if self._run.network is None else self._run.network.count(what)
+
+    def cuts(self) -> Sequence[Cut]:
+        """Return the cuts of the network of the file that are in force."""
+        return () if self._run.faults is None else self._run.faults.cuts()
 
     def agent(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
         """Return the slot at a path, None before its first start, and the names it goes by.

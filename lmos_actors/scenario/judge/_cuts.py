@@ -1,0 +1,47 @@
+"""Cuts of the network of a run: who does not reach whom, and since when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ._judge import NAMED, instant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@attrs.frozen
+class Cut:
+    """A cut that is in force: the nodes on its sides, none of which reaches those on another.
+
+    Without sides no node reaches another; `one_way`: only the first side is heard by no other.
+    """
+
+    since: float
+    sides: tuple[tuple[str, ...], ...]
+    one_way: bool = False
+
+    def __str__(self) -> str:
+        since = f"since {instant(self.since)}"
+        if not self.sides:
+            return f"{since} all nodes are cut off from one another"
+        first, *others = [_listing(side) for side in self.sides]
+        if self.one_way:
+            return f"{since} {first} {_verb(self.sides[0])} not heard by {' and '.join(others)}"
+        return f"{since} {first} {_verb(self.sides[0])} cut off from {' and from '.join(others)}"
+
+
+def _listing(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
+    return ", ".join(nodes[:NAMED]) + more
+
+
+def _verb(nodes: Sequence[str]) -> str:
+    return "is" if len(nodes) == 1 else "are"
+
+
+def with_cuts(saw: str, cuts: Sequence[Cut]) -> str:
+    """Return what was seen, and the cuts in force that may be why."""
+    return "; ".join([saw, *map(str, cuts)])
