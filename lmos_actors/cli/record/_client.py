@@ -14,7 +14,8 @@ import trio
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.td import MAX_BYTES
-from lmos_actors.transport import endpoint_of, is_here
+from lmos_actors.security import is_loopback
+from lmos_actors.transport import endpoint_of
 
 from ._passage import Refused, words_of
 from ._pipes import CHUNK, GONE, Pipes
@@ -29,6 +30,10 @@ LONGEST_HEAD: Final = 65_536
 
 HEAD_SECONDS: Final = 60.0
 """In which a client has to send the head of its next request."""
+
+LINGER_SECONDS: Final = 1.0
+LINGER_BYTES: Final = 1 << 20
+"""What is read and forgotten after a refusal, and for how long."""
 
 DESCRIPTIONS: Final = (b"application/td+json", b"application/json", b"application/ld+json")
 
@@ -81,7 +86,7 @@ class Client:
         """Refuse a request for another host than this machine, and one whose target is no path."""
         hosts = [value.decode("latin-1") for name, value in request.headers if name == b"host"]
         try:
-            here = len(hosts) == 1 and is_here(endpoint_of(f"http://{hosts[0]}").host)
+            here = len(hosts) == 1 and is_loopback(endpoint_of(f"http://{hosts[0]}").host)
         except ConfigError:
             here = False
         if not here:
@@ -102,6 +107,16 @@ class Client:
             await self._send(h11.Response(status_code=refused.status, headers=headers))
             await self._send(h11.Data(body))
             await self._send(h11.EndOfMessage())
+            await self._linger()
+
+    async def _linger(self) -> None:
+        """Let the client read a refusal: closing with input unread would reset the connection."""
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):
+            await self._stream.send_eof()
+        left = LINGER_BYTES
+        with trio.move_on_after(LINGER_SECONDS):
+            while left > 0 and (data := await self._stream.receive_some(CHUNK)):
+                left -= len(data)
 
     async def _send(self, event: h11.Event) -> None:
         data = self._http.send(event)

@@ -36,6 +36,7 @@ AGENT: Final = "agent"
 class _Protocol(Protocol):
     def from_client(self, content: str | bytes) -> None: ...
     def from_server(self, content: str | bytes) -> None: ...
+    def left(self) -> None: ...
 
 
 class Conversation:
@@ -137,6 +138,8 @@ class Conversation:
     def close(self, by: Side | Literal["recorder"]) -> None:
         """Write how it has ended; `by` is who has ended it, where nobody has sent a Close."""
         self._transcript.unread += sum(reader.is_lost for reader in self._readers.values())
+        if self._protocol is not None and (self._closer or by) != "server":
+            self._protocol.left()
         if self._closer is None:
             self._transcript.closed(self._number, by, None, "")
         else:

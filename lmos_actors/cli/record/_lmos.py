@@ -184,6 +184,13 @@ class LmosConversation:
         if request.is_told:  # it has no answer, unless that is an error
             del self._open[self._key(message)]
 
+    def left(self) -> None:
+        """Take note that the client has left: what it has asked for is cancelled."""
+        for request in list(self._open.values()):
+            if isinstance(request, _Open) and isinstance(request.message, lmos.InvokeAction):
+                self._settle(request)
+                self._transcript.cancelled(request.agent, request.affordance, request.number)
+
     # ---- what the server says
 
     def from_server(self, content: str | bytes) -> None:

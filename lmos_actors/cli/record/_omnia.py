@@ -48,6 +48,11 @@ class OmniaConversation:
             more = {"session": self._session}
             self._open.append(self._transcript.sent(self._agent, "invoke", MESSAGE, given, more=more))
 
+    def left(self) -> None:
+        """Take note that the client has left: the turns that it has asked for are cancelled."""
+        while self._open:
+            self._transcript.cancelled(self._agent, MESSAGE, self._open.popleft())
+
     def from_server(self, content: str | bytes) -> None:
         """Take a frame of the server."""
         if isinstance(content, bytes):
@@ -57,13 +62,15 @@ class OmniaConversation:
             self._transcript.unread += 1
         if not self._open:
             return
-        redaction, number = self._transcript.redaction, self._open[0]
+        number = self._open[0]
         if isinstance(message, omnia.Chunk) and message.role != "user" and message.content:
-            self._transcript.item(self._agent, MESSAGE, number, redaction.text(message.content))
+            self._transcript.item(self._agent, MESSAGE, number, message.content)
         elif isinstance(message, omnia.Done):
             self._open.popleft()
-            self._transcript.answered(self._agent, MESSAGE, number, redaction.value(message.content))
+            self._transcript.answered(self._agent, MESSAGE, number, message.content)
         elif isinstance(message, omnia.ErrorFrame) and message.session_id is not None:
             self._open.popleft()
-            output = redaction.frame({"code": message.error.code, "message": message.error.message})
+            output = self._transcript.redaction.frame(
+                {"code": message.error.code, "message": message.error.message}
+            )
             self._transcript.failed(self._agent, MESSAGE, number, ActionFailed(output), output)

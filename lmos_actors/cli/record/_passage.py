@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from lmos_actors.errors import ConnectFailed
-from lmos_actors.transport import is_here
+from lmos_actors.security import is_loopback
 
 from ._conversation import Conversation
 from ._requests import WebExchange
@@ -99,7 +99,7 @@ class Passage:
         self._tls = tls
         self._transcript = transcript
         self._speaks: Speech | None = speaks
-        self._is_exposed = not (target.secure or is_here(target.host) or insecure)
+        self._is_exposed = not (target.secure or is_loopback(target.host) or insecure)
         self._describe = describe
         self._on_note = on_note
 

@@ -14,6 +14,7 @@ from lmos_actors.bindings import fetch
 from lmos_actors.errors import ConfigError, ConnectFailed, TransportError, group_of
 from lmos_actors.protocol.td import MAX_BYTES
 from lmos_actors.reports import printable
+from lmos_actors.security import is_loopback
 from lmos_actors.transport import TcpNetwork, endpoint_of, is_here
 
 from .._answers import explained
@@ -72,7 +73,7 @@ class RecordRequest:
             raise ConfigError(f"{self.listen!r} is not HOST:PORT: {error.message}", "--listen") from None
         if found.secure:
             raise ConfigError("clients connect without TLS: ws, or HOST:PORT", "--listen")
-        if not is_here(found.host):
+        if not is_loopback(found.host):
             raise ConfigError("recordings are made on this machine alone, as at 127.0.0.1", "--listen")
         return found
 
@@ -200,7 +201,7 @@ class _Recording:
     def _announce(self, authority: str) -> None:
         scheme = "http" if self._request.to.startswith("http") else "ws"
         ends = "when the clients that came have left" if self._request.once else "at Ctrl-C"
-        here = f"{scheme}://{authority}{self._target.target}"
+        here = f"{scheme}://{authority}{self._target.target}".removesuffix("/")
         print(f"recording {self._request.to}: connect to {here}; ends {ends}", flush=True)
 
     async def _stop_at_signal(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -148,28 +148,43 @@ class Redaction:
         return self._pattern.sub(HIDDEN, text)
 
     def value(self, value: Any) -> Any:
-        """Return a value, its texts without secrets."""
+        """Return a value, its texts without the secrets in them."""
+        try:
+            return self._cleaned(value)
+        except RecursionError:
+            return HIDDEN
+
+    def _cleaned(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if is_mapping(value):
-            return {self.text(name): self.value(item) for name, item in value.items()}
-        return [self.value(item) for item in value] if is_list(value) else value
+            return {self.text(name): self._cleaned(item) for name, item in value.items()}
+        return [self._cleaned(item) for item in value] if is_list(value) else value
 
     def frame(self, value: Any) -> Any:
         """Return the content of a frame that no schema is known of, without credentials by their names."""
+        try:
+            return self._by_name(value)
+        except RecursionError:
+            return HIDDEN
+
+    def _by_name(self, value: Any) -> Any:
         if is_mapping(value):
-            return {self.text(name): self._member(name, item) for name, item in value.items()}
-        return [self.frame(item) for item in value] if is_list(value) else self.value(value)
+            return {name: self._member(name, item) for name, item in value.items()}
+        return [self._by_name(item) for item in value] if is_list(value) else value
 
     def _member(self, name: str, item: Any) -> Any:
         if name.lower() in NAMED and isinstance(item, str | int | float):
             self.keep_parts(item)
             return HIDDEN
-        return self.frame(item)
+        return self._by_name(item)
 
     def described(self, value: Any, schema: Mapping[str, Any] | None) -> Any:
         """Return a value without what its schema marks as secret; without a schema nothing of it is shown."""
-        return self.value(self._concealed(value, schema))
+        try:
+            return self._concealed(value, schema)
+        except RecursionError:
+            return HIDDEN
 
     def _concealed(self, value: Any, schema: Any) -> Any:
         if schema is None:

@@ -117,6 +117,9 @@ class RelayConversation:
                 number = self._transcript.sent(agent, "invoke", kind, payload, self._name)
                 self._sent.append(_Said(agent, number, kind, payload, receipt=receipt))
 
+    def left(self) -> None:
+        """Do nothing: what was said on a relay stays said."""
+
     # ---- what it hears
 
     def from_server(self, content: str | bytes) -> None:

@@ -26,7 +26,7 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Transcript:
-    """Writes records; all of a recording share it. What is written is without secrets already.
+    """Writes records; all of a recording share it. Here goes every secret that is known by its text.
 
     `note` gets what people want to know at once.
     """
@@ -42,6 +42,10 @@ class Transcript:
         self._note = note
         self._unknown: set[str] = set()
         self._seen: set[str] = set()
+
+    def _record(self, kind: str, agent: str, **fields: Any) -> None:
+        shown = {name: self.redaction.value(value) for name, value in fields.items()}
+        self._file.record(kind, self.redaction.text(agent), **shown)
 
     # ---- agents
 
@@ -62,7 +66,7 @@ class Transcript:
         """Take note that there is an agent."""
         if agent not in self._seen:
             self._seen.add(agent)
-            self._file.record("started", agent, incarnation=1)
+            self._record("started", agent, incarnation=1)
 
     def sent(
         self,
@@ -78,7 +82,7 @@ class Transcript:
         self.requests += 1
         number = self.requests
         fields: dict[str, Any] = dict(more) if given is MISSING else {"input": given, **more}
-        self._file.record(
+        self._record(
             "sent",
             agent,
             affordance=affordance,
@@ -88,42 +92,42 @@ class Transcript:
             **fields,
             **{"from": sender},
         )
-        self._file.record("delivered", agent, affordance=affordance, id=number)
+        self._record("delivered", agent, affordance=affordance, id=number)
         return number
 
     def item(self, agent: str, affordance: str, number: int, value: Any) -> None:
         """Write one of several answers."""
-        self._file.record("item", agent, affordance=affordance, id=number, value=value)
+        self._record("item", agent, affordance=affordance, id=number, value=value)
 
     def progress(self, agent: str, affordance: str, number: int, value: Any) -> None:
         """Write how far a request has come."""
-        self._file.record("progress", agent, affordance=affordance, id=number, progress=value)
+        self._record("progress", agent, affordance=affordance, id=number, progress=value)
 
     def answered(
         self, agent: str, affordance: str, number: int, value: Any, more: Mapping[str, Any] = NOTHING
     ) -> None:
         """Write the answer; `more` are further fields."""
-        self._file.record("answered", agent, affordance=affordance, id=number, value=value, **more)
+        self._record("answered", agent, affordance=affordance, id=number, value=value, **more)
 
     def failed(self, agent: str, affordance: str, number: int, error: Exception, output: Any) -> None:
         """Write that a request has failed; `output` is that of an action that has said so."""
-        text = self.redaction.text(f"{type(error).__name__}: {error}")
+        text = f"{type(error).__name__}: {error}"
         fields = {} if output is None else {"output": output}
-        self._file.record("answered", agent, affordance=affordance, id=number, error=text, **fields)
+        self._record("answered", agent, affordance=affordance, id=number, error=text, **fields)
 
     def cancelled(self, agent: str, affordance: str, number: int) -> None:
         """Write that a request was cancelled."""
-        self._file.record("cancelled", agent, affordance=affordance, id=number)
+        self._record("cancelled", agent, affordance=affordance, id=number)
 
     def event(self, agent: str, event: str, data: Any) -> None:
         """Write that an event has happened."""
         self.begin(agent)
-        self._file.record("event", agent, event=event, data=data)
+        self._record("event", agent, event=event, data=data)
 
     def changed(self, agent: str, name: str, value: Any) -> None:
         """Write that a property has another value."""
         self.begin(agent)
-        self._file.record("changed", agent, property=name, value=value)
+        self._record("changed", agent, property=name, value=value)
 
     # ---- connections
 
@@ -131,18 +135,17 @@ class Transcript:
         """Write that a client has asked for a WebSocket, and what the server has answered."""
         fields = {} if speaks is None else {"speaks": speaks}
         shown = self.redaction.target(target)
-        self._file.record("connected", "", connection=connection, target=shown, status=status, **fields)
+        self._record("connected", "", connection=connection, target=shown, status=status, **fields)
 
     def frame(self, connection: int, sender: str, content: Any, size: int) -> None:
         """Write a frame of `client` or `server`; MISSING for one whose content is not written."""
         fields: dict[str, Any] = {"bytes": size} if content is MISSING else {"data": content}
-        self._file.record("frame", "", connection=connection, **fields, **{"from": sender})
+        self._record("frame", "", connection=connection, **fields, **{"from": sender})
 
     def closed(self, connection: int, by: str, code: int | None, reason: str) -> None:
         """Write how a connection has ended; without a code it was cut."""
-        shown = self.redaction.text(reason)
-        self._file.record("closed", "", connection=connection, by=by, code=code, reason=shown)
+        self._record("closed", "", connection=connection, by=by, code=code, reason=reason)
 
     def asked(self, method: str, target: str, status: int | None) -> None:
         """Write a request over HTTP, None where the server has not answered."""
-        self._file.record("http", "", method=method, target=self.redaction.target(target), status=status)
+        self._record("http", "", method=method, target=self.redaction.target(target), status=status)

@@ -1,0 +1,497 @@
+"""`record` between real servers and clients of three protocols: what it writes, and what comes of that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.commands import called, script_started, started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.commands import RunningCommand
+
+PATIENCE = 60.0
+
+AGENTS = '''
+from collections.abc import AsyncIterator
+
+import trio
+
+from lmos_actors import ActionFailed, Agent, Event, Property, Secret, action, event, prop
+from lmos_actors.facades import ChatAgent, ChatTurn
+
+
+class Store(Agent):
+    """Holds goods."""
+
+    stock: Property[int] = prop(default=10)
+    pin: Property[str] = prop(default="", write_only=True)
+    sold: Event[int] = event()
+
+    @action
+    async def take(self, count: int) -> int:
+        """Take goods out, and return how many are left."""
+        await trio.sleep(0.02)
+        if count > self.stock:
+            raise ActionFailed({"code": "TOO_MANY", "message": f"{count} are not there"})
+        self.stock -= count
+        self.sold.emit(count)
+        return self.stock
+
+    @action
+    async def rows(self, count: int) -> AsyncIterator[int]:
+        """Yield numbers."""
+        for number in range(count):
+            await trio.sleep(0.01)
+            yield number
+
+    @action
+    async def unlock(self, word: Secret[str], door: str) -> str:
+        """Open a door, and tell which word it was, which is no secret by its type."""
+        return f"{door} opened by {word}"
+
+    @action
+    async def wait(self) -> None:
+        """Wait for ever."""
+        await trio.sleep_forever()
+
+
+class Bot(ChatAgent):
+    """Repeats what is said."""
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
+        if turn.text == "fail":
+            raise ActionFailed({"code": "NOPE", "message": "not today"})
+        for word in ("You said ", turn.text):
+            await trio.sleep(0.01)
+            yield word
+'''
+
+TALK = """
+import os
+import sys
+
+import trio
+
+from lmos_actors.facades import RelayMessage, open_relay, register_on_relay
+from lmos_actors.security import BearerToken, Credentials
+
+DIRECT, RECORDED = {direct!r}, {recorded!r}
+
+
+async def let_in(url, name):
+    made = await register_on_relay(url, name)
+    os.environ[name] = made.token
+    print(made.token, flush=True)
+    return Credentials({{url.removesuffix("/arc"): BearerToken("env:" + name)}})
+
+
+async def helper(credentials, *, task_status):
+    async with open_relay(DIRECT, credentials=credentials) as relay:
+        await relay.command("ping")
+        task_status.started()
+        async for heard in relay:
+            if isinstance(heard, RelayMessage) and heard.type == "question":
+                fault = {{"error": {{"code": "NO", "message": "not this"}}}}
+                await relay.answer(heard, fault if heard.payload == "bad" else {{"echo": heard.payload}})
+                await relay.say("I have answered", type="thought")
+
+
+async def main():
+    async with trio.open_nursery() as nursery:
+        await nursery.start(helper, await let_in(DIRECT, "helper"))
+        async with open_relay(RECORDED, credentials=await let_in(RECORDED, "asker")) as relay:
+            await relay.command("ping")
+            await relay.ask("how?", "helper")
+            await relay.ask("all of you?", "*")
+            await relay.ask("bad", "helper")
+            await relay.say({{"n": 1, "password": "hunter2hunter2"}}, "*", type="data")
+            await relay.say({{"n": 2}}, "helper", type="data")
+            await relay.command("ping")
+        nursery.cancel_scope.cancel()
+
+
+trio.run(main)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
+    (tmp_path / "things.py").write_text(AGENTS, encoding="utf-8")
+    return tmp_path
+
+
+@contextmanager
+def serving(folder: Path, *words: str) -> Iterator[str]:
+    """Serve, and yield the address as `HOST:PORT`."""
+    with started((*words, "--listen", "ws://127.0.0.1:0"), folder) as process:
+        assert process.stdout is not None
+        found = None
+        while found is None:
+            line = process.stdout.readline()
+            assert line, process.stderr.read() if process.stderr else ""
+            found = re.search(r"127\.0\.0\.1:[0-9]+", line)
+        yield found[0]
+        process.terminate()
+        process.communicate(PATIENCE)
+
+
+@contextmanager
+def recording(folder: Path, to: str, *words: str) -> Iterator[tuple[RunningCommand, str]]:
+    """Record to `log.jsonl`, and yield the process and the address for clients."""
+    with started(("record", "--to", to, "--out", "log.jsonl", *words), folder) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("recording "), (line, process.stderr.read() if process.stderr else "")
+        yield process, re.findall(r"connect to (\S+);", line)[0]
+
+
+def ended(process: RunningCommand, number: int = signal.SIGINT) -> tuple[int, str, str]:
+    process.send_signal(number)
+    out, err = process.communicate(PATIENCE)
+    return process.wait(), out, err
+
+
+def call(folder: Path, *words: str) -> tuple[int, str]:
+    ran = called(words, folder, timeout=PATIENCE)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+# --- the same over three protocols
+
+
+def talk_lmos(folder: Path, server: str, recorder: str) -> list[str]:
+    url = f"{recorder}/agents/store"
+    codes = [
+        call(folder, "call", url, "take", "count=3")[0],
+        call(folder, "read", url, "stock")[0],
+        call(folder, "write", url, "pin", '"4711-0815"')[0],
+        call(folder, "call", f"ws://{url.partition('://')[2]}", "rows", "count=3", "--many")[0],
+        call(folder, "call", url, "unlock", "word=hunter2hunter2", "door=cellar")[0],
+        call(folder, "call", url, "take", "count=99")[0],
+    ]
+    assert codes == [0, 0, 0, 0, 0, 1]
+    return ["4711-0815", "hunter2hunter2"]
+
+
+def talk_omnia(folder: Path, server: str, recorder: str) -> list[str]:
+    url = f"ws://{recorder.partition('://')[2]}/?agent=bot&token=s3cr3t-of-omnia"
+    codes = [call(folder, "chat", url, "--message", text)[0] for text in ("good morning", "fail")]
+    assert codes == [0, 1]
+    return ["s3cr3t-of-omnia"]
+
+
+def talk_relay(folder: Path, server: str, recorder: str) -> list[str]:
+    direct, recorded = f"ws://{server}/arc", f"ws://{recorder.partition('://')[2]}/arc"
+    with script_started(TALK.format(direct=direct, recorded=recorded), folder) as script:
+        out, err = script.communicate(PATIENCE)
+        assert script.wait() == 0, err
+    tokens = out.split()
+    assert len(tokens) == 2
+    return [*tokens, "hunter2hunter2"]
+
+
+PROTOCOLS: dict[str, tuple[tuple[str, ...], Any, tuple[str, ...]]] = {
+    "lmos": (("serve", "store=things.py:Store"), talk_lmos, ("do: invoke", "do: stream", "do: write")),
+    "omnia": (("serve", "bot=things.py:Bot", "--omnia"), talk_omnia, ("speaks: omnia", "action: chat")),
+    "relay": (("relay", "serve", "--extension", "receipts"), talk_relay, ("speaks: relay", "do: say")),
+}
+
+
+@pytest.mark.parametrize("speaks", PROTOCOLS)
+def test_what_is_recorded_plays_again_without_its_secrets(folder: Path, speaks: str) -> None:
+    served, talk, steps = PROTOCOLS[speaks]
+    with serving(folder, *served) as server, recording(folder, f"http://{server}") as (process, url):
+        secrets = talk(folder, server, url)
+        code, out, err = ended(process)
+    assert (code, err) == (0, "")
+    assert out.startswith("recorded ")
+    log = folder / "log.jsonl"
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    written = log.read_text(encoding="utf-8")
+    assert [secret for secret in secrets if secret in written] == []
+    assert call(folder, "diff", "log.jsonl", "log.jsonl")[0] == 0
+    code, said = call(folder, "replay", "log.jsonl", "--as-scenario", "recorded.yaml")
+    assert code == 0, said
+    story = (folder / "recorded.yaml").read_text(encoding="utf-8")
+    assert [step for step in steps if step not in story] == []
+    assert "do: expect" in story
+    code, said = call(folder, "run", "recorded.yaml", "--check-determinism", "off")
+    assert code == 0, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("speaks", PROTOCOLS)
+def test_a_changed_recording_is_noticed(folder: Path, speaks: str) -> None:
+    served, talk, _ = PROTOCOLS[speaks]
+    with serving(folder, *served) as server, recording(folder, f"ws://{server}") as (process, url):
+        talk(folder, server, url.replace("ws://", "http://"))
+        assert ended(process)[0] == 0
+    assert call(folder, "replay", "log.jsonl", "--as-scenario", "recorded.yaml")[0] == 0
+    lines = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    place = next(n for n, line in enumerate(lines) if is_changeable(json.loads(line)))
+    change(folder, lines, place, '"value":"another"')
+    code, said = call(folder, "run", "recorded.yaml", "--check-determinism", "off")
+    assert (code, "was changed after it was written" in said) == (2, True), said
+    with_digest(folder, lines, chunks=speaks != "omnia")
+    code, said = call(folder, "run", "recorded.yaml", "--check-determinism", "off")
+    assert (code, "another" in said) == (1, True), said
+
+
+def is_changeable(data: dict[str, Any]) -> bool:
+    """Whether a record is an answer that a step expects."""
+    return data.get("kind") == "answered" and data.get("value") is not None and data["agent"] != "relay"
+
+
+def change(folder: Path, lines: list[str], place: int, value: str) -> None:
+    lines[place] = re.sub(r'"value":.*(?=\}$)', value, lines[place])
+    (folder / "log.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def with_digest(folder: Path, lines: list[str], *, chunks: bool) -> None:
+    """Write the lines with the last one that belongs to them, with or without parts of answers."""
+    kept = [line for line in lines[:-1] if chunks or '"kind":"item"' not in line]
+    text = "\n".join(kept) + "\n"
+    end = {"end": len(kept) - 1, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    (folder / "log.jsonl").write_text(text + json.dumps(end) + "\n", encoding="utf-8")
+
+
+def test_a_description_leads_back_to_the_recorder(folder: Path) -> None:
+    with (
+        serving(folder, "serve", "store=things.py:Store") as server,
+        recording(folder, f"http://{server}/agents/store") as (process, url),
+    ):
+        code, said = call(folder, "describe", url)
+        assert code == 0, said
+        assert call(folder, "discover", url)[0] == 0
+        assert call(folder, "call", url, "take", "count=1") == (0, '{"action": "take", "output": 9}\n')
+        assert ended(process)[0] == 0
+    found = [data for data in records(folder) if data.get("kind") == "connected"]
+    assert [(data["target"], data["speaks"], data["status"]) for data in found] == [("/ws", "lmos", 101)]
+
+
+def test_requests_over_http_are_requests_to_the_thing(folder: Path) -> None:
+    import urllib.request
+
+    def ask(url: str, method: str, data: bytes | None) -> bytes:
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return b"%d" % error.code
+
+    with (
+        serving(folder, "serve", "store=things.py:Store") as server,
+        recording(folder, f"http://{server}/agents/store") as (process, url),
+    ):
+        ask(url, "GET", None)
+        assert ask(f"{url}/properties/stock", "GET", None) == b"10"
+        assert ask(f"{url}/properties/stock", "PUT", b"7") == b""
+        assert ask(f"{url}/properties/pin", "PUT", b'"4711-0815"') == b""
+        assert ask(f"{url}/actions/take?count=2", "POST", b"") == b"5"
+        assert ask(f"{url}/actions/unlock", "POST", b'{"word": "hunter22", "door": "A"}')
+        assert ask(f"{url}/actions/take", "POST", b'{"count": 99}') == b"409"
+        assert ended(process)[0] == 0
+    asked = {data["id"]: data for data in records(folder) if data.get("kind") == "sent"}
+    answers = {data["id"]: data for data in records(folder) if data.get("kind") == "answered"}
+    assert [(each["verb"], each["affordance"], each.get("input")) for each in asked.values()] == [
+        ("read", "stock", None),
+        ("write", "stock", 7),
+        ("write", "pin", "***"),
+        ("invoke", "take", {"count": 2}),
+        ("invoke", "unlock", {"word": "***", "door": "A"}),
+        ("invoke", "take", {"count": 99}),
+    ]
+    assert [each.get("value") for each in answers.values()] == [10, None, None, 5, "A opened by ***", None]
+    assert list(answers.values())[-1]["output"] == {"code": "TOO_MANY", "message": "99 are not there"}
+    assert "hunter22" not in (folder / "log.jsonl").read_text(encoding="utf-8")
+
+
+# --- how it ends
+
+
+def test_a_recording_that_was_killed_is_as_good_as_far_as_it_goes(folder: Path) -> None:
+    with (
+        serving(folder, "serve", "store=things.py:Store") as server,
+        recording(folder, f"http://{server}") as (process, url),
+    ):
+        assert call(folder, "call", f"{url}/agents/store", "take", "count=3")[0] == 0
+        process.kill()
+        process.communicate(PATIENCE)
+    log = folder / "log.jsonl"
+    text = log.read_text(encoding="utf-8")
+    assert '"end":' not in text.splitlines()[-1]
+    log.write_text(text + '{"n":999,"t":9.0,"ki', encoding="utf-8")
+    code, said = call(folder, "replay", "log.jsonl", "--as-scenario", "recorded.yaml")
+    assert code == 0, said
+    code, said = call(folder, "run", "recorded.yaml", "--check-determinism", "off")
+    assert code == 0, said
+
+
+def test_it_ends_in_order_while_requests_are_open(folder: Path) -> None:
+    with (
+        serving(folder, "serve", "store=things.py:Store") as server,
+        recording(folder, f"http://{server}") as (process, url),
+        started(("call", f"{url}/agents/store", "wait"), folder) as client,
+    ):
+        while '"kind":"delivered"' not in (folder / "log.jsonl").read_text(encoding="utf-8"):
+            assert client.poll() is None
+        code, out, err = ended(process, signal.SIGTERM)
+        client.communicate(PATIENCE)
+        assert client.wait() == 3
+    assert (code, err) == (0, "")
+    assert "1 WebSocket, 1 HTTP request, 1 request to agents" in out
+    kinds = [data.get("kind") for data in records(folder)]
+    assert kinds[-3:] == ["cancelled", "closed", None]
+    code, said = call(folder, "replay", "log.jsonl", "--as-scenario", "recorded.yaml")
+    assert code == 0, said
+    assert call(folder, "run", "recorded.yaml", "--check-determinism", "off")[0] == 0
+
+
+def test_once_ends_with_the_clients(folder: Path) -> None:
+    with (
+        serving(folder, "serve", "store=things.py:Store") as server,
+        recording(folder, f"ws://{server}", "--once") as (process, url),
+    ):
+        assert call(folder, "call", f"{url}/agents/store", "take", "count=3")[0] == 0
+        out, err = process.communicate(PATIENCE)
+        assert (process.wait(), err) == (0, "")
+    assert out.startswith("recorded 1 WebSocket, 0 HTTP requests, 1 request to agents")
+
+
+def test_without_a_description_no_value_is_written(folder: Path) -> None:
+    """A server that guards its descriptions, and one that has none, keep no value from the client."""
+    (folder / "guard.yaml").write_text("security: {schemes: {token: {scheme: bearer}}}\n", encoding="utf-8")
+    description = call(folder, "describe", "things.py:Store")[1]
+    (folder / "store.td.json").write_text(description, encoding="utf-8")
+    for more, given in ((), "***"), (("--description", "store.td.json"), {"count": 3}):
+        (folder / "log.jsonl").unlink(missing_ok=True)
+        with nameless(folder) as server, recording(folder, server, *more) as (process, url):
+            code, said = call(folder, "call", f"{url}", "take", "count=3", "--thing", thing_in(description))
+            assert code == 0, said
+            code, _, err = ended(process)
+            assert code == 0
+        asked = [data["input"] for data in records(folder) if data.get("kind") == "sent"]
+        assert asked == [given]
+        assert ("no description of" in err) == (given == "***")
+
+
+def thing_in(description: str) -> str:
+    found: str = json.loads(description)["id"]
+    return found
+
+
+@contextmanager
+def nameless(folder: Path) -> Iterator[str]:
+    """Answer requests of LMOS, and have no description."""
+    from threading import Thread
+
+    from websockets.sync.server import ServerConnection, serve
+
+    def answer(connection: ServerConnection) -> None:
+        for text in connection:
+            asked = json.loads(text)
+            status = {
+                "messageType": "actionStatus",
+                "thingID": asked["thingID"],
+                "messageID": "1",
+                "correlationID": asked["messageID"],
+                "action": asked["action"],
+                "status": "completed",
+                "output": 7,
+            }
+            connection.send(json.dumps(status))
+
+    with serve(answer, "127.0.0.1", 0, subprotocols=["lmosprotocol"]) as server:  # type: ignore[list-item]
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}/things"
+        server.shutdown()
+        thread.join()
+
+
+# --- mistakes
+
+
+def test_nothing_is_written_over(folder: Path) -> None:
+    (folder / "log.jsonl").write_text("mine", encoding="utf-8")
+    with serving(folder, "serve", "store=things.py:Store") as server:
+        code, said = call(folder, "record", "--to", f"ws://{server}", "--out", "log.jsonl")
+    assert (code, "is there already" in said) == (2, True), said
+    assert (folder / "log.jsonl").read_text(encoding="utf-8") == "mine"
+    code, said = call(folder, "replay", "log.jsonl", "--as-scenario", "log.jsonl")
+    assert code == 2
+    (folder / "there.yaml").write_text("mine", encoding="utf-8")
+    code, said = call(folder, "replay", "log.jsonl", "--as-scenario", "there.yaml")
+    assert (code, "is there already" in said) == (2, True), said
+    assert (folder / "there.yaml").read_text(encoding="utf-8") == "mine"
+
+
+WRONG: list[tuple[tuple[str, ...], int, str]] = [
+    (("--to", "ftp://127.0.0.1", "--out", "log.jsonl"), 2, "the scheme 'ftp'"),
+    (("--to", "ws://u:pw@127.0.0.1", "--out", "log.jsonl"), 2, "do not belong in a URL"),
+    (("--to", "ws://127.0.0.1/?token=abcdefgh", "--out", "log.jsonl"), 2, "--to: a token does not belong"),
+    (("--to", "ws://127.0.0.1:1", "--out", "log.jsonl", "--listen", "0.0.0.0:0"), 2, "--listen: recordings"),
+    (("--to", "ws://127.0.0.1:1", "--out", "log.jsonl", "--listen", "wss://127.0.0.1:0"), 2, "without TLS"),
+    (("--to", "ws://127.0.0.1:1", "--out", "log.jsonl", "--speaks", "morse"), 2, "morse"),
+    (
+        ("--to", "ws://127.0.0.1:1", "--out", "log.jsonl", "--description", "no.json"),
+        2,
+        "--description: cannot",
+    ),
+    (("--to", "ws://127.0.0.1:1", "--out", "log.jsonl", "--key", "k.pem"), 2, "--key: goes with --cert"),
+    (("--to", "ws://127.0.0.1:1", "--out", "log.jsonl"), 3, "Connection refused"),
+    (("--out", "log.jsonl"), 2, "--to"),
+    (("--to", "ws://127.0.0.1:1"), 2, "--out"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "part"), WRONG, ids=lambda each: str(each)[:40])
+def test_what_is_wrong_is_said_in_a_line(folder: Path, words: tuple[str, ...], code: int, part: str) -> None:
+    ran = called(("record", *words), folder, timeout=PATIENCE)
+    assert (ran.returncode, ran.stdout) == (code, ""), ran
+    assert part in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "abcdefgh" not in ran.stderr
+    assert "pw@" not in ran.stderr
+    assert not (folder / "log.jsonl").exists()
+
+
+def test_a_file_that_cannot_be_made(folder: Path) -> None:
+    with serving(folder, "serve", "store=things.py:Store") as server:
+        code, said = call(folder, "record", "--to", f"ws://{server}", "--out", "nowhere/log.jsonl")
+    assert (code, "--out: nowhere/log.jsonl cannot be written" in said) == (2, True), said
+
+
+def test_a_recording_is_not_run_again_and_says_what_can_be_done(folder: Path) -> None:
+    with (
+        serving(folder, "serve", "store=things.py:Store") as server,
+        recording(folder, f"ws://{server}") as (process, _),
+    ):
+        assert ended(process)[0] == 0
+    code, said = call(folder, "replay", "log.jsonl")
+    assert (code, "--as-scenario FILE makes a scenario" in said) == (2, True), said
+    code, said = call(folder, "replay", "log.jsonl", "--as-scenario", "it.yaml")
+    assert (code, "has no request" in said) == (2, True), said
+    code, said = call(folder, "replay", "log.jsonl", "--as-scenario", "it.toml")
+    assert (code, "ends in none of" in said) == (2, True), said
+    code, said = call(folder, "replay", "log.jsonl", "--as-scenario", "it.yaml", "--at", "1s")
+    assert (code, "--at: goes with a run" in said) == (2, True), said
