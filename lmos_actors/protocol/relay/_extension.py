@@ -170,7 +170,10 @@ class HubExtension:
         return True
 
     def done(self, frame: HubFrame, fate: Fate) -> None:
-        """Note that a message was passed on, or a command carried out."""
+        """Note that a message was passed on, or a command carried out.
+
+        It is too late to refuse it: a HubRefusal, as of a member that cannot be read, ends the hook alone.
+        """
 
     def due_at(self) -> int | None:
         """Return the Unix time in milliseconds at which `due` is to be called, None for never."""

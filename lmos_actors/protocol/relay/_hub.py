@@ -459,7 +459,8 @@ class HubConnection:
             fate = hub.pass_on(self, targets, members, frame)
         if frame is not None:
             for each in hub.extensions:
-                each.done(frame, fate)
+                with suppress(HubRefusal):  # the frame has its fate
+                    each.done(frame, fate)
             hub.on_change()
         return fate
 

@@ -237,6 +237,31 @@ def test_history_is_bounded_by_number_bytes_and_age() -> None:
         assert told(world.ask("two", {"command": "search", "query": "0" + "x" * 50})) == []
 
 
+@pytest.mark.parametrize("member", ["payload", "no_store", "x"])
+@pytest.mark.parametrize("type", ["data", "discovery"])
+@pytest.mark.parametrize("number", ["9" * 5_000, "-1e99999"])
+def test_a_number_that_cannot_be_read_passes_has_one_fate_and_spoils_no_restart(
+    member: str, type: str, number: str
+) -> None:
+    world = World(Receipts, lambda: History(HistoryOptions(messages=2)), Semantic, Voting)
+    world.join("one", "two")
+    members = {"to": '["*"]', "payload": "1", "type": json.dumps(type), "receipt": '"r"', member: number}
+    data = "{" + ",".join(f'"{name}":{value}' for name, value in members.items()) + "}"
+    assert world.peers["one"].receive(data, 0.0).outcome == "passed"
+    assert [each["type"] for each in world.heard("one")] == ["receipt"]
+    (passed,) = world.peers["two"].frames(1 << 30)
+    assert f'"{member}":{number}'.encode() in passed
+    world.start()
+    world.join("one", "two")
+    for text in "abc":  # what is too old is forgotten
+        world.say("one", payload=text)
+    found = world.ask("two", {"command": "history"})
+    assert [each["payload"] for each in found["messages"]] == ["b", "c"]
+    counts = world.hub.statistics()
+    assert counts.frames == counts.passed + counts.commands + counts.refused
+    assert not counts.refused
+
+
 def test_an_answer_fits_a_frame() -> None:
     world = World(History)
     world.join("one", "two")

@@ -102,7 +102,7 @@ class History(HubExtension):
         self._numbers[kept.id] = number
         self._bytes += len(kept.frame)
         self._next = number + 1
-        self._index.add(number, text_of(value_of(_members_of(kept), "payload")))
+        self._index.add(number, _text_in(kept))
 
     def _bound(self) -> None:
         """Forget the oldest messages while there are too many."""
@@ -192,8 +192,13 @@ def _fitting(messages: Iterator[Kept], limit: int) -> tuple[list[Kept], bool]:
     return found, False
 
 
-def _members_of(kept: Kept) -> Members:
-    return msgspec.json.decode(kept.frame, type=dict[str, Raw])
+def _text_in(kept: Kept) -> str:
+    """Return what a message says, nothing for a payload that is JSON and cannot be read: a huge number."""
+    members: Members = msgspec.json.decode(kept.frame, type=dict[str, Raw])
+    try:
+        return text_of(value_of(members, "payload"))
+    except ValueError:
+        return ""
 
 
 def _key(number: int) -> str:
