@@ -14,14 +14,3 @@ from ._world import (
     seeded_order as seeded_order,
     simulate as simulate,
 )
-from .network import (
-    PERFECT as PERFECT,
-    USER as USER,
-    Delivery as Delivery,
-    Draw as Draw,
-    LinkFault as LinkFault,
-    LinkRules as LinkRules,
-    Links as Links,
-    SimulatedNetwork as SimulatedNetwork,
-    between_sides as between_sides,
-)

@@ -27,13 +27,14 @@ from lmos_actors import (
     prop,
     simulate,
 )
-from lmos_actors.simulation import LinkFault, LinkRules, Links, SimulatedNetwork, TraceLog, between_sides
+from lmos_actors.simulation import TraceLog
+from lmos_actors.simulation.network import LinkFault, LinkRules, Links, SimulatedNetwork, between_sides
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from lmos_actors import Node
-    from lmos_actors.simulation import Delivery
+    from lmos_actors.simulation.network import Delivery
 
 LATENCY = 0.05
 TRIP = 2 * LATENCY

@@ -29,6 +29,7 @@ from ._base import (
     COMMANDS as COMMANDS,
     EVERYBODY as EVERYBODY,
     HUB as HUB,
+    NETWORK as NETWORK,
     QUESTION as QUESTION,
     USER as USER,
     Condition as Condition,

@@ -21,6 +21,9 @@ USER = "user"
 HUB = "relay"
 """The agent that is the hub of a file with `relay`, and its name on itself."""
 
+NETWORK = "network"
+"""The name of the network of a file in the log, for what happens to all of it."""
+
 EVERYBODY = "*"
 """The target of what is said to all on a hub."""
 

@@ -30,6 +30,7 @@ from lmos_actors.supervision import supervisor_of
 
 from ..judge import Cut
 from ..model import (
+    NETWORK,
     OF_NETWORK,
     AnyFault,
     Comeback,
@@ -48,7 +49,6 @@ from ..model import (
     kind_of_fault,
 )
 from ..values import draw, exception_class
-from ._network import NETWORK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,87 +9,36 @@ whose links are perfect unless the file names them.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from msgspec import UNSET
 
-from lmos_actors.simulation import PERFECT, USER, LinkFault, LinkRules, Links, SimulatedNetwork, between_sides
+from lmos_actors.simulation.network import (
+    PERFECT,
+    USER,
+    LinkFault,
+    LinkRules,
+    Links,
+    SimulatedNetwork,
+    between_sides,
+)
 
-from ..format import supervisor_paths
-from ..model import Disconnect, FaultAt, Inject, LateLinks, LossyLinks, Partition, Pick, Simulation
+from ..model import NETWORK, Disconnect, FaultAt, Inject, LateLinks, LossyLinks, Partition, Pick, Simulation
 from ..values import draw
+from ._node_names import NodeNames
 from ._step_text import each_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from lmos_actors._core import Entropy, RandomStream
     from lmos_actors.actors import Ref
     from lmos_actors.node import Node
-    from lmos_actors.simulation import Delivery, Draw
+    from lmos_actors.simulation.network import Delivery, Draw
 
     from ..format import Cell
     from ..model import Delay, LinksBetween, OfNetwork, Rules, Scenario, Side
-
-NETWORK: Final = "network"
-"""The name of the network in the log, for what happens to all of it."""
-
-
-class NodeNames:
-    """The nodes of one file: those of `nodes:`, and agents that are in none of them."""
-
-    def __init__(self, cell: Cell) -> None:
-        scenario = cell.scenario
-        self._populations: dict[str, int] = {}
-        if isinstance(scenario, Simulation):
-            self._populations = {entry.id: entry.count for entry in scenario.population}
-        self._paths: Mapping[str, str] = cell.paths
-        self._names = {path: name for name, path in cell.paths.items()}
-        supervisors = supervisor_paths(cell.root, cell.used)
-        self._nodes: Mapping[str, tuple[str, ...]] = scenario.nodes
-        self._node_of: dict[str, str] = {}
-        for node, members in scenario.nodes.items():
-            for member in members:
-                place = self._paths.get(member) or supervisors.get(member, member)
-                self._node_of[place] = node
-
-    def of_path(self, path: str) -> str:
-        """Return the node of the agent at a path."""
-        place = path
-        while place:
-            found = self._node_of.get(place)
-            if found is not None:
-                return found
-            name = self._names.get(place)
-            if name is not None:
-                return name
-            above, _, number = place.rpartition("/")
-            if above in self._populations and number:
-                return self._node_of.get(above, place)
-            place = above
-        return path
-
-    def named(self, name: str) -> list[str]:
-        """Return the nodes that a name stands for: a node, that of an agent, all of a population."""
-        if name in self._nodes or name == USER:
-            return [name]
-        count = self._populations.get(name)
-        if count is not None:
-            return list(dict.fromkeys(self.of_path(f"{name}/{number}") for number in range(count)))
-        return [self.of_path(self._paths.get(name, name))]
-
-    def selects(self, name: str) -> Callable[[str], bool]:
-        """Return which nodes a name stands for, as a test; a population need not be looked through."""
-        if name in self._populations and name not in self._node_of:
-            prefix = f"{name}/"
-            return lambda node: node.startswith(prefix)
-        return frozenset(self.named(name)).__contains__
-
-    def all(self) -> list[str]:
-        """Return all nodes of the file."""
-        names = dict.fromkeys((*self._paths, *self._populations))
-        return list(dict.fromkeys(node for name in names for node in self.named(name)))
 
 
 class RunNetwork:

@@ -1,0 +1,73 @@
+"""The nodes of the network of a file, by their names.
+
+A node is one of `nodes:`, or has the name of an agent that stands in none of them. Agents that an agent
+starts are on its node, as are the members of a pool on that of the pool.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..format import supervisor_paths
+from ..model import USER, Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..format import Cell
+
+
+class NodeNames:
+    """The nodes of one file: those of `nodes:`, and agents that are in none of them."""
+
+    def __init__(self, cell: Cell) -> None:
+        scenario = cell.scenario
+        self._populations: dict[str, int] = {}
+        if isinstance(scenario, Simulation):
+            self._populations = {entry.id: entry.count for entry in scenario.population}
+        self._paths: Mapping[str, str] = cell.paths
+        self._names = {path: name for name, path in cell.paths.items()}
+        supervisors = supervisor_paths(cell.root, cell.used)
+        self._nodes: Mapping[str, tuple[str, ...]] = scenario.nodes
+        self._node_of: dict[str, str] = {}
+        for node, members in scenario.nodes.items():
+            for member in members:
+                place = self._paths.get(member) or supervisors.get(member, member)
+                self._node_of[place] = node
+
+    def of_path(self, path: str) -> str:
+        """Return the node of the agent at a path."""
+        place = path
+        while place:
+            found = self._node_of.get(place)
+            if found is not None:
+                return found
+            name = self._names.get(place)
+            if name is not None:
+                return name
+            above, _, number = place.rpartition("/")
+            if above in self._populations and number:
+                return self._node_of.get(above, place)
+            place = above
+        return path
+
+    def named(self, name: str) -> list[str]:
+        """Return the nodes that a name stands for: a node, that of an agent, all of a population."""
+        if name in self._nodes or name == USER:
+            return [name]
+        count = self._populations.get(name)
+        if count is not None:
+            return list(dict.fromkeys(self.of_path(f"{name}/{number}") for number in range(count)))
+        return [self.of_path(self._paths.get(name, name))]
+
+    def selects(self, name: str) -> Callable[[str], bool]:
+        """Return which nodes a name stands for, as a test; a population need not be looked through."""
+        if name in self._populations and name not in self._node_of:
+            prefix = f"{name}/"
+            return lambda node: node.startswith(prefix)
+        return frozenset(self.named(name)).__contains__
+
+    def all(self) -> list[str]:
+        """Return all nodes of the file."""
+        names = dict.fromkeys((*self._paths, *self._populations))
+        return list(dict.fromkeys(node for name in names for node in self.named(name)))
