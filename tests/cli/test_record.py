@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 
 from tests.commands import called, script_started, started
 
@@ -135,7 +136,8 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def serving(folder: Path, *words: str) -> Iterator[str]:
     """Serve, and yield the address as `HOST:PORT`."""
-    with started((*words, "--listen", "ws://127.0.0.1:0"), folder) as process:
+    where = () if "--listen" in words else ("--listen", "ws://127.0.0.1:0")
+    with started((*words, *where), folder) as process:
         assert process.stdout is not None
         found = None
         while found is None:
@@ -325,6 +327,23 @@ def test_requests_over_http_are_requests_to_the_thing(folder: Path) -> None:
     assert "hunter22" not in (folder / "log.jsonl").read_text(encoding="utf-8")
 
 
+def test_it_connects_over_tls_and_clients_do_not(folder: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    served = ("serve", "store=things.py:Store", "--cert", "server.pem", "--listen", "wss://127.0.0.1:0")
+    with serving(folder, *served) as server:
+        code, said = call(folder, "record", "--to", f"wss://{server}", "--out", "log.jsonl")
+        assert (code, "--ca FILE" in said) == (3, True), said
+        with recording(folder, f"wss://{server}", "--ca", "ca.pem") as (process, url):
+            assert url.startswith("ws://127.0.0.1:")
+            there = f"http://{url.partition('://')[2]}/agents/store"
+            assert call(folder, "call", there, "take", "count=1") == (0, '{"action": "take", "output": 9}\n')
+            assert ended(process)[0] == 0
+    (found,) = [data for data in records(folder) if data.get("kind") == "connected"]
+    assert (found["target"], found["status"]) == ("/ws", 101)
+
+
 # --- how it ends
 
 
@@ -378,8 +397,7 @@ def test_once_ends_with_the_clients(folder: Path) -> None:
 
 
 def test_without_a_description_no_value_is_written(folder: Path) -> None:
-    """A server that guards its descriptions, and one that has none, keep no value from the client."""
-    (folder / "guard.yaml").write_text("security: {schemes: {token: {scheme: bearer}}}\n", encoding="utf-8")
+    """A server that has none: the client needs none, and the recorder does not know what is secret."""
     description = call(folder, "describe", "things.py:Store")[1]
     (folder / "store.td.json").write_text(description, encoding="utf-8")
     for more, given in ((), "***"), (("--description", "store.td.json"), {"count": 3}):
