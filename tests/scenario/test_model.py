@@ -654,7 +654,7 @@ def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_w
     assert words_offered(scenario["agents"], "from") == [
         ["agent", "pool", "mock", "replay", "bridge", "remote"]
     ]
-    assert len(words_offered(scenario["checks"], "check")[0]) == 10
+    assert len(words_offered(scenario["checks"], "check")[0]) == 11
     assert words_offered(schema["$defs"]["Inject"], "kind") == [
         ["crash", "slow", "pause", "restart", "full_disk", "slow_disk", *OF_NETWORK]
     ]

@@ -302,6 +302,8 @@ FLIPS: list[tuple[str, str, str]] = [
     ("voting.yaml", "by: 20s", "by: 6s"),
     ("election.yaml", "series.messages <= ", "series.messages < "),
     ("election.yaml", "restart: {after: 4s}", "restart: {after: 1s}"),
+    ("register.yaml", "initial: 0", "initial: 1"),
+    ("register.yaml", "series.given_up >= 5", "series.given_up >= 5000"),
     ("market.yaml", "stock: 3", "stock: 1"),
     ("market.yaml", "min: 80, max: 220", "min: 80, max: 95"),
 ]  # fmt: skip

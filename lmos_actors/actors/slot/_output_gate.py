@@ -176,6 +176,12 @@ class OutputGate:
         """Whether the agent must take no further turn, as too much waits."""
         return self._waiting >= MOST
 
+    def held_answers(self) -> list[int]:
+        """Return the numbers, in the log, of the requests whose answers wait for the store."""
+        waiting = [*(output for _, outputs in self._held for output in outputs), *self._open]
+        numbers = [output.number for output in waiting if isinstance(output, Answer)]
+        return [number for number in numbers if number is not None]
+
     # ---- turns
 
     def begin_turn(self) -> bool:
@@ -387,7 +393,15 @@ class Answer(msgspec.Struct, eq=False):
         envelope = self._envelope
         if envelope.phase == HELD_BACK:
             envelope.phase = DONE
+            if envelope.trace is not None:  # the record of the answer came when the turn ended
+                envelope.slot.rt.note("answered", envelope, error=f"AgentDied: {why}")
             envelope.fail(AgentDied(why, started=True, agent=envelope.slot))
+
+    @property
+    def number(self) -> int | None:
+        """The number of the request in the log; None for one that has left, or has no number."""
+        envelope = self._envelope
+        return envelope.trace[0] if envelope.phase == HELD_BACK and envelope.trace is not None else None
 
 
 class Push:

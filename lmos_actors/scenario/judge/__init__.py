@@ -25,6 +25,12 @@ from ._expect import (
 )
 from ._judge import AgentDirectory as AgentDirectory, Judge as Judge, name_of as name_of
 from ._judges import TIMED as TIMED, Judges as Judges
+from ._linearizability import (
+    UNKNOWN as UNKNOWN,
+    Operation as Operation,
+    linearize as linearize,
+    smallest_failing as smallest_failing,
+)
 from ._logs import (
     CHANGED as CHANGED,
     CUT_SHORT as CUT_SHORT,

@@ -18,6 +18,7 @@ from ..model import (
     Converges,
     Eventually,
     Latency,
+    Linearizable,
     Message,
     Never,
     Restarts,
@@ -240,6 +241,8 @@ def _about(check: AnyCheck) -> str:
         return _message(check.after)
     if isinstance(check, Trace):
         return check.of or ""
+    if isinstance(check, Linearizable):
+        return check.of if isinstance(check.of, str) else " ".join(check.of)
     if isinstance(check, Converges):
         return f"{check.of} {check.field}"
     return f"{check.metric} across {check.across}"

@@ -7,11 +7,23 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from ..formulas import NETWORK_COUNTS, AgentValues, CheckedNames, Columns
-from ..model import Always, Causal, Compare, Converges, Eventually, Latency, Never, Restarts, Statistics
+from ..model import (
+    Always,
+    Causal,
+    Compare,
+    Converges,
+    Eventually,
+    Latency,
+    Linearizable,
+    Never,
+    Restarts,
+    Statistics,
+)
 from ._count_judges import ConvergesJudge, CountJudge, DeadLetterJudge, LatencyJudge
 from ._expect import percentile
 from ._formula_judges import EventuallyJudge, FormulaJudge, HoldsJudge
 from ._judge import AgentDirectory, Judge, name_of
+from ._register_judge import RegisterJudge
 from ._series import SeriesSampler
 from ._trace_judges import CausalJudge, TraceJudge
 
@@ -236,4 +248,6 @@ def _judge(check: Any, place: str, context: JudgeContext) -> Judge:
         return ConvergesJudge(check, name, place, context)
     if isinstance(check, Causal):
         return CausalJudge(check, name, place, directory)
+    if isinstance(check, Linearizable):
+        return RegisterJudge(check, name, place, view, directory)
     return TraceJudge(check, name, place, view, directory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -154,6 +154,23 @@ class Converges(Check, frozen=True, kw_only=True, tag="converges"):
     within: Duration
 
 
+class Linearizable(Check, frozen=True, kw_only=True, tag="linearizable"):
+    """The agents of `of` are one register: an order of all its reads and writes explains their answers.
+
+    An operation takes effect between its request and its answer; without an answer it may have happened or
+    not, at any later time. `read`, `write` and `compare_and_set` are actions. Besides `key`, the name of an
+    argument, `write` takes the new value, `compare_and_set` the one expected and the new one; it returns
+    whether it has set it. Each key is a register of its own. `initial` is the value before the first write.
+    """
+
+    of: Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
+    read: Name
+    write: Name
+    compare_and_set: Name | None = None
+    key: Name | None = None
+    initial: Any = None
+
+
 class Compare(Check, frozen=True, kw_only=True, tag="compare"):
     """A check of how a number of the run, the seeds' median, changes along a key of the matrix or sweep.
 
@@ -171,7 +188,17 @@ class Compare(Check, frozen=True, kw_only=True, tag="compare"):
 
 
 AnyCheck: TypeAlias = (
-    Never | Always | Eventually | Restarts | Statistics | Latency | Causal | Trace | Converges | Compare
+    Never
+    | Always
+    | Eventually
+    | Restarts
+    | Statistics
+    | Latency
+    | Causal
+    | Trace
+    | Converges
+    | Linearizable
+    | Compare
 )
 
 # --- series

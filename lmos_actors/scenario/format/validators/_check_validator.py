@@ -22,6 +22,7 @@ from ...model import (
     Invoke,
     InvokeAt,
     Latency,
+    Linearizable,
     Message,
     Never,
     Read,
@@ -57,6 +58,11 @@ _ANSWERED: Final = (Read, Write, Invoke, Stream, InvokeAt, WriteAt, Say, SayAt)
 _SENDING: Final = (*_ANSWERED, Tell, TellAt)
 _MOST_SAMPLES: Final = 1_000_000
 _STATE: Final = "state."
+_ARGUMENTS: Final = {
+    "read": (0, "no arguments"),
+    "write": (1, "one argument with a name, the new value"),
+    "compare_and_set": (2, "two arguments, the value expected and the new one"),
+}
 
 
 class CheckValidator:
@@ -209,6 +215,8 @@ class CheckValidator:
             self._trace(check, path)
         elif isinstance(check, Converges):
             self._converges(check, path)
+        elif isinstance(check, Linearizable):
+            self._linearizable(check, path)
         elif isinstance(check, Compare):
             self._compare(check, path)
 
@@ -328,6 +336,48 @@ class CheckValidator:
         if word != "healed" or name not in known:
             near = did_you_mean(after, [f"{fault}.healed" for fault in known])
             self.names.report(path, f'no fault ends as "{after}"{near}')
+
+    # --- registers
+
+    def _linearizable(self, check: Linearizable, path: DataPath) -> None:
+        actions = {"read": check.read, "write": check.write, "compare_and_set": check.compare_and_set}
+        used: dict[str, str] = {}
+        for key, action in actions.items():
+            if action is not None and used.setdefault(action, key) != key:
+                why = f'"{action}" is what "{used[action]}" does: another action'
+                self.names.report((*path, key), why, "shape")
+        names = (check.of,) if isinstance(check.of, str) else check.of
+        for index, name in enumerate(names):
+            here: DataPath = (*path, "of") if isinstance(check.of, str) else (*path, "of", index)
+            if name in names[:index]:
+                self.names.report(here, f'"{name}" is there twice', "shape")
+            elif self.names.is_hub(name):
+                self.names.report(here, f'"{name}" is the hub, which has no actions')
+            elif self.names.check_group(name, here):
+                for key, action in actions.items():
+                    if action is not None and self.validator.member(name, "action", action, (*path, key)):
+                        self._operation(check, name, key, action, path)
+
+    def _operation(self, check: Linearizable, name: str, key: str, action: str, path: DataPath) -> None:
+        """Check that an action takes the arguments of an operation of a register."""
+        op = self.names.contract(name).table[action]
+        if op.untyped:
+            return
+        arguments = [] if op.whole else list(op.names)
+        if check.key is not None:
+            if check.key not in arguments:
+                near = did_you_mean(check.key, arguments)
+                self.names.report((*path, "key"), f'{op.label} has no argument "{check.key}"{near}')
+                return
+            arguments.remove(check.key)
+        takes = _ARGUMENTS[key]
+        if op.whole or op.streams or len(arguments) != takes[0]:
+            other = "" if check.key is None else f', besides "{check.key}"'
+            self.names.report((*path, key), f"{op.label} has to take {takes[1]}{other}", "shape")
+        elif any(op.secrecies or ()) or op.result_secrecy:
+            self.names.report((*path, key), f"{op.label} has secret values, which nobody compares", "shape")
+        elif key == "read" and check.initial is not None:
+            self.validator.value(check.initial, op.result_shape, (*path, "initial"))
 
     # --- comparisons
 

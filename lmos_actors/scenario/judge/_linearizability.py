@@ -1,0 +1,293 @@
+"""Linearizability of a register: whether one order of its operations explains what all its callers saw.
+
+An operation takes effect at one instant between its call and its answer. A history is linearizable if its
+operations can be put in an order in which none comes before one that was over when it began, and each read
+returns what was written last. The search is that of Wing and Gong, with Lowe's memory of what has been tried:
+it goes through the history from its begin, puts any operation next that nothing unordered was over before,
+and never looks twice at the same set of ordered operations with the same value.
+
+What keeps the search narrow:
+
+- A read that returns the present value goes next at once: it changes nothing, so it can only be in the way
+  later. So does a comparison that failed and fails now. Branches are writes alone.
+- A write of unknown outcome may have happened, or may happen at any later time. If nobody has read its value
+  it is left out; if it is the only one of its value, it happened before the first read of it was over.
+- A set of ordered operations is the number of those at the begin of the history, and a few bits for the rest.
+
+To find an order is hard in general, so what is looked at is bounded; `linearize` returns None past the bound.
+
+A failing history is made small by steps that cannot make a linearizable history fail: its end is cut off
+(what was open then is of unknown outcome), reads are left out, and values are, each with all operations that
+read or write it. Where each value is written once, two values are enough, and of each the write, the
+operation that was over first and the one that began last (Gibbons and Korach): all of these are tried, so
+that no smaller history fails at that instant. Elsewhere no further step is possible.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+MOST_LOOKED_AT: Final = 200_000
+"""Sets of ordered operations that are looked at for one key."""
+
+UNKNOWN: Final = math.inf
+"""The end of an operation whose outcome is unknown."""
+
+_FEW: Final = 20_000
+"""Sets of ordered operations that are looked at to see whether a smaller history fails."""
+
+_PAIRS: Final = 64
+
+Sort: TypeAlias = Literal["read", "write", "compare_and_set"]
+
+
+@attrs.frozen
+class Operation:
+    """An operation on a register, by the places of its call and its answer in the history of all events.
+
+    `value` is what a read returned, or what is written; `expected` is what a comparison expects, and
+    `is_set` whether it held. An operation without an answer has the end `UNKNOWN`.
+    """
+
+    sort: Sort
+    value: str
+    call: int
+    end: float
+    expected: str = ""
+    is_set: bool = True
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has been answered."""
+        return self.end != UNKNOWN
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change the value."""
+        return self.sort == "write" or (self.sort == "compare_and_set" and (self.is_set or not self.is_known))
+
+    def seen(self) -> str | None:
+        """Return the value that the register must have had, None where it is not known or any other."""
+        if self.sort == "read":
+            return self.value
+        return self.expected if self.sort == "compare_and_set" and self.is_set else None
+
+
+def linearize(history: Iterable[Operation], initial: str, most: int = MOST_LOOKED_AT) -> bool | None:
+    """Return whether a history of one register is linearizable; None if that takes too long to find out."""
+    operations = _narrowed(history, initial)
+    tried: set[tuple[int, int, str]] = set()
+    left = [(0, 0, initial)]
+    while left:
+        first, ordered, value = left.pop()
+        found = _settled(operations, first, ordered, value)
+        if found is None:
+            return True
+        first, ordered, candidates = found
+        if (first, ordered, value) in tried:
+            continue
+        if len(tried) >= most:
+            return None
+        tried.add((first, ordered, value))
+        for index in candidates:
+            operation = operations[index]
+            if operation.sort == "write" or operation.expected == value:
+                left.append((first, ordered | 1 << index - first, operation.value))
+    return False
+
+
+def _settled(
+    operations: Sequence[Operation], first: int, ordered: int, value: str
+) -> tuple[int, int, list[int]] | None:
+    """Put next all that changes nothing, and return the writes that can be next; None if all is in order.
+
+    `first` is the first operation that is not in the order yet; bit n of `ordered` is that n places after it.
+    Of the writes returned, the one that has to be over first is the last.
+    """
+    while True:
+        while ordered & 1:
+            ordered >>= 1
+            first += 1
+        soonest = UNKNOWN
+        candidates: list[int] = []
+        quiet = 0
+        bits = ordered
+        for index in range(first, len(operations)):
+            operation = operations[index]
+            if operation.call > soonest:
+                break
+            if not bits & 1:
+                soonest = min(soonest, operation.end)
+                if operation.writes:
+                    candidates.append(index)
+                elif (operation.value == value) if operation.sort == "read" else operation.expected != value:
+                    quiet |= 1 << index - first
+            bits >>= 1
+        if not quiet:
+            if soonest == UNKNOWN:
+                return None  # what is left may never have happened
+            candidates.sort(key=lambda index: -operations[index].end)
+            return first, ordered, candidates
+        ordered |= quiet
+
+
+def _narrowed(history: Iterable[Operation], initial: str) -> list[Operation]:
+    """Return a history by the begins of its operations, with the least freedom for unknown outcomes."""
+    operations = sorted(
+        (each for each in history if each.is_known or each.writes), key=lambda each: each.call
+    )
+    if all(each.is_known for each in operations) or any(
+        each.sort == "compare_and_set" for each in operations
+    ):
+        return operations
+    writers: dict[str, int] = {}
+    first_read: dict[str, float] = {}
+    for each in operations:
+        if each.sort == "write":
+            writers[each.value] = writers.get(each.value, 0) + 1
+        else:
+            first_read[each.value] = min(each.end, first_read.get(each.value, UNKNOWN))
+    narrowed: list[Operation] = []
+    for each in operations:
+        if each.is_known:
+            narrowed.append(each)
+        elif each.value in first_read:
+            is_sure = writers[each.value] == 1 and each.value != initial
+            narrowed.append(attrs.evolve(each, end=first_read[each.value]) if is_sure else each)
+    return narrowed
+
+
+# ---- the smallest history that fails
+
+
+def smallest_failing(
+    history: Sequence[Operation], initial: str, most: int = MOST_LOOKED_AT
+) -> tuple[Operation, ...]:
+    """Return the smallest part of a history that is not linearizable, in the order of its calls.
+
+    The operations are those of the history, though of one that is over after the instant of the failure no
+    more than its call counts. The history must not be linearizable.
+    """
+
+    def fails(part: Sequence[Operation], looked_at: int = _FEW) -> bool:
+        return linearize(part, initial, looked_at) is False
+
+    cut = _first_failing_cut(history, lambda part: fails(part, most))
+    originals = {each.call: each for each in history}
+    small = _two_values(cut, initial, fails) or _reduced(cut, fails)
+    return tuple(originals[each.call] for each in sorted(small, key=lambda each: each.call))
+
+
+def _first_failing_cut(
+    history: Sequence[Operation], fails: Callable[[Sequence[Operation]], bool]
+) -> list[Operation]:
+    """Return a history up to the first answer with which it fails."""
+    ends = sorted(each.end for each in history if each.is_known)
+    low, high = 0, len(ends) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if fails(_up_to(history, ends[middle])):
+            high = middle
+        else:
+            low = middle + 1
+    return _up_to(history, ends[low])
+
+
+def _up_to(history: Sequence[Operation], end: float) -> list[Operation]:
+    found = [each for each in history if each.call < end]
+    cut = [each if each.end <= end else attrs.evolve(each, end=UNKNOWN, is_set=True) for each in found]
+    return [each for each in cut if each.is_known or each.writes]
+
+
+def _two_values(
+    cut: Sequence[Operation], initial: str, fails: Callable[[Sequence[Operation]], bool]
+) -> list[Operation] | None:
+    """Return the smallest part of a history that fails, where each value is written once."""
+    groups: dict[str, list[Operation]] = {}
+    for each in cut:
+        if each.sort == "compare_and_set":
+            return None
+        groups.setdefault(each.value, []).append(each)
+    for value, group in groups.items():
+        if sum(each.writes for each in group) > (value != initial):
+            return None
+    last = max((each for each in cut if each.is_known), key=lambda each: each.end)
+    extremes = {value: _extremes(group) for value, group in groups.items()}
+    own = extremes.pop(last.value)
+    if fails(own):
+        return _fewest(own, fails)
+    others = sorted(extremes.values(), key=lambda group: -max(each.call for each in group))
+    pairs = [part for part in ([*own, *other] for other in others) if fails(part)]
+    return min((_fewest(part, fails) for part in pairs[:_PAIRS]), key=len, default=None)
+
+
+def _extremes(group: Sequence[Operation]) -> list[Operation]:
+    """Return of all operations with a value the write, the one over first, and the one begun last."""
+    chosen = [each for each in group if each.writes]
+    chosen += [min(group, key=lambda each: each.end), max(group, key=lambda each: each.call)]
+    return list({each.call: each for each in chosen}.values())
+
+
+def _fewest(part: Sequence[Operation], fails: Callable[[Sequence[Operation]], bool]) -> list[Operation]:
+    """Return a part with as few of its reads as fail."""
+    writes = [each for each in part if each.writes]
+    reads = [each for each in part if not each.writes]
+    for count in range(len(reads)):
+        for chosen in combinations(reads, count):
+            if fails([*writes, *chosen]):
+                return [*writes, *chosen]
+    return list(part)
+
+
+def _reduced(cut: Sequence[Operation], fails: Callable[[Sequence[Operation]], bool]) -> list[Operation]:
+    """Return a part of a history that fails, of which no read and no value can be left out."""
+    kept = list(cut)
+    size = len(kept)
+    while True:
+        before = len(kept)
+        kept = _without_reads(kept, fails, size)
+        kept = _without_values(kept, fails, size)
+        if len(kept) == before:
+            if size == 1:
+                return kept
+            size = max(1, size // 2)
+
+
+def _without_reads(
+    kept: list[Operation], fails: Callable[[Sequence[Operation]], bool], size: int
+) -> list[Operation]:
+    """Leave out as many reads at a time as `size`, wherever the rest still fails."""
+    reads = [each for each in kept if not each.writes]
+    for start in range(0, len(reads), size):
+        gone = {each.call for each in reads[start : start + size]}
+        rest = [each for each in kept if each.call not in gone]
+        if fails(rest):
+            kept = rest
+    return kept
+
+
+def _without_values(
+    kept: list[Operation], fails: Callable[[Sequence[Operation]], bool], size: int
+) -> list[Operation]:
+    """Leave out as many values at a time as `size`, each with all that read or write it.
+
+    A failed comparison saw any other value than the one expected, so nothing may go as long as one is there.
+    """
+    values = list(dict.fromkeys(each.value for each in kept if each.writes))
+    for start in range(0, len(values), size):
+        if any(each.sort == "compare_and_set" and not each.writes for each in kept):
+            break
+        gone = set(values[start : start + size])
+        while more := {each.value for each in kept if each.seen() in gone and each.writes} - gone:
+            gone |= more
+        rest = [each for each in kept if each.value not in gone and each.seen() not in gone]
+        if fails(rest):
+            kept = rest
+    return kept
