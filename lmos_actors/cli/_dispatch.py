@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from cyclopts import App
 
 VERBS: Final = (
-    "init", "validate", "run", "sim", "replay", "diff", "fmt", "schema",
+    "init", "validate", "run", "sim", "explore", "replay", "diff", "fmt", "schema",
     "serve", "call", "read", "write", "observe", "listen", "monitor", "chat", "relay", "record", "discover",
     "directory", "describe", "conform", "doctor", "state", "completion",
 )  # fmt: skip
 LATER: Final = (
-    "explore", "up", "down", "ps", "logs", "restart",
+    "up", "down", "ps", "logs", "restart",
     "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach",
     "export",
 )  # fmt: skip
@@ -40,7 +40,7 @@ _GROUPS: Final = {
 }
 """The commands that have commands of their own."""
 
-_RESULTS: Final = ("run", "sim", "validate")
+_RESULTS: Final = ("run", "sim", "validate", "explore")
 """The commands whose JSON output has a list of mistakes."""
 
 PLAIN_WIDTH: Final = 1_000

@@ -1,6 +1,29 @@
 """Scenario files: stories that are run on agents and judged."""
 
 from ._worlds import is_real as is_real
+from .explore import (
+    BATCH as BATCH,
+    MOST_TRIED as MOST_TRIED,
+    Data as Data,
+    Outcome as Outcome,
+    Permit as Permit,
+    Schedule as Schedule,
+    ScheduledFault as ScheduledFault,
+    Search as Search,
+    Shrinker as Shrinker,
+    Space as Space,
+    failures_of as failures_of,
+    faults_of as faults_of,
+    is_void as is_void,
+    plain_cells as plain_cells,
+    sentence_of as sentence_of,
+    space_of as space_of,
+    text_of as text_of,
+    weight_of as weight_of,
+    with_schedule as with_schedule,
+    without_drawn as without_drawn,
+    yaml_of as yaml_of,
+)
 from .format import (
     Cell as Cell,
     RemoteAccess as RemoteAccess,
@@ -62,6 +85,7 @@ from .run import (
     Worker as Worker,
     WorkerMessage as WorkerMessage,
     WorkerReady as WorkerReady,
+    log_header as log_header,
     read_break as read_break,
     real_limit_of as real_limit_of,
     recordings_of as recordings_of,

@@ -3,6 +3,7 @@
 from .._app import app as app
 from ._conform import conform as conform
 from ._describe import describe as describe
+from ._explore import explore as explore
 from ._logs import diff as diff, replay as replay
 from ._machine import completion as completion, doctor as doctor
 from ._project import format_ as format_, init as init, schema as schema

@@ -59,7 +59,8 @@ class RunOrder:
     """One run for a worker: which file, as it was read; which of its cells, by number and label; which trial.
 
     `log` asks for the message log, `draw` for the tree as the run goes on. `text` is what the file has in
-    this run, as JSON: the run is one of a search, and has an `ExploredRun`.
+    this run, as JSON: the run is one of a search, and has an `ExploredRun`. `changed`: the file may have been
+    written since an order before.
     """
 
     file: str
@@ -75,6 +76,7 @@ class RunOrder:
     draw: bool = False
     access: RemoteAccess = attrs.field(default=RemoteAccess(), converter=_access)
     text: str | None = None
+    changed: bool = False
 
 
 @attrs.frozen
@@ -291,7 +293,7 @@ class _OrderHandler:
 
     def _resolved(self, order: RunOrder) -> Resolved:
         of = (order.file, order.settings, order.seeds, order.until, order.access, order.text)
-        if self._read is None or self._read[0] != of:
+        if self._read is None or self._read[0] != of or order.changed:
             with redirect_stdout(sys.stderr), restoring_directory():
                 read = resolve(
                     order.file,

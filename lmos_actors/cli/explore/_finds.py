@@ -1,0 +1,141 @@
+"""Failures that were found: proven to repeat, shrunk, written as files, and looked at again later."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lmos_actors.scenario import RunLost, Shrinker, failures_of, sentence_of, yaml_of
+
+from ..run._jobs import repeated
+from ..run._report_files import replace_file
+from ._folder import Find, free_name
+from ._runs import TIME_LIMIT, is_late
+from ._show import again_of, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors.reports import RunResult
+    from lmos_actors.scenario import Data
+
+    from ._folder import Folder
+    from ._runs import Explored, Runs
+    from ._show import ExploreShow
+
+_WIDTH: Final = 98
+_LONGEST: Final = 400
+"""Characters of a difference between two runs that are shown."""
+
+
+class Finds:
+    """The failures of one search. `added` is whether this command has found one."""
+
+    def __init__(self, file: str, folder: Folder, runs: Runs, show: ExploreShow) -> None:
+        self._file = file
+        self._folder = folder
+        self._runs = runs
+        self._show = show
+        self.added = False
+
+    def knows(self, failure: str) -> bool:
+        """Return whether a failure of this name has been found."""
+        return any(find.failure == failure for find in self._folder.finds)
+
+    def add(self, failure: str, data: Data, run: int) -> None:
+        """Take a failure: write a file that fails so, and shrink it. Raises KeyboardInterrupt."""
+        self.added = True
+        find = Find(failure=failure, data=data, run=run)
+        self._show.note(f"run {run}: {failure}")
+        self._folder.finds.append(find)
+        self._folder.keep_finds()
+        self._finish(find)
+
+    def go_on(self) -> None:
+        """Shrink what could not be shrunk to the end before."""
+        for find in self._folder.finds:
+            if not find.shrunk and not find.difference and find.failure != TIME_LIMIT:
+                self.added = True
+                self._finish(find)
+
+    def check_again(self) -> None:
+        """Run what was found before the file or its agents changed, and forget what fails no longer."""
+        for find in list(self._folder.finds):
+            seed = find.data["seeds"][0]
+            there = bool(find.file) and Path(find.file).is_file()
+            run = self._runs.written(find.file, seed, second=False) if there else None
+            still = run is not None and find.failure in _failures(run)
+            if not still:
+                self._folder.finds.remove(find)
+            if there:
+                self._show.note(f"{find.file}: {'still fails' if still else 'fails no longer'}")
+        self._folder.keep_finds()
+
+    # ---- one failure
+
+    def _finish(self, find: Find) -> None:
+        self._write(find)
+        if find.failure != TIME_LIMIT and not find.difference:
+            self._shrink(find)
+            self._write(find)
+        self._folder.keep_finds()
+
+    def _shrink(self, find: Find) -> None:
+        shrinker = Shrinker(find.data, lambda files: self._first(files, find.failure, shrinker))
+        try:
+            find.data = shrinker.run()
+            find.shrunk = True
+        finally:
+            self._runs.drain()
+            find.data = shrinker.data
+            self._folder.keep_finds()
+
+    def _first(self, files: Sequence[Data], failure: str, shrinker: Shrinker) -> int | None:
+        self._show.progress(f"shrinking, {shrinker.tried} tried: {size_text(shrinker.data)}")
+
+        def fails(_: Data, run: Explored) -> bool:
+            return failure in run.failures
+
+        return self._runs.first(files, fails)
+
+    def _write(self, find: Find) -> None:
+        """Write the file of a failure, and its log once two runs of it are the same."""
+        if not find.file:
+            find.file = free_name(Path(self._file)) + ".yaml"
+        replace_file(find.file, self._text(find))
+        seed = find.data["seeds"][0]
+        first = self._runs.written(find.file, seed, second=False)
+        if find.failure == TIME_LIMIT:
+            find.sentence = "a run takes too long in real time: --time-limit is how long it may"
+            return
+        second = self._runs.written(find.file, seed, second=True)
+        find.difference = _difference(find.failure, first, second)
+        if isinstance(first, RunLost):
+            find.sentence = find.failure
+        else:
+            find.sentence = sentence_of(first, find.failure)
+            find.log = str(Path(find.file).with_suffix(".jsonl"))
+            replace_file(find.log, "".join(f"{line}\n" for line in first.log))
+        replace_file(find.file, self._text(find))
+
+    def _text(self, find: Find) -> str:
+        said = f"Found by lmos-actors explore {self._file}: {find.sentence or find.failure}"
+        return yaml_of(find.data, [*textwrap.wrap(said, _WIDTH), f"Again: {again_of(find)}"])
+
+
+def _difference(failure: str, first: RunResult | RunLost, second: RunResult | RunLost) -> str:
+    """Return where two runs of one file differ, and "" if both fail in the same way."""
+    if isinstance(first, RunLost) or isinstance(second, RunLost):
+        same = _failures(first) == _failures(second)
+        return "" if same else "the process of one of them ended"
+    if failure not in _failures(first):
+        return "in the search it failed, by itself it does not"
+    found = repeated(first, second)
+    return " ".join(str(found.difference or found.problem or "").split())[:_LONGEST]
+
+
+def _failures(run: RunResult | RunLost) -> tuple[str, ...]:
+    if isinstance(run, RunLost):
+        return (TIME_LIMIT,) if run.late else (f"the process: {run.why}",)
+    return (TIME_LIMIT,) if is_late(run.ended, run.failures) else failures_of(run)

@@ -1,0 +1,122 @@
+"""Output of `explore`: progress on standard error, what was found on standard output, or JSON alone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors.reports import clean, count, printable
+from lmos_actors.scenario import faults_of, weight_of
+
+from ..run._display import takes_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors.scenario import Data
+
+    from ._folder import Find
+
+EVERY: Final = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+OFTEN: Final = 0.1
+_WIDTH: Final = 100
+
+
+class ExploreShow:
+    """Prints what `explore` does. With `json` nothing but the result."""
+
+    def __init__(self, *, json: bool) -> None:
+        self._json = json
+        self._out = sys.stdout  # kept: agents print to another
+        self._terminal = sys.stderr.isatty()
+        self._due = monotonic() + (OFTEN if self._terminal else EVERY)
+        self._drawn = False
+
+    def line(self, text: str) -> None:
+        """Print a line of the result."""
+        self._clear()
+        if not self._json:
+            print(printable(text), file=self._out, flush=True)
+
+    def note(self, text: str) -> None:
+        """Print a line about what is done, on standard error."""
+        self._clear()
+        print(printable(text), file=sys.stderr, flush=True)
+
+    def progress(self, text: str) -> None:
+        """Show how far it is: in place on a terminal, else a line from time to time; never with `json`."""
+        now = monotonic()
+        if self._json or now < self._due:
+            return
+        self._due = now + (OFTEN if self._terminal else EVERY)
+        if self._terminal:
+            self._drawn = True
+            print(f"\r{printable(text)[:_WIDTH]:{_WIDTH}}", end="", file=sys.stderr, flush=True)
+        else:
+            print(printable(text), file=sys.stderr, flush=True)
+
+    def _clear(self) -> None:
+        if self._drawn:
+            self._drawn = False
+            print(f"\r{'':{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
+
+    def result(self, data: dict[str, Any]) -> None:
+        """Print the result as JSON, if that is asked for."""
+        self._clear()
+        if self._json:
+            text = json.dumps(clean(data), ensure_ascii=not takes_all(self._out))
+            print(text, file=self._out, flush=True)
+
+
+def find_lines(find: Find) -> list[str]:
+    """Return what was found as lines."""
+    lines = [f"found  {find.sentence or find.failure}"]
+    if find.difference:
+        lines.append(f" not shrunk, as two runs of it differ: {find.difference}")
+    elif not find.shrunk:
+        lines.append(" not shrunk to the end")
+    if find.file:
+        lines.append(f" wrote {find.file}  ({size_text(find.data)})")
+        lines += [f" wrote {find.log}"] if find.log else []
+        lines.append(f" again:  {again_of(find)}")
+    return lines
+
+
+def size_text(data: Data) -> str:
+    """Return what is in a file, in numbers."""
+    weight = weight_of(data)
+    return ", ".join(
+        [count(weight[1], "agent"), count(len(faults_of(data)), "fault"), f"seed {data['seeds'][0]}"]
+    )
+
+
+def again_of(find: Find) -> str:
+    """Return the command that repeats what was found."""
+    return shlex.join(["lmos-actors", "run", find.file])
+
+
+def find_data(find: Find) -> dict[str, Any]:
+    """Return what was found as plain data."""
+    return {
+        "failure": find.failure,
+        "sentence": find.sentence,
+        "file": find.file or None,
+        "log": find.log or None,
+        "again": again_of(find) if find.file else None,
+        "run": find.run,
+        "seed": find.data["seeds"][0],
+        "agents": weight_of(find.data)[1],
+        "faults": len(faults_of(find.data)),
+        "shrunk": find.shrunk,
+        "difference": find.difference or None,
+    }
+
+
+def kinds_text(kinds: Sequence[str]) -> str:
+    """Return the kinds of faults that are drawn as text."""
+    return ", ".join(dict.fromkeys(kinds))

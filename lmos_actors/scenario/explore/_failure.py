@@ -1,0 +1,65 @@
+"""How a run failed: a name for it, by which two failures are the same, and a sentence for people."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from lmos_actors.reports import CheckResult, Failure, RunResult
+
+_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_FAULTS: Final = ("fault ", "inject ")
+_NOTHING_TO_JUDGE: Final = ("it was never looked at", "it cannot be computed", "no message", "nothing")
+_LONGEST: Final = 300
+
+
+def is_void(run: RunResult) -> bool:
+    """Return whether a fault found nobody to strike, so that the run says nothing of its agents."""
+    return any(failure.what.startswith(_FAULTS) for failure in run.failures)
+
+
+def failures_of(run: RunResult) -> tuple[str, ...]:
+    """Return the names of all that failed in a run, the first one first; none if it passed.
+
+    Equal names: the same check, step or agent fails in the same way, be it at other instants, of another of
+    many agents, or with other numbers.
+    """
+    judged = {f"{check.kind} {check.name}": check for check in run.judged}
+    judged |= {check.name: check for check in run.judged}
+    return tuple(dict.fromkeys(_name(failure, judged) for failure in run.failures))
+
+
+def _name(failure: Failure, judged: dict[str, CheckResult]) -> str:
+    check = judged.get(failure.what.removeprefix("check "))
+    if failure.what.startswith("check ") and check is not None:
+        return f"{failure.what}: {_way(check)}"
+    first = failure.saw.split(":")[0].split(" at ")[0]
+    return f"{_NUMBER.sub('#', failure.what)}: {_NUMBER.sub('#', first)}"
+
+
+def _way(check: CheckResult) -> str:
+    if check.saw.startswith(_NOTHING_TO_JUDGE):
+        return "nothing to judge"
+    return "too late, or broken" if check.at is not None else "not met"
+
+
+def sentence_of(run: RunResult, failure: str) -> str:
+    """Return what happened in a run that failed, in one sentence."""
+    judged = {f"{check.kind} {check.name}": check for check in run.judged}
+    judged |= {check.name: check for check in run.judged}
+    found = next((each for each in run.failures if _name(each, judged) == failure), None)
+    if found is None:
+        return failure
+    faults = [
+        f"{step.what.partition(' ')[2]} at {step.begin:g} s"
+        for step in run.step_results
+        if step.what.startswith(_FAULTS) and step.begin is not None
+    ]
+    by = (
+        f"with {len(faults)} fault{'s' * (len(faults) != 1)} ({'; '.join(faults)})"
+        if faults
+        else "without a fault"
+    )
+    saw = found.saw if len(found.saw) <= _LONGEST else found.saw[: _LONGEST - 3] + "..."
+    return f"{found.what} fails {by}: expected {found.expected}, saw {saw}"

@@ -1,0 +1,109 @@
+"""The shrinking of a file that fails, to one that fails in the same way and has less in it.
+
+Each way to make a file simpler yields candidates; the first that is lighter and fails in the same way takes
+the place of the file, and the way begins again with it. When no way finds one any more, it is over: it always
+is at some time, as each step lowers a weight that cannot be lowered for ever.
+
+A failure that needs the faults that were drawn must go on to need them: a candidate counts only if it does
+not fail so without them. Without that rule a file would shrink to another failure, such as a check that
+nothing could fulfil because the run is too short, or too few agents are there.
+
+What is run is not known here: `Fails` says which candidates of several fail in the same way. Several are
+handed over at once so that they can be run at the same time; the first that fails counts, so the result does
+not depend on how many are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ._plain import text_of, without_drawn
+from ._simpler import WAYS, without_drawn_ids
+from ._weight import weight_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._plain import Data
+
+Fails: TypeAlias = Callable[[Sequence["Data"]], int | None]
+"""Returns the number of the first of several files that fails in the same way, None if none does."""
+
+AT_ONCE: Final = 8
+"""Candidates that are handed over at once."""
+
+MOST_TRIED: Final = 2_000
+"""Candidates that are tried at most."""
+
+
+class Shrinker:
+    """The shrinking of one file. `tried` candidates were run, and `data` is the simplest that fails."""
+
+    def __init__(self, data: Data, fails: Fails, *, most: int = MOST_TRIED) -> None:
+        self.data = data
+        self.tried = 0
+        self._fails = fails
+        self._most = most
+        self._seen = {text_of(data)}
+        self._alone: dict[str, bool] = {}
+        self._needs_drawn = False
+
+    def run(self) -> Data:
+        """Shrink the file as far as it goes, and return it."""
+        alone = without_drawn(self.data)
+        if alone != self.data:
+            self._needs_drawn = self._fails([alone]) is None
+            self.data = self.data if self._needs_drawn else alone
+        before = None
+        while before is not self.data and self.tried < self._most:
+            before = self.data
+            for way in WAYS:
+                self._follow(way)
+        self._leave_out_ids()
+        return self.data
+
+    def _follow(self, way: Callable[[Data], Iterator[Data]]) -> None:
+        """Make the file simpler in one way until that goes no further."""
+        candidates = self._lighter(way)
+        while several := list(islice(candidates, AT_ONCE)):
+            found = self._first_that_fails(several)
+            if found is not None:
+                self.data = found
+                candidates = self._lighter(way)
+
+    def _lighter(self, way: Callable[[Data], Iterator[Data]]) -> Iterator[Data]:
+        weight = weight_of(self.data)
+        for candidate in way(self.data):
+            if weight_of(candidate) < weight and text_of(candidate) not in self._seen:
+                yield candidate
+
+    def _first_that_fails(self, several: Sequence[Data]) -> Data | None:
+        left = several[: max(self._most - self.tried, 0)]
+        while left:
+            number = self._fails(left)
+            tried = left if number is None else left[: number + 1]
+            self.tried += len(tried)
+            self._seen.update(map(text_of, tried))
+            if number is None or self._is_same_failure(left[number]):
+                return None if number is None else left[number]
+            left = left[number + 1 :]
+        return None
+
+    def _is_same_failure(self, candidate: Data) -> bool:
+        """Return whether a file that fails would not without its drawn faults, where they are needed."""
+        if not self._needs_drawn:
+            return True
+        alone = without_drawn(candidate)
+        if alone == candidate:
+            return False
+        text = text_of(alone)
+        if text not in self._alone:
+            self._alone[text] = self._fails([alone]) == 0
+        return not self._alone[text]
+
+    def _leave_out_ids(self) -> None:
+        plain = without_drawn_ids(self.data)
+        if plain != self.data and self._fails([plain]) == 0:
+            self.data = plain

@@ -1,0 +1,273 @@
+"""Ways to make a file simpler, each of which yields candidates: files that may fail in the same way.
+
+A candidate need not be right: one that the file format refuses is no failure that could be the same. Checks
+are left out or kept as they are, and the arguments of agents are not touched: with others it would be another
+failure. What is simpler than what is decided by `weight_of`.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final
+
+from lmos_actors.files import is_list, is_mapping, listed, mapped
+
+from ._plain import (
+    DRAWN_ID,
+    at_path,
+    each_entry,
+    each_part,
+    is_fault,
+    places_of_faults,
+    without,
+    without_drawn,
+)
+from ._space import text_of_time
+from ._weight import microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lmos_actors.files import DataPath
+
+    from ._plain import Data
+
+_SEEDS: Final = (1, 2, 3, 4, 5)
+_UNITS: Final = (1_000_000, 100_000, 10_000, 1_000)
+_FIXED: Final = frozenset({"lmos", "name", "seeds", "agents", "population", "steps", "timeline", "stop"})
+"""Keys of a file that no candidate lacks; what is in them is left out one by one."""
+_OF_FAULTS: Final = ("at", "do", "id", "kind", "fault", "sides", "target", "wait")
+_OF_AGENT: Final = "{}/([0-9]+)"
+
+
+def fewer_faults(data: Data) -> Iterator[Data]:
+    """Leave out faults: all, all but one, one."""
+    places = [path for path, _ in places_of_faults(data)]
+    yield without_drawn(data)
+    if len(places) > 2:
+        for path in places:
+            yield without(data, [other for other in places if other != path])
+    for path in reversed(places):
+        yield without(data, [path])
+
+
+def fewer_agents(data: Data) -> Iterator[Data]:
+    """Leave out agents: of populations and pools, and those of the file by name."""
+    for index, entry in enumerate(listed(data.get("population"))):
+        name, count = mapped(entry).get("id"), mapped(entry).get("count")
+        if not isinstance(name, str) or not isinstance(count, int):
+            continue
+        for fewer in sorted({1, 2, 3, 4, count // 4, count // 2, count - 1}):
+            if 0 < fewer < count:
+                yield from _population(data, index, name, fewer)
+        if len(listed(data.get("population"))) > 1:
+            yield without(data, [("population", index)])
+    for name, entry in mapped(data.get("agents")).items():
+        yield without(data, [("agents", name)])
+        size = mapped(entry).get("size")
+        for fewer in (1, 2) if isinstance(size, int) else ():
+            yield _with(data, ("agents", name, "size"), fewer)
+
+
+def _population(data: Data, index: int, name: str, fewer: int) -> Iterator[Data]:
+    """Yield files with fewer agents of a population; those that the file names keep a place."""
+    used = sorted({number for _, number in _mentions(data, name)})
+    maps: list[Callable[[int], int]] = [lambda number: number % fewer]
+    if len(used) <= fewer:
+        maps.insert(0, lambda number: used.index(number))
+    if not used or used[-1] < fewer:
+        maps = [lambda number: number]
+    for renumber in maps:
+        found = _renamed(data, name, renumber)
+        found["population"][index]["count"] = fewer
+        _fit_to_count(found, name, fewer)
+        yield found
+        for seed in _SEEDS:
+            if [seed] != data.get("seeds"):
+                yield {**found, "seeds": [seed]}
+
+
+def _mentions(data: Data, name: str) -> Iterator[tuple[DataPath, int]]:
+    """Yield the places at which the file names single agents of a population, and their numbers."""
+    pattern = re.compile(_OF_AGENT.format(re.escape(name)))
+    for path, part in each_part(data):
+        found = pattern.fullmatch(part) if isinstance(part, str) else None
+        if found is not None:
+            yield path, int(found[1])
+
+
+def _renamed(data: Data, name: str, renumber: Callable[[int], int]) -> Data:
+    """Return a file with other agents of a population in place of those it names, none twice in a list."""
+    found = deepcopy(data)
+    lists: dict[DataPath, None] = {}
+    for path, number in list(_mentions(data, name)):
+        outer = at_path(found, path[:-1])
+        outer[path[-1]] = f"{name}/{renumber(number)}"
+        if is_list(outer):
+            lists[path[:-1]] = None
+    for path in lists:
+        names: Any = at_path(found, path)
+        names[:] = list(dict.fromkeys(names)) if all(isinstance(each, str) for each in names) else names
+    return found
+
+
+def _fit_to_count(data: Data, name: str, count: int) -> None:
+    """Have edges and picks be of agents that there are."""
+    topology = mapped(data.get("topology"))
+    if topology.get("of") == name and is_list(topology.get("edges")):
+        topology["edges"] = [edge for edge in topology["edges"] if all(end < count for end in listed(edge))]
+    for _, part in each_part(data):
+        if is_mapping(part) and part.get("of") == name and isinstance(part.get("count"), int):
+            part["count"] = min(part["count"], count)
+
+
+def fewer_messages(data: Data) -> Iterator[Data]:
+    """Leave out steps and entries: blocks, halves of what is in a row, one; have a block go one round."""
+    places = [path for path, entry in each_entry(data) if not is_fault(entry)]
+    rows: dict[DataPath, list[DataPath]] = {}
+    for path in places:
+        rows.setdefault(path[:-1], []).append(path)
+    for row in rows.values():
+        if len(row) > 3:
+            yield without(data, row[len(row) // 2 :])
+            yield without(data, row[: len(row) // 2])
+    for path in reversed(places):
+        yield without(data, [path])
+        times = mapped(at_path(data, path)).get("times")
+        if isinstance(times, int) and times > 1:
+            for fewer in sorted({1, 2, times // 2}):
+                yield _with(data, (*path, "times"), fewer)
+
+
+def simpler_topology(data: Data) -> Iterator[Data]:
+    """Have fewer edges: another kind, or those that are written out one by one."""
+    topology = mapped(data.get("topology"))
+    if not topology:
+        return
+    of = {key: topology[key] for key in ("of", "field") if key in topology}
+    for kind in ("line", "ring"):
+        if topology.get("kind") not in ("edges", kind):
+            yield {**data, "topology": {"kind": kind, **of}}
+    for index in reversed(range(len(listed(topology.get("edges"))))):
+        yield without(data, [("topology", "edges", index)])
+
+
+def simpler_network(data: Data) -> Iterator[Data]:
+    """Leave out the network, its nodes, its rules, or one of them."""
+    network = mapped(data.get("network"))
+    yield without(data, [(key,) for key in ("network", "nodes") if key in data])
+    for key in ("nodes",) if "nodes" in data else ():
+        yield without(data, [(key,)])
+    if network:
+        yield {**data, "network": {}}
+    for path, _ in list(each_part(network, ("network",))):
+        is_key = path != ("network",) and not isinstance(path[-1], int)
+        if is_key or path[:-1] == ("network", "links"):
+            yield without(data, [path])
+    for node, members in mapped(data.get("nodes")).items():
+        yield without(data, [("nodes", node)])
+        for index in range(len(listed(members))):
+            yield without(data, [("nodes", node, index)])
+
+
+def fewer_parts(data: Data) -> Iterator[Data]:
+    """Leave out checks, series, and whatever else can be left out."""
+    for key in [key for key in data if key not in _FIXED and key not in ("network", "nodes")]:
+        yield without(data, [(key,)])
+    checks = listed(data.get("checks"))
+    for index in range(len(checks) if len(checks) > 1 else 0):
+        yield {**data, "checks": [checks[index]]}
+    for index in reversed(range(len(checks))):
+        yield without(data, [("checks", index)])
+    for name in mapped(mapped(data.get("measure")).get("series")):
+        yield without(data, [("measure", "series", name)])
+    if "when" in mapped(data.get("stop")):
+        yield without(data, [("stop", "when")])
+    for path, entry in places_of_faults(data):
+        for inner, _ in list(each_part(entry)):
+            of_fault = inner[1:] if inner[:1] == ("fault",) else inner
+            if of_fault and of_fault[0] not in _OF_FAULTS:
+                yield without(data, [(*path, *inner)])
+
+
+def gentler_faults(data: Data) -> Iterator[Data]:
+    """Have faults be shorter, later, on fewer, and of rounder numbers."""
+    for path, entry in places_of_faults(data):
+        fault = (*path, "fault") if "fault" in entry else path
+        for inner, part in list(each_part(at_path(data, fault))):
+            if inner and inner[-1] in ("duration", "down", "delay", "after"):
+                for shorter in _shorter(microseconds(part)):
+                    yield _with(data, (*fault, *inner), text_of_time(shorter))
+            if len(inner) == 3 and inner[0] == "sides" and len(at_path(data, (*fault, *inner[:2]))) > 1:
+                yield without(data, [(*fault, *inner)])
+        if "at" in entry:
+            yield from _later(data, path, microseconds(entry["at"]))
+
+
+def _shorter(time: int) -> Iterator[int]:
+    for part in (8, 2):
+        if time > part:
+            yield _round(time // part)
+    yield from _rounder(time)
+
+
+def _rounder(time: int) -> Iterator[int]:
+    """Yield the round numbers nearest to a time."""
+    for unit in _UNITS:
+        for near in (time // unit * unit, (time // unit + 1) * unit):
+            if near and near != time:
+                yield near
+
+
+def _round(time: int) -> int:
+    return int(float(f"{time:.2g}"))
+
+
+def _later(data: Data, path: DataPath, at: int) -> Iterator[Data]:
+    end = microseconds(mapped(data.get("stop")).get("at"))
+    for later in ((at + end) // 2, (3 * at + end) // 4):
+        if at < later < end:
+            yield _with(data, (*path, "at"), text_of_time(_round(later)))
+    for near in _rounder(at):
+        if near < end or not end:
+            yield _with(data, (*path, "at"), text_of_time(near))
+
+
+def shorter_runs(data: Data) -> Iterator[Data]:
+    """Have the run end earlier, and steps wait for less."""
+    end = microseconds(mapped(data.get("stop")).get("at"))
+    for shorter in (end // 4, end // 2, end * 3 // 4, end * 9 // 10):
+        if shorter:
+            yield _with(data, ("stop", "at"), text_of_time(_round(shorter)))
+    for near in _rounder(end) if end else ():
+        yield _with(data, ("stop", "at"), text_of_time(near))
+    for path, entry in each_entry(data):
+        if entry.get("do") == "wait" and "for" in entry:
+            for shorter in _shorter(microseconds(entry["for"])):
+                yield _with(data, (*path, "for"), text_of_time(shorter))
+
+
+def _with(data: Data, path: DataPath, value: Any) -> Data:
+    found = deepcopy(data)
+    at_path(found, path[:-1])[path[-1]] = value
+    return found
+
+
+def without_drawn_ids(data: Data) -> Data:
+    """Return a file whose drawn faults have no ids."""
+    places = [path for path, entry in each_entry(data) if str(entry.get("id", "")).startswith(DRAWN_ID)]
+    return without(data, [(*path, "id") for path in places])
+
+
+WAYS: Final[Sequence[Callable[[Data], Iterator[Data]]]] = (
+    fewer_faults,
+    fewer_parts,
+    fewer_agents,
+    fewer_messages,
+    simpler_topology,
+    simpler_network,
+    shorter_runs,
+    gentler_faults,
+)
+"""All ways, those first that make the others quick."""

@@ -1,0 +1,89 @@
+"""The weight of a file: how much there is to understand of a failure. Shrinking only ever lowers it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lmos_actors.files import Duration, is_list, is_mapping, listed, mapped
+
+from ._plain import each_entry, faults_of, is_fault
+from ._space import SECOND
+
+if TYPE_CHECKING:
+    from ._plain import Data
+
+Weight: TypeAlias = tuple[int, ...]
+
+
+def weight_of(data: Data) -> Weight:
+    """Return the weight of a file.
+
+    Weights are compared from the left: faults, agents, steps and entries, edges, rules of the network, other
+    parts, how long it goes on, how long faults last, how early they come, and the digits of it all. All are
+    whole numbers from zero on, so that nothing can be made lighter for ever.
+    """
+    faults = faults_of(data)
+    end = microseconds(mapped(data.get("stop")).get("at"))
+    keys = [mapped(entry.get("fault")) or entry for entry in faults]
+    waits = [microseconds(entry.get("for")) for _, entry in each_entry(data) if entry.get("do") == "wait"]
+    return (
+        len(faults),
+        _agents(data),
+        sum(not is_fault(entry) for _, entry in each_entry(data)),
+        _edges(data),
+        _leaves({key: data.get(key) for key in ("network", "nodes")}),
+        _leaves(data),
+        end + sum(waits),
+        sum(microseconds(fault.get(key)) for fault in keys for key in ("duration", "down", "delay")),
+        sum(max(end - microseconds(entry.get("at")), 0) for entry in faults),
+        len(json.dumps(data)),
+    )
+
+
+def microseconds(text: Any) -> int:
+    """Return a duration of a file in microseconds, 0 for what is none."""
+    try:
+        return round(Duration.parse(text) * SECOND) if isinstance(text, str) else 0
+    except ValueError:
+        return 0
+
+
+def _agents(data: Data) -> int:
+    agents = mapped(data.get("agents")).values()
+    pools = sum(_count(mapped(entry).get("size")) for entry in agents)
+    return (
+        len(agents)
+        + pools
+        + sum(_count(mapped(each).get("count")) for each in listed(data.get("population")))
+    )
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _edges(data: Data) -> int:
+    """Return the number of edges of the topology, as far as its kind says."""
+    topology = mapped(data.get("topology"))
+    counts = {
+        mapped(each).get("id"): _count(mapped(each).get("count")) for each in listed(data.get("population"))
+    }
+    size, kind = counts.get(topology.get("of"), 0), topology.get("kind")
+    if kind == "edges":
+        return len(listed(topology.get("edges")))
+    if kind in ("line", "star"):
+        return max(size - 1, 0)
+    if kind == "ring":
+        return size
+    degree = _count(topology.get("degree"))
+    return size * degree // 2 + size if degree else size * (size - 1) // 2 + (size if kind else 0)
+
+
+def _leaves(data: Any) -> int:
+    """Return the number of values in plain data, empty collections among them."""
+    if is_mapping(data):
+        return 1 + sum(map(_leaves, data.values()))
+    if is_list(data):
+        return 1 + sum(map(_leaves, data))
+    return data is not None
