@@ -83,6 +83,7 @@ from .lmos._peer_requests import (
     RemoteThing as RemoteThing,
     RunQuestion as RunQuestion,
     SentTell as SentTell,
+    TurnTell as TurnTell,
     as_near_error as as_near_error,
     means_unwell as means_unwell,
 )

@@ -1,8 +1,7 @@
 """The network of one run: which agents are on which node, what links do, and the faults of both.
 
-A node of the network is a name: one of `nodes:`, or that of an agent that stands in none of them. Agents that
-an agent starts are on its node, as are the members of a pool on that of the pool. In `world: memory` the
-messages of agents go through a `SimulatedNetwork`; steps, and what no agent sends, are of the node `user`,
+In `world: memory` the messages of agents go through a `SimulatedNetwork`, in `wire` over the connections of a
+`WireNetwork`, one for each pair of nodes that talk. Steps, and what no agent sends, are of the node `user`,
 whose links are perfect unless the file names them.
 """
 
@@ -21,6 +20,7 @@ from lmos_actors.simulation.network import (
     LinkRules,
     Links,
     SimulatedNetwork,
+    WireNetwork,
     between_sides,
 )
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Ref
     from lmos_actors.node import Node
     from lmos_actors.simulation.network import Delivery, Draw
+    from lmos_actors.transport import MemoryNetwork
 
     from ..format import Cell
     from ..model import Delay, LinksBetween, OfNetwork, Rules, Scenario, Side
@@ -55,21 +56,28 @@ class RunNetwork:
         self.has_user = _has_user(cell.scenario)
         """Whether links of the user are declared, or faults name them, so that steps cross the network."""
         self.links = Links(self._rules_between, entropy.stream)
-        self._network: SimulatedNetwork | None = None
+        self._network: SimulatedNetwork | WireNetwork | None = None
         self._before: Counter[str] = Counter()  # of the networks of nodes that were killed
         self._in_force: dict[str, list[int]] = {}
 
-    def open(self, node: Node) -> None:
-        """Carry the messages between the agents of a node from now on."""
+    def open(self, node: Node, network: MemoryNetwork | None) -> None:
+        """Carry the messages between the agents of a node from now on.
+
+        `network` is that on which the node listens, in `world: wire`.
+        """
         if self._network is not None:
             self._before += self._network.counts
-        self._network = SimulatedNetwork(
-            node.root.rt,
-            self.links,
-            self.names.of_path,
-            delivery=self._delivery,
-            near_user=not self.has_user,
-        )
+        rt, label = node.root.rt, self.names.of_path
+        if network is None:
+            near_user = not self.has_user
+            self._network = SimulatedNetwork(
+                rt, self.links, label, delivery=self._delivery, near_user=near_user
+            )
+            return
+        from ._node_client import place_of  # what speaks over wires: few files need it
+
+        place = place_of(node, network)
+        self._network = WireNetwork(rt, self.links, label, place, far_user=self.has_user)
 
     def ref(self, ref: Ref[Any]) -> Ref[Any]:
         """Return a ref to the same agent, whose requests cross the network."""

@@ -1,12 +1,14 @@
 """Connection from a run to its own node, for the worlds `wire` and `websocket`.
 
 All requests of steps and agents go over one connection. It is opened before the first agent starts, so that
-every remote ref is usable from the beginning.
+every remote ref is usable from the beginning. Where the file has a network, agents of other nodes are reached
+over connections of their own (`_network.py`), and this one is that of steps.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors.actors import trace_context
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Ref
     from lmos_actors.bindings import ConsumedThing, Peers
     from lmos_actors.node import Node
+    from lmos_actors.simulation.network import Place
 
 MOST: Final = 1 << 24
 """Most requests and subscriptions on the connection, which carries those of all agents of the file."""
@@ -43,6 +46,19 @@ def node_options(world: str, network: MemoryNetwork | None) -> dict[str, Any]:
     return {"listen": LISTEN_ADDRESSES[world], "session": session, "network": network or TcpNetwork()}
 
 
+def thing_id(node: Node, path: str) -> str:
+    """Return the id of the agent at a path."""
+    return f"{http_of(node.urls[0])}/agents/{path.replace('/', '.')}"
+
+
+def place_of(node: Node, network: MemoryNetwork) -> Place:
+    """Return where connections of a simulated network lead: to the sockets of a node."""
+    from lmos_actors.simulation.network import Place  # files with a network alone need it
+
+    connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
+    return Place(connections, network, f"{node.urls[0]}/ws", partial(thing_id, node))
+
+
 class NodeClient:
     """Client of the node of one run. `sent` is called with the number of each message it sends."""
 
@@ -51,7 +67,8 @@ class NodeClient:
         self._peers = self._connections.peers
         self._peers_by_access: dict[RemoteAccess, Peers] = {RemoteAccess(): self._peers}
         self._peers_of: dict[str, Peers] = {}
-        self._base = node.urls[0]
+        self._url = f"{node.urls[0]}/ws"
+        self._id = partial(thing_id, node)
         self._is_real = node.root.rt.real
         self._absent = self.thing("absent")
         trace_context(node.root.rt).noticed = sent
@@ -60,12 +77,9 @@ class NodeClient:
         """Connect. Raises AgentUnavailable."""
         await self._absent.ready()
 
-    def _id(self, path: str) -> str:
-        return f"{http_of(self._base)}/agents/{path.replace('/', '.')}"
-
     def ref(self, cls: type[Any], path: str) -> Ref[Any]:
         """Return a ref to the agent at a path, which need not exist yet."""
-        return remote_ref(self._peers, cls, f"{self._base}/ws", self._id(path))
+        return remote_ref(self._peers, cls, self._url, self._id(path))
 
     async def consume(self, name: str, source: str, thing: str | None, access: RemoteAccess) -> ConsumedThing:
         """Connect to an agent of another node. Raises TransportError, ConfigError.
@@ -85,7 +99,7 @@ class NodeClient:
 
     def thing(self, path: str) -> ConsumedThing:
         """Return the untyped view of the agent at a path."""
-        return remote_thing(self._peers, f"{self._base}/ws", self._id(path))
+        return remote_thing(self._peers, self._url, self._id(path))
 
     async def wait_until_idle(self) -> None:
         """Wait until earlier messages have been delivered, with their immediate effects."""

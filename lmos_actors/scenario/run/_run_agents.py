@@ -87,30 +87,30 @@ class RunAgents:
 
     @property
     def is_remote(self) -> bool:
-        """True where agents are reached over a connection."""
-        return self._client is not None
+        """True where all agents are reached over one connection."""
+        return self._client is not None and self._network is None
 
     def crossing(self, ref: Ref[Any]) -> Ref[Any]:
         """Return a ref as agents are given it: one that crosses the network of the file, if it has one."""
-        return ref if self._network is None or self._client is not None else self._network.ref(ref)
+        return ref if self._network is None else self._network.ref(ref)
 
     def given_ref(self, target: str) -> Ref[Any]:
         """Return the ref that other agents are given of an agent: a remote one where `is_remote`."""
         if self._client is None and self._network is None:
             return self.ref(target)
         found = self._remote_refs.get(target)
-        if found is None and self._client is None:
-            found = self._remote_refs[target] = self.crossing(self.ref(target))
-        elif found is None:
-            assert self._client is not None
-            cls = self._class_of(target)
-            other = self._remotes.get(target)
-            if other is not None:
-                found = self._client.ref_to(cls, target, other)
-            else:
-                found = self._client.ref(cls, self.path(target))
-            self._remote_refs[target] = found
+        if found is None:
+            found = self._remote_refs[target] = self._made_ref(target)
         return found
+
+    def _made_ref(self, target: str) -> Ref[Any]:
+        if self._network is not None:
+            return self._network.ref(self.ref(target))
+        assert self._client is not None
+        other, cls = self._remotes.get(target), self._class_of(target)
+        if other is not None:
+            return self._client.ref_to(cls, target, other)
+        return self._client.ref(cls, self.path(target))
 
     def given_refs(self, of: str) -> Sequence[Ref[Any]]:
         """Return `given_ref` of an agent, or of all agents of a population."""
@@ -170,12 +170,14 @@ class RunAgents:
             raise AgentUnavailable(self.path(target), "its node is down")
         found = self._things.get(target)
         if found is None:
-            client = self._client
-            near = self.ref(target)
-            through = None if self._network is None else self.crossing(near)
-            found = Thing(near, through) if client is None else client.thing(self.path(target))
-            self._things[target] = found
+            found = self._things[target] = self._made_thing(target)
         return found
+
+    def _made_thing(self, target: str) -> Thing | ConsumedThing:
+        if self._client is not None and self._network is None:
+            return self._client.thing(self.path(target))
+        near = self.ref(target)
+        return Thing(near, None if self._network is None else self.crossing(near))
 
     def link(self, target: str) -> Link:
         """Return the link of an agent whose class is known, which takes sources of input streams.

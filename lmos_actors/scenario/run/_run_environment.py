@@ -74,6 +74,7 @@ class RunEnvironment:
         self._node: Node | None = None
         self._populations: Populations | None = None
         self._options: dict[str, Any] = {}
+        self._wires: MemoryNetwork | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -88,7 +89,7 @@ class RunEnvironment:
         if world in LISTEN_ADDRESSES:
             from ._node_client import node_network, node_options  # what speaks over wires: few files need it
 
-            network = node_network(world)
+            network = self._wires = node_network(world)
             self._options = node_options(world, network)
         network = self._speak(network)
         machine = run.machine = Machine(run.watch, network)
@@ -135,7 +136,7 @@ class RunEnvironment:
             before, self._node = self._node, node
             machine.power_on(node)
             if run.network is not None:
-                run.network.open(node)
+                run.network.open(node, self._wires)
             if before is None:
                 self._connect_observers(node)
             else:

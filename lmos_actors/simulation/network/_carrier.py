@@ -41,19 +41,28 @@ class Carrier:
         """Whether one of the lines is cut."""
         return self.line().is_cut or self.line(back=True).is_cut
 
-    def send(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
-        """Have something happen at the other end, when so many bytes arrive there."""
+    def send(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> float | None:
+        """Have something happen at the other end, when so many bytes arrive there.
+
+        Return that instant, None while it is not known.
+        """
         if self.is_instant:
             arrive()
-            return
+            return None
         line, now, links = self.line(back=back), trio.current_time(), self.network.links
         if line.is_cut:
             self._held.append((line, now, size, arrive))
-            return
+            return None
         arrives = links.send_in_order(line, size, now)
         if line.retries:
             self.network.note("late", line)
         self._at(arrives, arrive)
+        return arrives
+
+    def hold(self, size: int, sent_at: float, arrive: Callable[[], object], *, back: bool = False) -> None:
+        """Have been sent what was sent earlier, while the line was cut."""
+        self._held.append((self.line(back=back), sent_at, size, arrive))
+        self._held.sort(key=lambda held: held[1])
 
     def _at(self, when: float, arrive: Callable[[], object]) -> None:
         generation = self._generation

@@ -1,8 +1,8 @@
 """The looks for life of both ends of a connection, without the pings: when a cut is noticed.
 
 Each end of a WebSocket of ours looks every `BEAT` seconds. If it has heard something since its last look, all
-is well; if not, it pings, and if at the next look it has still heard nothing, it gives up. An idle connection
-pings at every second look, and each ping is answered: that need not happen here to be known.
+is well; if not, it pings, and if at the next look it has still heard nothing, it gives up. The pings of an
+idle connection are answered: that need not happen here to be known.
 """
 
 from __future__ import annotations
@@ -15,41 +15,49 @@ import attrs
 BEAT: Final = 20.0
 """Seconds between two looks for life on a connection; see `ConnectionOptions`."""
 
+SLACK: Final = 1e-6
+"""Seconds by which two instants may differ that are the same, after sums of others."""
+
+LONG: Final = 100 * BEAT
+"""Seconds of idle time of which the beginning is taken to be as regular as the rest."""
+
 
 @attrs.define
 class Heartbeats:
-    """The looks for life of a connection that stands since an instant. Index 0 is the end that connected."""
+    """The looks for life of a connection. Index 0 is the end that connected, index 1 that which serves.
 
-    since: float
+    `since`: the instants since which it stands for each. `heard`: when each has heard something for the last
+    time; at first nothing, not even when it began.
+    """
+
+    since: tuple[float, float]
     heard: list[float] = attrs.field(init=False)
-    """When each end has heard something for the last time; at first nothing, not even when it began."""
 
     def __attrs_post_init__(self) -> None:
-        self.heard = [self.since - BEAT, self.since - BEAT]
+        self.heard = list(self.since)
 
-    def _ping(self, end: int) -> float:
+    def ping(self, end: int) -> float:
         """Return when an end pings, if it hears nothing more: at the second look from then on."""
-        looks = math.floor((self.heard[end] - self.since) / BEAT) + 1
-        return self.since + (looks + 1) * BEAT
+        looks = math.ceil((self.heard[end] - self.since[end] - SLACK) / BEAT)
+        return self.since[end] + (looks + 1) * BEAT
+
+    def gives_up(self, end: int) -> float:
+        """Return when an end gives up, if it hears nothing more."""
+        return self.ping(end) + BEAT
+
+    def hear(self, end: int, now: float) -> None:
+        """Take note of what an end hears."""
+        self.heard[end] = max(self.heard[end], now, self.since[end] + 2 * SLACK)  # after it began
 
     def pass_idle_time(self, now: float) -> None:
         """Take into account the pings until now; they have been answered."""
+        takes = max(self.since[0] - self.since[1], 2 * SLACK)  # the way back, as that of the last handshake
         while True:
-            ping = min(self._ping(0), self._ping(1))
-            if ping >= now:
+            end = 0 if self.ping(0) <= self.ping(1) else 1
+            ping = self.ping(end)
+            if ping >= now - SLACK:
                 return
-            ping += 2 * BEAT * max(0, math.ceil((now - ping) / (2 * BEAT)) - 1)
-            self.heard = [ping, ping]
-
-    def ends_at(self, *, there: bool, back: bool) -> float:
-        """Return when the first end gives up that hears nothing: the line there is cut, or that back.
-
-        `pass_idle_time` was called when the cut began.
-        """
-        cut_off = [end for end, is_cut in ((1, there), (0, back)) if is_cut]
-        return min(self._ping(end) for end in cut_off) + BEAT
-
-    def healed(self, now: float) -> None:
-        """Take note of the end of a cut: what was pinged during it is heard now."""
-        if min(self._ping(0), self._ping(1)) < now:
-            self.heard = [now, now]
+            if now - ping > LONG:
+                ping += 2 * BEAT * math.floor((now - ping - LONG / 2) / (2 * BEAT))
+            self.hear(1 - end, ping + takes)
+            self.hear(end, ping + 2 * takes)

@@ -71,7 +71,7 @@ class SimulatedNetwork(NodeNetwork):
         if found is None:
             made = StreamPeer if self.delivery == "stream" else DatagramPeer
             found = self._peers[source, target] = made(self._parts, source, target)
-            found.look_at_lines()  # it has stood from the beginning: perhaps it is cut by now
+            found.look_at_lines()  # it is there, and its lines may be cut
         return found
 
     def disconnect(self, selects: Callable[[str, str], bool]) -> int:

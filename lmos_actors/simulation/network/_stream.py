@@ -1,11 +1,11 @@
 """Connections of a simulated network that keep order: as over TCP.
 
-Each pair of nodes that talk has a connection, which stands from the beginning:
+Each pair of nodes that talk has a connection, which is there when it is first used:
 
 - A message on a line that is cut is held, and goes on if the cut ends before anybody notices.
-- Both ends look for life every `BEAT` seconds, as a WebSocket of ours does (`_heartbeats.py`). A cut is
-  noticed after 20 to 60 seconds, by what was heard last. Then the connection is gone: what was open ends in
-  OutcomeUnknown, what runs is cancelled at its agent, listeners get a gap.
+- Both ends look for life every 20 seconds, as a WebSocket of ours does (`_life.py`). A cut is noticed after
+  20 to 60 seconds, by what was heard last. Then the connection is gone: what was open ends in OutcomeUnknown,
+  what runs is cancelled at its agent, listeners get a gap.
 - It is made again after growing waits; an attempt takes two round trips, and `ATTEMPT` seconds at most for
   each of them. What it sends during a cut is sent again after it.
 """
@@ -25,7 +25,7 @@ from lmos_actors.bindings import Backoff, RemoteThing, RunQuestion, as_near_erro
 from lmos_actors.errors import ActionCancelled, AgentUnavailable, ConnectFailed, InvalidInput, OutcomeUnknown
 
 from ._carrier import Carrier
-from ._heartbeats import Heartbeats
+from ._life import Life
 from ._outgoing import Items, Told
 from ._peer import NetworkParts, NodePeer, requested
 from ._requests import HEAD, KINDS, Served, StreamIn
@@ -52,8 +52,8 @@ class StreamPeer(NodePeer):
     """A connection from one node to another, over lines that keep order; see the module docstring."""
 
     __slots__ = (
-        "_backoff", "_beats", "_carrier", "_failures", "_gives_up", "_has_reached", "_heard", "_open",
-        "_questions", "_queue", "_retry", "_retry_at", "_serving", "_told", "_waiting", "failure",
+        "_answered_at", "_attempt", "_backoff", "_failures", "_gives_up", "_has_reached", "_heard", "_left",
+        "_life", "_open", "_questions", "_queue", "_retry", "_retry_at", "_told", "_waiting", "failure",
         "is_connected",
     )  # fmt: skip
 
@@ -61,85 +61,61 @@ class StreamPeer(NodePeer):
         super().__init__(network, source, target)
         self.is_connected = True
         self.failure: ConnectFailed | None = None
-        self._carrier = Carrier(network, source, target)
-        self._beats = Heartbeats(0.0)
-        self._has_reached = False  # of an attempt to connect: the other node has answered, the handshake not
+        self._life = self._new_life()
+        self._left: list[Life] = []  # which were before, and whose other end may not know that they are over
+        self._attempt: Carrier | None = None  # to connect
+        self._has_reached = False  # whether the other node has answered it, the handshake not yet
+        self._answered_at = 0.0  # when the other node has answered it last
+        self._gives_up: Any = None  # the timer at which it is given up
         self._backoff: Backoff | None = None  # made when it first breaks
         self._failures = 0
         self._retry_at: float | None = None
         self._retry: Any = None  # the timer of the next attempt to connect
         self._waiting: list[trio.lowlevel.Task] = []
-        self._serving: Serving | None = None
         self._open: dict[PendingRequest, Served] = {}
         self._queue: dict[PendingRequest, None] = {}
         self._told: dict[str, Told] = {}
         self._questions: dict[RunQuestion, None] = {}
         self._heard: dict[SharedListening, Served] = {}
-        self._gives_up: Any = None  # the timer of the look at which the connection, or a try, is given up
 
     # ---- the lines
 
     def _go(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
         """Have something happen at the other end, after the time of the line, unless the connection ends."""
-        end = 0 if back else 1
-
-        def arrived() -> None:
-            self._beats.heard[end] = trio.current_time()
-            arrive()
-
-        self._carrier.send(size, arrived, back=back)
+        self._life.send(size, arrive, back=back)
 
     def look_at_lines(self) -> None:
-        """Take note of a change of the lines: what is held goes on, or the end is seen to come."""
-        now, is_cut = trio.current_time(), self._carrier.is_cut
-        if self.is_connected and is_cut:
-            if self._gives_up is None:
-                self._beats.pass_idle_time(now)
-            self._forget_timer()
-            self._give_up_later()
-        elif self.is_connected and self._gives_up is not None:
-            self._forget_timer()
-            self._beats.healed(now)
-        self._carrier.look_at_lines()
+        """Take note of a change of the lines."""
+        self._left = [life for life in self._left if not life.is_over]
+        for life in (*self._left, self._life):
+            life.look_at_lines()
+        if self._attempt is not None:
+            self._attempt.look_at_lines()
 
-    def _give_up_later(self) -> None:
-        carrier = self._carrier
-        ends = self._beats.ends_at(there=carrier.line().is_cut, back=carrier.line(back=True).is_cut)
-        if ends <= trio.current_time() and self._gives_up is not None:
-            self._gives_up = None
-            self._end()
-        else:  # what was under way when the cut began may come yet, and is a sign of life
-            self._gives_up = self.rt.timers.call_at(max(ends, trio.current_time()), self._give_up_later)
+    def _new_life(self, served_since: float | None = None) -> Life:
+        return Life(self.network, self.source, self.target_node, self._end, served_since)
 
     def reset(self) -> bool:
         """End the connection at both ends, and begin to connect again. Return whether it stood."""
-        if not self.is_connected:
-            if self._has_reached:
-                self._failed("during the handshake: the connection was reset")
-            return False
-        self._end()
-        return True
+        stood = self.is_connected
+        for life in (*self._left, self._life):
+            life.reset()
+        if self._attempt is not None and self._has_reached:
+            self._failed("during the handshake: the connection was reset")
+        return stood
 
     def _end(self) -> None:
-        self.network.note("disconnected", self._carrier.line())
+        """Take note that this end of the connection is gone."""
+        self.network.note("disconnected", self._life.carrier.line())
         self.is_connected = False
         self.failure = None
-        self._carrier.drop()
-        self._forget_timer()
+        self._left.append(self._life)
         if self._backoff is None:
             self._backoff = self.new_backoff()
-        if trio.current_time() - self._beats.since >= STOOD:
+        if trio.current_time() - self._life.since >= STOOD:
             self._backoff.reset()
-        serving, self._serving = self._serving, None
         self._lose()
-        if serving is not None:
-            serving.close()
         self._try_later()
-
-    def _forget_timer(self) -> None:
-        if self._gives_up is not None:
-            self._gives_up.cancel()
-            self._gives_up = None
 
     # ---- connecting: two round trips, for each of which there is a time
 
@@ -151,36 +127,46 @@ class StreamPeer(NodePeer):
 
     def _try(self) -> None:
         self._retry_at = self._retry = None
-        self._make_round_trip(f"no connection within {ATTEMPT:g} s", self._reached)
+        self._has_reached = False
+        self._attempt = Carrier(self.network, self.source, self.target_node)
+        self._make_round_trip(self._attempt, f"no connection within {ATTEMPT:g} s", self._reached)
 
-    def _make_round_trip(self, why: str, then: Callable[[], object]) -> None:
+    def _make_round_trip(self, attempt: Carrier, why: str, then: Callable[[], object]) -> None:
         self._gives_up = self.rt.timers.call_at(trio.current_time() + ATTEMPT, partial(self._failed, why))
-        back = partial(self._carrier.send, HEAD, then, back=True)
-        self._carrier.send(HEAD, back)
+
+        def answer() -> None:
+            self._answered_at = trio.current_time()
+            attempt.send(HEAD, then, back=True)
+
+        attempt.send(HEAD, answer)
 
     def _reached(self) -> None:
+        assert self._attempt is not None
         self._has_reached = True
-        self._forget_timer()
-        self._make_round_trip(f"no answer to the handshake within {ATTEMPT:g} s", self._connected)
+        self._gives_up.cancel()
+        why = f"no answer to the handshake within {ATTEMPT:g} s"
+        self._make_round_trip(self._attempt, why, self._connected)
+
+    def _end_attempt(self) -> None:
+        assert self._attempt is not None
+        self._gives_up.cancel()
+        self._attempt.drop()
+        self._attempt = None
 
     def _failed(self, why: str) -> None:
-        self._forget_timer()
-        self._has_reached = False
-        self._carrier.drop()
+        self._end_attempt()
         self.failure = ConnectFailed(self.place, why)
         self._failures += 1
         self._try_later()
 
     def _connected(self) -> None:
-        self._forget_timer()
-        self._has_reached = False
-        self.network.note("connected", self._carrier.line())
+        self._end_attempt()
+        self._life = self._new_life(self._answered_at)  # whose lines may have been cut since then
+        self.network.note("connected", self._life.carrier.line())
         self.is_connected, self.failure = True, None
-        self._beats = Heartbeats(trio.current_time())
         for thing, _ in tuple(self._things.values()):
             for listening in tuple(thing.listenings.values()):
                 self.listen(listening)
-        self.look_at_lines()  # one of them may have been cut while the last answer was under way
         wake_all(self.rt.timers, self._waiting)
 
     def _lose(self) -> None:
@@ -251,7 +237,7 @@ class StreamPeer(NodePeer):
 
     @property
     def _has_room(self) -> bool:
-        line = self._carrier.line()
+        line = self._life.carrier.line()
         return len(self._open) < OPEN and line.waiting_bytes(trio.current_time()) <= line.rules.queue
 
     def post(self, request: PendingRequest) -> None:
@@ -276,7 +262,7 @@ class StreamPeer(NodePeer):
 
     def _look_for_room(self) -> None:
         """Come back when the line has sent what waits for its bandwidth, if that is what is missing."""
-        line, now = self._carrier.line(), trio.current_time()
+        line, now = self._life.carrier.line(), trio.current_time()
         over = line.waiting_bytes(now) - line.rules.queue
         if over > 0 and line.rules.bandwidth is not None:
             self.rt.timers.call_at(now + over / line.rules.bandwidth + 1e-6, self._send_waiting)
@@ -284,12 +270,13 @@ class StreamPeer(NodePeer):
     def _put(self, request: PendingRequest) -> None:
         served = self._open[request] = requested(self, request)
         served.host = request
-        self._go(served.weight, partial(self._arrived, served))
+        self._go(served.weight, partial(self._arrived, self._life, served))
 
-    def _arrived(self, served: Served) -> None:
-        if self._serving is None:
-            self._serving = Serving(self, self.network.limits)
-        self._serving.take(served)
+    def _arrived(self, life: Life, served: Served) -> None:
+        if life.is_served:
+            if life.serving is None:
+                life.serving = Serving(self, self.network.limits)
+            life.serving.take(served)
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
@@ -313,7 +300,7 @@ class StreamPeer(NodePeer):
         )
         told.open[served] = sent
         told.size += served.weight
-        self._go(served.weight, partial(self._arrived, served))
+        self._go(served.weight, partial(self._arrived, self._life, served))
 
     def withdraw(self, request: PendingRequest) -> None:
         """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
@@ -330,9 +317,11 @@ class StreamPeer(NodePeer):
     def _there(self, call: Callable[[Serving], object], size: int = HEAD) -> None:
         """Have the other end do something, if it has begun to serve."""
 
+        life = self._life
+
         def arrived() -> None:
-            if self._serving is not None:
-                call(self._serving)
+            if life.serving is not None and life.is_served:
+                call(life.serving)
 
         self._go(size, arrived)
 
@@ -438,7 +427,7 @@ class StreamPeer(NodePeer):
             tracestate=trace.get("tracestate"),
         )
         served.also = (listening,)
-        self._go(HEAD, partial(self._arrived, served))
+        self._go(HEAD, partial(self._arrived, self._life, served))
 
     def unlisten(self, listening: SharedListening) -> None:
         """Stop listening: there is no listener here any more."""

@@ -120,7 +120,7 @@ def corrupted(piece: bytes, place: int) -> bytes:
 class LineNetwork:
     """A `Network` whose connections lead from one node to another, over the lines between them.
 
-    The first connection is made at once, as if it had stood before: unless the lines are cut by now.
+    The first connection is made at once, whatever the lines are: it is to be found there.
     """
 
     def __init__(self, parts: NetworkParts, network: MemoryNetwork, source: str, target: str) -> None:
@@ -132,16 +132,11 @@ class LineNetwork:
         self._carriers: dict[Carrier, LineStream | None] = {}  # with their streams, once there are any
         self._standing: Carrier | None = None
 
-    @property
-    def is_at_once(self) -> bool:
-        """Whether the next connection is made at once."""
-        return not self._has_stood and not Carrier(self._parts, self._source, self._target).is_cut
-
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
         """Connect, which takes a round trip. Raises ConnectFailed."""
         await checkpoint()
         carrier = Carrier(self._parts, self._source, self._target)
-        carrier.is_instant = self.is_at_once
+        carrier.is_instant = not self._has_stood
         self._carriers[carrier] = None
         try:
             await self._make_round_trip(carrier)

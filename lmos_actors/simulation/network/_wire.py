@@ -6,20 +6,19 @@ take the time of the lines (`_streams.py`). All of them lead to the server of th
 
 Odd but meant:
 
-- A connection is made at once, in no time, when its pair is first used or `open` is called for it: it is to
-  be as if it had stood before the story began. What is asked in the meantime stands in line, and goes out in
-  the same instant.
-- Where the lines are cut by then, it is made as any other: that fails, and is tried again.
+- The first connection of a pair is made when it is first used, in no time and whatever the lines are: the
+  pair is to find it there, as in memory. What is asked in the meantime stands in line, and goes out in the
+  same instant.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
 from lmos_actors.actors import LookupLink
-from lmos_actors.bindings import Peer, RemoteLink
+from lmos_actors.bindings import Peer, RemoteLink, TurnTell
 from lmos_actors.errors import AgentUnavailable
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.supervision import class_at
@@ -28,7 +27,7 @@ from ._link import USER, NodeNetwork
 from ._streams import LineNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from lmos_actors._core import Budget
     from lmos_actors.actors import Runtime, TraceMembers, UnsentKind, UnsentMessage
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Connection, MemoryNetwork
 
     from ._links import Links
-
-AT_ONCE: Final = 100
-"""Connections that are made at a time before the story begins: a server bounds those without a handshake."""
 
 
 class PeersOf(Protocol):
@@ -104,14 +100,6 @@ class WireNetwork(NodeNetwork):
         peers.kept(f"{source} > {target}", (), lambda: made)
         return made
 
-    async def open(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Connect nodes to others. Raises ConnectFailed."""
-        left = list(pairs)
-        while left:
-            now, left = left[:AT_ONCE], left[AT_ONCE:]
-            for peer in [self._peer(*pair) for pair in now]:
-                await peer.first()
-
     def disconnect(self, selects: Callable[[str, str], bool]) -> int:
         """Reset connections between nodes, and return how many there were."""
         found = [
@@ -154,19 +142,23 @@ class NodePairPeer(Peer):
         self._early: dict[PendingRequest, None] = {}
 
     @property
-    def _is_early(self) -> bool:
-        return self.connection is None and not self.tried and (bool(self._early) or self.lines.is_at_once)
+    def is_connected(self) -> bool:
+        """Whether the connection stands; before it is made first, it is as good as there."""
+        return self.connection is not None or not self.tried
 
     def post(self, request: PendingRequest) -> None:
         """Send a request, or let it stand in line; see `RemotePeer`."""
-        if self._is_early:
-            self._early[request] = None
-        else:
+        if self.tried:
             super().post(request)
+        else:
+            self._early[request] = None
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
-        return not self._is_early and super().tell(sent, name, payload, trace)
+        if self.tried:
+            return super().tell(sent, name, payload, trace)
+        self._early[TurnTell(sent.far, sent.op.verb, name, payload, None, trace, sent=sent)] = None
+        return True
 
     def withdraw(self, request: PendingRequest) -> None:
         """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""

@@ -1,0 +1,165 @@
+"""One connection that keeps order: what it carries, and how long each of its ends hears of the other.
+
+Index 0 is the end that connected, index 1 that which serves. Each of them may give up before the other one:
+then it is gone, and the other hears of that when word of it arrives, which a cut holds up too. What an end
+has sent before it was gone arrives all the same.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from ._carrier import Carrier
+from ._heartbeats import BEAT, SLACK, Heartbeats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._peer import NetworkParts
+    from ._serving import Serving
+
+SMALL: Final = 60
+"""Bytes of a ping, or of the word that an end is gone, about."""
+
+
+class Life:
+    """A connection that stands now; `lost` is called once the end that connected is gone.
+
+    `served_since`: the instant since which it stands for the end that serves.
+    """
+
+    __slots__ = ("_beats", "_ended", "_lost", "_timer", "_were_cut", "carrier", "serving")
+
+    def __init__(
+        self,
+        network: NetworkParts,
+        source: str,
+        target: str,
+        lost: Callable[[], object],
+        served_since: float | None = None,
+    ) -> None:
+        now = trio.current_time()
+        self.carrier = Carrier(network, source, target)
+        self.serving: Serving | None = None
+        """What takes requests at the other end, once one has come."""
+        self._beats = Heartbeats((now, now if served_since is None else served_since))
+        self._lost = lost
+        self._ended = [False, False]
+        self._timer: Any = None  # of the next look at which an end may give up
+        self._were_cut = (False, False)  # the lines there and back, when they were looked at
+        self.look_at_lines()
+
+    @property
+    def since(self) -> float:
+        """The instant since which it stands."""
+        return self._beats.since[0]
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the end that serves is there."""
+        return not self._ended[1]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether both ends are gone."""
+        return all(self._ended)
+
+    def send(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
+        """Have something happen at the other end, after the time of the line, unless the connection ends."""
+
+        def arrived() -> None:
+            self._hear(0 if back else 1)
+            arrive()
+
+        arrives, now = self.carrier.send(size, arrived, back=back), trio.current_time()
+        if arrives is not None and arrives - now > BEAT:
+            self._look_again()
+
+    def look_at_lines(self) -> None:
+        """Take note of a change of the lines: what is held goes on, or the end is seen to come."""
+        now, were_cut = trio.current_time(), self._were_cut
+        are_cut = self.carrier.line().is_cut, self.carrier.line(back=True).is_cut
+        if any(were_cut):
+            self._hear_pings(now, were_cut)
+        elif any(are_cut) and not self._is_late(0) and not self._is_late(1):
+            self._beats.pass_idle_time(now)
+        if any(are_cut):
+            self._look_again()
+        self._were_cut = are_cut
+        self.carrier.look_at_lines()
+
+    def _hear(self, end: int) -> None:
+        self._beats.hear(end, trio.current_time())
+
+    def _hear_pings(self, now: float, were_cut: tuple[bool, bool]) -> None:
+        """Take into account the pings of a cut until now: those that are held go before what is sent next."""
+        for end in (0, 1):
+            ping = self._beats.ping(end)
+            if ping >= now or self._ended[end]:
+                continue
+            if not were_cut[end]:
+                self._beats.hear(1 - end, ping)
+            elif not self.carrier.line(back=end == 1).is_cut:
+                self.carrier.hold(SMALL, ping, partial(self._hear, 1 - end), back=end == 1)
+
+    # ---- the looks of both ends
+
+    def _look_again(self) -> None:
+        """Have the ends give up that hear nothing, and whose time is over; look again at the next one's."""
+        self._forget_timer()
+        now, waits = trio.current_time(), list[float]()
+        for end in (0, 1):
+            if self._ended[end] or not self._is_silent(end):
+                continue
+            gives_up = self._beats.gives_up(end)
+            if gives_up <= now + SLACK:
+                self.leave(end)
+            else:  # what is under way may come in time, and is a sign of life
+                waits.append(gives_up)
+        if waits and not self.is_over:
+            self._timer = self.carrier.network.rt.timers.call_at(min(waits), self._look_again)
+
+    def _is_silent(self, end: int) -> bool:
+        """Return whether an end hears nothing now: its line is cut, or something late comes first."""
+        return self.carrier.line(back=end == 0).is_cut or self._is_late(end)
+
+    def _is_late(self, end: int) -> bool:
+        """Return whether something is on the way to an end that nothing else can overtake."""
+        return self.carrier.line(back=end == 0).last_at > trio.current_time()
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ---- the end
+
+    def leave(self, end: int) -> None:
+        """End one end of the connection; the other one hears of it when word of that arrives."""
+        if self._ended[end]:
+            return
+        self._ended[end] = True
+        if not self._ended[1 - end]:
+            self.carrier.send(SMALL, partial(self.leave, 1 - end), back=end == 1)
+        else:
+            self._forget_timer()
+            self.carrier.drop()
+        self._end(end)
+
+    def reset(self) -> None:
+        """End the connection at both ends."""
+        self.carrier.drop()
+        self._forget_timer()
+        before, self._ended = self._ended, [True, True]
+        for end in (0, 1):
+            if not before[end]:
+                self._end(end)
+
+    def _end(self, end: int) -> None:
+        if end == 0:
+            self._lost()
+        elif self.serving is not None:
+            self.serving.close()
