@@ -7,16 +7,19 @@ import json
 import re
 import signal
 import stat
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
+from websockets.sync.client import connect
+from websockets.sync.server import ServerConnection, serve
 
 from tests.commands import called, script_started, started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.commands import RunningCommand
@@ -233,8 +236,11 @@ def test_what_is_recorded_plays_again_without_its_secrets(folder: Path, speaks: 
     story = (folder / "recorded.yaml").read_text(encoding="utf-8")
     assert [step for step in steps if step not in story] == []
     assert "do: expect" in story
-    code, said = call(folder, "run", "recorded.yaml", "--check-determinism", "off")
-    assert code == 0, said
+    ran = called(("run", "recorded.yaml", "--json"), folder, timeout=PATIENCE)
+    assert ran.returncode == 0, ran
+    (found,) = json.loads(ran.stdout)["files"][0]["runs"]
+    last = max(data["t"] for data in records(folder) if "t" in data)
+    assert found["virtual"] == pytest.approx(last, abs=0.02)
 
 
 @pytest.mark.slow
@@ -420,9 +426,6 @@ def thing_in(description: str) -> str:
 @contextmanager
 def nameless(folder: Path) -> Iterator[str]:
     """Answer requests of LMOS, and have no description."""
-    from threading import Thread
-
-    from websockets.sync.server import ServerConnection, serve
 
     def answer(connection: ServerConnection) -> None:
         for text in connection:
@@ -438,12 +441,108 @@ def nameless(folder: Path) -> Iterator[str]:
             }
             connection.send(json.dumps(status))
 
-    with serve(answer, "127.0.0.1", 0, subprotocols=["lmosprotocol"]) as server:  # type: ignore[list-item]
-        thread = Thread(target=server.serve_forever)
+    with answering(answer, "lmosprotocol") as url:
+        yield f"{url}/things"
+
+
+@contextmanager
+def answering(answer: Callable[[ServerConnection], None], *subprotocols: str) -> Iterator[str]:
+    """Serve WebSockets by a function, and yield the address."""
+    with serve(answer, "127.0.0.1", 0, subprotocols=subprotocols or None) as server:  # type: ignore[arg-type]
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}/things"
+        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
         server.shutdown()
         thread.join()
+
+
+LAMP = {
+    "@context": "https://www.w3.org/2022/wot/td/v1.1",
+    "id": "urn:lamp",
+    "title": "My Lamp",
+    "properties": {"on": {"type": "boolean"}},
+    "actions": {"fade": {"input": {"type": "object"}, "output": {"type": "string"}}},
+    "events": {"hot": {"data": {"type": "number"}}},
+}
+
+KOTLIN: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
+    (
+        {"messageType": "readProperty", "messageId": "1", "property": "on"},
+        [{"messageType": "propertyReading", "correlationId": "1", "property": "on", "data": True}],
+    ),
+    (
+        {"messageType": "observeProperty", "messageId": "2", "property": "on"},
+        [
+            {"messageType": "propertyReading", "correlationId": "2", "property": "on", "data": True},
+            {"messageType": "propertyReading", "correlationId": None, "property": "on", "data": False},
+        ],
+    ),
+    (
+        {"messageType": "subscribeevent", "messageId": "3", "event": "hot"},
+        [
+            {"messageType": "acknowledgement", "correlationId": "3", "message": "subscribeevent"},
+            {"messageType": "event", "correlationId": "3", "event": "hot", "data": 7},
+        ],
+    ),
+    (
+        {"messageType": "invokeAction", "messageId": "4", "action": "fade", "input": {"to": 3}},
+        [
+            {
+                "messageType": "actionStatus",
+                "correlationId": "4",
+                "action": "fade",
+                "status": "completed",
+                "output": "ok",
+            }
+        ],
+    ),
+    (
+        {"messageType": "invokeAction", "messageId": "5", "action": "fade", "input": {"to": 4}},
+        [
+            {
+                "messageType": "error",
+                "correlationId": "5",
+                "type": "about:blank",
+                "title": "Internal Server Error",
+                "status": 500,
+                "detail": "boom",
+                "instance": "x",
+            }
+        ],
+    ),
+    (
+        {"messageType": "readAllProperties", "messageId": "6"},
+        [{"messageType": "propertyReadings", "correlationId": "6", "data": {"on": False}}],
+    ),
+]
+"""What a client of kotlin-wot sends, and what its server answers."""
+
+
+def test_peers_of_kotlin_wots_habits_are_understood_without_a_subprotocol(folder: Path) -> None:
+    def answer(connection: ServerConnection) -> None:
+        for (_, answers), _ in zip(KOTLIN, connection, strict=False):
+            for each in answers:
+                connection.send(json.dumps({"thingId": "urn:lamp", "messageId": "x", **each}))
+
+    (folder / "lamp.td.json").write_text(json.dumps(LAMP), encoding="utf-8")
+    with (
+        answering(answer) as server,
+        recording(folder, server, "--description", "lamp.td.json") as (process, url),
+        connect(url) as client,
+    ):
+        for asked, answers in KOTLIN:
+            client.send(json.dumps({"thingId": "urn:lamp", **asked}))
+            for _ in answers:
+                client.recv(PATIENCE)
+        client.close()
+        assert ended(process)[0] == 0
+    code, said = call(folder, "replay", "log.jsonl", "--as-scenario", "lamp.yaml")
+    assert (code, said) == (0, "wrote lamp.yaml: 6 requests to 1 agent\n")
+    story = (folder / "lamp.yaml").read_text(encoding="utf-8")
+    for part in ("sequence: [true, false]", "event: hot, sequence: [7]", "contains: boom", "equals: ok"):
+        assert part in story
+    code, said = call(folder, "run", "lamp.yaml", "--check-determinism", "off")
+    assert code == 0, said
 
 
 # --- mistakes

@@ -518,6 +518,7 @@ NO_REQUESTS = [
     (b"\x16\x03\x01\x02\x00\x01", b"400"),
     (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"400"),
     (b"GET / HTTP/1.1\r\nHost: pages.example\r\n\r\n", b"421"),
+    (b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 500000\r\n\r\n" + bytes(500_000), b"421"),
     (b"GET / HTTP/1.1\r\nHost: 0.0.0.0\r\n\r\n", b"421"),
     (b"GET http://127.0.0.1/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"400"),
     (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000 + b"\r\n\r\n", b"431"),
@@ -528,6 +529,7 @@ NO_REQUESTS = [
 def test_what_is_no_request_for_it_is_refused(tmp_path: Path, asked: bytes, status: bytes) -> None:
     with serving(echo) as url, recording(tmp_path, url) as (process, place):
         with socket.create_connection(place, PATIENCE) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)  # so that all has to be read
             client.sendall(asked)
             client.shutdown(socket.SHUT_WR)
             assert head_of(client).split()[1] == status

@@ -174,6 +174,8 @@ def test_a_replay_of_a_chat_agent_answers_piece_by_piece(project: Project, world
     )
     assert failures(result) == []
     assert result.virtual == 1.5
+    turn = [json.loads(line) for line in result.log if '"item"' in line and '"chunk"' in line]
+    assert [each["t"] for each in turn if each["agent"] == "bot"][:2] == [0.1, 0.4]
 
 
 def test_a_bridge_leads_to_a_replay_of_a_chat_agent(project: Project) -> None:
