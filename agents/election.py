@@ -1,7 +1,8 @@
 """Leader election by rank: of the candidates that are alive, the one of highest rank leads.
 
 It is the bully algorithm. The leader lets all hear its heartbeat. Whoever misses it asks who of higher rank
-is there, and leads if none says so in time. A candidate that comes back takes over from those below it.
+is there, and leads if none says so in time. A candidate that comes back takes over from those below it, which
+make way when it stands. In a network that is cut each side has a leader, until it is whole again.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Candidate(Agent):
         if self.rank > rank:
             for other in self.neighbours:
                 self.send(other, Candidate.i_am_here, self.rank)
+        elif self.leading:
+            self.leading, self.missed = False, 0
 
     @action
     def i_am_here(self, rank: int) -> None:

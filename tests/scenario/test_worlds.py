@@ -27,16 +27,20 @@ NOT_OVER_A_WIRE = {
 NOT_IN_REAL_TIME = NOT_OVER_A_WIRE | {
     "market": "both sides' books are compared while the message of a deal is under way between them",
     "bank": "its node and its disk are simulated",
+    "election": "its network is simulated",
+    "gossip": "its network is simulated",
+    "partner": "its network is simulated",
+    "register": "its network is simulated",
+    "two-centres": "its network is simulated",
 }
 
-WIRE = {"gossip": {"peers": "100", "last": "peer/99", "lives": "105"}}
-"""Settings that make a run shorter."""
+WIRE = {"gossip": {"peers": "100", "last": "peer/99", "lives": "105", "delivery": "stream"}}
+"""Settings that make a run shorter, or possible over a wire."""
 
 LIVE: dict[str, tuple[float, dict[str, str]]] = {
     "backpressure": (2.0, {"policy": "wait"}),
     "booking": (10_000.0, {"patience": "2300s"}),
     "council": (1.0, {}),  # the deadlines of votes are instants of the day
-    "gossip": (1000.0, WIRE["gossip"] | {"fanout": "4"}),
     "supervision": (100.0, {"aside": "1s", "after": "1s"}),
 }
 """How much faster than real time a file is run, and settings for what is only exact on virtual time.
