@@ -1,8 +1,9 @@
 """A shop with a site in each of two data centres: each takes orders by itself, and both know all of them.
 
 A site answers its customers at once. What is new it sends to the other site in batches, again and again until
-that has confirmed it: what it has heard nothing of may have come there or not, so the other one leaves out what
-it knows. A slow line between the centres, or none, delays no customer, and no order is lost or counted twice.
+that has confirmed it: what it has heard nothing of may have come there or not, so the other one leaves out
+what it knows. A slow line between the centres, or none, delays no customer, and no order is lost or counted
+twice.
 """
 
 from __future__ import annotations
