@@ -120,7 +120,7 @@ def test_a_question_that_is_given_up_leaves_nothing_behind(world: str) -> None:
                 nursery.start_soon(answer)
                 assert (await one.ask(3, "two")).payload == "in time"
             assert [(await heard(one)).payload for _ in range(3)] == ["late"] * 3
-            left = [one._asked, one._receipts, one._echoes, one._queue]
+            left = [one._asked, one._flight, one._queue]
             assert not any(left)
 
     played(world, main)
@@ -667,9 +667,12 @@ def test_whatever_a_relay_sends_the_agent_goes_on(frames: list[Any]) -> None:
     async def run() -> None:
         async with scripted(script) as (network, _), open_relay(URL, network=network) as relay:
             with trio.fail_after(10):
-                receipt = await relay.say("hello")
-            assert receipt is not None
-            assert receipt.delivered == 1
+                try:
+                    receipt = await relay.say("hello")
+                    assert receipt is not None
+                    assert receipt.delivered == 1
+                except ActionFailed:  # an error without a receipt is about the oldest message
+                    assert any("error" in (*each, each.get("type")) for each in frames)
             assert relay.connections == 1
 
     simulate(run)

@@ -180,7 +180,7 @@ class Bridge:
         """
         attempt = 0
         while True:
-            began = trio.current_time()
+            began, asked_for = trio.current_time(), 0.0
             try:
                 async with open_relay(
                     self.options.url,
@@ -196,8 +196,10 @@ class Bridge:
                     raise
                 if not attempt:
                     self._report(f"the relay {self.options.url} is not reached, and tried again: {failure}")
+                asked_for = failure.retry_in or 0.0
             attempt += 1 if trio.current_time() - began < PAUSES.max else 0
-            await trio.sleep(PAUSES.delay(max(attempt, 1), self._random.random()))
+            pause = PAUSES.delay(max(attempt, 1), self._random.random())
+            await trio.sleep(max(pause, asked_for))
 
     def _report(self, text: str) -> None:
         if self.rt.real:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from lmos_actors.transport import Connection
+    from lmos_actors.transport import Connection, Ended
 
 
 class FrameUser(Protocol):
@@ -42,3 +42,9 @@ class Line:
     def is_behind(self) -> bool:
         """Return False: nothing is held back."""
         return False
+
+
+def how_ended(ended: Ended) -> str:
+    """Return how a connection has ended."""
+    code = f" with {ended.code}" if ended.code is not None else ""
+    return f"the connection ended{code}: {ended.reason}".rstrip(": ")

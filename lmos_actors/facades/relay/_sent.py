@@ -97,7 +97,7 @@ class Sent:
     """A message or a command that is to be sent, and what is to come of it.
 
     `taken` is settled once the connection has it, `outcome` by what the relay says about it: the receipt, the
-    id of the echo, the answer to a command.
+    id of the echo, the answer to a command. One of `receipt`, `echo` and `acknowledgement` says what that is.
     """
 
     data: bytes
@@ -109,6 +109,14 @@ class Sent:
     """What comes back: the type and the payload."""
     acknowledgement: str = ""
     """The type of the answer to a command."""
+    is_command: bool = False
+    """It goes to the relay itself."""
+    is_left: bool = False
+    """Nobody waits for it any more."""
+    number: int = 0
+    """Its number among what has been sent."""
+    follows_alone: bool = False
+    """Between the echo before it and this one, something was sent that nothing acknowledges."""
 
     def fail(self, error: Exception) -> None:
         """Settle all that is waited for with an error."""

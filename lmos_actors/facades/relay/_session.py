@@ -18,7 +18,11 @@ their names beside the `*`, and is passed over by others.
 **Connections break.** They are made again, with jitter; who was followed is followed again, and a message
 that comes again, by its id, is heard once. What had not been sent goes out over the next connection. What
 had been sent and is not acknowledged is `OutcomeUnknown`: nobody can know. A relay that takes the agent no
-more (401, 4001, 4009 and the like) ends it: every verb raises ConnectFailed with the reason.
+more (401, 4001, 4009 and the like) ends it: every verb raises ConnectFailed with the reason. So does one
+whose first connection ends before the agent is welcomed.
+
+**A relay may refuse many messages and say it once**: after a `rate_limit` nothing is sent for a while. What
+was on its way then, and has no answer by the end of it, is `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -29,10 +33,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 import msgspec
 import trio
 
-from lmos_actors.actors import RUNTIME, outgoing_trace
 from lmos_actors.errors import ActionFailed, ConnectFailed, OutcomeUnknown
 from lmos_actors.protocol.relay import (
     EVERYBODY,
+    RATE_LIMIT,
     RELAY,
     RelayAnswer,
     RelayClient,
@@ -43,10 +47,12 @@ from lmos_actors.protocol.relay import (
 from lmos_actors.supervision import Backoff
 from lmos_actors.transport import ConnectionOptions, connect
 
+from ._flight import Flight, RatePause
 from ._hops import hops_in, ref_with
 from ._inbox import Inbox
-from ._line import Line
+from ._line import Line, how_ended
 from ._sent import ACKNOWLEDGEMENTS, Question, Receipt, Sent
+from ._traces import trace_of_now
 
 if TYPE_CHECKING:
     import ssl
@@ -115,16 +121,15 @@ class Relay:
         self._line: Line | None = None
         self._failure: ConnectFailed | None = None  # why it is over
         self._welcome: Welcomed | None = None
-        self._is_ready = False
+        self._is_ready = self._was_ready = False
         self._readiness = trio.lowlevel.ParkingLot()
         self._follows: dict[str, None] = {}
         self._hears_itself = False
         self._has_direct = True
-        # what is to be sent, and what is waited for; each in the order of the frames
+        # what is to be sent, and what is waited for
         self._queue: deque[Sent] = deque()
-        self._commands: deque[Sent] = deque()
-        self._echoes: deque[Sent] = deque()
-        self._receipts: dict[str, Sent] = {}
+        self._flight = Flight(url)
+        self._pause = RatePause(self._flight, self._wake)
         self._asked: dict[str, Question] = {}  # by the id of the question, or the word that stands for it
         self._inbox = Inbox()
         self._greeted = trio.Event()
@@ -180,7 +185,7 @@ class Relay:
             raise self._failure
 
     def _set_ready(self) -> None:
-        self._is_ready = True
+        self._is_ready = self._was_ready = True
         self._readiness.unpark_all()
 
     # ---- saying and asking
@@ -202,16 +207,10 @@ class Relay:
         relay takes the agent no more; ValueError and TypeError for what cannot be sent.
         """
         await self.wait_ready()
-        more = {**_trace(), **(members or {})}
+        more = {**trace_of_now(), **(members or {})}
         sent = self._message(_ids(to), payload, type, ref, more)
-        try:
-            await self._send(sent)
-            if not sent.receipt:
-                return None
-            found: Receipt = await sent.outcome.wait()
-            return found
-        finally:
-            self._receipts.pop(sent.receipt, None)
+        found: Receipt | None = await self._outcome(sent)
+        return found
 
     def _message(
         self, to: list[str], payload: Any, type: str | None, ref: str | None, members: Mapping[str, Any]
@@ -220,10 +219,7 @@ class Relay:
         if word:
             members = {**members, "receipt": word}
         data = self._client.message(self._reach(to), payload, type=type, ref=ref, members=members)
-        sent = Sent(data, receipt=word)
-        if word:
-            self._receipts[word] = sent
-        return sent
+        return Sent(data, receipt=word, is_command=RELAY in to)
 
     def _reach(self, to: list[str]) -> list[str]:
         """Return the targets that reach these agents."""
@@ -267,7 +263,7 @@ class Relay:
         """
         if self._failure is not None:
             raise self._failure
-        targets, trace = _ids(to), _trace() if trace is None else trace
+        targets, trace = _ids(to), trace_of_now() if trace is None else trace
         members, hops = {**trace, **(members or {})}, hops_in(trace)
         ref = ref_with(hops, self._new_id()) if hops else None
         if self.way == "receipts":
@@ -299,8 +295,9 @@ class Relay:
         self._asked.pop(question.id, None)
         if question.sent in self._queue:
             self._queue.remove(question.sent)
-            self._receipts.pop(question.sent.receipt, None)
-        elif cancel_at:
+            return
+        self._flight.leave(question.sent)
+        if cancel_at:
             self.cancel(question, cancel_at)
 
     def cancel(self, question: Question, agent: str, reason: Any = None) -> None:
@@ -310,10 +307,9 @@ class Relay:
             self._cancel(question)
 
     def _cancel(self, question: Question) -> None:
-        data = self._client.message(
-            self._reach([question.cancel_at]), question.reason, type=CANCEL, ref=question.id
-        )
-        self._queue.append(Sent(data))
+        sent = self._message([question.cancel_at], question.reason, CANCEL, question.id, {})
+        sent.is_left = True
+        self._queue.append(sent)
         self._wake()
 
     def _known(self, question: Question, id: str) -> None:
@@ -328,7 +324,7 @@ class Relay:
         """Follow itself, so that broadcasts come back; some relays send them to those that follow alone."""
         if EVERYBODY in targets and not self._hears_itself:
             self._hears_itself = True
-            self._queue.append(self._command("subscribe", {"agents": [self.id]}))
+            self._queue.append(self._subscription([self.id]))
 
     async def answer(
         self,
@@ -349,8 +345,14 @@ class Relay:
 
     async def follow(self, *agents: str) -> None:
         """Follow agents, now and over each later connection. Raise what `command` does."""
+        new = [each for each in agents if each not in self._follows]
         self._follows.update(dict.fromkeys(agents))
-        await self.command("subscribe", {"agents": list(agents)})
+        try:
+            await self.command("subscribe", {"agents": list(agents)})
+        except ActionFailed:
+            for each in new:  # else what is refused once is, with all others, over each later connection
+                self._follows.pop(each, None)
+            raise
 
     async def unfollow(self, *agents: str) -> None:
         """Follow agents no more. Raise what `command` does."""
@@ -365,27 +367,38 @@ class Relay:
         with the `code` of a refusal; else what `say` does.
         """
         await self.wait_ready()
-        sent = self._command(type, payload, answer or ACKNOWLEDGEMENTS.get(type, type))
-        await self._send(sent)
-        found: RelayAnswer = await sent.outcome.wait()
+        acknowledgement = answer or ACKNOWLEDGEMENTS.get(type, type)
+        data = self._client.command(type, payload)
+        found: RelayAnswer = await self._outcome(Sent(data, acknowledgement=acknowledgement, is_command=True))
         return found
 
-    def _command(self, type: str, payload: Any, answer: str | None = None) -> Sent:
-        data = self._client.command(type, payload)
-        return Sent(data, acknowledgement=answer or ACKNOWLEDGEMENTS[type])
+    def _subscription(self, agents: list[str]) -> Sent:
+        """Return the command that follows agents, and that nobody waits for."""
+        sent = Sent(self._client.command("subscribe", {"agents": agents}), acknowledgement="subscribed")
+        sent.is_command = sent.is_left = True
+        return sent
 
-    async def _send(self, sent: Sent) -> None:
-        """Have a frame taken by the connection, the next one if there is none. Raise ConnectFailed."""
+    async def _outcome(self, sent: Sent) -> Any:
+        """Send a frame, over the next connection if there is none, and return what the relay says about it.
+
+        None where it will not say anything. Raise what `command` does.
+        """
         if self._failure is not None:
             raise self._failure
         self._queue.append(sent)
         self._wake()
         try:
             await sent.taken.wait()
+            return await sent.outcome.wait() if sent.receipt or sent.acknowledgement else None
         except trio.Cancelled:
-            if sent in self._queue:
-                self._queue.remove(sent)
+            self._take_back(sent)
             raise
+
+    def _take_back(self, sent: Sent) -> None:
+        """Note that nobody waits for a frame any more: it is not sent, if that can be helped."""
+        if sent in self._queue:
+            self._queue.remove(sent)
+        self._flight.leave(sent)
 
     # ---- hearing
 
@@ -401,14 +414,11 @@ class Relay:
     def frames(self, room: int) -> list[bytes]:
         """Return the frames that are to be sent; for the connection."""
         found: list[bytes] = []
-        while self._queue and room > 0:
+        while self._queue and room > 0 and not self._pause.is_on:
             sent = self._queue.popleft()
             found.append(sent.data)
             room -= len(sent.data)
-            if sent.acknowledgement:
-                self._commands.append(sent)
-            if sent.echo is not None:
-                self._echoes.append(sent)
+            self._flight.add(sent)
             sent.taken.settle()
         return found
 
@@ -437,19 +447,22 @@ class Relay:
             question.answer.settle(event)
             return True
         if isinstance(event, RelayFault):
-            return self._is_refused(event)
+            if event.code == RATE_LIMIT:
+                self._pause.begin()
+            return self._flight.refused(event)
         if isinstance(event, RelayAnswer):
             if event.type == "receipt":
                 return self._has_receipt(event)
-            if self._commands and self._commands[0].acknowledgement == event.type:
-                self._commands.popleft().outcome.settle(event)
+            command = self._flight.answered(event.type)
+            if command is not None:
+                command.outcome.settle(event)
                 return True
         return False
 
     def _came_back(self, message: RelayMessage) -> bool:
-        if not self._echoes or self._echoes[0].echo != (message.type, message.payload):
+        sent = self._flight.came_back(message)
+        if sent is None:
             return self._hears_itself and self.id not in message.to
-        sent = self._echoes.popleft()
         sent.outcome.settle(Receipt(message.id))
         if sent.question is not None:
             self._known(sent.question, message.id)
@@ -458,7 +471,7 @@ class Relay:
     def _has_receipt(self, event: RelayAnswer) -> bool:
         is_object = isinstance(event.payload, dict)
         payload = cast("dict[str, Any]", event.payload) if is_object else {}
-        sent = self._receipts.pop(str(payload.get("receipt")), None)
+        sent = self._flight.received(str(payload.get("receipt")))
         if sent is None:
             return False
         delivered, unknown = payload.get("delivered"), payload.get("unknown")
@@ -470,15 +483,6 @@ class Relay:
         elif sent.question is not None:
             nobody = ActionFailed({"code": NOBODY, "message": "nobody got the question"})
             sent.question.answer.settle(error=nobody)
-        return True
-
-    def _is_refused(self, fault: RelayFault) -> bool:
-        sent = self._receipts.pop(fault.receipt, None) if fault.receipt else None
-        if sent is None and self._commands:
-            sent = self._commands.popleft()  # a relay answers in order
-        if sent is None:
-            return False
-        sent.fail(ActionFailed({"code": fault.code, "message": fault.message}))
         return True
 
     def _wake(self) -> None:
@@ -499,12 +503,16 @@ class Relay:
             if line is not None:
                 async with trio.open_nursery(strict_exception_groups=True) as nursery:
                     nursery.start_soon(self._become_ready)
+                    nursery.start_soon(self._pause.run)
                     ended = await line.connection.run(line)
                     nursery.cancel_scope.cancel("the connection has ended")
                 self._line, self._is_ready = None, False
                 self._cut(ended)
                 if ended.code in FINAL_CODES:
                     self._end(ConnectFailed(self.url, f"closed with {ended.code}: {ended.reason}"))
+                    return
+                if not self._was_ready:
+                    self._end(ConnectFailed(self.url, f"{how_ended(ended)}, before there was a welcome"))
                     return
                 attempt = 0 if trio.current_time() - began >= LASTING else attempt
                 if ended.code == OVER_RATE:
@@ -535,7 +543,7 @@ class Relay:
         self._is_ready, self._greeted = False, trio.Event()
         followed = [*self._follows, *([self.id] if self._hears_itself else [])]
         if followed:
-            self._queue.appendleft(self._command("subscribe", {"agents": followed}))
+            self._queue.appendleft(self._subscription(followed))
         return connection
 
     async def _become_ready(self) -> None:
@@ -547,11 +555,13 @@ class Relay:
             self._queue.appendleft(probe)
             self._wake()
             self._has_direct = False
-            with trio.move_on_after(PROBE_SECONDS):
-                await probe.outcome.wait()
-                self._has_direct = True
-            if probe in self._echoes:
-                self._echoes.remove(probe)
+            try:
+                with trio.move_on_after(PROBE_SECONDS):
+                    await probe.outcome.wait()
+                    self._has_direct = True
+            finally:
+                self._take_back(probe)
+                self._flight.forget(probe)
         self._set_ready()
 
     def _is_unsure(self) -> bool:
@@ -563,18 +573,13 @@ class Relay:
 
     def _cut(self, ended: Ended) -> None:
         """Settle what was sent and has not been acknowledged: nobody knows what became of it."""
-        code = f" with {ended.code}" if ended.code is not None else ""
-        unknown = OutcomeUnknown(self.url, f"the connection ended{code}: {ended.reason}".rstrip(": "))
+        why = how_ended(ended)
+        unknown = OutcomeUnknown(self.url, why)
+        self._flight.give_up(self._flight.last, why)
         waiting = set(map(id, self._queue))
-        for sent in (*self._commands, *self._echoes, *self._receipts.values()):
-            if id(sent) not in waiting:
-                sent.fail(unknown)
         for question in tuple(self._asked.values()):
             if id(question.sent) not in waiting:
                 question.answer.settle(error=unknown)
-        self._receipts = {word: sent for word, sent in self._receipts.items() if id(sent) in waiting}
-        self._commands.clear()
-        self._echoes.clear()
 
     def _end(self, failure: ConnectFailed) -> None:
         """Have every verb raise from now on."""
@@ -588,9 +593,3 @@ class Relay:
 
 def _ids(to: str | Sequence[str]) -> list[str]:
     return [to] if isinstance(to, str) else list(to)
-
-
-def _trace() -> Mapping[str, Any]:
-    """Return the trace of what runs now, as private members; empty outside a node."""
-    rt = RUNTIME.get()
-    return {} if rt is None else outgoing_trace(rt)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lmos_actors.actors import RUNTIME, Carried, outgoing_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from lmos_actors.actors import Runtime
@@ -34,3 +35,9 @@ def trace_of_answer(rt: Runtime, message: RelayMessage) -> dict[str, Any]:
     """Return the private members by which an answer is in the trace of what it answers."""
     with Carried(rt, *trace_of(message)):
         return {**outgoing_trace(rt)}
+
+
+def trace_of_now() -> Mapping[str, Any]:
+    """Return the trace of what runs now, as private members; empty outside a node."""
+    rt = RUNTIME.get()
+    return {} if rt is None else outgoing_trace(rt)

@@ -168,8 +168,8 @@ class RelayClient:
         if _is_flat(members, found):
             return self._of_relay(found)
         sender, to = found.get("from"), found.get("to")
-        if not isinstance(sender, str) or not isinstance(to, list):
-            self.unread += 1
+        if not isinstance(sender, str) or sender == EVERYBODY or not isinstance(to, list):
+            self.unread += 1  # an answer to "*", whom one relay lets anybody be, would go to everybody
             return None
         return self._of_relay(found) if sender == RELAY else self._heard(sender, found)
 

@@ -1,0 +1,178 @@
+"""What an agent has sent to a relay and waits for: which word of the relay's is about which of it.
+
+Receipts and the errors of a relay that has them name their message. Everything else is found by its order:
+
+- **Echoes come in the order of the messages.** Once one has come, those before it are lost.
+- **An answer to a command is one of the right type**, and belongs to the oldest command that expects it: a
+  relay may pass over a command that it does not know.
+- **An error is about the oldest of what waits**, but for what waits for the relay's store: the receipts of
+  commands. Where a message that nothing acknowledges went before an echo, it may be about that.
+
+What nobody waits for any more stays here, so that the relay's word about it is not taken for another one; of
+such there are `LEFT` at most.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from lmos_actors.errors import ActionFailed, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmos_actors.protocol.relay import RelayFault, RelayMessage
+
+    from ._sent import Sent
+
+LEFT: Final = 256
+"""What has been sent, is unanswered, and nobody waits for."""
+
+PAUSE_SECONDS: Final = 2.0
+"""Seconds for which nothing is sent once the relay refuses more: it repeats that once a second at most."""
+
+
+class Flight:
+    """The messages and commands that were sent to one relay, and wait; see the module docstring."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._commands: deque[Sent] = deque()
+        self._echoes: deque[Sent] = deque()
+        self._receipts: dict[str, Sent] = {}  # by the word that the receipt repeats
+        self._left: OrderedDict[Sent, None] = OrderedDict()
+        self._alone = 0  # the number of the last one that nothing acknowledges
+        self.last = 0
+        """The number of the last one that was sent."""
+
+    def __len__(self) -> int:
+        return len(self._commands) + len(self._echoes) + len(self._receipts)
+
+    def add(self, sent: Sent) -> None:
+        """Note that something has been sent."""
+        self.last += 1
+        sent.number = self.last
+        if sent.acknowledgement:
+            self._commands.append(sent)
+        elif sent.echo is not None:
+            sent.follows_alone = self._alone > max((each.number for each in self._echoes), default=0)
+            self._echoes.append(sent)
+        elif sent.receipt:
+            self._receipts[sent.receipt] = sent
+        else:
+            self._alone = self.last
+            return
+        if sent.is_left:
+            self.leave(sent)
+
+    def leave(self, sent: Sent) -> None:
+        """Note that nobody waits for it, whether it has been sent or not."""
+        sent.is_left = True
+        if self._has(sent):
+            self._left[sent] = None
+            if len(self._left) > LEFT:
+                self.forget(next(iter(self._left)))
+
+    def _has(self, sent: Sent) -> bool:
+        if sent.receipt:
+            return self._receipts.get(sent.receipt) is sent
+        return sent in self._commands or sent in self._echoes
+
+    def forget(self, sent: Sent) -> None:
+        """Forget something: what the relay says about it is like any other word."""
+        self._left.pop(sent, None)
+        if self._receipts.get(sent.receipt) is sent:
+            del self._receipts[sent.receipt]
+        for each in (self._commands, self._echoes):
+            if sent in each:
+                each.remove(sent)
+
+    # ---- what the relay says
+
+    def answered(self, type: str) -> Sent | None:
+        """Return the command that an answer of this type is about."""
+        found = next((each for each in self._commands if each.acknowledgement == type), None)
+        if found is not None:
+            for each in [each for each in self._commands if each.is_left and each.number < found.number]:
+                self.forget(each)
+            self.forget(found)
+        return found
+
+    def came_back(self, message: RelayMessage) -> Sent | None:
+        """Return what a message of the agent's own is the echo of."""
+        echo = message.type, message.payload
+        found = next((each for each in self._echoes if each.echo == echo), None)
+        while found is not None and (first := self._echoes[0]) is not found:
+            self.forget(first)
+            first.fail(OutcomeUnknown(self._url, "the relay has not passed it on, but what came after it"))
+        if found is not None:
+            self.forget(found)
+        return found
+
+    def received(self, word: str) -> Sent | None:
+        """Return the message that a receipt is about."""
+        found = self._receipts.get(word)
+        if found is not None:
+            self.forget(found)
+        return found
+
+    def refused(self, fault: RelayFault) -> bool:
+        """Fail what an error is about; return False where that is not known, or nobody waits."""
+        found = self._receipts.get(fault.receipt) if fault.receipt else self._oldest()
+        if found is None:
+            return False
+        self.forget(found)
+        found.fail(ActionFailed({"code": fault.code, "message": fault.message}))
+        return True
+
+    def _oldest(self) -> Sent | None:
+        receipts = list(self._receipts.values())
+        prompt = next((each for each in receipts if not each.is_command), None)
+        firsts = [*list(self._commands)[:1], *list(self._echoes)[:1], *([prompt] if prompt else [])]
+        if not firsts:
+            return receipts[0] if receipts else None
+        found = min(firsts, key=lambda each: each.number)
+        return None if found.follows_alone else found
+
+    # ---- ends
+
+    def give_up(self, last: int, why: str) -> None:
+        """Fail what waits up to a number: nobody can know what became of it."""
+        for each in (*self._commands, *self._echoes, *self._receipts.values()):
+            if each.number <= last:
+                self.forget(each)
+                each.fail(OutcomeUnknown(self._url, why))
+
+
+class RatePause:
+    """The pause after a relay has refused a message beyond its rate; it may say so once for many.
+
+    `is_on` says that nothing is to be sent. What waits at its end, and was sent before it, is given up.
+    """
+
+    def __init__(self, flight: Flight, on_end: Callable[[], object]) -> None:
+        self.is_on = False
+        self._flight = flight
+        self._on_end = on_end
+        self._begun = trio.Event()
+
+    def begin(self) -> None:
+        """Begin with it, unless it has begun."""
+        self.is_on = True
+        self._begun.set()
+
+    async def run(self) -> None:
+        """End each pause after its time, until cancelled; one that was on before begins anew."""
+        while True:
+            if not self.is_on:
+                self._begun = trio.Event()
+                await self._begun.wait()
+            last = self._flight.last
+            await trio.sleep(PAUSE_SECONDS)
+            why = "the relay has refused messages beyond its rate, and not said which"
+            self._flight.give_up(last, why)
+            self.is_on = False
+            self._on_end()
