@@ -101,11 +101,13 @@ from .durable._kept_state import (
 from .durable._keyed_requests import AnswerStore as AnswerStore, KeyedRequests as KeyedRequests
 from .finding._gather import invoke_all as invoke_all
 from .finding._hold import (
+    end_skew as end_skew,
     hold as hold,
     keep_state as keep_state,
     release as release,
     service_time as service_time,
     set_service_time as set_service_time,
+    skew_clock as skew_clock,
 )
 from .finding._pool_link import (
     BY as BY,

@@ -50,6 +50,7 @@ from .messages._monitor import NORMAL, check_reason
 from .refs._ref import Ref
 from .slot._lifespan_task import AgentNursery
 from .slot._links import Monitor, check_on_exit, link_agents, monitor_agent, unlink_agents
+from .slot._skewed_clock import date_of
 from .slot._slot_start import child_supervisor
 from .slot._slot_timers import send_after, turn_after
 from .slot._stash import behaviour_changed, check_stash, state_timeout, unstash
@@ -574,7 +575,7 @@ class Agent:
 
     def now(self) -> datetime:
         """The wall clock of this world, in UTC."""
-        return self._place().rt.entropy.now()
+        return date_of(self._place())
 
     def new_id(self) -> str:
         """A new UUID, version 4, as text."""

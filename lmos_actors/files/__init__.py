@@ -37,4 +37,4 @@ from ._tree import (
     mapped as mapped,
 )
 from ._types import Later as Later, TextForm as TextForm
-from ._units import Duration as Duration, Size as Size
+from ._units import Duration as Duration, Offset as Offset, Size as Size

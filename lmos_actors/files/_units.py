@@ -51,6 +51,26 @@ class Duration(float):
         return f"Duration({str(self)!r})"
 
 
+class Offset(Duration):
+    """Duration that may be negative, in seconds; written `3s`, `-40ms`."""
+
+    __slots__ = ()
+    described: ClassVar = "a duration such as 5s or -40ms"
+    pattern: ClassVar = r"^-?[0-9]{1,18}(\.[0-9]{1,12})?(us|ms|s|m|h)$"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the offset in a text. Raises ValueError, with the reason, for any other text."""
+        amount = Duration.parse(text.removeprefix("-"))
+        return cls(-amount if text.startswith("-") else amount)
+
+    def __str__(self) -> str:
+        return f"-{Duration(-self)}" if self < 0 else str(Duration(self))
+
+    def __repr__(self) -> str:
+        return f"Offset({str(self)!r})"
+
+
 class Size(int):
     """Size in bytes; written `512B`, `64KiB`, `2MiB`, `1GiB`."""
 

@@ -510,7 +510,7 @@ LATER = [
     ("    state: {units", "    listen: ws\n    state: {units"),
     ("do: tell", "do: partition"),
     ("do: tell", "do: chat"),
-    ("kind: crash", "kind: clock_skew"),
+    ("kind: crash", "kind: swizzle"),
     ("timeout: 30s", "secrets: {}"),
     ("that: status", "that: trace"),
 ]
@@ -656,7 +656,7 @@ def test_the_schema_tells_what_a_thing_is_by_one_key_so_that_editors_offer_all_w
     ]
     assert len(words_offered(scenario["checks"], "check")[0]) == 11
     assert words_offered(schema["$defs"]["Inject"], "kind") == [
-        ["crash", "slow", "pause", "restart", "full_disk", "slow_disk", *OF_NETWORK]
+        ["crash", "slow", "pause", "clock_skew", "restart", "full_disk", "slow_disk", *OF_NETWORK]
     ]
 
 

@@ -33,6 +33,7 @@ from .._trace_context import current_mark
 from ..declaration._history import kept_turn
 from ..finding._registry import ref_by
 from ..messages._mailbox import InternalTurn, PeriodicTurn
+from ..slot._skewed_clock import clock_seconds, date_of, world_seconds
 from ._kept_state import FIND_REF
 from ._kept_turns import method_of, turn_form
 
@@ -73,9 +74,9 @@ class _Planned:
         self.alarm: Timer | None = None
 
     def start(self, seconds: float) -> None:
-        """Have it fire after so many seconds, while this incarnation lives."""
+        """Have it fire after so many seconds by the agent's clock, while this incarnation lives."""
         slot = self.timers.slot
-        self.alarm = slot.rt.timers.call_after(seconds, self.fire)
+        self.alarm = slot.rt.timers.call_after(world_seconds(slot, seconds), self.fire)
         slot.keep_timer(self.alarm)
 
     def fire(self) -> None:
@@ -190,8 +191,9 @@ class _Rhythm(PeriodicTurn):
         self._timers.touch()
 
     def _next(self) -> float:
-        missed = max(0, int((trio.current_time() - self.when) / self.seconds))
-        return self.when + (missed + 1) * self.seconds
+        period = world_seconds(self._timers.slot, self.seconds)
+        missed = max(0, int((trio.current_time() - self.when) / period))
+        return self.when + (missed + 1) * period
 
 
 class _Beat(InternalTurn):
@@ -228,9 +230,13 @@ class DurableTimers:
 
     def records(self) -> list[TimerRecord]:
         """Return all as they are kept."""
-        present, now = self.slot.rt.entropy.now(), trio.current_time()
+        present, now = date_of(self.slot), trio.current_time()
         rhythms = [
-            TimerRecord(each.name, present + timedelta(seconds=each.when - now), every=each.seconds)
+            TimerRecord(
+                each.name,
+                present + timedelta(seconds=clock_seconds(self.slot, each.when - now)),
+                every=each.seconds,
+            )
             for each in self._rhythms
         ]
         return [*rhythms, *(timer.record for timer in self._pending)]
@@ -263,7 +269,7 @@ class DurableTimers:
         finally:
             FIND_REF.reset(with_refs)
         try:
-            due = self.slot.rt.entropy.now() + timedelta(seconds=seconds)
+            due = date_of(self.slot) + timedelta(seconds=seconds)
         except OverflowError:
             raise ValueError(f"after() cannot keep a timer that is due in {seconds!r} s") from None
         trace = current_mark(self.slot.rt) if self.slot.traced else None
@@ -287,15 +293,17 @@ class DurableTimers:
                     key, f"a timer is to run {record.turn!r} at {record.due}: {error}; {_WAY_OUT}"
                 ) from None
             self._pending[_Planned(self, record, values)] = None
-        present, now = self.slot.rt.entropy.now(), trio.current_time()
+        present, now = date_of(self.slot), trio.current_time()
         for seconds, name in self.agent.__contract__.durable_periodic:
             ahead = (kept[name].due - present).total_seconds() if name in kept else seconds
-            self._rhythms.append(_Rhythm(self, name, seconds, now + min(ahead, seconds)))
+            self._rhythms.append(
+                _Rhythm(self, name, seconds, now + world_seconds(self.slot, min(ahead, seconds)))
+            )
             self._has_new_rhythm |= name not in kept
 
     def begin(self) -> None:
         """Let time run for all that were kept, as the agent has started."""
-        present, now = self.slot.rt.entropy.now(), trio.current_time()
+        present, now = date_of(self.slot), trio.current_time()
         late: list[tuple[datetime, _Planned | _Rhythm]] = []
         for rhythm in self._rhythms:
             if rhythm.when > now:

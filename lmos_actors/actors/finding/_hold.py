@@ -1,6 +1,7 @@
-"""Agents held and slowed from outside, for scenarios and simulations; how it works is in `_pacing.py`.
+"""Agents held, slowed and given a wrong clock from outside, for scenarios and simulations.
 
-All of it belongs to the agent's place in the tree: it lasts over restarts, until it is undone.
+How it works is in `_pacing.py` and `_skewed_clock.py`. All of it belongs to the agent's place in the tree: it
+lasts over restarts, until it is undone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.errors import ConfigError
 
 from ..messages._gates import BUSY, DRAINING, HELD, IDLE, PAUSED, QUIET, RUNNING
+from ..slot._skewed_clock import SkewedClock
 from ._registry import slot_of
 
 if TYPE_CHECKING:
@@ -83,6 +85,30 @@ def service_time(ref: Ref[Any]) -> float:
     """Return the seconds that an agent works on each message. Raises NotFound, NotAllowed."""
     extra = slot_of(ref).extra
     return extra.pace.seconds if extra is not None and extra.pace is not None else 0.0
+
+
+def skew_clock(ref: Ref[Any], skew: float = 0.0, rate: float = 1.0) -> object:
+    """Put an agent's clock ahead by `skew` seconds, and let it go `rate` times as fast from now on.
+
+    That is the date of `Agent.now`, and the time of timers that begin from then on. Several skews add up, and
+    rates are multiplied. Return what `end_skew` takes. Raises ConfigError for a skew that is not finite, or a
+    rate that is not above 0; NotFound, NotAllowed.
+    """
+    if not math.isfinite(skew):
+        raise ConfigError(f"must be a finite number of seconds, not {skew!r}", "skew")
+    if not 0 < rate < math.inf:
+        raise ConfigError(f"must be a finite number above 0, not {rate!r}", "rate")
+    extra = slot_of(ref).ensure_extra()
+    if extra.clock is None:
+        extra.clock = SkewedClock()
+    return extra.clock.add(skew, rate)
+
+
+def end_skew(ref: Ref[Any], mark: object) -> None:
+    """Undo one `skew_clock`: the date is right again at once. Raises NotFound, NotAllowed."""
+    extra = slot_of(ref).ensure_extra()
+    if extra.clock is not None and extra.clock.remove(mark):
+        extra.clock = None
 
 
 def keep_state(ref: Ref[Any]) -> None:

@@ -154,6 +154,7 @@ if TYPE_CHECKING:
     from ..messages._observers import Sink
     from ..messages._operation import Operation
     from ..refs._link import Attempt, Invocation
+    from ._skewed_clock import SkewedClock
     from ._task_links import LinkPeer
 
 # The state of a child as its supervisor sees it; written by the supervisor alone.
@@ -208,6 +209,7 @@ class Extra:
         "active",
         "cancelled",
         "child_supervisor",
+        "clock",
         "dead_lettered",
         "displaced",
         "drain_timer",
@@ -259,6 +261,7 @@ class Extra:
         self.monitors: dict[Any, None] | None = None  # those it has made itself
         self.lifespan_task: LifespanTask | None = None
         self.child_supervisor: AgentSupervisor | None = None
+        self.clock: SkewedClock | None = None
         self.silent = False  # this end is not reported to the supervisor
         self.suspended = False  # a durable agent whose store fails: it is started again once that works
         self.removed = False  # the slot is to be removed for good at this end

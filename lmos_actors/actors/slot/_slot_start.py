@@ -21,6 +21,7 @@ from ..declaration._history import kept_turn
 from ..messages._gates import BUSY, CLOSED, DOWN, DRAINING, ENDING, IDLE, RUNNING, STARTING, STATES
 from ..messages._mailbox import PeriodicTurn
 from ._lifespan_task import LifespanTask, is_cancel
+from ._skewed_clock import world_seconds
 from ._slot_timers import run_every
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _survives_first_turn(slot: Slot, agent: Any, contract: Any) -> bool:
         return False
     for seconds, name in contract.periodic:
         turn = kept_turn(agent, getattr(agent, name))
-        run_every(slot, trio.current_time() + seconds, seconds, PeriodicTurn(turn))
+        run_every(slot, trio.current_time() + world_seconds(slot, seconds), seconds, PeriodicTurn(turn))
     return True
 
 

@@ -12,6 +12,7 @@ from ..declaration._history import kept_turn
 from ..messages._gates import ENDING, QUIET
 from ..messages._mailbox import InternalTurn, PeriodicTurn
 from ._departure import Departure
+from ._skewed_clock import world_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,8 +29,10 @@ def turn_after(slot: Slot, seconds: float, fn: Callable[..., None], args: tuple[
     if agent is not None and agent.__contract__.options.history:
         fn = kept_turn(agent, fn)
     due = _Due(slot, fn, args)
-    due.timer = timer = slot.rt.timers.call_after(seconds, due.fire)
     extra = slot.extra
+    if extra is not None and extra.clock is not None:
+        seconds = world_seconds(slot, seconds)
+    due.timer = timer = slot.rt.timers.call_after(seconds, due.fire)
     if extra is None or extra.timers is not None or slot.state >= ENDING:
         slot.keep_timer(timer)
     else:  # most agents have one timer: no call for it
@@ -48,13 +51,13 @@ def send_after(
     is sent is a dead letter, as no code is left to see the error.
     """
     delayed = Departure.planned(slot, link, key, args, kwargs)
-    delayed.timer = timer = slot.rt.timers.call_after(seconds, delayed.fire)
+    delayed.timer = timer = slot.rt.timers.call_after(world_seconds(slot, seconds), delayed.fire)
     slot.keep_timer(timer)
     return timer
 
 
 def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> None:
-    """Have a turn run at `when` and every so many seconds after it."""
+    """Have a turn run at `when` and every so many seconds, by the clock of the agent, after it."""
 
     def fire() -> None:
         timer.leave()
@@ -62,8 +65,9 @@ def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> 
             firing.waiting = True
             slot.put(firing)
         now = trio.current_time()
-        missed = max(0, int((now - when) / seconds))
-        run_every(slot, when + (missed + 1) * seconds, seconds, firing)
+        period = world_seconds(slot, seconds)
+        missed = max(0, int((now - when) / period))
+        run_every(slot, when + (missed + 1) * period, seconds, firing)
 
     timer = slot.rt.timers.call_at(when, fire)
     timer.join(slot.ensure_extra())

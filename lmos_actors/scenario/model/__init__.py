@@ -111,6 +111,7 @@ from ._steps import (
     AnyFault as AnyFault,
     Asking as Asking,
     Cancel as Cancel,
+    ClockSkew as ClockSkew,
     Comeback as Comeback,
     Crash as Crash,
     Disconnect as Disconnect,

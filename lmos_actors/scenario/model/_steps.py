@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from lmos_actors.files import Duration, Later
+from lmos_actors.files import Duration, Later, Offset
 
 from ._base import COMMANDS, HUB, QUESTION, USER, Closed, Condition, Count, Delay, ExpectedError, Name, Scalar
 
@@ -38,6 +38,10 @@ class Faulty(Closed, frozen=True, kw_only=True, tag_field="kind"):
     pick: Pick | None = None
 
 
+Rate: TypeAlias = Annotated[float, Meta(ge=0.001, le=1000)]
+"""Seconds on a clock that is wrong, in one second."""
+
+
 class Crash(Faulty, frozen=True, kw_only=True, tag="crash"):
     """Crash agents with an exception, a built-in one by name."""
 
@@ -55,6 +59,17 @@ class Slow(Faulty, frozen=True, kw_only=True, tag="slow"):
 class Pause(Faulty, frozen=True, kw_only=True, tag="pause"):
     """Agents take no message for a time; their mail waits, as their mailbox's policy has it."""
 
+    duration: Duration
+
+
+class ClockSkew(Faulty, frozen=True, kw_only=True, tag="clock_skew"):
+    """The clocks of agents are wrong for a time: ahead by `skew`, or behind, and `rate` times as fast.
+
+    It is what they see by `self.now()`, and how long their timers take that begin meanwhile.
+    """
+
+    skew: Offset = Offset(0.0)
+    rate: Rate = 1.0
     duration: Duration
 
 
@@ -122,11 +137,21 @@ class Disconnect(OnLinks, frozen=True, kw_only=True, tag="disconnect"):
     between: Ends | UnsetType = UNSET
 
 
-LATER_FAULTS = ("clock_skew", "hang")
+LATER_FAULTS = ("hang", "swizzle")
 
 OfNetwork: TypeAlias = Partition | LateLinks | LossyLinks | Disconnect
 AnyFault: TypeAlias = (
-    Crash | Slow | Pause | Restart | FullDisk | SlowDisk | Partition | LateLinks | LossyLinks | Disconnect
+    Crash
+    | Slow
+    | Pause
+    | ClockSkew
+    | Restart
+    | FullDisk
+    | SlowDisk
+    | Partition
+    | LateLinks
+    | LossyLinks
+    | Disconnect
 )
 Fault: TypeAlias = Annotated[AnyFault, Later(*LATER_FAULTS)]
 
@@ -442,7 +467,7 @@ class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
 
     kind: Annotated[
         Literal[
-            "crash", "slow", "pause", "restart", "full_disk", "slow_disk",
+            "crash", "slow", "pause", "clock_skew", "restart", "full_disk", "slow_disk",
             "partition", "latency", "loss", "disconnect",
         ],
         Later(*LATER_FAULTS),
@@ -461,13 +486,15 @@ class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
     delay: Delay | UnsetType = UNSET
     share: Annotated[float, Meta(gt=0, lt=1)] | UnsetType = UNSET
     how: Literal["reset", "hang"] | UnsetType = UNSET
-    later: ClassVar[Later] = Later("skew")
+    skew: Offset | UnsetType = UNSET
+    rate: Rate | UnsetType = UNSET
 
 
 FAULT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "crash": (frozenset(), frozenset({"with", "restart"})),
     "slow": (frozenset({"factor", "duration"}), frozenset()),
     "pause": (frozenset({"duration"}), frozenset()),
+    "clock_skew": (frozenset({"duration"}), frozenset({"skew", "rate"})),
     "restart": (frozenset(), frozenset({"writes", "down"})),
     "full_disk": (frozenset({"duration"}), frozenset()),
     "slow_disk": (frozenset({"factor", "duration"}), frozenset()),

@@ -17,11 +17,13 @@ from msgspec import UNSET
 
 from lmos_actors.actors import (
     ExitReason,
+    end_skew,
     hold,
     keep_state,
     release,
     service_time,
     set_service_time,
+    skew_clock,
     slot_of,
 )
 from lmos_actors.errors import NotFound
@@ -33,6 +35,7 @@ from ..model import (
     NETWORK,
     OF_NETWORK,
     AnyFault,
+    ClockSkew,
     Comeback,
     Crash,
     Disconnect,
@@ -149,7 +152,7 @@ class Faults:
             for supervisor in dict.fromkeys(map(supervisor_of, slots)):
                 await supervisor.settled()
 
-    def strike(self, fault: Crash | Slow | Pause, id: str) -> tuple[Slot, ...]:
+    def strike(self, fault: Crash | Slow | Pause | ClockSkew, id: str) -> tuple[Slot, ...]:
         """Inject a fault now and return the affected slots. Raises FaultFailed before any change."""
         refs = self._choose(fault, id)
         if isinstance(fault, Crash):
@@ -166,7 +169,7 @@ class Faults:
         if isinstance(fault, Crash):
             self._crash(fault, injected, refs, slots)
         else:
-            self._slow_or_pause(fault, injected, refs, slots)
+            self._impair(fault, injected, refs, slots)
         return slots
 
     def _inject(self, id: str, kind: str, left: dict[str, Slot | None]) -> _InjectedFault:
@@ -175,7 +178,7 @@ class Faults:
         self._in_force[injected] = None
         return injected
 
-    def _choose(self, fault: Crash | Slow | Pause, id: str) -> list[Ref[Any]]:
+    def _choose(self, fault: Crash | Slow | Pause | ClockSkew, id: str) -> list[Ref[Any]]:
         pick = fault.pick
         if pick is None:
             assert fault.target is not None
@@ -248,22 +251,31 @@ class Faults:
             if not several:
                 del self._down[path]
 
-    # ---- pauses and slowings
+    # ---- pauses, slowings and wrong clocks
 
-    def _slow_or_pause(
-        self, fault: Slow | Pause, injected: _InjectedFault, refs: list[Ref[Any]], slots: Sequence[Slot]
+    def _impair(
+        self,
+        fault: Slow | Pause | ClockSkew,
+        injected: _InjectedFault,
+        refs: list[Ref[Any]],
+        slots: Sequence[Slot],
     ) -> None:
         if isinstance(fault, Pause):
-            begin, end = hold, release
+            ends = [partial(release, ref) for ref in refs]
+            for ref in refs:
+                hold(ref)
+        elif isinstance(fault, ClockSkew):
+            skew, rate = float(fault.skew), float(fault.rate)
+            ends = [partial(end_skew, ref, skew_clock(ref, skew, rate)) for ref in refs]
         else:
-            begin, end = partial(self._slow, fault.factor), partial(self._undo_slow, fault.factor)
-        for ref in refs:
-            begin(ref)
+            ends = [partial(self._undo_slow, fault.factor, ref) for ref in refs]
+            for ref in refs:
+                self._slow(fault.factor, ref)
 
         def heal() -> None:
             if injected.end is None:  # else the node has been killed, and with it what was slow
-                for ref in refs:
-                    end(ref)
+                for end in ends:
+                    end()
                 self._heal(injected, injected.targets)
 
         slots[0].rt.timers.call_at(trio.current_time() + fault.duration, heal)
@@ -311,7 +323,7 @@ class Faults:
     def _end_with_node(self) -> None:
         """End what was in force on agents of a node that is killed; crashed ones are to run again."""
         for injected in tuple(self._in_force):
-            if injected.kind in ("slow", "pause"):
+            if injected.kind in ("slow", "pause", "clock_skew"):
                 self._heal(injected, injected.targets)
             for path in injected.left:
                 injected.left[path] = None
@@ -447,6 +459,10 @@ def fault_of(entry: FaultAt) -> AnyFault:
         return FullDisk(duration=entry.duration)
     if entry.kind == "pause":
         return Pause(target=entry.target, pick=entry.pick, duration=entry.duration)
+    if entry.kind == "clock_skew":
+        given: dict[str, Any] = {} if entry.skew is UNSET else {"skew": entry.skew}
+        given |= {} if entry.rate is UNSET else {"rate": entry.rate}
+        return ClockSkew(target=entry.target, pick=entry.pick, duration=entry.duration, **given)
     assert entry.factor is not UNSET
     if entry.kind == "slow_disk":
         return SlowDisk(factor=entry.factor, duration=entry.duration)
@@ -478,6 +494,8 @@ def _log_fields(fault: AnyFault) -> dict[str, object]:
     if isinstance(fault, OnLinks):
         return {} if fault.duration is UNSET else {"duration": float(fault.duration)}
     duration = {"duration": float(fault.duration)}
+    if isinstance(fault, ClockSkew):
+        return {"skew": float(fault.skew), "rate": float(fault.rate), **duration}
     return {"factor": fault.factor, **duration} if isinstance(fault, Slow | SlowDisk) else {**duration}
 
 

@@ -110,6 +110,9 @@ def _fault(fault: Any) -> str:
     words += [f"with {error}"] if error is not UNSET and kind == "crash" else []
     factor = getattr(fault, "factor", UNSET)
     words += [f"by {factor:g}"] if factor is not UNSET else []
+    skew, rate = getattr(fault, "skew", UNSET), getattr(fault, "rate", UNSET)
+    words += [f"by {skew}"] if skew is not UNSET and skew else []
+    words += [f"at rate {rate:g}"] if rate is not UNSET and rate != 1 else []
     duration = getattr(fault, "duration", UNSET)
     words += [f"for {duration}"] if duration is not UNSET else []
     return " ".join(words)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _KEYS = (
     "with", "restart", "factor", "duration", "writes", "down", "sides", "one_way", "between", "delay",
-    "share", "how",
+    "share", "how", "skew", "rate",
 )  # fmt: skip
 
 
@@ -59,6 +59,12 @@ class FaultValidator:
             self._lasting(fault, path)
         if kind == "slow":
             self._slowed(fault, path)
+        elif kind == "clock_skew":
+            self.store.check_world('"kind: clock_skew"', (*path, "kind"))
+            if fault.skew in (UNSET, 0) and fault.rate in (UNSET, 1):
+                self.names.report(
+                    path, 'a clock that is right: one of "skew" and "rate" says how it is not', "shape"
+                )
 
     def _keys(self, fault: FaultAt, path: DataPath) -> None:
         needed, more = FAULT_KEYS[fault.kind]
