@@ -468,6 +468,7 @@ BASES = (
     _model_checks.Formula,
     _model_checks.Check,
     _model_steps.Step,
+    _model_steps.OnLinks,
     _model_steps.Asking,
     _model_steps.TimedAsking,
 )

@@ -510,7 +510,7 @@ LATER = [
     ("    state: {units", "    listen: ws\n    state: {units"),
     ("do: tell", "do: partition"),
     ("do: tell", "do: chat"),
-    ("kind: crash", "kind: swizzle"),
+    ("kind: crash", "kind: hang"),
     ("timeout: 30s", "secrets: {}"),
     ("that: status", "that: trace"),
 ]

@@ -147,6 +147,7 @@ from ._steps import (
     Stop as Stop,
     Stream as Stream,
     Subscribe as Subscribe,
+    Swizzle as Swizzle,
     Tell as Tell,
     TellAt as TellAt,
     Timed as Timed,

@@ -103,6 +103,10 @@ Ends: TypeAlias = Annotated[tuple[Name, ...], Meta(min_length=2, max_length=2)]
 """Two nodes or agents, or two populations, or the nodes of one and all of another."""
 
 
+Nodes: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
+"""A node, an agent or a population, or several."""
+
+
 class OnLinks(Closed, frozen=True, kw_only=True, tag_field="kind"):
     """A fault of the network. Without a duration it lasts until a step `heal`, or the end."""
 
@@ -137,7 +141,18 @@ class Disconnect(OnLinks, frozen=True, kw_only=True, tag="disconnect"):
     between: Ends | UnsetType = UNSET
 
 
-LATER_FAULTS = ("hang", "swizzle")
+class Swizzle(Closed, frozen=True, kw_only=True, tag_field="kind", tag="swizzle"):
+    """The links among the nodes of `of` are cut one by one, and healed one by one in another order.
+
+    There are `every` seconds between two cuts, and between two heals; the last heal comes after `duration`.
+    """
+
+    of: Nodes
+    every: Duration
+    duration: Duration
+
+
+LATER_FAULTS = ("hang",)
 
 OfNetwork: TypeAlias = Partition | LateLinks | LossyLinks | Disconnect
 AnyFault: TypeAlias = (
@@ -152,6 +167,7 @@ AnyFault: TypeAlias = (
     | LateLinks
     | LossyLinks
     | Disconnect
+    | Swizzle
 )
 Fault: TypeAlias = Annotated[AnyFault, Later(*LATER_FAULTS)]
 
@@ -468,7 +484,7 @@ class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
     kind: Annotated[
         Literal[
             "crash", "slow", "pause", "clock_skew", "restart", "full_disk", "slow_disk",
-            "partition", "latency", "loss", "disconnect",
+            "partition", "latency", "loss", "disconnect", "swizzle",
         ],
         Later(*LATER_FAULTS),
     ]  # fmt: skip
@@ -486,6 +502,8 @@ class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
     delay: Delay | UnsetType = UNSET
     share: Annotated[float, Meta(gt=0, lt=1)] | UnsetType = UNSET
     how: Literal["reset", "hang"] | UnsetType = UNSET
+    of: Nodes | UnsetType = UNSET
+    every: Duration | UnsetType = UNSET
     skew: Offset | UnsetType = UNSET
     rate: Rate | UnsetType = UNSET
 
@@ -502,13 +520,14 @@ FAULT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "latency": (frozenset({"delay"}), frozenset({"between", "duration"})),
     "loss": (frozenset({"share"}), frozenset({"between", "duration"})),
     "disconnect": (frozenset(), frozenset({"how", "between", "duration"})),
+    "swizzle": (frozenset({"of", "every", "duration"}), frozenset()),
 }
 """For each kind of fault in a timeline: the keys it needs, and those it takes beside them."""
 
 OF_NODE = ("restart", "full_disk", "slow_disk")
 """The kinds of faults that are of the node as a whole, and have no target."""
 
-OF_NETWORK = ("partition", "latency", "loss", "disconnect")
+OF_NETWORK = ("partition", "latency", "loss", "disconnect", "swizzle")
 """The kinds of faults that are of links between nodes, and have no target."""
 
 

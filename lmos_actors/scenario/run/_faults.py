@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
@@ -27,6 +28,7 @@ from lmos_actors.actors import (
     slot_of,
 )
 from lmos_actors.errors import NotFound
+from lmos_actors.files import Duration
 from lmos_actors.reports import FaultResult
 from lmos_actors.supervision import supervisor_of
 
@@ -49,6 +51,7 @@ from ..model import (
     Restart,
     Slow,
     SlowDisk,
+    Swizzle,
     kind_of_fault,
 )
 from ..values import draw, exception_class
@@ -98,6 +101,8 @@ class _InjectedFault:
     left: dict[str, Slot | None]
     """None for the node, and for agents of a node that has been killed."""
     end: float | None = None
+    key: str = ""
+    """The name of a fault of links for the network."""
     sides: tuple[tuple[str, ...], ...] = ()
     one_way: bool = False
 
@@ -136,7 +141,7 @@ class Faults:
         `id` is its name, or its place in the file. `wait=False` does not wait for the crashed agents
         to end. Raises FaultFailed, and then has changed nothing.
         """
-        if isinstance(fault, OnLinks):
+        if isinstance(fault, (OnLinks, Swizzle)):
             self._strike_network(fault, id)
             return
         if isinstance(fault, (Restart, FullDisk, SlowDisk)):
@@ -357,12 +362,16 @@ class Faults:
 
     # ---- faults of the network
 
-    def _strike_network(self, fault: OfNetwork, id: str) -> None:
-        """Inject a fault of links between nodes now."""
+    def _strike_network(self, fault: OfNetwork | Swizzle, id: str, key: str = "") -> None:
+        """Inject a fault of links between nodes now. `key`: its name for the network, if not `id`."""
         assert self._network is not None
-        kind = kind_of_fault(fault)
-        nodes = self._network.strike(fault, id)
+        if isinstance(fault, Swizzle):
+            self._cut_one_by_one(fault, id)
+            return
+        kind, key = kind_of_fault(fault), key or id
+        nodes = self._network.strike(fault, key)
         injected = self._inject(id, kind, {NETWORK: None})
+        injected.key = key
         injected.targets = tuple(node for side in nodes for node in side)
         if isinstance(fault, Partition):
             injected.sides, injected.one_way = nodes, fault.one_way
@@ -384,8 +393,27 @@ class Faults:
     def _heal_network(self, injected: _InjectedFault) -> None:
         assert self._network is not None
         if injected.end is None:
-            self._network.heal(injected.id)
+            self._network.heal(injected.key)
             self._heal(injected, (NETWORK,))
+
+    def _cut_one_by_one(self, fault: Swizzle, id: str) -> None:
+        """Cut links one after the other, and heal them in another order: each is a partition of two nodes."""
+        assert self._network is not None
+        links = list(combinations(self._network.nodes(fault.of), 2))
+        random, now = self._stream(f"fault {id}"), trio.current_time()
+        random.shuffle(links)
+        last = len(links) - 1
+        clock: Any = trio.lowlevel.current_clock()
+        for number, place in enumerate(random.sample(range(len(links)), len(links))):
+            begin = number * fault.every
+            lasts = Duration(round(fault.duration - (last - place) * fault.every - begin, 6))
+            one, other = links[number]
+            cut = Partition(sides=((one,), (other,)), duration=lasts)
+            strike = partial(self._strike_network, cut, id, f"{id} {number}")
+            if number:
+                clock.call_at(now + begin, strike)
+            else:
+                strike()
 
     # ---- what is in force
 
@@ -474,6 +502,10 @@ def _network_fault_of(entry: FaultAt) -> AnyFault:
     if entry.kind == "partition":
         assert entry.sides is not UNSET
         return Partition(sides=entry.sides, one_way=entry.one_way is True, **given)
+    if entry.kind == "swizzle":
+        assert entry.of is not UNSET
+        assert entry.every is not UNSET
+        return Swizzle(of=entry.of, every=entry.every, **given)
     given |= {} if entry.between is UNSET else {"between": entry.between}
     if entry.kind == "latency":
         assert entry.delay is not UNSET

@@ -127,6 +127,11 @@ class RunNetwork:
             sides = self._sides(fault.sides, self._entropy.stream(f"fault {id}"))
             about = tuple(map(tuple, sides))
             return LinkFault(selects=between_sides(sides, one_way=fault.one_way), cuts=True), about
+    def nodes(self, of: str | Sequence[str]) -> list[str]:
+        """Return the nodes that names stand for, each once."""
+        names = (of,) if isinstance(of, str) else of
+        return list(dict.fromkeys(node for name in names for node in self.names.named(name)))
+
         where, about = self._where(fault.between), (self._ends(fault.between),)
         if isinstance(fault, LateLinks):
             return LinkFault(selects=where, latency=_draw_of(fault.delay)), about
@@ -187,6 +192,8 @@ def _has_user(scenario: Scenario | Simulation) -> bool:
 
 def _named_in(links: LinksBetween) -> tuple[object, ...]:
     return links.between if links.between is not UNSET else (links.from_, links.to)
+        of = getattr(fault, "of", UNSET)
+        ends += (of,) if isinstance(of, str) else () if of is UNSET else of
 
 
 def _rules(declared: Rules, below: LinkRules) -> LinkRules:

@@ -123,6 +123,9 @@ def _network_fault(fault: Any, kind: str) -> str:
     if kind == "partition":
         words = [kind, " from ".join(map(_side, fault.sides))]
         words += ["one way"] if fault.one_way is True else []
+    elif kind == "swizzle":
+        whom = fault.of if isinstance(fault.of, str) else ", ".join(fault.of)
+        words = [kind, whom, f"every {fault.every}"]
     else:
         words = [kind]
         words += [f"of {fault.share:g}"] if kind == "loss" else []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _KEYS = (
     "with", "restart", "factor", "duration", "writes", "down", "sides", "one_way", "between", "delay",
-    "share", "how", "skew", "rate",
+    "share", "how", "of", "every", "skew", "rate",
 )  # fmt: skip
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.files import did_you_mean, mapped
+from lmos_actors.files import Duration, did_you_mean, mapped
 
 from ...model import OF_NETWORK, Pick
 from .._hub_names import all_steps
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from .._cell_names import CellNames
     from ._network_validator import NetworkValidator
+
+
+MOST_LINKS: Final = 1_000
+"""Links that one fault cuts one by one."""
 
 
 class LinkFaultValidator:
@@ -47,6 +51,8 @@ class LinkFaultValidator:
             self.network.time(fault.delay, (*path, "delay"))
         if kind == "disconnect":
             self._disconnect(fault, path)
+        if kind == "swizzle" and UNSET not in (fault.of, fault.every, fault.duration):
+            self._swizzle(fault, path)
 
     def _disconnect(self, fault: Any, path: DataPath) -> None:
         if self.network.is_datagram:
@@ -54,6 +60,31 @@ class LinkFaultValidator:
         if fault.how in (UNSET, "reset") and fault.duration is not UNSET:
             why = 'a connection is reset in an instant: "duration" goes with "how: hang"'
             self.names.report((*path, "duration"), why, "shape", key=True)
+
+    def _swizzle(self, fault: Any, path: DataPath) -> None:
+        """Check that there are links to cut, and the time to cut all of them before the first is healed."""
+        names: tuple[str, ...] = (fault.of,) if isinstance(fault.of, str) else fault.of
+        counts: dict[str, int] = {}
+        for index, name in enumerate(names):
+            here: DataPath = (*path, "of") if isinstance(fault.of, str) else (*path, "of", index)
+            if not self.nodes.end(name, here):
+                return
+            node = self.nodes.node_of(name)
+            population = self.names.populations.get(node)
+            counts[node] = 1 if population is None else population.count
+        nodes = sum(counts.values())
+        links = nodes * (nodes - 1) // 2
+        needed = Duration(round(2 * (links - 1) * fault.every, 6))
+        if fault.every <= 0:
+            self.names.report((*path, "every"), "links are cut one after the other, not all at once", "shape")
+        elif not links:
+            self.names.report((*path, "of"), "one node has no links that could be cut", "shape")
+        elif links > MOST_LINKS:
+            why = f"there are {links} links among {nodes} nodes, at most {MOST_LINKS} are cut one by one"
+            self.names.report((*path, "of"), why, "shape")
+        elif fault.duration <= needed:
+            why = f"to cut and to heal {links} links, one every {fault.every}, takes more than {needed}"
+            self.names.report((*path, "duration"), why, "shape")
 
     # ---- `do: heal`
 
