@@ -43,8 +43,8 @@ from .durable._durable_timers import DurableTimer, timers_of_agent, turn_after_d
 from .durable._kept_state import ephemeral, state_form
 from .finding._registry import link_to, neighbour_of
 from .listening._follow import Following, follow
-from .listening._groups import Group, join, leave
-from .listening._topics import Topic, topic_of
+from .listening._groups import Group, group_for, join, leave
+from .listening._topics import Topic, topic_for
 from .messages._mailbox import MailboxOptions, Stashed
 from .messages._monitor import NORMAL, check_reason
 from .refs._ref import Ref
@@ -259,8 +259,9 @@ class Agent:
 
         As `node.find`, which has the details.
         """
-        wanted = AgentQuery(cls, name, title, type, capability, affordance)
-        return Ref(link_to(self._place().rt, wanted, spread, key))
+        place = self._place()
+        wanted = AgentQuery(cls, name, title, type, capability, affordance, node=place.rt.node_of(place))
+        return Ref(link_to(place.rt, wanted, spread, key))
 
     # ---- doing
 
@@ -352,11 +353,11 @@ class Agent:
     def topic(self, name: str, tp: UnionType, /) -> Topic[Any]: ...
     def topic(self, name: str, tp: Any, /) -> Topic[Any]:
         """Return the node's topic of that name and type. Raises TypeError if it is one of another type."""
-        return topic_of(self._place().rt, name, tp)
+        return topic_for(self._place(), name, tp)
 
     def group(self, name: str, cls: type[A], /) -> Group[A]:
         """Return the members of a group that are of that class."""
-        return Group(self._place().rt, name, cls)
+        return group_for(self._place(), name, cls)
 
     def join_group(self, name: str, /) -> None:
         """Be a member of a group, until this incarnation is stopped or ends.

@@ -25,6 +25,8 @@ class AgentQuery:
     affordance: str | None = None
     is_place: bool = False
     """Whether the name is a path from the root: what is there is meant, and nothing elsewhere."""
+    node: str | None = None
+    """The node of a simulated network that they are on, where there is one."""
 
     def __attrs_post_init__(self) -> None:
         for word in ("name", "title", "type", "capability", "affordance"):

@@ -208,6 +208,18 @@ def interruptible(fn: Callable[[], Any]) -> Any:
     return fn()
 
 
+class SimulatedNodes(Protocol):
+    """The nodes of a simulated network, on which the agents of one real node stand; filled in by a run."""
+
+    def of_path(self, path: str, /) -> str:
+        """Return the node of the agent at a path."""
+        ...
+
+    def ref(self, ref: Any, /) -> Any:
+        """Return a ref to the same agent, whose requests cross the network."""
+        ...
+
+
 class Turns:
     """The turn that runs now, its message, and how many more may run before a checkpoint.
 
@@ -346,6 +358,7 @@ class Runtime:
     messages: int = 0  # numbered where an instrument looks
     signalling: bool = False
     trace_context: Any = None  # made at its first use, see `_trace_context.py`
+    nodes: SimulatedNodes | None = None  # those that its agents stand for, in a simulated network
     run_worked: Callable[[Any, Any, Any], None] | None = None
     """Runs the turn of an agent whose work is done, while the dispatcher advances virtual time."""
 
@@ -401,6 +414,10 @@ class Runtime:
         for feed in (*self.dead_letter_feeds, *self.crashes.feeds):
             feed.close()
         self.crashes.close()
+
+    def node_of(self, slot: Any) -> str | None:
+        """Return the node that an agent is on in a simulated network; None without one."""
+        return None if self.nodes is None else self.nodes.of_path(slot.path)
 
     def schedule(self, slot: Any) -> None:
         """Put an agent that has mail in line for the dispatcher."""

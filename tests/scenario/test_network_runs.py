@@ -163,6 +163,59 @@ class Customer(Agent):
             self.send(self.shop, Till.sell, number)
 
 
+class Neighbour(Agent):
+    """Looks for others, by class, topic and group."""
+
+    heard: Property[int] = prop(default=0)
+
+    def started(self) -> None:
+        self.join_group("street")
+        self.follow(self.topic("news", str), self.hear)
+
+    def hear(self, news: str) -> None:
+        self.heard += 1
+
+    @action
+    def publish(self) -> None:
+        self.topic("news", str).publish("a party")
+
+    @action
+    def members(self) -> list[str]:
+        return [ref.path for ref in self.group("street", Neighbour).members()]
+
+    @action
+    async def look(self, name: str) -> str:
+        try:
+            await self.find(Till, name).invoke(Till.sell, 1)
+        except AgentError as error:
+            return str(error)
+        return "found"
+
+    @action
+    async def look_around(self) -> int:
+        return await self.find(Till, spread="round_robin").invoke(Till.sell, 1)
+
+
+class Notebook(Agent, durable=True):
+    """Keeps a ref."""
+
+    till: Ref[Till] | None = None
+    given: Ref[Till]
+
+    @action
+    def keep(self) -> None:
+        self.till = self.given
+
+    @action(snapshot_safe=True)
+    async def use(self) -> str:
+        assert self.till is not None
+        try:
+            await self.till.within(2.0).invoke(Till.sell, 1)
+        except AgentError as error:
+            return type(error).__name__
+        return "done"
+
+
 class Peer(Agent):
     """Knows the largest number that anybody has, after a while."""
 
@@ -730,6 +783,67 @@ def test_a_population_is_on_one_node_each_of_it_on_its_own_or_some_together(
         ends = {end for pair in pairs for end in pair}
         assert "some" in ends
         assert not ends & {"peer/0", "peer/1"}
+
+
+STREET: dict[str, Any] = {
+    "agents": {
+        **{name: {"from": "agent", "use": "town.py:Neighbour"} for name in ("anna", "ben", "cleo")},
+        "near": {"from": "agent", "use": "town.py:Till"},
+        "far": {"from": "agent", "use": "town.py:Till"},
+    },
+    "nodes": {"west": ["anna", "ben", "near"], "east": ["cleo", "far"]},
+}
+
+
+def test_topics_and_groups_end_at_the_node(project: Project) -> None:
+    story = [
+        do("publish", "anna"),
+        *value("anna", "heard", 1),
+        *value("ben", "heard", 1),
+        *value("cleo", "heard", 0),
+        do("members", "anna", id="west"),
+        answers("west", ["anna", "ben"]),
+        do("members", "cleo", id="east"),
+        answers("east", ["cleo"]),
+    ]  # fmt: skip
+    passed(ran(project, *story, **STREET))
+    passed(ran(project, *story[:1], *value("cleo", "heard", 1), agents=STREET["agents"], network=UNSET))
+
+
+def test_agents_find_those_of_their_node(project: Project) -> None:
+    story = [
+        do("look", "anna", name="near", id="near"),
+        answers("near", "found"),
+        do("look", "anna", name="far", id="far"),
+        answers("far", "no agent 'far' on the node 'west' that is a Till"),
+        do("look", "cleo", name="far"),
+        *(do("look_around", "anna") for _ in range(4)),
+        *value("near", "sold", 5),
+        *value("far", "sold", 1),
+    ]
+    passed(ran(project, *story, **STREET))
+
+
+@pytest.mark.parametrize("restart", ["restart", "crash"])
+def test_a_ref_that_was_kept_crosses_the_network(project: Project, restart: str) -> None:
+    agents = {
+        "notebook": {"from": "agent", "use": "town.py:Notebook", "args": {"given": "$(agents.till)"}},
+        "till": {"from": "agent", "use": "town.py:Till"},
+    }
+    target = {"target": "notebook"} if restart == "crash" else {}
+    split = cut(sides=[["notebook"], ["till"]])
+    story = [
+        do("keep", "notebook"),
+        inject("again", kind=restart, **target),
+        do("use", "notebook", id="before"),
+        answers("before", "done"),
+        split,
+        do("use", "notebook", id="after"),
+        answers("after", "DeadlineExceeded"),
+        *value("till", "sold", 1),
+    ]
+    checks = [{"check": "restarts", "of": "notebook", "ge": 0}]
+    passed(ran(project, *story, agents=agents, checks=checks))
 
 
 # ---- determinism

@@ -86,11 +86,12 @@ class LookupLink:
         return self._listed
 
     def _missing(self) -> NotFound:
-        cls, name = self.wanted.cls, self.wanted.name
+        cls, name, node = self.wanted.cls, self.wanted.name, self.wanted.node
+        here = "this node" if node is None else f"the node {node!r}"
         if not self.wanted.is_plain:
-            return NotFound("agent", self.wanted.shown, where="this node")
+            return NotFound("agent", self.wanted.shown, where=here)
         title = cls.__name__ if cls is not None else "any class"
-        where = "" if name is None or cls is None else f"this node that is a {title}"
+        where = "" if name is None or cls is None else f"{here} that is a {title}"
         return NotFound("agent", name or title, where=where)
 
     @property
@@ -211,7 +212,7 @@ def near_link(rt: Runtime, wanted: AgentQuery) -> Slot | PoolLink | None:
         return None
     if wanted.is_place:
         return resolver.at(wanted.name or "")  # type: ignore[no-any-return]
-    if wanted.is_plain:
+    if wanted.is_plain and wanted.node is None:
         found: Slot | PoolLink | None = resolver.resolve(wanted.cls, wanted.name)
         return found
     return next(near_links(rt, wanted), None)
@@ -226,7 +227,7 @@ def near_agents(rt: Runtime, wanted: AgentQuery) -> Iterator[tuple[Any, type[Any
     """Return them with their classes."""
     resolver = rt.resolver
     for link, cls in resolver.every(wanted.cls, wanted.name) if resolver is not None else ():
-        if cls is not None and is_wanted(cls, wanted):
+        if cls is not None and is_wanted(cls, wanted) and wanted.node in (None, rt.node_of(link)):
             yield link, cls
 
 
@@ -290,7 +291,8 @@ def ref_by(rt: Runtime, cls: Any, address: str | dict[str, str]) -> Ref[Any]:
     Raises TypeError for an address that is none, or one of another node where the class is not known.
     """
     if isinstance(address, str):
-        return Ref(LookupLink(rt, AgentQuery(None, address, is_place=True)))
+        near: Ref[Any] = Ref(LookupLink(rt, AgentQuery(None, address, is_place=True)))
+        return near if rt.nodes is None else rt.nodes.ref(near)
     if address.keys() != {"url", "thing"} or not isinstance(cls, type) or rt.remote_ref is None:
         raise TypeError(f"no ref to a {cls} can be made from the address {address!r}")
     found: Ref[Any] = rt.remote_ref(cls, address["url"], address["thing"])

@@ -22,6 +22,7 @@ from ..messages._invocation import CURRENT, running_gate
 from ..messages._mailbox import DONE, Tell
 from ..messages._observers import Feed
 from ..refs._ref import Ref
+from ._names import name_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -58,11 +59,12 @@ Change: TypeAlias = Joined[A] | Left[A]
 class Roll:
     """The members of a group, in the order of joining and with counts, and its watchers."""
 
-    __slots__ = ("_feeds", "_name", "_rt", "members")
+    __slots__ = ("_feeds", "_key", "_name", "_rt", "members")
 
-    def __init__(self, rt: Runtime, name: str) -> None:
+    def __init__(self, rt: Runtime, name: str, key: str) -> None:
         self._rt = rt
         self._name = name
+        self._key = key  # by which the node knows it
         self.members: dict[Slot, int] = {}
         self._feeds: dict[Feed[Any], type] = {}
 
@@ -103,7 +105,7 @@ class Roll:
 
     def _tidy(self) -> None:
         if not self.members and not self._feeds:
-            self._rt.groups.pop(self._name, None)
+            self._rt.groups.pop(self._key, None)
 
     def close(self) -> None:
         """The node has ended."""
@@ -112,24 +114,26 @@ class Roll:
             feed.close()
 
 
-def _roll(rt: Runtime, name: str) -> Roll:
-    roll: Roll | None = rt.groups.get(name)
+def _roll(rt: Runtime, name: str, node: str | None) -> Roll:
+    key = name_on(node, name)
+    roll: Roll | None = rt.groups.get(key)
     if roll is None:
-        roll = rt.groups[name] = Roll(rt, name)
+        roll = rt.groups[key] = Roll(rt, name, key)
     return roll
 
 
 class Group(Generic[A]):
     """The members of a group that are of class `A`: `node.group("desks", Desk)`, or `self.group(...)`."""
 
-    __slots__ = ("_cls", "_rt", "name")
+    __slots__ = ("_cls", "_node", "_rt", "name")
 
-    def __init__(self, rt: Runtime, name: str, cls: type[A]) -> None:
+    def __init__(self, rt: Runtime, name: str, cls: type[A], node: str | None = None) -> None:
         _check_name(name)
         if not isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance] # what users write
             raise TypeError(f"a group is asked for with the class of its members, not {cls!r}")
         self._rt = rt
         self._cls = cls
+        self._node = node  # of a simulated network
         self.name = name
 
     def __repr__(self) -> str:
@@ -140,7 +144,7 @@ class Group(Generic[A]):
         return [Ref(slot) for slot in self._slots()]
 
     def _slots(self) -> list[Slot]:
-        roll: Roll | None = self._rt.groups.get(self.name)
+        roll: Roll | None = self._rt.groups.get(name_on(self._node, self.name))
         cls = self._cls
         return [slot for slot in roll.members if isinstance(slot.agent, cls)] if roll is not None else []
 
@@ -194,13 +198,18 @@ class Group(Generic[A]):
             feed.close()
             yield feed
             return
-        roll = _roll(self._rt, self.name)
+        roll = _roll(self._rt, self.name, self._node)
         roll.watch(feed, self._cls)
         try:
             yield feed
         finally:
             roll.unwatch(feed)
             feed.close()
+
+
+def group_for(slot: Slot, name: str, cls: type[A]) -> Group[A]:
+    """Return the members of a group that are on the node of an agent, and of that class."""
+    return Group(slot.rt, name, cls, slot.rt.node_of(slot))
 
 
 def _broadcast(
@@ -295,7 +304,7 @@ def join(slot: Slot, name: str) -> None:
     _check_name(name)
     if slot.state >= DRAINING:
         return
-    roll = _roll(slot.rt, name)
+    roll = _roll(slot.rt, name, slot.rt.node_of(slot))
     more = slot.ensure_extra()
     if more.groups is None:
         more.groups = {}
@@ -307,7 +316,7 @@ def join(slot: Slot, name: str) -> None:
 def leave(slot: Slot, name: str) -> bool:
     """Undo one joining of an agent; return whether it was a member."""
     _check_name(name)
-    roll: Roll | None = slot.rt.groups.get(name)
+    roll: Roll | None = slot.rt.groups.get(name_on(slot.rt.node_of(slot), name))
     if roll is None or slot not in roll.members:
         return False
     if roll.remove(slot):

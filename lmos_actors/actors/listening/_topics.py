@@ -19,6 +19,7 @@ from lmos_actors.errors import InvalidInput
 from ..messages._invocation import CURRENT, running_gate
 from ..messages._observers import Feed
 from ..values import conceal, shape_of
+from ._names import name_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from .._runtime import Runtime
     from ..messages._observers import Gap
+    from ..slot._slot import Slot
 
 V = TypeVar("V")
 
@@ -191,17 +193,23 @@ class _Publication:
         """See `Output`: nobody hears of it."""
 
 
-def topic_of(rt: Runtime, name: str, tp: Any) -> Topic[Any]:
-    """Return the topic of that name.
+def topic_for(slot: Slot, name: str, tp: Any) -> Topic[Any]:
+    """Return the topic of that name on the node of an agent. Raises TypeError as `topic_of`."""
+    return topic_of(slot.rt, name, tp, slot.rt.node_of(slot))
+
+
+def topic_of(rt: Runtime, name: str, tp: Any, node: str | None = None) -> Topic[Any]:
+    """Return the topic of that name; in a simulated network that of a node of it.
 
     Raises TypeError when it is one of another type, or that has no schema.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] # what users write
         raise TypeError(f"a topic's name is a str, not {name!r}")
-    found: Topic[Any] | None = rt.topics.get(name)
+    key = name_on(node, name)
+    found: Topic[Any] | None = rt.topics.get(key)
     if found is None:
         made: Topic[Any] = Topic(rt, name, tp)
-        rt.topics[name] = made
+        rt.topics[key] = made
         return made
     if found.type != tp:
         wanted = shape_of(tp).name

@@ -68,6 +68,7 @@ class RunNetwork:
         if self._network is not None:
             self._before += self._network.counts
         rt, label = node.root.rt, self.names.of_path
+        rt.nodes = self  # what agents look for ends at their node
         if network is None:
             near_user = not self.has_user
             self._network = SimulatedNetwork(
@@ -78,6 +79,10 @@ class RunNetwork:
 
         place = place_of(node, network)
         self._network = WireNetwork(rt, self.links, label, place, far_user=self.has_user)
+
+    def of_path(self, path: str) -> str:
+        """Return the node of the agent at a path."""
+        return self.names.of_path(path)
 
     def ref(self, ref: Ref[Any]) -> Ref[Any]:
         """Return a ref to the same agent, whose requests cross the network."""
