@@ -109,6 +109,11 @@ def test_what_was_cut_off_is_heard_in_the_end(project: Project) -> None:
     assert len(result.faults) == 3
 
 
+def test_a_node_that_is_named_twice_is_one(project: Project) -> None:
+    result = run(project, 1, of=["peer/1", "peer", "peer/2"], duration="1100ms")
+    assert len(result.faults) == 6
+
+
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"of": "pear"}, 'no node "pear", did you mean "peer"'),
     ({"of": "peer/1"}, "one node has no links that could be cut"),

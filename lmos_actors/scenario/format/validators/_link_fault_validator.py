@@ -72,6 +72,9 @@ class LinkFaultValidator:
             node = self.nodes.node_of(name)
             population = self.names.populations.get(node)
             counts[node] = 1 if population is None else population.count
+        for node in list(counts):
+            if node != self.names.base_of(node) in counts:  # it is counted with its population
+                del counts[node]
         nodes = sum(counts.values())
         links = nodes * (nodes - 1) // 2
         needed = Duration(round(2 * (links - 1) * fault.every, 6))
