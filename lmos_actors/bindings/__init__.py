@@ -87,6 +87,9 @@ from .lmos._peer_requests import (
     as_near_error as as_near_error,
     means_unwell as means_unwell,
 )
+from .lmos._peer_streams import (
+    StreamTarget as StreamTarget,
+)
 from .lmos._remote_calls import (
     RemoteCall as RemoteCall,
     RemoteRun as RemoteRun,

@@ -228,7 +228,7 @@ WRONG = [
         ("loss: @1.0}", "less than 1"),
         ("loss: @-0.1}", "at least 0"),
         ("@los: 0.1}", 'did you mean "loss"?'),
-        ("@corrupt: 0.1}", '"corrupt"'),
+        ("@corrupt: 0.1}", '"corrupt" changes bytes of connections'),
         ("@duplicate: 0.1}", '"duplicate" is of datagrams'),
         ("@reorder: 0.1}", '"reorder" is of datagrams'),
         ("@queue: 64KiB}", '"queue" is of datagrams'),

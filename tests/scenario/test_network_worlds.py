@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from lmos_actors.scenario import load_scenario, run_cell
-from tests.matrix import examples
+from tests.matrix import examples, few_or_all
 from tests.scenario.talkers import OUTCOMES, TIMES
 
 if TYPE_CHECKING:
@@ -24,11 +25,19 @@ CLOSE = 0.6
 """Seconds by which what happens in one world may come later than in the other: some round trips."""
 
 
-def text_of(world: str, script: list[Any], timeline: list[Any], network: dict[str, Any], **more: Any) -> str:
+def text_of(
+    world: str,
+    script: list[Any],
+    timeline: list[Any],
+    network: dict[str, Any],
+    *,
+    count: int = COUNT,
+    **more: Any,
+) -> str:
     """Write a file; a JSON text is YAML too."""
     talker = {
         "id": "talker",
-        "count": COUNT,
+        "count": count,
         "use": "tests.scenario.talkers:Talker",
         "args": {"number": "$(population.index)", "script": script},
     }
@@ -41,6 +50,7 @@ def text_of(world: str, script: list[Any], timeline: list[Any], network: dict[st
         "population": [talker],
         "topology": {"kind": "complete", "of": "talker", "field": "others"},
         "timeline": timeline,
+        "checks": [{"check": "always", "of": "talker", "expr": "state.total >= 0"}],
         **more,
     }
     return json.dumps(whole, indent=1)
@@ -57,7 +67,7 @@ class Told:
     @property
     def network(self) -> list[dict[str, Any]]:
         """The records of what the network did."""
-        return [each for each in map(json.loads, self.result.log) if each["kind"] == "network"]
+        return [each for each in map(json.loads, self.result.log) if each.get("kind") == "network"]
 
 
 def run_in(folder: Path, world: str, *args: Any, **more: Any) -> Told:
@@ -134,8 +144,86 @@ def test_what_comes_of_everything_is_the_same_in_both_worlds(
     tmp_path: Path, script: list[Any], timeline: list[Any], latency: int
 ) -> None:
     network = {"default": {"latency": f"{latency}ms"}}
-    memory = run_in(tmp_path, "memory", script, timeline, network)
-    wire = run_in(tmp_path, "wire", script, timeline, network)
+    memory, wire = (
+        run_in(tmp_path, world, script, timeline, network, checks=CHECKS) for world in ("memory", "wire")
+    )
     assert wire.outcomes == memory.outcomes
     assert wire.times == pytest.approx(memory.times, abs=CLOSE)
-    assert (wire.result.ended, wire.result.failures) == (memory.result.ended, memory.result.failures)
+    assert wire.result.ended == memory.result.ended
+    assert verdicts(wire.result) == verdicts(memory.result)
+
+
+CHECKS = [
+    {"check": "never", "name": "lost", "when": {"dead_letter": True}},
+    {"check": "always", "name": "small", "of": "talker", "expr": "state.total < 3"},
+    {"check": "eventually", "name": "large", "of": "talker", "expr": "state.total >= 2", "by": "390s"},
+]
+
+
+def verdicts(result: RunResult) -> dict[str, bool]:
+    """Give which checks have passed."""
+    return {check.name: check.ok for check in result.judged}
+
+
+# ---- connections of `wire`
+
+
+def asking(count: int, pairs: list[tuple[int, int]], verb: str = "invoke") -> list[dict[str, Any]]:
+    """Write a script in which each pair asks once, one after the other."""
+    return written([(1 + number, pair, verb) for number, pair in enumerate(pairs[:count])])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bytes_that_are_changed_are_noticed(tmp_path: Path, seed: int) -> None:
+    """The connection ends, and is made again; nobody gets a value that is not one."""
+    script = written([(2 * number + 1, (0, 1), "invoke") for number in range(100)])
+    network = {"default": {"latency": "20ms", "corrupt": 0.1}}
+    told = run_in(tmp_path, "wire", script, [], network, seeds=[seed])
+    assert told.result.ended == "passed"
+    whats = Counter(record["what"] for record in told.network)
+    assert whats["corrupted"] >= whats["disconnected"] >= 3
+    assert whats["connected"] == whats["disconnected"]
+    values = [outcome for outcome in told.outcomes.values() if isinstance(outcome, int)]
+    assert {*told.outcomes.values()} - {*values} <= {"OutcomeUnknown", "AgentUnavailable"}
+    assert len(values) < 100
+    assert values == sorted(set(values))
+    assert max(values) <= 100
+
+
+def test_connections_are_made_for_pairs_that_talk_alone(tmp_path: Path) -> None:
+    script = asking(3, [(0, 1), (1, 0), (0, 2)])
+    reset = {"at": "50s", "do": "fault", "kind": "disconnect"}
+    told = run_in(tmp_path, "wire", script, [reset], {})
+    assert sorted((each["from"], each["to"]) for each in told.network if each["what"] == "connected") == [
+        ("talker/0", "talker/1"),
+        ("talker/0", "talker/2"),
+        ("talker/1", "talker/0"),
+    ]
+
+
+def test_agents_of_one_node_need_no_connection(tmp_path: Path) -> None:
+    script = asking(2, [(0, 1), (0, 2)])
+    reset = {"at": "50s", "do": "fault", "kind": "disconnect"}
+    told = run_in(
+        tmp_path, "wire", script, [reset], {"default": {"latency": "1s"}}, nodes={"west": TALKERS[:2]}
+    )
+    assert told.times == pytest.approx({0: 1 + APART, 1: 2 + 2 * APART + 2})
+    assert [(each["from"], each["to"]) for each in told.network] == [("west", "talker/2")] * 2
+
+
+def test_a_thousand_connections(tmp_path: Path) -> None:
+    count = few_or_all(12, 33)
+    pairs = [(here, there) for here in range(count) for there in range(count) if here != there]
+    script = [
+        {"at": 1.0 + (number % 7) / 8, "who": who, "to": to, "verb": "invoke"}
+        for number, (who, to) in enumerate(pairs)
+    ]
+    reset = {"at": "3s", "do": "fault", "kind": "disconnect"}
+    told = run_in(
+        tmp_path, "wire", script, [reset], {"default": {"latency": "50ms"}}, count=count, stop={"at": "20s"}
+    )
+    assert told.result.ended == "passed"
+    assert len(told.outcomes) == len(pairs) >= 132
+    assert Counter(each["what"] for each in told.network) == dict.fromkeys(
+        ("disconnected", "connected"), len(pairs)
+    )

@@ -262,6 +262,7 @@ RESULTS: Final[dict[str, dict[str, Any]]] = json.loads((Path(__file__).parent / 
 
 COLUMNS: Final = {
     "near": "near", "memory": "far", "tcp": "far", "plain": "plain", "http": "http",
+    "network": "network", "slow network": "network", "wires": "far", "slow wires": "far",
     "relay ours": "relay", "relay reference": "relay", "relay rawk": "relay", "relay seed-day": "relay",
 }  # fmt: skip
 """The name under which a world's results stand, where they are not as near."""

@@ -15,7 +15,16 @@ from lmos_actors.facades import RelayBridge
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.protocol.td import dump, with_forms
 from lmos_actors.security import Access, Security
-from lmos_actors.transport import endpoint_of
+from lmos_actors.simulation.network import (
+    USER,
+    LinkRules,
+    Links,
+    NodeNetwork,
+    Place,
+    SimulatedNetwork,
+    WireNetwork,
+)
+from lmos_actors.transport import MemoryNetwork, endpoint_of
 from tests.facades.relays import HUBS, URL
 from tests.wire_conformance.agents import Helper, start_helper, tree
 from tests.wire_conformance.bench import LIMIT, Bench, World
@@ -87,6 +96,62 @@ def in_memory(row: Behaviour, session: SessionOptions | None = None) -> Any:
         async with open_node(tree(), listen="ws://here:0", session=session, store="memory:") as node:
             await start_helper(node)
             got = await over(node.urls[0], row)
+            assert node.connection_failures == ()
+            return got
+
+    return simulate(main)
+
+
+class OverNetwork(Near):
+    """The agents are on another node of a simulated network; senders that rows start are beside the user."""
+
+    far = True
+
+    def __init__(self, node: Node, network: NodeNetwork) -> None:
+        super().__init__(node)
+        self.network = network
+
+    async def ref(self, cls: type[Any], name: str) -> Ref[Any]:
+        return self.network.ref(await super().ref(cls, name))
+
+
+def label(path: str) -> str:
+    """Name the node of an agent."""
+    return USER if "sender" in path.lower() else "there"
+
+
+def lines(node: Node, latency: float) -> Links:
+    """Give lines that all take as long."""
+    rules = LinkRules(latency=lambda _: latency) if latency else LinkRules()
+    return Links(lambda *_: rules, node.root.rt.entropy.stream)
+
+
+def over_network(latency: float, row: Behaviour) -> Any:
+    """Carry out a row over a simulated network, on virtual time."""
+
+    async def main() -> Any:
+        async with open_node(tree(), store="memory:") as node:
+            await start_helper(node)
+            network = SimulatedNetwork(node.root.rt, lines(node, latency), label)
+            world = OverNetwork(node, network)
+            return await carried_out(row, world, await world.ref(Helper, "helper"))
+
+    return simulate(main)
+
+
+def over_wires(latency: float, row: Behaviour) -> Any:
+    """Carry out a row over a simulated network with connections, on virtual time."""
+
+    async def main() -> Any:
+        memory = MemoryNetwork()
+        async with open_node(tree(), listen="ws://here", network=memory, store="memory:") as node:
+            await start_helper(node)
+            base = node.urls[0]
+            named = f"{base.replace('ws:', 'http:')}/agents/"
+            place = Place(node._connections, memory, f"{base}/ws", lambda path: named + path)
+            network = WireNetwork(node.root.rt, lines(node, latency), label, place, far_user=True)
+            world = OverNetwork(node, network)
+            got = await carried_out(row, world, await world.ref(Helper, "helper"))
             assert node.connection_failures == ()
             return got
 
@@ -247,6 +312,10 @@ WORLDS: dict[str, Callable[[Behaviour], Any]] = {
     "memory": in_memory,
     "plain": plain,
     "http": http,
+    "network": partial(over_network, 0.0),
+    "slow network": partial(over_network, 0.05),
+    "wires": partial(over_wires, 0.0),
+    "slow wires": partial(over_wires, 0.05),
     **{f"relay {hub}": partial(over_relay, hub) for hub in HUBS},
 }
 """How a row is carried out where one process is enough."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from lmos_actors.files import Later, Size
+from lmos_actors.files import Size
 
 from ._base import Closed, Delay, Name
 
@@ -18,6 +18,7 @@ class Rules(Closed, frozen=True, kw_only=True):
     """The behaviour of a link; what is not given is as by default.
 
     `latency` and `jitter` add up. `bandwidth` is in bytes a second, `queue` the bytes that may wait for it.
+    `corrupt` is the share of writes to a connection of which a byte is changed.
     """
 
     latency: Delay | UnsetType = UNSET
@@ -25,9 +26,9 @@ class Rules(Closed, frozen=True, kw_only=True):
     loss: Share | UnsetType = UNSET
     duplicate: Share | UnsetType = UNSET
     reorder: Share | UnsetType = UNSET
+    corrupt: Share | UnsetType = UNSET
     bandwidth: Size | UnsetType = UNSET
     queue: Size | UnsetType = UNSET
-    later: ClassVar[Later] = Later("corrupt")
 
 
 class LinksBetween(Rules, frozen=True, kw_only=True):

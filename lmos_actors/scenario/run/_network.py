@@ -208,7 +208,7 @@ def _rules(declared: Rules, below: LinkRules) -> LinkRules:
         value = getattr(declared, name)
         if value is not UNSET:
             given[name] = _draw_of(value)
-    for name in ("loss", "duplicate", "reorder"):
+    for name in ("loss", "duplicate", "reorder", "corrupt"):
         value = getattr(declared, name)
         if value is not UNSET:
             given[name] = float(value)

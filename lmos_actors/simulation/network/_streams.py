@@ -34,6 +34,9 @@ WINDOW: Final = 1 << 20
 SEGMENT: Final = 40
 """Bytes of a message of TCP without data."""
 
+LONGEST: Final = 1_460
+"""Bytes of data in one segment, as over Ethernet."""
+
 HIGH_BIT: Final = 0x80
 """What is changed of a byte of text, so that it is none: see `corrupted`."""
 
@@ -51,9 +54,16 @@ class LineStream(MemoryStream):
     _has_ended = False
 
     def _carry(self, data: bytes | memoryview) -> None:
+        """Send bytes; over a line with a bandwidth in segments, of which one comes after the other."""
+        whole = bytes(data)
+        limited = self.carrier.line(back=self.is_back).rules.bandwidth is not None
+        size = LONGEST if limited and not self.carrier.is_instant else len(whole)
+        for start in range(0, len(whole), size):
+            self._carry_piece(whole[start : start + size])
+
+    def _carry_piece(self, piece: bytes) -> None:
         carrier = self.carrier
         line = carrier.line(back=self.is_back)
-        piece = bytes(data)
         corrupt = line.rules.corrupt
         if corrupt and not carrier.is_instant and line.random.random() < corrupt:
             piece = corrupted(piece, line.random.randrange(len(piece)))
@@ -170,10 +180,13 @@ class LineNetwork:
                 self._parts.note("connected", self._standing.line())
         self._has_stood = True
 
+    def has_ended(self) -> None:
+        """Note that a connection has ended that stood."""
+        self._parts.note("disconnected", self._parts.links.line(self._source, self._target))
+
     def _closed(self, stream: LineStream, carrier: Carrier) -> None:
         if not stream.is_back and carrier is self._standing:
             self._standing = None
-            self._parts.note("disconnected", carrier.line())
         if stream.is_over:
             carrier.drop()
             self._carriers.pop(carrier, None)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from lmos_actors.actors import LookupLink
-from lmos_actors.bindings import Peer, RemoteLink, TurnTell
+from lmos_actors.bindings import Peer, RemoteLink, StreamTarget, TurnTell
 from lmos_actors.errors import AgentUnavailable
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.supervision import class_at
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lmos_actors._core import Budget
-    from lmos_actors.actors import Runtime, TraceMembers, UnsentKind, UnsentMessage
+    from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
     from lmos_actors.bindings import Headers, Peers, PendingRequest, RemoteThing, SentTell
-    from lmos_actors.transport import Connection, MemoryNetwork
+    from lmos_actors.protocol.lmos import ConsumerSession
+    from lmos_actors.transport import Connection, Ended, MemoryNetwork
 
     from ._links import Links
 
@@ -71,7 +72,10 @@ class WireNetwork(NodeNetwork):
 
     def toward(self, source: str, link: Any) -> RemoteLink:
         """Return the far link from a node to an agent or a pool. Raise AgentUnavailable."""
-        cls = link.wanted.cls if isinstance(link, LookupLink) else class_at(link)
+        cls = link.wanted.cls if isinstance(link, LookupLink) else None
+        found = link.near() if isinstance(link, LookupLink) else link
+        if cls is None and found is not None:
+            cls = class_at(found)
         if cls is None:
             raise AgentUnavailable(link.path, "it has not started yet")
         return RemoteLink(self.thing(source, link.path), self._interface(cls))
@@ -180,10 +184,25 @@ class NodePairPeer(Peer):
             yield "room", request
         yield from super().unsent()
 
+    @property
+    def session(self) -> ConsumerSession:
+        """The session of the connection that stands."""
+        assert self.connection is not None
+        return self.connection.session
+
+    def target(self, request: PendingRequest, name: str) -> ItemTarget:
+        """Return where the items of an input stream of a request go."""
+        return super().target(request, name) if self.tried else StreamTarget(self, request, name)
+
     def _began(self, connection: Connection) -> Any:
         standing = super()._began(connection)
         self._end_early(standing.post)
         return standing
+
+    def _connection_ended(self, standing: Any, ended: Ended | None, lasted: float) -> None:
+        if ended is not None:  # else it is the end of the node
+            self.lines.has_ended()
+        super()._connection_ended(standing, ended, lasted)
 
     def _connect_failed(self, failure: Any) -> None:
         super()._connect_failed(failure)

@@ -81,6 +81,9 @@ class NetworkValidator:
                 if getattr(rules, name) is not UNSET:
                     why = f'"{name}" is of datagrams: a stream keeps order, and nothing comes twice over it'
                     self.names.report((*path, name), why, "shape", key=True)
+        if rules.corrupt is not UNSET and self.names.cell.data.get("world", "memory") == "memory":
+            why = '"corrupt" changes bytes of connections, which are there in world: wire'
+            self.names.report((*path, "corrupt"), why, "shape", key=True)
         if rules.bandwidth is not UNSET:
             self._bandwidth(float(rules.bandwidth), (*path, "bandwidth"))
         if rules.queue is not UNSET:
