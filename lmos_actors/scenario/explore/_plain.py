@@ -149,7 +149,7 @@ def without_drawn(data: Data) -> Data:
 
 
 def _tidy(data: Data) -> Data:
-    """Leave out blocks of steps that have become empty, or are of one branch."""
+    """Leave out blocks of steps that have become empty, or are of one branch or round."""
     if data.get("timeline") == []:
         del data["timeline"]
     if "steps" in data:
@@ -163,7 +163,7 @@ def _tidy_steps(steps: list[Any]) -> list[Any]:
         block = mapped(step)
         if block.get("do") == "repeat":
             inner = _tidy_steps(listed(block.get("steps")))
-            found += [{**block, "steps": inner}] if inner else []
+            found += inner if block.get("times") == 1 else [{**block, "steps": inner}] if inner else []
         elif block.get("do") == "parallel":
             branches = [_tidy_steps(listed(branch)) for branch in listed(block.get("branches"))]
             branches = [branch for branch in branches if any(mapped(s).get("do") != "wait" for s in branch)]

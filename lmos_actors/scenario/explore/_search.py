@@ -41,6 +41,10 @@ _NEW: Final = 0.3
 """The share of a guided batch that is drawn anew."""
 _ALIGNED: Final = 0.75
 """The share of instants that are taken from a run."""
+_EXACT: Final = 0.3
+"""The share of those that are neither before nor after."""
+_ENDS_ALIGNED: Final = 0.3
+"""The share of faults that end where something happens."""
 _KEEPS_SEED: Final = 0.8
 _LARGEST_SEED: Final = 1_000_000
 _SMALLEST_NUDGES: Final = (100, 1_000, 10_000, 100_000, 1_000_000)
@@ -165,7 +169,7 @@ class Search:
         space = self._spaces[cell]
         count = 1 + stream.randrange(space.at_most)
         instants = self._baselines.get(cell, ()) if self._guided else ()
-        faults = [space.fault(_instant(space, instants, stream), stream) for _ in range(count)]
+        faults = [_drawn(space, instants, stream) for _ in range(count)]
         return Schedule(cell=cell, seed=self._any_seed(stream), faults=_in_order(faults))
 
     def _any_seed(self, stream: RandomStream) -> int:
@@ -190,7 +194,7 @@ def _change(
     ways: list[Callable[[], None]] = []
     at = stream.randrange(len(faults)) if faults else 0
     if len(faults) < space.at_most:
-        ways += [lambda: faults.append(space.fault(_instant(space, instants, stream), stream))] * 3
+        ways += [lambda: faults.append(_drawn(space, instants, stream))] * 3
     if faults:
         ways += [
             lambda: _replace(faults, at, at=_instant(space, instants, stream)),
@@ -216,28 +220,36 @@ def _replace(
     )
 
 
+def _drawn(space: Space, instants: Sequence[int], stream: RandomStream) -> ScheduledFault:
+    """Draw a fault, most of the time where something happens, and some of the time until it does."""
+    fault = space.fault(_instant(space, instants, stream), stream)
+    if instants and fault.duration is not None and stream.random() < _ENDS_ALIGNED:
+        return attrs.evolve(fault, duration=_lasting(fault, instants, stream))
+    return fault
+
+
 def _instant(space: Space, instants: Sequence[int], stream: RandomStream) -> int:
-    """Draw an instant: most of the time one at which something happened, or just after it."""
+    """Draw an instant: most of the time one at which something happened, just before it or just after."""
     usable = [at for at in instants if space.start <= at < space.end]
     if not usable or stream.random() >= _ALIGNED:
         return space.instant(stream)
     at = usable[stream.randrange(len(usable))]
-    return at if stream.random() < 0.5 else space.kept(at + _nudge(stream, only_later=True))
+    return at if stream.random() < _EXACT else space.kept(at + _nudge(stream))
 
 
 def _lasting(fault: ScheduledFault, instants: Sequence[int], stream: RandomStream) -> int:
     """Draw a duration near that of a fault, or one after which it ends where something happens."""
     assert fault.duration is not None
     later = [at for at in instants if at > fault.at]
-    if later and stream.random() < 0.5:
-        return later[stream.randrange(len(later))] - fault.at
+    if later and stream.random() < _ENDS_ALIGNED:
+        return max(later[stream.randrange(len(later))] + _nudge(stream) - fault.at, 1)
     return max(int(fault.duration * (0.25, 0.5, 2.0, 4.0)[stream.randrange(4)]), 1)
 
 
-def _nudge(stream: RandomStream, *, only_later: bool = False) -> int:
+def _nudge(stream: RandomStream) -> int:
     """Draw a small difference, from a tenth of a millisecond to a second."""
     size = min(_SMALLEST_NUDGES[stream.randrange(5)] * (1 + stream.randrange(9)), SECOND)
-    return size if only_later or stream.random() < 0.5 else -size
+    return size if stream.random() < 0.5 else -size
 
 
 def _in_order(faults: Sequence[ScheduledFault]) -> tuple[ScheduledFault, ...]:

@@ -123,7 +123,10 @@ def _fit_to_count(data: Data, name: str, count: int) -> None:
 
 
 def fewer_messages(data: Data) -> Iterator[Data]:
-    """Leave out steps and entries: blocks, halves of what is in a row, one; have a block go one round."""
+    """Leave out steps and entries: blocks, halves of what is in a row, one.
+
+    Have a block go fewer rounds, and branches follow each other.
+    """
     places = [path for path, entry in each_entry(data) if not is_fault(entry)]
     rows: dict[DataPath, list[DataPath]] = {}
     for path in places:
@@ -134,10 +137,22 @@ def fewer_messages(data: Data) -> Iterator[Data]:
             yield without(data, row[: len(row) // 2])
     for path in reversed(places):
         yield without(data, [path])
-        times = mapped(at_path(data, path)).get("times")
+        block = mapped(at_path(data, path))
+        times = block.get("times")
         if isinstance(times, int) and times > 1:
             for fewer in sorted({1, 2, times // 2}):
-                yield _with(data, (*path, "times"), fewer)
+                yield without(_with(data, (*path, "times"), fewer), [])
+        branches = listed(block.get("branches"))
+        for order in (branches, branches[::-1]) if branches else ():
+            yield _in_place_of(data, path, [step for branch in order for step in listed(branch)])
+
+
+def _in_place_of(data: Data, path: DataPath, steps: list[Any]) -> Data:
+    """Return a file with several steps in place of one."""
+    found = deepcopy(data)
+    row: Any = at_path(found, path[:-1])
+    row[path[-1] : int(path[-1]) + 1] = deepcopy(steps)
+    return found
 
 
 def simpler_topology(data: Data) -> Iterator[Data]:

@@ -30,7 +30,7 @@ def weight_of(data: Data) -> Weight:
     return (
         len(faults),
         _agents(data),
-        sum(not is_fault(entry) for _, entry in each_entry(data)),
+        _messages(data.get("timeline")) + _messages(data.get("steps")),
         _edges(data),
         _leaves({key: data.get(key) for key in ("network", "nodes")}),
         _leaves(data),
@@ -57,6 +57,17 @@ def _agents(data: Data) -> int:
         + pools
         + sum(_count(mapped(each).get("count")) for each in listed(data.get("population")))
     )
+
+
+def _messages(entries: Any) -> int:
+    """Return the number of steps or entries that are no faults, blocks and all their rounds counted."""
+    total = 0
+    for entry in listed(entries):
+        block = mapped(entry)
+        rounds = _count(block.get("times", 1))
+        inner = [block.get("steps"), *listed(block.get("branches"))]
+        total += (not is_fault(entry)) + rounds * sum(map(_messages, inner))
+    return total
 
 
 def _count(value: Any) -> int:
