@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,11 +20,14 @@ import trio
 from lmos_actors import open_node
 from lmos_actors.facades import RelayMessage, RelayOptions, open_relay, register_on_relay
 from lmos_actors.security import BearerToken, Credentials
+from lmos_actors.transport import Accept, Endpoint, FrontDoor, TcpNetwork
 from tests.commands import called, started, surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from lmos_actors.transport import Connection
 
 PATIENCE = 60.0
 
@@ -104,6 +107,103 @@ def test_ping_says_what_the_relay_is(url: str, tmp_path: Path) -> None:
     found = json.loads(out)
     assert (found["agent"], found["answered"]) == (made["agent_id"], "pong")
     assert found["extensions"] == ["receipts", "history"]
+
+
+class Hostile:
+    """A relay that answers nothing but with what a terminal would obey."""
+
+    obeyed = "\x1b]0;obeyed\x07\x1b[2J"
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        said = {"relay": self.obeyed, "capabilities": [self.obeyed], "extensions": [self.obeyed]}
+        refused = {"code": self.obeyed, "message": self.obeyed}
+        frame = {"id": "r", "from": "relay", "to": ["me"], "ts": 5}
+        self.waiting = [
+            json.dumps({**frame, "type": "welcome", "payload": said}).encode(),
+            json.dumps({**frame, "type": "error", "payload": refused}).encode(),
+        ]
+
+    def text(self, text: str) -> None:
+        pass
+
+    def binary(self, data: bytes) -> None:
+        pass
+
+    def frames(self, room: int) -> list[bytes]:
+        taken, self.waiting = self.waiting, []
+        return taken
+
+    def is_behind(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def hostile() -> Iterator[str]:
+    """A relay that answers no command, and that would have a terminal obey it."""
+    ready: queue.Queue[Any] = queue.Queue()
+
+    async def say(connection: Connection) -> None:
+        await connection.run(Hostile(connection))
+
+    async def serve() -> None:
+        listener = await TcpNetwork().listen(Endpoint(False, "127.0.0.1", 0))
+        door = FrontDoor(
+            listener,
+            route=lambda _: Accept(None, say),
+            on_failure=lambda error: None,
+        )
+        over = trio.Event()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(door.serve)
+            _, port = listener.addresses[0][:2]
+            ready.put((f"ws://127.0.0.1:{port}/arc", trio.lowlevel.current_trio_token(), over))
+            await over.wait()
+            nursery.cancel_scope.cancel()
+
+    thread = threading.Thread(target=trio.run, args=(serve,))
+    thread.start()
+    address, token, over = ready.get(timeout=PATIENCE)
+    yield address
+    token.run_sync_soon(over.set)
+    thread.join()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
+@pytest.mark.parametrize(
+    ("words", "typed", "code"), [(("ping",), "", 1), (("join",), "/help\r/quit\r", 0)], ids=["ping", "join"]
+)
+def test_a_terminal_obeys_no_relay_and_a_relay_that_answers_nothing_is_no_wait(
+    hostile: str, words: tuple[str, ...], typed: str, code: int, tmp_path: Path
+) -> None:
+    surround = {**surroundings(), "ARC_TOKEN": "any", "TERM": "xterm-256color"}
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "lmos_actors", "relay", *words, hostile]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=surround, stdin=follower, stdout=follower, stderr=follower
+    ) as process:
+        os.close(follower)
+        seen = b""
+        with suppress(OSError):
+            while data := os.read(leader, 4_096):
+                seen += data
+                if typed and b"obeyed" in seen:
+                    os.write(leader, typed.encode())
+                    typed = ""
+        assert process.wait(PATIENCE) == code, seen
+    os.close(leader)
+    assert b"\\x1b]0;obeyed" in seen
+    assert Hostile.obeyed.encode() not in seen
+    assert (b"no answer" in seen) == (words == ("ping",))
+
+
+def test_text_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
+    for text in ("NaN", '"\\ud800"', "[" * 5_000):
+        code, _, err = relay(tmp_path, "send", "ws://127.0.0.1:1/arc", text, "--json-payload")
+        assert (code, "--json-payload: is no JSON" in err) == (2, True), err
+    for words in (("\udcff",), ("text", "--to", "\udcff"), ("text", "--type", "\udcff")):
+        code, _, err = relay(tmp_path, "send", "ws://127.0.0.1:1/arc", *words)
+        assert (code, err.splitlines()[0]) == (2, "lmos-actors: relay send: is no UTF-8: \\udcff"), err
 
 
 def test_listen_prints_lines_and_ends_after_a_count(url: str, tmp_path: Path) -> None:

@@ -191,6 +191,23 @@ def test_what_is_nested_too_deep_for_the_relay_is_refused() -> None:
     simulate(main)
 
 
+def test_what_is_too_long_for_the_relay_is_refused_and_the_connection_stays() -> None:
+    async def main() -> None:
+        async with (
+            ours(extensions=("receipts",), max_message=1_000) as join,
+            join("one") as one,
+            join("two"),
+        ):
+            for verb in (one.say, one.ask):
+                with trio.fail_after(10), pytest.raises(ActionFailed, match=r"too_large: .* 1000 at most"):
+                    await verb("x" * 1_000, "two")
+            assert not one._queue
+            assert await one.say("x", "two") is not None
+            assert one.connections == 1
+
+    simulate(main)
+
+
 def test_what_could_not_be_followed_is_not_followed_later() -> None:
     asked: list[Any] = []
 

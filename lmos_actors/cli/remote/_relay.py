@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import msgspec
 import trio
 
 from lmos_actors.errors import (
@@ -29,6 +30,7 @@ from lmos_actors.facades import (
     register_on_relay,
     revoke_on_relay,
 )
+from lmos_actors.reports import printable
 
 from .._answers import OutputLine, explained
 from .._signals import signals
@@ -126,7 +128,7 @@ def run_register(
             request.url, id, register_url=register_url, invitation=invitation, tls=request.tls
         )
         if answers.form == "text":
-            await answers.write(f"{found.id}\n{found.token}\n")
+            await answers.write(f"{printable(found.id)}\n{printable(found.token)}\n")
             answers.note("keep the token, it is not shown again; commands find it in ARC_TOKEN")
         else:
             await answers.write(json.dumps({"agent_id": found.id, "token": found.token}) + "\n")
@@ -162,8 +164,11 @@ def run_ping(request: RelayRequest, answers: AnswerPrinter) -> int:
                 answered = f"refused: {refusal.code}"
         if waiting.cancelled_caught:
             answered, began = "no pong", trio.current_time()
-            await relay.command("list_subscriptions")
+            with trio.move_on_after(PONG_SECONDS) as waiting:
+                await relay.command("list_subscriptions")
         seconds = trio.current_time() - began
+        if waiting.cancelled_caught:
+            answered = "no answer"
         welcome = relay.welcome
         line = {
             "agent": relay.id,
@@ -177,18 +182,20 @@ def run_ping(request: RelayRequest, answers: AnswerPrinter) -> int:
         if answers.form == "json":
             await answers.write(json.dumps(line) + "\n")
         else:
-            await answers.write(_about(relay, welcome) + f"{answered} after {seconds * 1_000:.1f} ms\n")
-        return OK
+            lines = (*_about(relay, welcome), f"{answered} after {seconds * 1_000:.1f} ms")
+            await answers.write("".join(f"{printable(each)}\n" for each in lines))
+        return ANSWERED_WITH_ERROR if waiting.cancelled_caught else OK
 
     return run_on_relay(request, answers, work)
 
 
-def _about(relay: Relay, welcome: Welcomed | None) -> str:
+def _about(relay: Relay, welcome: Welcomed | None) -> tuple[str, ...]:
+    """Return what a relay says about itself, as lines."""
     if welcome is None:
-        return f"no welcome; the agent is {relay.id or 'not known'}\n"
+        return (f"no welcome; the agent is {relay.id or 'not known'}",)
     able = ", ".join(welcome.capabilities) or "nothing that it says"
     more = ", ".join(welcome.extensions) or "no extensions"
-    return f"{welcome.relay or 'a relay'}: {able}; {more}\nthe agent is {relay.id}\n"
+    return f"{welcome.relay or 'a relay'}: {able}; {more}", f"the agent is {relay.id}"
 
 
 # ---- send
@@ -203,14 +210,21 @@ class Outgoing:
     type: str | None = None
     ref: str | None = None
 
+    def __attrs_post_init__(self) -> None:
+        for text in (self.payload, *self.to, self.type, self.ref):
+            try:
+                str(text).encode()
+            except UnicodeEncodeError:
+                raise ConfigError(f"is no UTF-8: {printable(str(text))[:100]}", "relay send") from None
+
 
 def payload_of(text: str, *, is_json: bool) -> Any:
     """Return a payload as it was written. Raises ConfigError for what is no JSON."""
     if not is_json:
         return text
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"is no JSON: {error}", "--json-payload") from None
 
 
@@ -227,7 +241,7 @@ def run_send(request: RelayRequest, answers: AnswerPrinter, message: Outgoing) -
         if answers.form == "json":
             await answers.write(json.dumps(_shown_receipt(receipt)) + "\n")
         elif receipt is not None:
-            await answers.write(f"{receipt.id}  delivered to {receipt.delivered}\n")
+            await answers.write(f"{printable(receipt.id)}  delivered to {receipt.delivered}\n")
             if receipt.unknown:
                 answers.note(f"not there: {', '.join(receipt.unknown)}")
         return OK

@@ -140,7 +140,7 @@ class _Terminal:
     async def _command(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == "/help":
-            await self._note(HELP)
+            await self._note(*HELP.splitlines())
         elif word == "/who":
             await self._who()
         elif word in ("/follow", "/unfollow") and rest.split():
@@ -216,11 +216,12 @@ class _Terminal:
             console.print(line)
         await self._above(captured.get())
 
-    async def _note(self, text: str) -> None:
-        if self._is_terminal:
-            await self._above(f"{text}\n")
-        else:
-            self._answers.note(text)
+    async def _note(self, *lines: str) -> None:
+        for each in lines:
+            if self._is_terminal:
+                await self._above(f"{printable(each)}\n")
+            else:
+                self._answers.note(each)
 
     async def _above(self, text: str) -> None:
         if self._is_terminal:

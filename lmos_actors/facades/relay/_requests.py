@@ -195,6 +195,8 @@ class RelayRequests:
             raise InvalidInput(f"the call takes {size} bytes, and a message on the relay {most} at most")
         try:
             return self._relay.pose(call, far.thing_id, trace=trace)
+        except ActionFailed as too_large:
+            raise InvalidInput(str(too_large.detail)) from None
         except ConnectFailed as failure:
             raise AgentUnavailable(far.path, str(failure)) from failure
 

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
+from lmos_actors.errors import ActionFailed
+
+from ._faults import TOO_LARGE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,6 +34,14 @@ def max_payload(welcome: Welcomed | None) -> int:
     """Return how many bytes of a payload may be sent to a relay."""
     most = None if welcome is None else welcome.limits.get("max_message_size")
     return min(MAX_PAYLOAD, most) if isinstance(most, int) and most > 0 else MAX_PAYLOAD
+
+
+def check_size(data: bytes, welcome: Welcomed | None) -> None:
+    """Raise ActionFailed for a frame that is longer than a relay takes: it would end the connection."""
+    most = None if welcome is None else welcome.limits.get("max_message_size")
+    if isinstance(most, int) and 0 < most < len(data):
+        text = f"the message takes {len(data)} bytes, and the relay takes {most} at most"
+        raise ActionFailed({"code": TOO_LARGE, "message": text})
 
 
 @attrs.frozen

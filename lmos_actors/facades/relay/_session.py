@@ -51,7 +51,7 @@ from ._flight import Flight, RatePause
 from ._hops import hops_in, ref_with
 from ._inbox import Inbox
 from ._line import Line, how_ended
-from ._sent import ACKNOWLEDGEMENTS, Question, Receipt, Sent
+from ._sent import ACKNOWLEDGEMENTS, Question, Receipt, Sent, check_size
 from ._traces import trace_of_now
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class Relay:
         """Put a question to be sent, without waiting: its answer is waited for, then it is withdrawn.
 
         `trace` is that of the request; without it that of what runs now. Raise ConnectFailed when the relay
-        takes the agent no more.
+        takes the agent no more, ActionFailed for what is too large for it.
         """
         if self._failure is not None:
             raise self._failure
@@ -276,6 +276,7 @@ class Relay:
             ref = ref or self._new_id()
             reached = self._reach(targets)
             sent = Sent(self._client.message(reached, payload, type=type, ref=ref, members=members))
+        check_size(sent.data, self._welcome)
         sent.question = question = Question(sent, None if EVERYBODY in targets else frozenset(targets))
         if self.way == "ref":
             assert ref is not None
@@ -385,6 +386,7 @@ class Relay:
         """
         if self._failure is not None:
             raise self._failure
+        check_size(sent.data, self._welcome)
         self._queue.append(sent)
         self._wake()
         try:
