@@ -48,6 +48,8 @@ class Talker(Agent):
     others: tuple[Ref[Talker], ...]
     total: Property[int] = prop(default=0)
     added: Event[int] = event()
+    marks: Property[int] = prop(default=0)
+    marked: set[int] = attrs.Factory(set)
 
     def started(self) -> None:
         for index, line in enumerate(self.script):
@@ -64,6 +66,12 @@ class Talker(Agent):
     async def add_slowly(self, by: int) -> int:
         await trio.sleep(1.0)
         return self.add(by)
+
+    @action(idempotent=True)
+    def mark(self, number: int) -> None:
+        """Keep a mark, once."""
+        self.marked.add(number)
+        self.marks = len(self.marked)
 
     async def act(self, index: int, line: Line) -> None:
         await trio.sleep_until(line.at)
@@ -83,6 +91,9 @@ class Talker(Agent):
             return await to.within(SHORT).invoke(Talker.add_slowly, line.by)
         if line.verb == "read":
             return await to.read(Talker.total)
+        if line.verb == "insist":
+            await to.retrying(attempts=None, seconds=1_000).invoke(Talker.mark, index)
+            return "done"
         if line.verb == "tell":
             await to.tell(Talker.add, line.by)
             return "told"

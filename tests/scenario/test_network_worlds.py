@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from lmos_actors.scenario import load_scenario, run_cell
 from tests.matrix import examples, few_or_all
@@ -132,8 +132,38 @@ def numbered(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**entry, "id": f"fault{number}"} for number, entry in enumerate(entries)]
 
 
+def alone(number: int, at: str, duration: str, *, one_way: bool = False) -> dict[str, Any]:
+    """Write the partition of one talker from the rest."""
+    entry = {"at": at, "do": "fault", "kind": "partition", "duration": duration}
+    return {**entry, "sides": [[TALKERS[number]], "rest"], "one_way": one_way}
+
+
 @settings(
     max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@example(  # what was held comes so late that the connection has been given up, though the cut is over
+    script=written([(150, (0, 1), "invoke")]), timeline=[alone(0, "147.5s", "30s")], latency=20
+)
+@example(  # what is sent after a cut comes after a ping that was held
+    script=written([(160, (0, 1), "invoke")]), timeline=[alone(0, "153.5s", "30s")], latency=20
+)
+@example(  # one end gives up first, and the other one hears of it after the second cut
+    script=written([(40, (0, 1), "within"), (136, (0, 1), "slowly")]),
+    timeline=[alone(0, "90.5s", "120s", one_way=True), alone(1, "129.5s", "30s", one_way=True)],
+    latency=50,
+)
+@example(  # a short cut before the long one, of which nothing is noticed
+    script=written([(110, (0, 1), "within"), (217, (0, 1), "read")]),
+    timeline=[alone(0, "188.5s", "1s", one_way=True), alone(0, "208.5s", "120s", one_way=True)],
+    latency=50,
+)
+@example(  # pings of a connection that was made again come at the looks of the other end
+    script=written([(145, (0, 1), "within"), (160, (0, 1), "slowly"), (133, (2, 0), "subscribe")]),
+    timeline=[
+        {"at": "148.5s", "do": "fault", "kind": "disconnect", "between": ["talker/2", "talker/0"]},
+        alone(0, "228.5s", "30s"),
+    ],
+    latency=20,
 )
 @given(
     script=LINES,
@@ -163,6 +193,77 @@ CHECKS = [
 def verdicts(result: RunResult) -> dict[str, bool]:
     """Give which checks have passed."""
     return {check.name: check.ok for check in result.judged}
+
+
+# ---- random files with chance: what is insisted on is done in both worlds, in its time
+
+
+RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "latency": st.sampled_from(("0s", "5ms", {"dist": "lognormal", "median": "80ms", "p99": "400ms"})),
+        "jitter": st.just({"dist": "exponential", "mean": "30ms"}),
+        "loss": st.sampled_from((0.02, 0.2)),
+        "bandwidth": st.sampled_from(("4KiB", "1MiB")),
+    },
+)
+LINKS = st.lists(
+    st.builds(
+        lambda pair, rules: {"from": TALKERS[pair[0]], "to": TALKERS[pair[1]], **rules},
+        st.sampled_from(PAIRS),
+        RULES,
+    ),
+    max_size=3,
+)
+INSISTING = st.lists(
+    st.tuples(st.integers(1, 250), st.sampled_from(PAIRS), st.just("insist")), min_size=1, max_size=8
+).map(written)
+DONE = 900
+"""Seconds after which everything is done that is insisted on: the last fault is over at 371 s."""
+
+
+@settings(
+    max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(
+    script=INSISTING,
+    timeline=st.lists(faults(), max_size=4).map(numbered),
+    default=RULES,
+    links=LINKS,
+    seed=st.integers(1, 1_000),
+)
+def test_a_verdict_is_the_same_in_both_worlds_whatever_the_chance(
+    tmp_path: Path,
+    script: list[Any],
+    timeline: list[Any],
+    default: dict[str, Any],
+    links: list[Any],
+    seed: int,
+) -> None:
+    network = {"default": default, "links": links}
+    checks = [
+        {
+            "check": "eventually",
+            "name": f"all_{number}",
+            "of": f"talker/{number}",
+            "expr": f"state.marks >= {sum(each['to'] == number for each in script)}",
+            "by": f"{DONE}s",
+        }
+        for number in range(COUNT)
+    ]
+    for world in ("memory", "wire"):
+        told = run_in(
+            tmp_path,
+            world,
+            script,
+            timeline,
+            network,
+            checks=checks,
+            seeds=[seed],
+            stop={"at": f"{DONE}s"},
+        )
+        assert told.result.failures == ()
+        assert told.outcomes == dict.fromkeys(range(len(script)), "done")
 
 
 # ---- connections of `wire`
