@@ -38,6 +38,9 @@ REAL: Final = ("websocket",)
 LISTEN_ADDRESSES: Final = {"wire": "ws://world", "websocket": "ws://127.0.0.1:0"}
 """Address that the node of a world listens on, for worlds with a connection."""
 
+MOST_CONNECTIONS: Final = 4_096
+"""Most pairs of nodes of a network that talk in `wire`: each of them has a connection."""
+
 
 def is_real(world: str) -> bool:
     """Return whether time in a world is real, so that no two runs are the same."""

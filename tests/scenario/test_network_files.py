@@ -98,6 +98,8 @@ DATAGRAMS = SIMULATION.replace("  default:", "  delivery: datagram\n  default:")
     "  - {at: 2s, do: fault, id: blink, kind: disconnect}\n", ""
 )
 
+WIRE = SIMULATION.replace("network:", "world: wire\nnetwork:").replace(", peer/0]", "]")
+
 SCENARIO = """\
 lmos: scenario/v1
 name: regions
@@ -221,6 +223,17 @@ WRONG = [
         ("from: west, to: @pear", 'did you mean "peer"?'),
         ("from: user, to: @user", '"user" needs no link to itself'),
         ("from: peer/1, to: @peer/9", 'no "peer/9"'),
+    ),
+    *wrong(
+        WIRE.replace("count: 6", "count: 70"),
+        "kind: ring, of: peer",
+        ("kind: complete, of: @peer", "4,830 pairs of nodes talk, or more, and in world: wire each has"),
+    ),
+    *wrong(
+        WIRE.replace("count: 6", "count: 5000"),
+        "kind: ring, of: peer",
+        ("kind: complete, of: @peer", "24,995,000 pairs of nodes talk"),
+        ("kind: star, of: @peer", "9,998 pairs of nodes talk"),
     ),
     *wrong(
         SIMULATION,

@@ -24,6 +24,7 @@ from lmos_actors.simulation.network import (
     between_sides,
 )
 
+from .._worlds import MOST_CONNECTIONS
 from ..model import NETWORK, Disconnect, FaultAt, Inject, LateLinks, LossyLinks, Partition, Pick, Simulation
 from ..values import draw
 from ._node_names import NodeNames
@@ -78,7 +79,9 @@ class RunNetwork:
         from ._node_client import place_of  # what speaks over wires: few files need it
 
         place = place_of(node, network)
-        self._network = WireNetwork(rt, self.links, label, place, far_user=self.has_user)
+        self._network = WireNetwork(
+            rt, self.links, label, place, far_user=self.has_user, most=MOST_CONNECTIONS
+        )
 
     def of_path(self, path: str) -> str:
         """Return the node of the agent at a path."""
@@ -127,16 +130,16 @@ class RunNetwork:
         self._in_force.setdefault(id, []).append(self._network.begin(made))
         return about
 
-    def _made(self, fault: OfNetwork, id: str) -> tuple[LinkFault, tuple[tuple[str, ...], ...]]:
-        if isinstance(fault, Partition):
-            sides = self._sides(fault.sides, self._entropy.stream(f"fault {id}"))
-            about = tuple(map(tuple, sides))
-            return LinkFault(selects=between_sides(sides, one_way=fault.one_way), cuts=True), about
     def nodes(self, of: str | Sequence[str]) -> list[str]:
         """Return the nodes that names stand for, each once."""
         names = (of,) if isinstance(of, str) else of
         return list(dict.fromkeys(node for name in names for node in self.names.named(name)))
 
+    def _made(self, fault: OfNetwork, id: str) -> tuple[LinkFault, tuple[tuple[str, ...], ...]]:
+        if isinstance(fault, Partition):
+            sides = self._sides(fault.sides, self._entropy.stream(f"fault {id}"))
+            about = tuple(map(tuple, sides))
+            return LinkFault(selects=between_sides(sides, one_way=fault.one_way), cuts=True), about
         where, about = self._where(fault.between), (self._ends(fault.between),)
         if isinstance(fault, LateLinks):
             return LinkFault(selects=where, latency=_draw_of(fault.delay)), about
@@ -192,13 +195,13 @@ def _has_user(scenario: Scenario | Simulation) -> bool:
         ends += () if between is UNSET else between
         for side in () if sides is UNSET else sides:
             ends += side if isinstance(side, tuple) else ()
+        of = getattr(fault, "of", UNSET)
+        ends += (of,) if isinstance(of, str) else () if of is UNSET else of
     return USER in ends
 
 
 def _named_in(links: LinksBetween) -> tuple[object, ...]:
     return links.between if links.between is not UNSET else (links.from_, links.to)
-        of = getattr(fault, "of", UNSET)
-        ends += (of,) if isinstance(of, str) else () if of is UNSET else of
 
 
 def _rules(declared: Rules, below: LinkRules) -> LinkRules:

@@ -19,7 +19,7 @@ import attrs
 
 from lmos_actors.actors import LookupLink
 from lmos_actors.bindings import Peer, RemoteLink, StreamTarget, TurnTell
-from lmos_actors.errors import AgentUnavailable
+from lmos_actors.errors import AgentUnavailable, ConfigError
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.supervision import class_at
 
@@ -59,19 +59,28 @@ class Place:
 class WireNetwork(NodeNetwork):
     """The connections between nodes, over lines; see the module docstring.
 
-    `far_user`: what no agent sends goes over lines too; else it goes over a connection without any.
+    `far_user`: what no agent sends goes over lines too; else it goes over a connection without any. At most
+    `most` pairs of nodes talk.
     """
 
     def __init__(
-        self, rt: Runtime, links: Links, label: Callable[[str], str], place: Place, *, far_user: bool = False
+        self,
+        rt: Runtime,
+        links: Links,
+        label: Callable[[str], str],
+        place: Place,
+        *,
+        far_user: bool = False,
+        most: int = 4_096,
     ) -> None:
         super().__init__(rt, links, label)
         self._place = place
         self._far_user = far_user
+        self._most = most
         self._peers: dict[tuple[str, str], NodePairPeer] = {}
 
     def toward(self, source: str, link: Any) -> RemoteLink:
-        """Return the far link from a node to an agent or a pool. Raise AgentUnavailable."""
+        """Return the far link from a node to an agent or a pool. Raise AgentUnavailable, ConfigError."""
         cls = link.wanted.cls if isinstance(link, LookupLink) else None
         found = link.near() if isinstance(link, LookupLink) else link
         if cls is None and found is not None:
@@ -94,6 +103,8 @@ class WireNetwork(NodeNetwork):
         return found
 
     def _made(self, source: str, target: str) -> NodePairPeer:
+        if len(self._peers) >= self._most:
+            raise ConfigError(f"no connection for one more pair of nodes: {self._most:,} are the most")
         place = self._place
         lines = LineNetwork(self._parts, place.network, source, target)
         peers = place.connections.peers_with(

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from ..._worlds import is_real
-from ...model import HUB, WORLDS, LinksBetween, Network, Normal, Rules
+from ..._worlds import MOST_CONNECTIONS, is_real
+from ...model import HUB, WORLDS, LinksBetween, Network, Normal, Rules, Topology
 from ...values import problem_at
 from ._node_validator import NodeValidator
+from ._topology import neighbours_of, topology_problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,11 +64,38 @@ class NetworkValidator:
         if self.is_datagram and world == "wire":
             why = "datagrams are of world: memory; in wire messages go over connections, which keep order"
             self.names.report((*_HERE, "delivery"), why, "shape")
+        if world == "wire":
+            self._connections()
         self._rules(network.default, (*_HERE, "default"))
         for index, links in enumerate(network.links):
             here = (*_HERE, "links", index)
             self._rules(links, here)
             self._ends_of(links, here)
+
+    def _connections(self) -> None:
+        """Refuse a topology of more pairs of nodes than have connections."""
+        topology = self.names.made.get(("topology",))
+        if not isinstance(topology, Topology):
+            return
+        here: DataPath = ("topology", "of")
+        population = self.names.populations.get(topology.of)
+        if population is None or topology_problem(topology, population.count) is not None:
+            return
+        pairs, count = 0, population.count
+        if count > MOST_CONNECTIONS and not self.nodes.is_on_nodes(topology.of):
+            pairs = count * (count - 1) if topology.kind == "complete" else 2 * (count - 1)
+        elif count <= MOST_CONNECTIONS:
+            pairs = self._pairs(topology, count)
+        if pairs > MOST_CONNECTIONS:
+            why = f"{pairs:,} pairs of nodes talk, or more, and in world: wire each has a connection"
+            self.names.report(here, f"{why}: {MOST_CONNECTIONS:,} are the most. Use world: memory", "shape")
+
+    def _pairs(self, topology: Topology, count: int) -> int:
+        nodes = [self.nodes.node_of(f"{topology.of}/{number}") for number in range(count)]
+        neighbours = neighbours_of(topology, count, seed=1)  # as many with any other, about
+        near = zip(nodes, neighbours, strict=True)
+        pairs = {(here, nodes[other]) for here, others in near for other in others}
+        return sum(here != there for here, there in pairs)
 
     # ---- what links do
 

@@ -89,6 +89,10 @@ class NodeValidator:
         above = place.rpartition("/")[0]
         return above if above in self._places else None
 
+    def is_on_nodes(self, population: str) -> bool:
+        """Return whether a population, or some of it, stands in `nodes`."""
+        return any(self.names.base_of(member) == population for member in self._members)
+
     def all(self) -> list[str]:
         """Return all nodes, with a population that stands on none as one."""
         own = [name for name in self.names.names if name not in self.names.remotes]
