@@ -131,6 +131,8 @@ def _difference(failure: str, first: RunResult | RunLost, second: RunResult | Ru
         return "" if same else "the process of one of them ended"
     if failure not in _failures(first):
         return "in the search it failed, by itself it does not"
+    if failure not in _failures(second):
+        return "with another hash seed, in a second process, it does not fail"
     found = repeated(first, second)
     return " ".join(str(found.difference or found.problem or "").split())[:_LONGEST]
 

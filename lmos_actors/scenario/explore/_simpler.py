@@ -222,7 +222,7 @@ def gentler_faults(data: Data) -> Iterator[Data]:
 
 def _shorter(time: int) -> Iterator[int]:
     for part in (8, 2):
-        if time > part:
+        if time // part >= _UNITS[-1]:
             yield _round(time // part)
     yield from _rounder(time)
 
