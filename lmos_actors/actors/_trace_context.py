@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
@@ -44,6 +45,9 @@ _MOST_MEMBERS: Final = 32
 _LONGEST_SENDER: Final = 256
 _KEPT: Final = 1 << 16
 """Traces of others, and messages of this node under way, that are known at a time."""
+
+_REMEMBERED: Final = 1 << 10
+"""Texts of `tracestate` that need not be written or read again: those of one agent are all the same."""
 
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[\x20-\x7e]*)?")
 _MEMBER: Final = re.compile(r"[a-z0-9][a-z0-9_*/@-]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,256}")
@@ -254,6 +258,7 @@ def recorded_trace(rt: Runtime, said: TraceMembers, span: Origin) -> TraceMember
     return _said(rt, f"00-{span.trace_id}-{span.parent}-{span.flags}", span.state)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _state(sender: str, others: str) -> str:
     said = quote(sender, safe=_PLAIN, errors="replace").strip()
     mine = [f"{MEMBER}={said}"] if len(said) <= _LONGEST_SENDER else []
@@ -347,6 +352,7 @@ def read_trace(parent: str | None, state: str | None) -> tuple[Origin, str, str 
     return Origin(trace_id, "01" if int(flags, 16) & 1 else "00", others, span_id), span_id, sender
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _read_state(state: str | None) -> tuple[str, str | None]:
     """Part a `tracestate` into what others have written and the path that ours has; it may be neither."""
     if state is None or len(state) > 2 * LONGEST_STATE:

@@ -19,6 +19,7 @@ from tests.benchmarks import (
     limits_story,
     limits_tasks,
     limits_wire,
+    links,
     listening,
     ours,
     relay,
@@ -77,6 +78,12 @@ def _story_cases() -> Iterator[Case]:
     for name, agents, n in (("1k", 1_000, 200_000), ("100k", 100_000, 300_000)):
         what, tell = f"deliveries, {agents:,} agents, logged", partial(limits_story.deliveries, agents)
         yield Case(f"deliveries-{name}", what, partial(stories.deliveries, agents), n, 300, 0.5, tell)
+    for name, agents, n in (("1k", 1_000, 100_000), ("100k", 100_000, 150_000)):
+        tell = partial(limits_story.deliveries, agents)
+        for delivery in ("datagram", "stream"):
+            what = f"deliveries over links, {delivery}, {agents:,} agents, logged"
+            over = partial(links.deliveries, agents, delivery)
+            yield Case(f"{delivery}s-{name}", what, over, n, 300, 0.25, tell)
     what = "deliveries, 1,000 agents, no log"
     yield Case(
         "deliveries-unlogged",

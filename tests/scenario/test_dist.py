@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from lmos_actors._core import RandomStream
 from lmos_actors.files import Duration
 from lmos_actors.scenario.model import Constant, Exponential, Lognormal, Normal, Uniform
-from lmos_actors.scenario.values import draw, problem_at
+from lmos_actors.scenario.values import draw, problem_at, sampler
 from lmos_actors.scenario.values._dist import LONGEST, Drawn, is_time, problem_of
 
 S = Duration(1.0)
@@ -176,3 +176,23 @@ def test_numbers_of_any_size_are_drawn(given_: Drawn, key: int) -> None:
     assert math.isfinite(value)
     if isinstance(given_, Uniform):
         assert given_.min <= value <= given_.max
+
+
+@pytest.mark.parametrize(
+    "given_",
+    [
+        S,
+        Constant(value=-3.0),
+        Uniform(min=MS, max=S),
+        Uniform(min=-3.0, max=2.0),
+        Exponential(mean=S),
+        Normal(mean=MS, deviation=S),
+        Lognormal(median=MS, p99=S),
+        Lognormal(median=2.0, p99=3.0),
+    ],
+)
+def test_a_sampler_draws_the_same_and_takes_as_much_of_its_stream(given_: Drawn) -> None:
+    one, other = RandomStream(7), RandomStream(7)
+    drawn = sampler(given_)
+    assert [drawn(one) for _ in range(100)] == [draw(given_, other) for _ in range(100)]
+    assert one.random() == other.random()

@@ -26,7 +26,7 @@ from lmos_actors.simulation.network import (
 
 from .._worlds import MOST_CONNECTIONS
 from ..model import NETWORK, Disconnect, FaultAt, Inject, LateLinks, LossyLinks, Partition, Pick, Simulation
-from ..values import draw
+from ..values import sampler
 from ._node_names import NodeNames
 from ._step_text import each_step
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from lmos_actors._core import Entropy, RandomStream
     from lmos_actors.actors import Ref
     from lmos_actors.node import Node
-    from lmos_actors.simulation.network import Delivery, Draw
+    from lmos_actors.simulation.network import Delivery
     from lmos_actors.transport import MemoryNetwork
 
     from ..format import Cell
-    from ..model import Delay, LinksBetween, OfNetwork, Rules, Scenario, Side
+    from ..model import LinksBetween, OfNetwork, Rules, Scenario, Side
 
 
 class RunNetwork:
@@ -142,7 +142,7 @@ class RunNetwork:
             return LinkFault(selects=between_sides(sides, one_way=fault.one_way), cuts=True), about
         where, about = self._where(fault.between), (self._ends(fault.between),)
         if isinstance(fault, LateLinks):
-            return LinkFault(selects=where, latency=_draw_of(fault.delay)), about
+            return LinkFault(selects=where, latency=sampler(fault.delay)), about
         if isinstance(fault, LossyLinks):
             return LinkFault(selects=where, loss=fault.share), about
         return LinkFault(selects=where, cuts=True), about
@@ -210,7 +210,7 @@ def _rules(declared: Rules, below: LinkRules) -> LinkRules:
     for name in ("latency", "jitter"):
         value = getattr(declared, name)
         if value is not UNSET:
-            given[name] = _draw_of(value)
+            given[name] = sampler(value)
     for name in ("loss", "duplicate", "reorder", "corrupt"):
         value = getattr(declared, name)
         if value is not UNSET:
@@ -220,7 +220,3 @@ def _rules(declared: Rules, below: LinkRules) -> LinkRules:
     if declared.queue is not UNSET:
         given["queue"] = int(declared.queue)
     return attrs.evolve(below, **given)
-
-
-def _draw_of(delay: Delay) -> Draw:
-    return lambda stream: draw(delay, stream)

@@ -1,6 +1,11 @@
 """Plain values of files: compared, selected, drawn from distributions, held against schemas."""
 
-from ._dist import draw as draw, number_type as number_type, problem_at as problem_at
+from ._dist import (
+    draw as draw,
+    number_type as number_type,
+    problem_at as problem_at,
+    sampler as sampler,
+)
 from ._exceptions import (
     NOT_YET as NOT_YET,
     error_names as error_names,
