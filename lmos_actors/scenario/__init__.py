@@ -80,6 +80,7 @@ from .run import (
     RunOrder as RunOrder,
     RunProgress as RunProgress,
     Snapshot as Snapshot,
+    StateSampler as StateSampler,
     StopInstrument as StopInstrument,
     StopPoint as StopPoint,
     Worker as Worker,

@@ -128,10 +128,18 @@ def test_rare_states_have_more_children() -> None:
     search.take([Outcome(states=(1,))])
     rare = 5
     batch = search.batch()
-    search.take([Outcome(states=(1, 100 + n) if n == rare else (1, 2)) for n in range(len(batch))])
+    search.take([Outcome(states=(1, 1 << 16) if n == rare else (1, 2)) for n in range(len(batch))])
     mother = batch[rare]
     children = [each for each in search.batch() if shares_a_fault(each, mother)]
     assert len(children) > BATCH // 4
+
+
+def test_a_field_that_counts_says_nothing() -> None:
+    """Each run has another value of it, so it makes no run rare, nor the parent of others."""
+    search = Search([SPACE], [1], 1)
+    search.take([Outcome(states=(1,))])
+    search.take([Outcome(states=(1, (1 << 16) + n)) for n in range(BATCH)])
+    assert search.states == 1
 
 
 def shares_a_fault(one: Schedule, other: Schedule) -> bool:

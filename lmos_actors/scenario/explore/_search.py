@@ -37,6 +37,9 @@ BATCH: Final = 64
 MOST_PARENTS: Final = 512
 """Runs of which others are made; of more, those with the most common states are forgotten."""
 
+MOST_VALUES: Final = 40
+"""Values of one field that are told apart; a field with more is a counter, and says nothing."""
+
 _NEW: Final = 0.3
 """The share of a guided batch that is drawn anew."""
 _ALIGNED: Final = 0.75
@@ -65,9 +68,9 @@ class Schedule:
 class Outcome:
     """What a run of a schedule has shown.
 
-    `states` are digests of the states that it reached, `instants` those at which one was reached for the
-    first time, in microseconds. `failure` names how it failed, None if it did not. `void`: a fault found
-    nobody to strike, which is no failure of the agents.
+    `states` are digests of the states that it reached, each with its field in all but the lower 16 bits.
+    `instants` are those at which one was reached for the first time, in microseconds. `failure` names how it
+    failed, None if it did not. `void`: a fault found nobody to strike, which is no failure of the agents.
     """
 
     states: tuple[int, ...] = ()
@@ -97,14 +100,15 @@ class Search:
         self._batches = 0
         self._batch: list[Schedule] = []
         self._hits: Counter[int] = Counter()
+        self._values: Counter[int] = Counter()
         self._parents: list[_Parent] = []
         self._baselines: dict[int, tuple[int, ...]] = {}
         self._runs = 0
 
     @property
     def states(self) -> int:
-        """The number of different states that have been reached."""
-        return len(self._hits)
+        """The number of different states that have been reached, without mere counters."""
+        return sum(number for number in self._values.values() if number <= MOST_VALUES)
 
     @property
     def runs(self) -> int:
@@ -135,7 +139,10 @@ class Search:
             self._baselines[schedule.cell] = outcome.instants
         if outcome.void:
             return
-        new = any(state not in self._hits for state in outcome.states)
+        new = any(state not in self._hits and self._says_something(state) for state in outcome.states)
+        for state in outcome.states:
+            if state not in self._hits:
+                self._values[state >> 16] += 1
         self._hits.update(outcome.states)
         if new and outcome.failure is None:
             self._parents.append(_Parent(schedule, outcome.states, outcome.instants))
@@ -160,9 +167,12 @@ class Search:
 
     def _energy(self, parent: _Parent) -> float:
         """Return how promising a parent is: the rarer the rarest states it reached, and the less used."""
-        rarest = sorted(self._hits[state] for state in parent.states)[:4]
+        rarest = sorted(self._hits[state] for state in parent.states if self._says_something(state))[:4]
         rarity = sum(1.0 / hits for hits in rarest)
         return rarity * rarity / (1.0 + parent.children / _ENDLESS)
+
+    def _says_something(self, state: int) -> bool:
+        return self._values[state >> 16] <= MOST_VALUES
 
     def _anew(self, stream: RandomStream) -> Schedule:
         cell = stream.randrange(len(self._spaces))

@@ -1,10 +1,12 @@
 """Digests of the states that a run reaches, for `explore`: small numbers that say whether it went elsewhere.
 
-A state is what agents have in their fields, what is in work and what waits, with numbers and long texts made
-coarse: a counter of 130 and one of 140 are one state, as no search would come to an end otherwise. Each agent
-that had a record since the last sample is looked at; samples are as dense as the records at the begin of a
-run, and thinner later, so that a long run costs hardly more than a short one. What agents are the same in is
-one state, whatever their names are; all of them together are another. Secrets are left out.
+A state is the value of one field of an agent, by its class: what it has in it, what is in work, what waits.
+It is also the values that all agents of the class have in that field together, in no order: that two of them
+lead is seen so, whoever they are. Numbers and long texts are made coarse. The upper half of a digest names
+the field, so that a search can tell fields which say something from mere counters. Secrets are left out.
+
+Each agent that had a record since the last sample is looked at. Samples are as dense as the records at the
+begin of a run, and thinner later, so that a long run costs hardly more than a short one.
 """
 
 from __future__ import annotations
@@ -12,22 +14,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 from zlib import crc32
 
+import attrs
 import trio
 
 from lmos_actors.actors import Ref, fields_of, message_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lmos_actors.actors import Slot
 
     from ..judge import AgentDirectory
 
-MOST_STATES: Final = 192
-"""Digests of states of single agents at most."""
-
-MOST_WHOLE: Final = 64
-"""Digests of all agents together at most; of more, every second is left out."""
+MOST_VALUES: Final = 16
+"""Digests of one field in one run at most."""
 
 MOST_INSTANTS: Final = 128
 """Instants of one run at most; of more, every second is left out."""
@@ -37,9 +37,34 @@ MOST_AGENTS: Final = 32
 
 _THINNER: Final = 64
 _SMALL: Final = 16
+_HALF: Final = 0xFFFF
+_EVEN: Final = 0xFFFE
 _MOST_PARTS: Final = 8
 _MOST_SORTED: Final = 64
 _DEEPEST: Final = 4
+
+
+@attrs.define(eq=False)
+class _Field:
+    """The values of one field of a class: those that were seen, and the present one of each agent."""
+
+    group: int
+    seen: set[int] = attrs.Factory(set[int])
+    present: dict[str, int] = attrs.Factory(dict[str, int])
+    total: int = 0
+
+    def note(self, path: str, value: int, states: dict[int, None]) -> None:
+        """Take the value that an agent has now."""
+        before = self.present.get(path)
+        if value == before:
+            return
+        self.present[path] = value
+        self.total = (self.total + value - (before or 0)) & _HALF
+        for half, digest in ((0, value & _HALF), (1, self.total)):
+            state = (self.group ^ half) << 16 | digest
+            if state not in self.seen and len(self.seen) < 2 * MOST_VALUES:
+                self.seen.add(state)
+                states[state] = None
 
 
 class StateSampler:
@@ -47,21 +72,17 @@ class StateSampler:
 
     def __init__(self) -> None:
         self._directory: AgentDirectory | None = None
+        self._fields: dict[tuple[str, str], _Field] = {}
         self._states: dict[int, None] = {}
-        self._whole: dict[int, None] = {}
-        self._every = 1
-        self._samples = 0
         self._instants: dict[int, None] = {}
-        self._known: dict[str, int] = {}
         self._changed: dict[str, None] = {}
-        self._total = 0
         self._records = 0
         self._due = 1
 
     @property
     def states(self) -> tuple[int, ...]:
-        """The digests of the states that were reached: of single agents, then of all together."""
-        return (*self._states, *self._whole)
+        """The digests of the states that were reached, in the order of the run."""
+        return tuple(self._states)
 
     @property
     def instants(self) -> tuple[int, ...]:
@@ -81,31 +102,25 @@ class StateSampler:
             self._sample()
 
     def _sample(self) -> None:
-        directory = self._directory
         changed = list(self._changed)[-MOST_AGENTS:]
         self._changed.clear()
-        if directory is None:
+        if self._directory is None:
             return
         before = len(self._states)
         for path in changed:
-            found = directory.find(path)
+            found = self._directory.find(path)
             if found is not None and found[0] is not None:
-                digest = _digest(_agent(found[0]))
-                self._total += digest - self._known.get(path, 0)
-                self._known[path] = digest
-                if len(self._states) < MOST_STATES:
-                    self._states[digest | 1] = None
+                self._look_at(found[0])
         if len(self._states) > before:
             self._note_instant()
-        self._samples += 1
-        if self._samples % self._every == 0:
-            self._note_whole()
 
-    def _note_whole(self) -> None:
-        self._whole[self._total & 0xFFFFFFFE] = None
-        if len(self._whole) > MOST_WHOLE:
-            self._whole = dict.fromkeys(list(self._whole)[::2])
-            self._every *= 2
+    def _look_at(self, slot: Slot) -> None:
+        name = "" if slot.agent is None else type(slot.agent).__name__
+        for field, value in _fields(slot):
+            found = self._fields.get((name, field))
+            if found is None:
+                found = self._fields[name, field] = _Field(crc32(f"{name}.{field}".encode()) & _EVEN)
+            found.note(slot.path, crc32(repr(value).encode("utf-8", "surrogatepass")), self._states)
 
     def _note_instant(self) -> None:
         self._instants[round(trio.current_time() * 1_000_000)] = None
@@ -113,20 +128,18 @@ class StateSampler:
             self._instants = dict.fromkeys(list(self._instants)[::2])
 
 
-def _digest(value: object) -> int:
-    return crc32(repr(value).encode("utf-8", "surrogatepass"))
-
-
-def _agent(slot: Slot) -> tuple[object, ...]:
-    agent: Any = slot.agent
-    if agent is None:
-        return (slot.status,)
-    cls = cast("Any", type(agent))
-    fields = fields_of(cls, agent.__dict__)
-    state = [(name, _coarse(value, 0)) for name, (value, secrecy) in fields.items() if not secrecy]
+def _fields(slot: Slot) -> Iterator[tuple[str, object]]:
+    """Yield what there is to see of an agent, by name; names of its own come without a blank."""
+    yield " status", (slot.status, min(slot.incarnation, 3))
+    if slot.agent is None:
+        return
+    cls = cast("Any", type(slot.agent))
+    for name, (value, secrecy) in fields_of(cls, slot.agent.__dict__).items():
+        if not secrecy:
+            yield name, _coarse(value, 0)
     runs: Iterable[Any] = slot.extra.runs if slot.extra is not None else ()
-    work = sorted(_names(run.envelope for run in runs))[:_MOST_PARTS]
-    return (cls.__name__, slot.status, min(slot.incarnation, 3), state, work, _size(len(slot.queue)))
+    yield " work", sorted(_names(run.envelope for run in runs))[:_MOST_PARTS]
+    yield " waiting", _size(len(slot.queue))
 
 
 def _names(items: Iterable[Any]) -> Iterable[str]:
