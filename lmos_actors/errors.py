@@ -219,13 +219,18 @@ class MailboxFull(AgentError):
 
     `share` is the number of seats that the asking peer had, if other peers wanted some too: then a request
     that has not begun is dropped, of the peer with the most seats. None if there was no other peer.
+
+    `circle` has the waits of a deadlock that the message would be part of if it waited for a seat, in the
+    words of `node.waiting_graph()`, that of the message first, at most 50. Empty if there is none.
     """
 
-    def __init__(self, agent: str, size: int, share: int | None = None) -> None:
-        self.agent, self.size, self.share = agent, size, share
+    def __init__(self, agent: str, size: int, share: int | None = None, circle: tuple[str, ...] = ()) -> None:
+        self.agent, self.size, self.share, self.circle = agent, size, share, circle
         held = f"is full ({size})"
         if share is not None:
             held = f"is full ({size}, {share} of them this peer's, and others want some)"
+        if circle:
+            held = f"{held}, and to wait for a seat would be a deadlock: {'; '.join(circle)}"
         super().__init__(f"mailbox of {agent!r} {held}")
 
 

@@ -39,6 +39,7 @@ from ._runtime import (
     interruptible as interruptible,
     title_of as title_of,
 )
+from ._seat_circles import CircleSearch as CircleSearch
 from ._tally import Totals as Totals
 from ._trace_context import (
     TRACES as TRACES,

@@ -275,8 +275,8 @@ class Agent:
     ) -> None:
         """Send one way, from a turn: what finds no seat waits in order, and this agent takes no further turn.
 
-        Raises MailboxFull past 1,024 such messages (64 to itself), or where the other side rejects;
-        InvalidInput, NotFound. What reaches no running agent is a dead letter.
+        Raises MailboxFull past 1,024 such messages (64 to itself), if the other side rejects, or if to wait
+        would be a deadlock; InvalidInput, NotFound. What reaches no running agent is a dead letter.
         """
         try:
             link = ref._link  # pyright: ignore[reportPrivateUsage] # every send passes here: no call between

@@ -23,6 +23,7 @@ agent is not simply ready or idle, `_failed` one that raised.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -55,6 +56,8 @@ SHORTEST_WAIT: Final = 1e-6  # seconds that turns then wait
 LONGEST_WAIT: Final = 0.05
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from ._runtime import Runtime
     from .messages._operation import Operation
     from .slot._pacing import Pacing
@@ -423,6 +426,22 @@ def _begin(slot: Slot, envelope: Envelope) -> None:
     slot.begin_run(envelope, hold=True)
     if slot.gate != BUSY:
         slot.turns.leave = True
+
+
+def batch_in_hand(slot: Slot) -> tuple[list[Any], list[Any]]:
+    """Return the messages of the batch in hand whose turns have begun, and those that are left.
+
+    Both are empty where no batch of that agent is run now. Only the frame of `run_batch` knows it: to keep it
+    anywhere else would cost each batch something.
+    """
+    frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage] # documented by CPython
+    while frame is not None and frame.f_code is not run_batch.__code__:
+        frame = frame.f_back
+    names: dict[str, Any] = {} if frame is None else frame.f_locals
+    if names.get("slot") is not slot:
+        return [], []  # its turn runs in an asker's step, or it is one of a timer
+    batch, done = names["batch"], names["done"]
+    return batch[:done], batch[done:]
 
 
 def _fired(item: InternalTurn, exc: BaseException) -> InternalTurn:

@@ -29,10 +29,15 @@ LINES: Final = 10
 
 
 @enable_ki_protection
-async def park_among(waiting: list[trio.lowlevel.Task]) -> None:
-    """Stand in the list until the task is rescheduled; a cancelled task leaves it."""
+async def park_among(waiting: list[trio.lowlevel.Task], call: Any = None) -> None:
+    """Stand in the list until the task is rescheduled; a cancelled task leaves it.
+
+    `call` is the near call that it waits for, if it is one.
+    """
     me = current_task()
     waiting.append(me)
+    if call is not None:
+        note_wait(me, call)
 
     def abort(_: object) -> Abort:
         if me in waiting:
@@ -40,6 +45,14 @@ async def park_among(waiting: list[trio.lowlevel.Task]) -> None:
         return Abort.SUCCEEDED
 
     await wait_task_rescheduled(abort)
+
+
+def note_wait(task: trio.lowlevel.Task, call: Any) -> None:
+    """Note which near call a task waits for, which is about to park; see `_seat_circles.py`."""
+    task.custom_sleep_data = call  # trio empties it when it wakes the task
+    rt = call.slot.rt
+    if rt.full_slots:
+        rt.seat_circles.look_again(call)
 
 
 def wake_all(timers: Timers, waiting: list[trio.lowlevel.Task]) -> None:

@@ -256,6 +256,7 @@ class Far(Ask):
     )  # fmt: skip
 
     parks = False
+    holds_sender = False
 
     def __init__(self, slot: Slot, op: Operation, args: tuple[Any, ...], asker: Asker, asked: Any) -> None:
         # as `Ask.__init__`, without the call

@@ -183,6 +183,22 @@ class Startable(Protocol[A_co]):
         ...
 
 
+class SeatCircles(Protocol):
+    """The search for deadlocks of which a message that waits for a seat is a part; see `_seat_circles.py`."""
+
+    def closed_by(self, envelope: Envelope) -> tuple[str, ...]:
+        """Return the waits of the deadlock that a message would close by waiting for a seat, () if none."""
+        ...
+
+    def look_again(self, changed: Any) -> None:
+        """Have a message refused that waits for a seat, if what has changed makes its wait a deadlock.
+
+        `changed` is an envelope that somebody waits for from now on, or a node of the waiting graph that has
+        lost a way to go on.
+        """
+        ...
+
+
 class Starter(Protocol):
     """The maker of the supervisor under an agent, at its first use; filled in by the node."""
 
@@ -353,6 +369,8 @@ class Runtime:
     """Returns a ref to an agent of another node, by the address of that and the agent's id there."""
     spread: Spreading | None = None
     keeping: StateKeeping | None = None  # of nodes with a store
+    seat_circles: SeatCircles
+    full_slots: dict[Any, None]  # those in whose mailboxes messages wait for a seat
     files: Any = None  # those that chat clients have uploaded, filled in by the facade
     wires: Any = None  # network, trust and credentials of connections to others, filled in by the node
     messages: int = 0  # numbered where an instrument looks

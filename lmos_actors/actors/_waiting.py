@@ -19,21 +19,34 @@ A handler that waits for an item of its input stream waits for the source, and t
 that iterates it waits for: nothing here if that is a timer or a socket. A source that is too far ahead waits
 for the run.
 
-A wait for something that can still happen is no deadlock; circles are looked for among the rest.
+A wait for something that can still happen is no deadlock; circles are looked for among the rest. A circle
+in which a message waits for a seat does not stay: see `_seat_circles.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import attrs
 
 from .messages._gates import SERIAL
 from .messages._input_streams import streams_among
 from .messages._invocation import CURRENT, Run
-from .messages._mailbox import PARKED, PENDING, RUNNING, STASHED, Envelope, OutgoingTell
+from .messages._mailbox import (
+    DONE,
+    PARKED,
+    PENDING,
+    RUNNING,
+    STASHED,
+    Envelope,
+    InternalTurn,
+    OutgoingTell,
+    SelfEnvelope,
+    SelfMessage,
+)
 from .slot._calls import LocalCall, LocalStream
 
 if TYPE_CHECKING:
@@ -45,6 +58,8 @@ if TYPE_CHECKING:
     from ._runtime import Runtime
     from ._unsent import Outbox
     from .messages._input_streams import InputStream, Source
+    from .messages._invocation import OwnTask
+    from .messages._operation import Operation
     from .slot._slot import Slot
 
 WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency", "ready", "credit", "room", "item"]
@@ -171,6 +186,8 @@ def waiting_graph(slots: Iterable[Slot], rt: Runtime | None = None) -> WaitingGr
     return search.graph()
 
 
+E = TypeVar("E")
+
 Node: TypeAlias = Any
 """The object of a wait: a run, a source, a slot (its turns), `(slot,)` (a seat), `(slot, op)` (its
 concurrency), `(slot, ASIDE)` (one more turn or run)."""
@@ -197,16 +214,13 @@ class _Search:
             return
         if slot.gate == SERIAL:
             self._link_all(slot, extra.runs)
+        if extra.parked:
+            self._link_all((slot,), ways_to_a_seat(slot, []))
         for op, line in extra.pending.items():
             if line:
-                runs = [run for run in extra.runs if run.op.original is op]
-                self._link_all((slot, op), runs)
-                self._link_all((slot,), runs)
-        if slot.queue:
-            self._link_all((slot,), [slot])
+                self._link_all((slot, op), runs_before(slot, op))
         if extra.stash is not None:
             self._link_all((slot, STASHED), [slot, *extra.runs])
-            self._link_all((slot,), [slot])
 
     def look_at_ready(self, wait: ReadyWait) -> None:
         """Add a wait for an agent to be ready, which can always still happen: it is in no circle."""
@@ -227,18 +241,17 @@ class _Search:
         """Take in a task that waits: a run, a task of an agent's own, or code outside any agent."""
         self._waits.append((task, node, len(self._found)))
         run = task.context.get(CURRENT)
+        edge = waiting_of_task(edge, run, task)
         if run is None:
-            self._found.append((math.inf, attrs.evolve(edge, run=task.name)))
-            return
-        own = not isinstance(run, Run)
-        name = task.name if own else run.op.name
-        self._add(run.slot, run, node, attrs.evolve(edge, waiter=run.slot.path, run=name, own_task=own))
+            self._found.append((math.inf, edge))
+        else:
+            self._add(run.slot, run, node, edge)
 
     def _link_all(self, node: Node, others: Iterable[Node]) -> None:
         self._links.setdefault(node, []).extend((other, None) for other in others)
 
     def _take(self, slot: Slot, path: str, envelope: Envelope) -> None:
-        kind, node = _awaited(slot, envelope)
+        kind, node = awaited(envelope)
         name = envelope.op.name
         if isinstance(envelope, OutgoingTell) and envelope.holds is not None:
             held = envelope.holds
@@ -282,7 +295,7 @@ class _Search:
         places = {number: place for place, number in enumerate(order)}
         edges = tuple(self._found[number][1] for number in order)
         circles: dict[tuple[int, ...], None] = {}
-        stuck = self._stuck()
+        stuck = stuck_among(self._links)
         seen: dict[Node, None] = {}
         for start in stuck:
             for found in _circles(start, stuck, seen) if start not in seen else ():
@@ -291,27 +304,76 @@ class _Search:
                 circles[(*circle[first:], *circle[:first])] = None
         return WaitingGraph(edges, tuple(tuple(edges[n] for n in circle) for circle in sorted(circles)))
 
-    def _stuck(self) -> dict[Node, list[tuple[Node, int | None]]]:
-        """Strike out all that can still go on; return what is left, with its links among itself."""
-        waiters: dict[Node, list[Node]] = {}
-        needs: dict[Node, int] = {}
-        for node, links in self._links.items():
-            needs[node] = 1 if isinstance(node, tuple) else len(links)  # any one will do, or all
-            for other, _ in links:
-                waiters.setdefault(other, []).append(node)
-        done: dict[Node, None] = {node: None for node in (*needs, *waiters) if not self._links.get(node)}
-        free = deque(done)
-        while free:
-            for node in waiters.get(free.popleft(), ()):
-                needs[node] -= 1
-                if needs[node] <= 0 and node not in done:
-                    done[node] = None
-                    free.append(node)
-        return {
-            node: [link for link in links if link[0] not in done]
-            for node, links in self._links.items()
-            if node not in done
-        }
+
+def ways_to_a_seat(slot: Slot, in_hand: list[Any]) -> list[Node]:
+    """Return all that makes a seat free: a run that ends, for which messages stand in line, or a turn.
+
+    `in_hand`: what the dispatcher has taken out of the queue and not begun. Returns [] if one is open.
+    """
+    extra, waiting = slot.extra, [in_hand, slot.queue]
+    ways: list[Node] = []
+    if extra is not None:
+        for op, line in extra.pending.items():
+            if any(map(holds_seat, line)):
+                runs = runs_before(slot, op)
+                if not runs:
+                    return []
+                ways += runs
+        if extra.stash is not None:
+            waiting.append(extra.stash.all_messages())
+    if any(map(holds_seat, chain.from_iterable(waiting))):
+        ways.append(slot)
+    return ways
+
+
+def holds_seat(item: Any) -> bool:
+    """Return whether an item of a mailbox holds a seat that another message may have after it."""
+    if isinstance(item, Envelope):
+        return item.phase != DONE and not isinstance(item, SelfEnvelope)
+    return not isinstance(item, (InternalTurn, SelfMessage))
+
+
+def runs_before(slot: Slot, op: Operation) -> list[Run]:
+    """Return the runs one of which has to end before a message in line for the action begins.
+
+    Empty if one more may run: then the agent is held from outside, or the last is kept for another peer.
+    """
+    extra = slot.ensure_extra()
+    line = extra.pending.get(op)
+    if line and extra.active.get(op, 0) < next(iter(line)).op.concurrency:
+        return []
+    return [run for run in extra.runs if run.op.original is op]
+
+
+def stuck_among(all_links: dict[Node, list[tuple[Node, E]]]) -> dict[Node, list[tuple[Node, E]]]:
+    """Strike out all that can still go on; return what is left, with its links among itself."""
+    waiters: dict[Node, list[Node]] = {}
+    needs: dict[Node, int] = {}
+    for node, links in all_links.items():
+        needs[node] = 1 if isinstance(node, tuple) else len(links)  # any one will do, or all
+        for other, _ in links:
+            waiters.setdefault(other, []).append(node)
+    done: dict[Node, None] = {node: None for node in (*needs, *waiters) if not all_links.get(node)}
+    free = deque(done)
+    while free:
+        for node in waiters.get(free.popleft(), ()):
+            needs[node] -= 1
+            if needs[node] <= 0 and node not in done:
+                done[node] = None
+                free.append(node)
+    return {
+        node: [link for link in links if link[0] not in done]
+        for node, links in all_links.items()
+        if node not in done
+    }
+
+
+def waiting_of_task(edge: Waiting, run: Run | OwnTask | None, task: trio.lowlevel.Task) -> Waiting:
+    """Return an edge with its waiter: a run, a task of an agent's own, or the task of code outside agents."""
+    if run is None:
+        return attrs.evolve(edge, run=task.name)
+    own = not isinstance(run, Run)
+    return attrs.evolve(edge, waiter=run.slot.path, run=task.name if own else run.op.name, own_task=own)
 
 
 def _open_envelopes(slot: Slot) -> Iterator[Envelope]:
@@ -330,9 +392,9 @@ def _open_envelopes(slot: Slot) -> Iterator[Envelope]:
         yield from extra.parked or ()
 
 
-def _awaited(slot: Slot, envelope: Envelope) -> tuple[WaitingKind, Node]:
-    """Return what has to happen next to an envelope, and what that depends on."""
-    phase = envelope.phase
+def awaited(envelope: Envelope) -> tuple[WaitingKind, Node]:
+    """Return what has to happen next to an envelope in a mailbox or a run, and what that depends on."""
+    slot, phase = envelope.slot, envelope.phase
     if phase == PARKED:
         return "seat", (slot,)
     if phase == PENDING:

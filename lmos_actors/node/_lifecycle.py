@@ -16,7 +16,7 @@ import trio
 
 from lmos_actors._collector import collector
 from lmos_actors._core import Entropy, Environment, ShieldedNursery, TaskTimers, current_environment
-from lmos_actors.actors import Outside, Runtime, Slot, TracedSlot, Watchdog, dispatch
+from lmos_actors.actors import CircleSearch, Outside, Runtime, Slot, TracedSlot, Watchdog, dispatch
 from lmos_actors.errors import ConfigError, raise_together
 from lmos_actors.observe import diagnostics_for
 from lmos_actors.supervision import (
@@ -217,5 +217,6 @@ def _runtime(services: ShieldedNursery, options: NodeOptions, lifecycle: NodeLif
     rt.fatal = lifecycle.fatal
     rt.outside = Outside(threads=options.threads, processes=options.processes)
     rt.link = Slot if rt.instrument is None else TracedSlot
+    rt.full_slots, rt.seat_circles = {}, CircleSearch(rt)
     _run_turns(rt, services)
     return rt

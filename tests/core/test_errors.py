@@ -22,6 +22,7 @@ MADE: list[errors.LmosActorsError] = [
     errors.ActionFailed({"code": 1}),
     errors.ActionCancelled(),
     errors.MailboxFull("desk", 3),
+    errors.MailboxFull("desk", 3, circle=("a waits", "b waits")),
     errors.AgentUnavailable("desk", "stopping", retry_in=1.5),
     errors.AgentDied("ValueError: x", started=False, agent="desk"),
     errors.LinkedAgentDied("desk", 2, ExitReason("error", error=CAUSE)),

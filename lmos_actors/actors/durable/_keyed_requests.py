@@ -69,6 +69,7 @@ class KeyedRequest(Far):
     __slots__ = ("callers", "content", "key", "parks", "requests")
 
     is_keyed = True
+    holds_sender = True
 
     def __init__(self, requests: KeyedRequests, caller: Ask, key: RequestKey, content: str) -> None:
         super().__init__(caller.slot, caller.op, caller.args, NOBODY, None)
@@ -206,6 +207,8 @@ class KeyedRequests:
                 raise AgentUnavailable(slot.path, f"its store fails: {error}", retry_in=retry_in)
             if kept is None:
                 put(request)
+                if slot.rt.full_slots:
+                    slot.rt.seat_circles.look_again(request)
                 return
             _check(slot, request.key.text, kept.content, request.content, kept.action)
             value = _answer_in(kept, request.op, slot.path)
@@ -213,6 +216,10 @@ class KeyedRequests:
             request.fail(wrong)
         else:
             request.answer(value)
+
+    def request_of(self, caller: Ask) -> KeyedRequest:
+        """Return the request for whose answer a caller waits."""
+        return self._joined[caller]
 
     # ---- ways out
 

@@ -49,7 +49,7 @@ def invoke_all(
         turns = targets[0]._link.turns  # pyright: ignore[reportPrivateUsage] # as below
         if turns.slot is not None:
             raise turns.misuse("invoke_all", of="")
-    return _Gathering(targets, handle).outputs(args, kwargs)
+    return Gathering(targets, handle).outputs(args, kwargs)
 
 
 class _Part(Ask):
@@ -57,8 +57,10 @@ class _Part(Ask):
 
     __slots__ = ("_gathering", "_place")
 
+    holds_sender = False  # that waits once it has asked all
+
     def __init__(
-        self, slot: Slot, op: Operation, args: tuple[Any, ...], gathering: _Gathering, place: int
+        self, slot: Slot, op: Operation, args: tuple[Any, ...], gathering: Gathering, place: int
     ) -> None:
         super().__init__(slot, op, args, slot.sender(), gathering.asker)
         self._gathering = gathering
@@ -72,10 +74,10 @@ class _Part(Ask):
             self._gathering.take(self._place, value, self.error)
 
 
-class _Gathering:
+class Gathering:
     """The answers so far, the open asks, and the task that waits for them."""
 
-    __slots__ = ("_error", "_handle", "_left", "_parts", "_refs", "_task", "_values", "asker")
+    __slots__ = ("_error", "_handle", "_left", "_refs", "_task", "_values", "asker", "parts")
 
     def __init__(self, refs: list[Ref[Any]], handle: Any) -> None:
         self.asker: trio.lowlevel.Task | None = None  # while there is one
@@ -84,7 +86,7 @@ class _Gathering:
         self._values: list[Any] = [None] * len(refs)
         self._left = len(refs)
         self._error: Exception | None = None
-        self._parts: list[_Part] = []
+        self.parts: list[_Part] = []
         self._task: trio.lowlevel.Task | None = None
 
     @named("invoke_all")
@@ -158,7 +160,7 @@ class _Gathering:
             part.slot.stash_inline_ask(part)
         else:
             part.slot.post(part)
-        self._parts.append(part)
+        self.parts.append(part)
         if seconds is not None and part.task is not None:
             part.slot.rt.deadlines.add(part, seconds)
 
@@ -183,7 +185,11 @@ class _Gathering:
 
     async def _answered(self) -> None:
         if self._left and self._error is None:
-            self._task = current_task()
+            self._task = task = current_task()
+            task.custom_sleep_data = self  # what it waits for, see `_seat_circles.py`
+            for part in self.parts:
+                if part.slot.rt.full_slots:
+                    part.slot.rt.seat_circles.look_again(part)
 
             def abort(_: object) -> Abort:
                 self._task = None
@@ -193,7 +199,7 @@ class _Gathering:
 
     def _withdraw(self) -> None:
         """Withdraw the asks that are still open."""
-        for part in self._parts:
+        for part in self.parts:
             if part.task is not None:
                 part.task = None
                 part.slot.withdraw(part)

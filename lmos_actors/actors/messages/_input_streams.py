@@ -42,6 +42,8 @@ from trio.lowlevel import (
 
 from lmos_actors.errors import InvalidInput, SourceFailed, group_of, text_of
 
+from .._parking import note_wait
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 
@@ -100,12 +102,14 @@ class InputStream:
     """
 
     __slots__ = (
-        "_bytes", "_failure", "_finished", "_items", "_receiver", "_timers", "begun", "name", "on_taken",
+        "_bytes", "_failure", "_finished", "_items", "_receiver", "_timers", "begun", "call", "name",
+        "on_taken",
     )  # fmt: skip
 
     def __init__(self, timers: Timers, name: str) -> None:
         self.name = name
         self.begun = False  # its run: until then there is no room
+        self.call: Any = None  # the near call, while it is open
         self.on_taken: Callable[[], object] = bool
         self._timers = timers
         self._items: deque[Any] = deque()
@@ -131,7 +135,10 @@ class InputStream:
                 raise StopAsyncIteration
             if self._receiver is not None:
                 raise trio.BusyResourceError("another task is receiving from this stream")
-            self._receiver = current_task()
+            self._receiver = task = current_task()
+            if self.call is not None:
+                note_wait(task, self.call)
+                task.custom_sleep_data = self  # by the handler itself
             await wait_task_rescheduled(self._abort)
         item = self._items.popleft()
         self._bytes -= _size(item)
@@ -178,6 +185,7 @@ class InputStream:
 
     def close(self) -> None:
         """Take note that the call is over: what the handler has not taken is dropped."""
+        self.call = None
         if self._items:
             self._items.clear()
             self._bytes = 0
@@ -224,6 +232,7 @@ class Source:
         "_scope",
         "_shape",
         "_timers",
+        "call",
         "name",
         "target",
         "task",
@@ -240,6 +249,7 @@ class Source:
         self.name = parameter.wire_name
         self.target: ItemTarget
         self.task: trio.lowlevel.Task | None = None  # that iterates it; for the waiting graph
+        self.call: Any = None  # the near call that it is for
         self._gate = gate
         self._timers = timers
         self._shape = parameter.shape
@@ -257,6 +267,7 @@ class Source:
 
     def release(self) -> None:
         """Let other calls have it."""
+        self.call = None
         _IN_USE.pop(id(self._iterator), None)
 
     @property
@@ -318,7 +329,9 @@ class Source:
     @enable_ki_protection
     async def _room(self) -> None:
         while not self._is_over and not self.target.has_room():
-            self._parked = current_task()
+            self._parked = task = current_task()
+            if self.call is not None:
+                note_wait(task, self.call)
 
             def abort(_: object) -> Abort:
                 self._parked = None

@@ -177,6 +177,9 @@ class Envelope:
     parks: ClassVar[bool] = True
     """Under `wait` it waits for a seat in a full mailbox; one that does not park is refused."""
 
+    holds_sender: ClassVar[bool] = True
+    """Whether its sender waits from the moment at which it waits for a seat."""
+
     is_keyed: ClassVar[bool] = False
     """Whether it has a key, under which its answer is kept: see `KeyedRequest`."""
 

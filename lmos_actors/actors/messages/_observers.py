@@ -25,6 +25,8 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
+from .._parking import note_wait
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -181,7 +183,8 @@ class Feed(Generic[T_co]):
     """
 
     __slots__ = (
-        "_buffer", "_closed", "_conflate", "_error", "_holder", "_size", "_task", "_timers", "missed",
+        "_buffer", "_closed", "_conflate", "_error", "_holder", "_size", "_task", "_timers", "call",
+        "missed",
     )  # fmt: skip
 
     def __init__(
@@ -203,6 +206,7 @@ class Feed(Generic[T_co]):
         self._closed = False
         self._error: Exception | None = None
         self._task: trio.lowlevel.Task | None = None
+        self.call: Any = None  # of progress: the near call, while it is open
         self.missed = 0
 
     def push(self, value: Any) -> None:
@@ -304,7 +308,9 @@ class Feed(Generic[T_co]):
         while not self._buffer and not self._closed:
             if self._task is not None:
                 raise trio.BusyResourceError("another task is receiving from this feed")
-            self._task = current_task()
+            self._task = task = current_task()
+            if self.call is not None:
+                note_wait(task, self.call)
             await wait_task_rescheduled(self._abort)
         return self.receive_nowait()
 

@@ -15,6 +15,8 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
+from .._parking import note_wait
+
 if TYPE_CHECKING:
     from lmos_actors._core import Timers
 
@@ -22,9 +24,10 @@ if TYPE_CHECKING:
 class OutputQueue:
     """A queue of outputs, which one task takes with `anext`; it ends when there will be no more."""
 
-    __slots__ = ("_error", "_is_ended", "_items", "_receiver", "_timers")
+    __slots__ = ("_error", "_is_ended", "_items", "_receiver", "_timers", "call")
 
     def __init__(self, timers: Timers) -> None:
+        self.call: Any = None  # the near call, while it is open, that its consumer waits for
         self._timers = timers
         self._items: deque[Any] = deque()
         self._receiver: trio.lowlevel.Task | None = None
@@ -70,7 +73,9 @@ class OutputQueue:
         while not self._items and not self._is_ended:
             if self._receiver is not None:
                 raise trio.BusyResourceError("another task is receiving from this stream")
-            self._receiver = current_task()
+            self._receiver = task = current_task()
+            if self.call is not None:
+                note_wait(task, self.call)
             await wait_task_rescheduled(self._abort)
         if self._items:
             return self._items.popleft()

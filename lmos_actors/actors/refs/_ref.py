@@ -170,8 +170,8 @@ class Ref(Generic[A_co]):
     ) -> Coroutine[Any, Any, None]:
         """Send one way: at most once, no answer. Under `wait`, waits for a seat in a full mailbox.
 
-        Raises InvalidInput, MailboxFull (`reject`), AgentUnavailable, NotFound; on a ref made by `within`,
-        DeadlineExceeded when there was no seat in time.
+        Raises InvalidInput, MailboxFull (`reject`, or to wait would be a deadlock), AgentUnavailable,
+        NotFound; on a ref made by `within`, DeadlineExceeded when there was no seat in time.
         """
         turns = self._link.turns
         if turns.slot is not None:

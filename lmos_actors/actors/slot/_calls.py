@@ -18,7 +18,7 @@ from trio.lowlevel import (
 
 from lmos_actors.errors import ActionCancelled, DeadlineExceeded
 
-from .._parking import park_among
+from .._parking import note_wait, park_among
 from .._runtime import awaited
 from ..messages._input_streams import CallSources, InputStream, streams_among
 from ..messages._invocation import CURRENT, gate_of_caller
@@ -45,6 +45,8 @@ class LocalCall(Envelope):
         "reason", "sources", "stood_in_line",
     )  # fmt: skip
 
+    holds_sender = False  # that waits only in `result` and the like
+
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
         self.sources: CallSources | None = None
@@ -59,6 +61,7 @@ class LocalCall(Envelope):
         self.deadline: float | None = None
         self.principal: str | None = None
         self.feed: Feed[Any] = Feed(slot.rt.timers, conflate=True)
+        self.feed.call = self
 
     # ---- the slot's side
 
@@ -85,6 +88,7 @@ class LocalCall(Envelope):
         if self.sources is not None:
             self._error = self.sources.ended(self._error)
         self.feed.close()
+        self.feed.call = None  # no cycle is left
         if self._timer is not None:
             self._timer.cancel()
         waiting, self._waiting = self._waiting, []
@@ -135,7 +139,7 @@ class LocalCall(Envelope):
         """Wait for the final answer and return it."""
         await checkpoint_if_cancelled()
         while not self._done:
-            await park_among(self._waiting)
+            await park_among(self._waiting, self)
         if self._error is not None:
             raise self._error
         return self._value
@@ -181,6 +185,7 @@ def with_sources(call: LocalCall, args: tuple[Any, ...]) -> CallSources:
     taken = list(args)
     for place, source in zip(op.streams, sources.sources, strict=True):
         stream = taken[place] = InputStream(timers, source.name)
+        stream.call = source.call = call
         source.target, stream.on_taken = stream, source.go_on
     call.args = tuple(taken)
     return sources
@@ -206,18 +211,25 @@ async def ask_with_sources(
 class LocalStream(LocalCall):
     """An invocation with many outputs: the run waits while the consumer is 16 items behind."""
 
-    __slots__ = ("_outputs", "_room", "consumer")
+    __slots__ = ("_outputs", "_room", "consumer", "opener")
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
         self._outputs = OutputQueue(slot.rt.timers)
+        self._outputs.call = self
         self._room: trio.lowlevel.Task | None = None  # the run, while it has no credit
         self.consumer = CURRENT.get()
+        self.opener = current_task()
 
     @property
     def held_up(self) -> bool:
         """The run waits for its consumer to take items."""
         return self._room is not None
+
+    @property
+    def room(self) -> trio.lowlevel.Task | None:
+        """The task of the run that waits for its consumer to take items."""
+        return self._room
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
         tasks, receiver = super().waiting_tasks(), self._outputs.receiver
@@ -232,7 +244,8 @@ class LocalStream(LocalCall):
         """Take one output from the run; wait while there is no credit."""
         await checkpoint_if_cancelled()
         while len(self._outputs) >= STREAM_CREDIT and not self._done:
-            self._room = current_task()
+            self._room = task = current_task()
+            note_wait(task, self)
             await wait_task_rescheduled(self._leave_room)
         self._outputs.add(item)
 
@@ -250,6 +263,7 @@ class LocalStream(LocalCall):
     def _finish(self) -> None:
         super()._finish()
         self._outputs.end(self._error)
+        self._outputs.call = None
         self._make_room()
 
     # ---- the consumer's side

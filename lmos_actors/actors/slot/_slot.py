@@ -637,9 +637,13 @@ class Slot:
             post(ask)
         if ask.phase == DONE:  # the new message was dropped
             return self._outcome(ask)
-        ask.task = current_task()
+        ask.task = task = current_task()
+        task.custom_sleep_data = ask  # what it waits for, see `_seat_circles.py`
+        rt = self.rt
+        if rt.full_slots:
+            rt.seat_circles.look_again(ask)
         if seconds is not None:
-            self.rt.deadlines.add(ask, seconds)
+            rt.deadlines.add(ask, seconds)
 
         def abort(_: object) -> Abort:
             ask.task = None
@@ -734,7 +738,8 @@ class Slot:
         self.put((op, args, sender))
 
     async def _parked(self, tell: Tell) -> None:
-        tell.task = current_task()
+        tell.task = task = current_task()
+        task.custom_sleep_data = tell
 
         def abort(_: object) -> Abort:
             tell.task = None
@@ -971,10 +976,20 @@ class Slot:
         policy = self.mailbox.when_full
         extra = self.ensure_extra()
         if policy == "wait" and envelope.parks:
+            rt, queue = self.rt, self.queue
+            frees_seats = self.gate == BUSY and queue and type(queue[0]) is tuple and not extra.out
+            if (
+                not frees_seats or self.turns.slot is self
+            ):  # else it is seen here: most agents are in no circle
+                circle = rt.seat_circles.closed_by(envelope)
+                if circle:
+                    extra.refused += 1
+                    raise MailboxFull(self.path, self.mailbox.size, circle=circle)
             envelope.phase = PARKED
             if extra.parked is None:
                 extra.parked = Line()
             extra.parked.join(envelope)
+            rt.full_slots[self] = None
             if self.gate == IDLE:  # all seats are in line for a run: an inline turn would overtake this one
                 self.gate = QUIET
             return False
@@ -1071,13 +1086,19 @@ class Slot:
         extra = self.extra
         if extra is None or not extra.parked:
             return
-        parked = extra.parked
+        parked, rt = extra.parked, self.rt
         while parked and self.accepted - self.begun < self.size:
             envelope = parked.first()
             self.accepted += 1
             envelope.phase = QUEUED
             self.put(envelope)
             envelope.admitted()
+            if type(envelope) is not Tell and envelope.waits_for_answer:  # from now on for a turn
+                rt.seat_circles.look_again(envelope)
+        if not parked:
+            rt.full_slots.pop(self, None)
+        elif extra.out or extra.stash is not None or self.gate == SERIAL:
+            rt.seat_circles.look_again(self)  # what made those seats free may have been the last that could
 
     # ---- the queue: a list, as nearly all are short; of a long one either end is reached at once
 
@@ -1153,11 +1174,7 @@ class Slot:
             return True
         extra = self.ensure_extra()
         if phase == PARKED:
-            if extra.parked is not None:
-                extra.parked.pop(envelope, None)
-            at_rest = self.gate == QUIET and not extra.parked and self.size > 0
-            if at_rest and extra.pace is None and self.output_gate is None:
-                self.gate = IDLE  # no inline turn could overtake a message now
+            self._leave_line(envelope)
             return True
         if phase == QUEUED:
             self.withdraw_queued()
@@ -1174,6 +1191,25 @@ class Slot:
         self.admit()
         self.on_idle()
         return True
+
+    def _leave_line(self, envelope: Envelope) -> None:
+        """Let a message wait for a seat no more."""
+        extra = self.ensure_extra()
+        if extra.parked is not None:
+            extra.parked.pop(envelope, None)
+        if extra.parked:
+            return
+        self.rt.full_slots.pop(self, None)
+        at_rest = self.gate == QUIET and self.size > 0
+        if at_rest and extra.pace is None and self.output_gate is None:
+            self.gate = IDLE  # no inline turn could overtake a message now
+
+    def refuse_parked(self, envelope: Envelope, error: MailboxFull) -> None:
+        """Refuse a message that waits for a seat, as its wait has become part of a deadlock."""
+        self._leave_line(envelope)
+        number = envelope.trace[0] if envelope.trace is not None else None
+        self.rt.record("refused", self, id=number, error=type(error).__name__)
+        self._refuse(envelope, error, str(error))
 
     def _withdraw_run(self, envelope: Envelope) -> bool:
         run = envelope.run
@@ -1318,6 +1354,8 @@ class Slot:
             envelope.phase = PENDING
             extra.pending.setdefault(op.original, RunLine()).join(envelope)
             envelope.on_pending()
+            if self.rt.full_slots:
+                self.rt.seat_circles.look_again(envelope)
             return
         extra.active[op.original] = active + 1
         run = Run(self, envelope)
@@ -1394,6 +1432,8 @@ class Slot:
         if self.state >= ENDING:
             self._maybe_finish()
             return
+        if self.rt.full_slots and extra.stash is not None:  # it might have changed the behaviour
+            self.rt.seat_circles.look_again(self)
         line = extra.pending.get(op)
         if self.gate == SERIAL:
             self.gate = IDLE
@@ -1450,6 +1490,8 @@ class Slot:
         if envelope is not None:
             envelope.phase = STASHED
         stash.items[id(item)] = item
+        if self.rt.full_slots:
+            self.rt.seat_circles.look_again(self if envelope is None else envelope)
 
     def stash_inline_ask(self, ask: Ask) -> None:
         """A turn in its asker's own step puts its message aside: the asker has to wait after all."""
@@ -1685,12 +1727,17 @@ class Slot:
         if extra is None or not extra.parked:
             return
         parked, extra.parked = extra.parked, None
+        self.rt.full_slots.pop(self, None)
         for envelope in parked:
-            envelope.phase = DONE
-            extra.refused += 1
-            if isinstance(envelope, OutgoingTell):
-                self.rt.dead_letter(why, self, envelope.sender, envelope.op.name, envelope.args)
-            envelope.fail(AgentUnavailable(self.path, why))
+            self._refuse(envelope, AgentUnavailable(self.path, why), why)
+
+    def _refuse(self, envelope: Envelope, error: Exception, why: str) -> None:
+        """Fail a message that has waited for a seat; one of a turn, which is over, is a dead letter."""
+        envelope.phase = DONE
+        self.ensure_extra().refused += 1
+        if isinstance(envelope, OutgoingTell):
+            self.rt.dead_letter(why, self, envelope.sender, envelope.op.name, envelope.args)
+        envelope.fail(error)
 
     def die(self, reason: ExitReason) -> None:
         """End now: close the mailbox, answer everything, cancel the runs. Never blocks."""
