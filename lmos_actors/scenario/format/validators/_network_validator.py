@@ -94,8 +94,8 @@ class NetworkValidator:
         nodes = [self.nodes.node_of(f"{topology.of}/{number}") for number in range(count)]
         neighbours = neighbours_of(topology, count, seed=1)  # as many with any other, about
         near = zip(nodes, neighbours, strict=True)
-        pairs = {(here, nodes[other]) for here, others in near for other in others}
-        return sum(here != there for here, there in pairs)
+        between = ((here, nodes[other]) for here, others in near for other in others)
+        return len({pair for pair in between if pair[0] != pair[1]})
 
     # ---- what links do
 
