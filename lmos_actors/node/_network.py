@@ -202,7 +202,7 @@ class Connections:
 
     @property
     def credentials(self) -> Credentials | None:
-        """What is presented to others."""
+        """The credentials that are presented to others."""
         return self._options.credentials
 
     @property

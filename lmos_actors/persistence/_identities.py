@@ -51,7 +51,7 @@ invitation has been used.
 
 
 class Identity(msgspec.Struct, omit_defaults=True):
-    """What is kept of an agent. `digest` is hexadecimal, "" once its token has been taken away.
+    """The record that is kept of an agent. `digest` is hexadecimal, "" once its token has been taken away.
 
     `used` is 0 until it has connected, `ended` until it has ended: then only its name is kept.
     """

@@ -94,7 +94,7 @@ class Session:
 
 @attrs.frozen
 class SessionInfo:
-    """What is known of a session without reading its messages."""
+    """The facts about a session that need no reading of its messages."""
 
     id: str
     began: float

@@ -310,7 +310,7 @@ class _Server:
 
     @property
     def rest(self) -> bytes:
-        """What has come behind the head of the answer."""
+        """The bytes that have come behind the head of the answer."""
         return self._http.trailing_data[0]
 
     async def send(self, event: h11.Event) -> None:

@@ -1,4 +1,4 @@
-"""What a message log says of requests to agents, for a scenario that makes them again."""
+"""The requests to agents in a message log, for a scenario that makes them again."""
 
 from __future__ import annotations
 

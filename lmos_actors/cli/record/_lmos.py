@@ -1,4 +1,4 @@
-"""What is said on one connection of LMOS, as requests and their answers.
+"""The messages of one LMOS connection, as requests and their answers.
 
 Both ends are read by codecs of their own, which learn the spelling of each. An answer is matched by its
 correlation. Of several listeners to one property or event the first that is still there counts, as what

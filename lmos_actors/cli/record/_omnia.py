@@ -1,4 +1,4 @@
-"""What is said on one connection of Omnia's chat protocol: messages, and the answers to them.
+"""The frames of one connection of Omnia's chat protocol: messages, and the answers to them.
 
 A chat agent has one turn of a session at a time, so the answers of a connection come in the order of its
 messages. Frames about tools, files and calls are written as frames, and are no part of an answer.

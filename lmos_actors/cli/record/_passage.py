@@ -104,7 +104,7 @@ class Passage:
         self._on_note = on_note
 
     def note(self, text: str) -> None:
-        """Say something once."""
+        """Print a line once."""
         if text not in self.outcomes.notes and len(self.outcomes.notes) < 100:
             self.outcomes.notes[text] = None
             self._on_note(text)

@@ -1,4 +1,4 @@
-"""What of a recorded connection is written: no credential, and nothing that a description marks as secret.
+"""Redaction of recorded connections: neither credentials nor what a description marks as secret are written.
 
 Three rules, each of which holds alone:
 

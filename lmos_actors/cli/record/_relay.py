@@ -1,4 +1,4 @@
-"""What is said on one connection to an AgentRelay: who asks whom, the answers, and what is said to all.
+"""The messages of one connection to an AgentRelay: who asks whom, the answers, and broadcasts.
 
 A message to somebody is a request to each of those it is sent to, and a message that refers to it is its
 answer. The sender of a message does not learn its id from every hub. So an answer belongs to the message with

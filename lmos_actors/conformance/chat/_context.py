@@ -39,7 +39,7 @@ Frame: TypeAlias = dict[str, Any]
 
 
 class ChatHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to say to the agent, so that cases can be tried.
+    """Messages to the agent with which cases can be tried.
 
     `say`: anything that it answers. `slow`: what it takes a second or more to answer. `fails`: what ends in
     an error. `tool`: what makes it use a tool of its own, `client_tool` one of the client.
@@ -187,7 +187,7 @@ class Talk:
         return Turn([each for each in self.frames[began:] if each["type"] != "connected"], end)
 
     async def ask(self, text: str | None = None, **members: Any) -> Turn:
-        """Say something and wait for the whole answer; what is refused as one too many is said again."""
+        """Send a message and wait for the whole answer; one that is refused as one too many is sent again."""
         pause = FIRST_PAUSE
         while True:
             await self.say(text, **members)
@@ -198,7 +198,7 @@ class Talk:
             pause *= 2
 
     async def answered(self, text: str | None = None, **members: Any) -> Turn:
-        """Say something as `ask`, and fail unless it is answered with `done`."""
+        """Send a message as `ask` does, and fail unless it is answered with `done`."""
         turn = await self.ask(text, **members)
         if turn.end["type"] != "done":
             self._context.fail(f"{text or self._context.shared.hints.say!r} is answered by {shown(turn.end)}")

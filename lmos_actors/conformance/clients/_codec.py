@@ -70,8 +70,8 @@ class JudgingServer(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Judge:
-    """What judges a connection: `text` its text messages; `binary` returns what is wrong with a binary one,
-    and the key of its deviation, if it has one. `gone` is called when the connection has ended.
+    """The judge of a connection: `text` judges its text messages; `binary` returns what is wrong with a
+    binary one, and the key of its deviation, if it has one. `gone` is called when the connection has ended.
     """
 
     server: JudgingServer

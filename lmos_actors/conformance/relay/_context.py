@@ -136,7 +136,7 @@ class RelayAgent:
         await self.socket.send_text(text)
 
     async def say(self, payload: Any, *to: str, **members: Any) -> None:
-        """Say something to some, to everybody without names. Raises ConnectionGone."""
+        """Send a message to some, to everybody without names. Raises ConnectionGone."""
         await self.send({"to": list(to) or ["*"], "payload": payload, **members})
 
     async def command(self, type: str, payload: Any = None, **members: Any) -> None:

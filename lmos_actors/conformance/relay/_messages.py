@@ -319,7 +319,7 @@ async def no_from(context: RelayContext) -> None:
 
 
 async def _forge(context: RelayContext, name: str) -> None:
-    """Say something with another's `from`: it is refused, and nobody hears it."""
+    """Send a message with another's `from`: it is refused, and nobody hears it."""
     one, other, third = await context.agents("a", "b", "c")
     word = context.word()
     await one.send({"to": ["*"], "payload": word, "from": third.id if name == "c" else name})

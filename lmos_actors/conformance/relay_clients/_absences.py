@@ -1,4 +1,4 @@
-"""What is expected of a client whose connection was ended: that it comes back, when, or not at all."""
+"""Expectations of a client whose connection was ended: that it comes back, when, or not at all."""
 
 from __future__ import annotations
 

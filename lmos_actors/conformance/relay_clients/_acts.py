@@ -1,4 +1,4 @@
-"""What is put to a client that stays, one act after the other, and in what order."""
+"""The acts that are put to a client that stays, and their order."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class End:
 
 @attrs.frozen(kw_only=True)
 class Program:
-    """What happens to an agent: `welcome` says how it is welcomed, `at_once` what it has to bear from the
-    beginning, and `steps` what comes once it has been quiet for a while.
+    """The course of a judged connection: `welcome` is how an agent is welcomed, `at_once` what it
+    has to bear from the beginning, and `steps` what comes once it has been quiet for a while.
     """
 
     welcome: Callable[[Peer], Frame | None]

@@ -1,4 +1,4 @@
-"""What cases of every protocol have in common: what they demand, their connections and their findings."""
+"""The common parts of cases of every protocol: requirements, connections and findings."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Sound(Struct, frozen=True, tag="sound"):
 
 
 class Interrupted(Struct, frozen=True, tag="interrupted"):
-    """What waits to be played is to be dropped: the user has begun to speak."""
+    """The user has begun to speak: sound that waits to be played is to be dropped."""
 
 
 CallItem: TypeAlias = CallBegan | Sound | Interrupted | TextChunk | ToolCalled | ToolReturned | TurnDone

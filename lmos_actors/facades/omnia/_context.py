@@ -35,7 +35,7 @@ class Watcher(Protocol):
 
 @attrs.define
 class OmniaContext:
-    """What connections share. `on_failure` takes errors that belong to no turn; it must not raise."""
+    """The state that connections share. `on_failure` takes errors of no turn; it must not raise."""
 
     rt: Runtime
     options: OmniaOptions

@@ -1,4 +1,4 @@
-"""What error frames report of a turn or a call that has failed; nothing of an exception is in them."""
+"""Error frames of a turn or a call that has failed; nothing of an exception is in them."""
 
 from __future__ import annotations
 

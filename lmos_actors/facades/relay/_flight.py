@@ -1,4 +1,4 @@
-"""What an agent has sent to a relay and waits for: which word of the relay's is about which of it.
+"""The messages of an agent that await word from a relay, and which word is about which of them.
 
 Receipts and the errors of a relay that has them name their message. Everything else is found by its order:
 

@@ -1,4 +1,4 @@
-"""What an agent on a relay has heard, and waits for a reader.
+"""The events of an agent on a relay, which wait for a reader.
 
 **Nobody has to listen.** Events wait for a reader within bounds; beyond them the oldest broadcasts are
 dropped, and a `gap` in front of the next event counts them: so an agent that only asks is never stuck.

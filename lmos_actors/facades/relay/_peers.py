@@ -118,7 +118,7 @@ class RelayPeer(Agent):
 
 @attrs.frozen
 class Introduction:
-    """What an agent has said about itself, as far as refs need it; `title` is that of its class."""
+    """The description of an agent by itself, as far as refs need it; `title` is that of its class."""
 
     title: str | None
     has_actions: bool

@@ -109,7 +109,7 @@ class ClientConnection:
         parts: Sequence[Part] = (),
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Say something to the agent, which begins a turn.
+        """Send a message to the agent, which begins a turn.
 
         Raise LocalProtocolError while a turn is in progress, ValueError for a message without content.
         """

@@ -89,7 +89,7 @@ class UploadRequest(ClientFrame, tag="upload_request", frozen=True):
 
 
 class ToolAnswer(_Value, frozen=True):
-    """What came of a tool call: a result, or an error; neither is the result null."""
+    """The outcome of a tool call: a result, or an error; neither is the result null."""
 
     call_id: str
     result: Any | UnsetType = UNSET
@@ -150,7 +150,7 @@ class ServerFrame(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_fie
 
 
 class Capabilities(_Value, frozen=True, omit_defaults=False):
-    """What a connection offers. `max_payload_size`: bytes of a frame that the server reads."""
+    """The features that a connection offers. `max_payload_size`: bytes of a frame that the server reads."""
 
     binary_frames: bool
     max_payload_size: int
@@ -158,7 +158,7 @@ class Capabilities(_Value, frozen=True, omit_defaults=False):
 
 
 class Announcement(_Value, frozen=True):
-    """What comes with a connected; `resumed` is whether a call goes on."""
+    """The extension of a `connected` frame; `resumed` is whether a call goes on."""
 
     capabilities: Capabilities | None = None
     resumed: bool = False
@@ -202,7 +202,7 @@ class ToolCall(ServerFrame, tag="tool_call", frozen=True):
 
 
 class Outcome(_Value, frozen=True):
-    """What came of a tool call that was shown."""
+    """The outcome of a tool call that was shown."""
 
     id: str
     result: Any | UnsetType = UNSET

@@ -73,7 +73,7 @@ def stranger_contract(name: str, entry: Mock) -> type[Agent]:
 
 
 class Manner(Protocol):
-    """What depends on what a mock speaks."""
+    """The parts of a mock that depend on the protocol that it speaks."""
 
     def sender(self, request: DoubleRequest) -> str:
         """Return the path of the agent that has sent a request, `user` if none has."""

@@ -211,7 +211,7 @@ class ReplayScript:
 
 
 class ReplayManner(Protocol):
-    """What depends on what a replay speaks."""
+    """The parts of a replay that depend on the protocol that it speaks."""
 
     def found(self, request: DoubleRequest, exchange: Exchange) -> None:
         """Take note of the exchange that answers a request."""

@@ -95,7 +95,7 @@ class HubRequest(AgentRequest):
 
 
 class HubManner:
-    """What is particular to a mock on a hub; see `Manner`. `paths` are those of agents in the tree."""
+    """The manner of a mock on a hub; see `Manner`. `paths` are those of agents in the tree."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = paths
@@ -114,13 +114,13 @@ class HubManner:
             asker.reply = rule.type
 
     async def emitted(self, request: DoubleRequest, name: str, data: Any) -> None:
-        """Say what was emitted to everybody."""
+        """Broadcast what was emitted."""
         with suppress(*LOST):
             await request.agent.relay.say(data, type=name)
 
 
 class HubReplayManner:
-    """What is particular to a replay on a hub; see `ReplayManner`."""
+    """The manner of a replay on a hub; see `ReplayManner`."""
 
     def found(self, request: DoubleRequest, exchange: Exchange) -> None:
         """Note by which type of message a request was answered."""
@@ -129,7 +129,7 @@ class HubReplayManner:
             asker.reply = exchange.type
 
     def emitted(self, agent: Any, name: str, data: Any) -> None:
-        """Say what was said to everybody."""
+        """Broadcast what was broadcast in the recording."""
         agent.nursery.start_soon(partial(agent.relay.say, data, type=name))
 
 

@@ -66,7 +66,7 @@ class Schedule:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What a run of a schedule has shown.
+    """The outcome of a run of a schedule.
 
     `states` are digests of the states that it reached, each with its field in all but the lower 16 bits.
     `instants` are those at which one was reached for the first time, in microseconds. `failure` names how it

@@ -1,4 +1,4 @@
-"""What may be drawn for one cell of a file: kinds of faults with their ranges, on whom, and when."""
+"""Schedules that may be drawn for a cell of a file: kinds of faults with their ranges, on whom, and when."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Permit:
 
 @attrs.frozen(kw_only=True)
 class Space:
-    """What may be drawn for one cell. `start` and `end` are in microseconds."""
+    """The faults that may be drawn for one cell. `start` and `end` are in microseconds."""
 
     permits: tuple[Permit, ...]
     at_most: int

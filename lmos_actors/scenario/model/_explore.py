@@ -130,7 +130,7 @@ MOST_DRAWN = 20
 
 
 class Explore(Closed, frozen=True, kw_only=True):
-    """What `explore` may draw: at most so many faults of these kinds, between two instants."""
+    """The faults that `explore` may draw: at most so many faults of these kinds, between two instants."""
 
     faults: Annotated[tuple[AnyDrawn, ...], Meta(min_length=1)]
     at_most: Annotated[int, Meta(ge=1, le=MOST_DRAWN)] = 3

@@ -258,7 +258,7 @@ class Tell(Asking, frozen=True, kw_only=True, tag="tell"):
 
 
 class Say(Step, frozen=True, kw_only=True, tag="say"):
-    """Say something on the hub, as `user`: a message, or a command to `relay`.
+    """Send something on the hub, as `user`: a message, or a command to `relay`.
 
     A question, and a command, wait for their answer, a message {id, sender, to, type, payload, ref}; of what
     has none it is the hub's receipt. `wait: false` goes on before it is there. `deadline` and `quorum` are of
@@ -448,7 +448,7 @@ class WriteAt(TimedAsking, frozen=True, kw_only=True, tag="write"):
 
 
 class SayAt(Timed, frozen=True, kw_only=True, tag="say"):
-    """Say something on the hub, as `user`. An answer must come before the end of the run."""
+    """Send a message on the hub, as `user`. An answer must come before the end of the run."""
 
     payload: Any | UnsetType = UNSET
     type: Name | None = None

@@ -225,7 +225,7 @@ class RunHub:
         self._notify()
 
     async def say(self, step: Saying, said: dict[str, Any]) -> dict[str, Any]:
-        """Say what a step says, and return its answer. Raises AgentError.
+        """Send the message of a step, and return its answer. Raises AgentError.
 
         `said` has its `payload`, `ref` and `members`, with saved values filled in.
         """

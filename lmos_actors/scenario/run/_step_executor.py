@@ -256,7 +256,7 @@ class StepExecutor:
     async def say(
         self, step: Saying, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Say something on the hub, and wait for its answer, if it has one."""
+        """Send a message on the hub, and wait for its answer, if it has one."""
         step_id = cast("Any", step).id
         request, begin = StepRequest(message=True), trio.current_time()
         if step_id is not None:

@@ -1,4 +1,4 @@
-"""What is sent between two nodes in order: it takes the time of its line, and is held during a cut."""
+"""Messages between two nodes in their order: each takes the time of its line, and is held during a cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Carrier:
-    """What one connection sends over the two lines between two nodes, from either end.
+    """The messages of one connection over the two lines between two nodes, from either end.
 
     `source` is the node that connects; what the other node sends goes `back`. What is sent while its line is
     cut is held, and is sent again after the cut. `drop` lets go of all that has not arrived.

@@ -1,4 +1,4 @@
-"""What all simulated networks between agents of one node are, and links that look who uses them."""
+"""The base of simulated networks between agents of one node, and links that look who uses them."""
 
 from __future__ import annotations
 

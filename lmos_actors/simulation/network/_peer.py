@@ -1,4 +1,4 @@
-"""What all connections of a simulated network share, and what both kinds of them are."""
+"""The parts that all connections of a simulated network share, and the base of both kinds of them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class NetworkParts:
 
 
 class NodePeer:
-    """What both kinds of peers are: the way from one node to another; see `RemotePeer`."""
+    """The base of both kinds of peers: the way from one node to another; see `RemotePeer`."""
 
     way = "lmos"
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -99,7 +99,7 @@ class NodePeer:
 
     @property
     def origin(self) -> tuple[bool, str]:
-        """What tells this connection from others, for the identity of things."""
+        """The mark that tells this connection from others, for the identity of things."""
         return (False, f"{self.source} > {self.target_node}")
 
     def thing_of(self, link: Slot | PoolLink) -> RemoteThing:

@@ -127,7 +127,7 @@ class Back(Protocol):
 
 
 class NodeLimits(msgspec.Struct, eq=False):
-    """What the connections to one network share at the receiving ends."""
+    """The limits that the connections to one network share at the receiving ends."""
 
     seats: Seats
     waiting: WaitingTells
