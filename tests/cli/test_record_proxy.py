@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import threading
+import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -144,6 +145,17 @@ def log(folder: Path) -> str:
     return (folder / "log.jsonl").read_text(encoding="utf-8")
 
 
+def log_of_ended(folder: Path) -> str:
+    """Return the log once it is whole: every connection of which it speaks has ended, and so has the line."""
+    begun = time.monotonic()
+    while True:
+        text = log(folder)
+        counts = {kind: text.count(f'"kind":"{kind}"') for kind in ("connected", "closed")}
+        if text.endswith("\n") and counts["connected"] == counts["closed"]:
+            return text
+        assert time.monotonic() < begun + PATIENCE, counts
+
+
 def records(folder: Path, kind: str) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in log(folder).splitlines()]
     return [data for data in found if data.get("kind") == kind]
@@ -268,7 +280,7 @@ def test_a_credential_never_stands_in_the_file(
             client.sendall(frame(text.encode()))
         client.sendall(frame(struct.pack(">H", 4000) + f"not {token}".encode(), 8))
         rest_of(client)
-    written = log(folder)
+    written = log_of_ended(folder)
     lines = written.splitlines()
     assert '"type":"is ***!"' in written
     assert token not in written
