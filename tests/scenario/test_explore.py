@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from lmos_actors.files import Duration, parse
+from lmos_actors._core import RandomStream
+from lmos_actors.files import Duration, FileError, Offset, parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
 from lmos_actors.scenario import (
     BATCH,
@@ -22,6 +24,7 @@ from lmos_actors.scenario import (
     failures_of,
     faults_of,
     is_void,
+    load_scenario,
     sentence_of,
     text_of,
     weight_of,
@@ -29,10 +32,18 @@ from lmos_actors.scenario import (
     without_drawn,
     yaml_of,
 )
-from lmos_actors.scenario.model import DRAWN
+from lmos_actors.scenario.model import (
+    DRAWN,
+    DrawnClockSkew,
+    DrawnFault,
+    DrawnSwizzle,
+    NumberRange,
+    OffsetRange,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from lmos_actors.scenario import Data
 
@@ -116,10 +127,52 @@ def check_fault(fault: ScheduledFault) -> None:
         assert 0 < len(set(cut)) == len(cut) < len(NODES)
     if kind == "slow":
         assert 2 <= keys["factor"] <= 20
+    if kind == "clock_skew":
+        assert len({"skew", "rate"} & set(keys)) == 1
+        assert 0 < abs(Offset.parse(keys.get("skew", "1s"))) <= 5
+        assert 0.5 <= keys.get("rate", 2) <= 2
+        assert keys.get("rate") != 1
+    if kind == "swizzle":
+        nodes = len(set(keys["of"]))
+        assert 2 <= nodes == len(keys["of"])
+        links = nodes * (nodes - 1) // 2
+        assert Duration.parse(keys["duration"]) > 2 * (links - 1) * Duration.parse(keys["every"])
     if kind == "loss":
         assert 0.1 <= keys["share"] <= 0.9
     if kind == "latency":
         assert 0.01 <= Duration.parse(keys["delay"]) <= 2
+
+
+@pytest.mark.parametrize(
+    ("drawn", "keys"),
+    [
+        (DrawnClockSkew(skew=Offset(-3.0)), {"skew": {"-3s"}}),
+        (DrawnClockSkew(rate=2.0), {"rate": {2.0}}),
+        (DrawnClockSkew(rate=NumberRange(min=0.99, max=1.01)), {"rate": {0.99, 1.01}}),
+        (DrawnClockSkew(skew=Offset(1.0), rate=0.5), {"skew": {"1s"}, "rate": {0.5}}),
+        (DrawnSwizzle(every=Duration(1.0), duration=Duration(3.0)), {"duration": {"3s"}}),
+        (DrawnSwizzle(every=Duration(1.0), duration=Duration(9.0)), {"every": {"1s"}, "duration": {"9s"}}),
+    ],
+)
+def test_what_the_file_gives_is_drawn(drawn: DrawnFault, keys: dict[str, set[Any]]) -> None:
+    space = Space(permits=(Permit(drawn, NODES, NODES),), at_most=1, start=0, end=60 * SECOND)
+    found = [space.fault(SECOND, RandomStream(seed)).keys() for seed in range(40)]
+    assert {key: {each[key] for each in found} for key in keys} == keys
+    if isinstance(drawn, DrawnClockSkew):
+        assert all(each.keys() == {"kind", "target", "duration", *keys} for each in found)
+    else:
+        assert {len(each["of"]) for each in found} == ({2} if keys["duration"] == {"3s"} else {2, 3})
+
+
+@pytest.mark.parametrize(("low", "high"), [("-5s", "5s"), ("-2s", "-1s"), ("0s", "3s"), ("-3s", "0s")])
+def test_offsets_are_drawn_on_both_sides_of_zero(low: str, high: str) -> None:
+    span = OffsetRange(min=Offset.parse(low), max=Offset.parse(high))
+    permit = Permit(DrawnClockSkew(skew=span), NODES, NODES)
+    space = Space(permits=(permit,), at_most=1, start=0, end=60 * SECOND)
+    found = [Offset.parse(space.fault(0, RandomStream(seed)).keys()["skew"]) for seed in range(60)]
+    assert all(span.min <= each <= span.max and each != 0 for each in found)
+    behind = sum(each < 0 for each in found)
+    assert {"-5s": 15 < behind < 45, "0s": behind == 0}.get(low, behind == 60)
 
 
 def test_rare_states_have_more_children() -> None:
@@ -159,6 +212,54 @@ def test_runs_that_failed_or_struck_nobody_are_no_parents() -> None:
     search.take([Outcome(states=(1,))])
     search.take([Outcome(states=(n + 10,), void=True) for n in range(BATCH)])
     assert search.states == 1
+
+
+# --- the file
+
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "clock_skew", "skew": "0s"}, 'a clock that is right: one of "skew" and "rate" says how'),
+    ({"kind": "clock_skew", "rate": {"min": 1, "max": 1}}, 'a clock that is right: one of "skew" and "rate"'),
+    ({"kind": "clock_skew", "skew": {"min": "3s", "max": "-3s"}}, '"max" is less than "min": -3s and 3s'),
+    ({"kind": "clock_skew", "rate": {"min": 0, "max": 2}}, '"rate" is from 0.001 to 1000'),
+    ({"kind": "clock_skew", "rate": 2000}, '"rate" is from 0.001 to 1000'),
+    ({"kind": "clock_skew", "duration": "0s"}, '"duration" is more than 0s'),
+    (
+        {"kind": "clock_skew", "skew": "1s", "of": "site"},
+        '"site" is a node, and "kind: clock_skew"',
+    ),
+    ({"kind": "swizzle", "every": "0s"}, '"every" is more than 0s'),
+    (
+        {"kind": "swizzle", "of": "site"},
+        '"kind: swizzle" cuts the links among nodes, and',
+    ),
+    (
+        {"kind": "swizzle", "of": ["peer/0", "peer/1"]},
+        '"kind: swizzle" cuts the links among nodes',
+    ),
+    ({"kind": "swizzle", "of": "pear"}, 'no agent or node "pear", did you mean "peer"?'),
+    ({"kind": "swizzle", "sides": []}, 'unknown key "sides" (known: kind, of, every, duration)'),
+]
+
+
+@pytest.mark.parametrize(("fault", "message"), MISTAKES)
+def test_mistakes_of_the_file_are_told_at_their_line(tmp_path: Path, fault: Any, message: str) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    data = {
+        "lmos": "simulation/v1",
+        "name": "town",
+        "stop": {"at": "9s"},
+        "network": {},
+        "nodes": {"site": ["peer/0", "peer/1"]},
+        "population": [{"id": "peer", "count": 3, "use": "agents.gossip:Peer"}],
+        "explore": {"faults": ["pause", fault]},
+    }
+    place = tmp_path / "town.yaml"
+    place.write_text(json.dumps(data, indent=1))
+    with pytest.raises(FileError) as caught:
+        load_scenario(str(place))
+    (mistake,) = caught.value.mistakes
+    assert mistake.message.startswith(message)
+    assert mistake.line > place.read_text().split('"pause"')[0].count("\n")
 
 
 # --- plain files
@@ -347,6 +448,36 @@ def test_shrinking_does_not_depend_on_how_many_run_at_once(
         return None
 
     assert Shrinker(data, first).run() == shrunk(data, fails)[0]
+
+
+def test_wrong_clocks_and_swizzles_become_small() -> None:
+    """A clock is wrong by less, and the links among fewer nodes are cut at shorter intervals."""
+
+    def fails(data: Data) -> bool:
+        skewed, swizzled = [*faults_of(data), {}, {}][:2]
+        behind = skewed.get("skew", "").startswith("-") and "duration" in skewed
+        return behind and len(swizzled.get("of", ())) >= 2 and {"every", "duration"} <= set(swizzled)
+
+    faults = [
+        ScheduledFault(
+            at=SECOND,
+            permit=0,
+            data={"kind": "clock_skew", "target": "peer/7", "skew": "-3.7s", "rate": 1.7},
+            duration=7_130_000,
+        ),
+        ScheduledFault(
+            at=2 * SECOND,
+            permit=1,
+            data={"kind": "swizzle", "of": ["peer/1", "peer/9", "peer/30"], "every": "730ms"},
+            duration=9_000_000,
+        ),
+    ]
+    found, _ = shrunk(with_schedule(SIMULATION, 1, faults), fails)
+    skewed, swizzled = faults_of(found)
+    assert "rate" not in skewed
+    assert -0.01 < Offset.parse(skewed["skew"]) < 0
+    assert len(swizzled["of"]) == 2
+    assert Duration.parse(swizzled["every"]) < 0.01
 
 
 def test_no_more_is_tried_than_is_allowed() -> None:

@@ -252,8 +252,8 @@ def _lasting(fault: ScheduledFault, instants: Sequence[int], stream: RandomStrea
     assert fault.duration is not None
     later = [at for at in instants if at > fault.at]
     if later and stream.random() < _ENDS_ALIGNED:
-        return max(later[stream.randrange(len(later))] + _nudge(stream) - fault.at, 1)
-    return max(int(fault.duration * (0.25, 0.5, 2.0, 4.0)[stream.randrange(4)]), 1)
+        return max(later[stream.randrange(len(later))] + _nudge(stream) - fault.at, fault.shortest)
+    return max(int(fault.duration * (0.25, 0.5, 2.0, 4.0)[stream.randrange(4)]), fault.shortest)
 
 
 def _nudge(stream: RandomStream) -> int:

@@ -38,6 +38,8 @@ _UNITS: Final = (1_000_000, 100_000, 10_000, 1_000)
 _FIXED: Final = frozenset({"lmos", "name", "seeds", "agents", "population", "steps", "timeline", "stop"})
 """Keys of a file that no candidate lacks; what is in them is left out one by one."""
 _OF_FAULTS: Final = ("at", "do", "id", "kind", "fault", "sides", "target", "wait")
+_OF_TIMES: Final = ("duration", "down", "delay", "after", "every", "skew")
+"""Keys of faults that are times, of which shorter ones are simpler."""
 _OF_AGENT: Final = "{}/([0-9]+)"
 
 
@@ -211,9 +213,10 @@ def gentler_faults(data: Data) -> Iterator[Data]:
     for path, entry in places_of_faults(data):
         fault = (*path, "fault") if "fault" in entry else path
         for inner, part in list(each_part(at_path(data, fault))):
-            if inner and inner[-1] in ("duration", "down", "delay", "after"):
-                for shorter in _shorter(microseconds(part)):
-                    yield _with(data, (*fault, *inner), text_of_time(shorter))
+            if inner and inner[-1] in _OF_TIMES:
+                sign = "-" if str(part).startswith("-") else ""
+                for shorter in _shorter(abs(microseconds(part))):
+                    yield _with(data, (*fault, *inner), sign + text_of_time(shorter))
             if len(inner) == 3 and inner[0] == "sides" and len(at_path(data, (*fault, *inner[:2]))) > 1:
                 yield without(data, [(*fault, *inner)])
         if "at" in entry:

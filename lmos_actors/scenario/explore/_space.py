@@ -9,10 +9,11 @@ import attrs
 from msgspec import UNSET
 
 from lmos_actors.errors import ConfigError
-from lmos_actors.files import Duration
+from lmos_actors.files import Duration, Offset
 
 from ..model import (
     OF_NETWORK,
+    DrawnClockSkew,
     DrawnCrash,
     DrawnDisconnect,
     DrawnFault,
@@ -21,8 +22,10 @@ from ..model import (
     DrawnPartition,
     DrawnRestart,
     DrawnSlow,
+    DrawnSwizzle,
     DurationRange,
     NumberRange,
+    OffsetRange,
     PoolEntry,
     Simulation,
     drawn_fault,
@@ -44,19 +47,27 @@ _SHORTEST_SHARE: Final = 1_000
 _LONGEST_SHARE: Final = 3
 _EVERYWHERE: Final = 0.2
 """The share of faults of links that are of all links."""
+_SMALLEST_OFFSET: Final = 1_000
+"""An offset out of a range with zero in it is at least such a part of the larger ones."""
+_MOST_SWIZZLED: Final = 45
+"""Nodes that have as many links among them as one swizzle may cut."""
+_SKEWS: Final = OffsetRange(min=Offset(-5.0), max=Offset(5.0))
+_RATES: Final = NumberRange(min=0.5, max=2.0)
 
 
 @attrs.frozen(kw_only=True)
 class ScheduledFault:
     """A fault of a schedule: when, for how long, and its other keys as a file has them.
 
-    `permit` is the number of what permits it. Times are microseconds; `duration` is None for what has none.
+    `permit` is the number of what permits it. Times are microseconds; `duration` is None for what has none,
+    and is `shortest` at least.
     """
 
     at: int
     permit: int
     data: dict[str, Any]
     duration: int | None = None
+    shortest: int = 1
 
     def keys(self) -> dict[str, Any]:
         """Return its keys in a file, but for the instant."""
@@ -90,8 +101,28 @@ class Space:
     def fault_of(self, number: int, at: int, stream: RandomStream) -> ScheduledFault:
         """Draw a fault of one of the permits."""
         permit = self.permits[number]
+        if isinstance(permit.drawn, DrawnSwizzle):
+            return self._swizzle(number, at, stream)
         data = _drawn_data(permit, stream)
         return ScheduledFault(at=at, permit=number, data=data, duration=self._duration(permit, data, stream))
+
+    def _swizzle(self, number: int, at: int, stream: RandomStream) -> ScheduledFault:
+        """Draw some nodes, not more than there is time to cut the links among them and to heal them."""
+        permit = self.permits[number]
+        assert isinstance(permit.drawn, DrawnSwizzle)
+        every = _time(permit.drawn.every, stream)
+        duration = self._duration(permit, {"kind": "swizzle"}, stream)
+        assert duration is not None
+        most = min(len(permit.whom), _MOST_SWIZZLED)
+        while most > 2 and duration < _shortest_swizzle(most, every):
+            most -= 1
+        count = min(_between(2, most + 1, stream), most)
+        chosen = sorted(stream.sample(range(len(permit.whom)), count))
+        data = {"kind": "swizzle", "of": [permit.whom[n] for n in chosen], "every": text_of_time(every)}
+        shortest = _shortest_swizzle(count, every)
+        return ScheduledFault(
+            at=at, permit=number, data=data, duration=max(duration, shortest), shortest=shortest
+        )
 
     def _duration(self, permit: Permit, data: dict[str, Any], stream: RandomStream) -> int | None:
         if data["kind"] in ("crash", "restart") or data.get("how") == "reset":
@@ -132,6 +163,8 @@ def _drawn_data(permit: Permit, stream: RandomStream) -> dict[str, Any]:
     if kind in OF_NETWORK:
         return {"kind": kind, **_ends(permit, stream), **_of_links(drawn, stream)}
     data: dict[str, Any] = {"kind": kind, "target": _one_of(permit.whom, stream)}
+    if isinstance(drawn, DrawnClockSkew):
+        data |= _wrong_clock(drawn, stream)
     if isinstance(drawn, DrawnSlow):
         data["factor"] = _number(drawn.factor, stream)
     if isinstance(drawn, DrawnCrash):
@@ -169,6 +202,41 @@ def _of_links(drawn: DrawnFault, stream: RandomStream) -> dict[str, Any]:
     assert isinstance(drawn, DrawnDisconnect)
     how = drawn.how if drawn.how is not UNSET else _one_of(("reset", "hang"), stream)
     return {"how": how}
+
+
+def _wrong_clock(drawn: DrawnClockSkew, stream: RandomStream) -> dict[str, Any]:
+    """Draw how a clock is wrong: in what is given, or in one of both."""
+    skew, rate = drawn.skew, drawn.rate
+    if skew is UNSET and rate is UNSET:
+        if stream.random() < 0.5:
+            skew = _SKEWS
+        else:
+            rate = _RATES
+    data: dict[str, Any] = {}
+    if skew is not UNSET:
+        data["skew"] = str(_offset(skew, stream))
+    if rate is not UNSET:
+        data["rate"] = _number(rate, stream)
+        if data["rate"] == 1 and isinstance(rate, NumberRange):  # rounded to a clock that is right
+            data["rate"] = rate.max if rate.max != 1 else rate.min
+    return data
+
+
+def _offset(given: Offset | OffsetRange, stream: RandomStream) -> Offset:
+    if not isinstance(given, OffsetRange):
+        return given
+    least, most = round(given.min * SECOND), round(given.max * SECOND)
+    if least < 0 < most:
+        ahead = stream.random() < 0.5
+        least, most = (0, most) if ahead else (least, 0)
+    sign = -1 if least < 0 else 1
+    near, far = sorted((abs(least), abs(most)))
+    return Offset(sign * _between(max(near, far // _SMALLEST_OFFSET, 1), far, stream) / SECOND)
+
+
+def _shortest_swizzle(nodes: int, every: int) -> int:
+    """Return a time in which all links among so many nodes can be cut, and then healed."""
+    return (nodes * (nodes - 1) - 2) * every + 1
 
 
 def _one_of(names: Sequence[str], stream: RandomStream) -> str:

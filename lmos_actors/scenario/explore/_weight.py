@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from lmos_actors.files import Duration, is_list, is_mapping, listed, mapped
+from lmos_actors.files import Offset, is_list, is_mapping, listed, mapped
 
 from ._plain import each_entry, faults_of, is_fault
 from ._space import SECOND
 
 if TYPE_CHECKING:
     from ._plain import Data
+
+_TIMES_OF_FAULTS: Final = ("duration", "down", "delay", "every", "skew")
 
 Weight: TypeAlias = tuple[int, ...]
 
@@ -35,16 +37,16 @@ def weight_of(data: Data) -> Weight:
         _leaves({key: data.get(key) for key in ("network", "nodes")}),
         _leaves(data),
         end + sum(waits),
-        sum(microseconds(fault.get(key)) for fault in keys for key in ("duration", "down", "delay")),
+        sum(abs(microseconds(fault.get(key))) for fault in keys for key in _TIMES_OF_FAULTS),
         sum(max(end - microseconds(entry.get("at")), 0) for entry in faults),
         len(json.dumps(data)),
     )
 
 
 def microseconds(text: Any) -> int:
-    """Return a duration of a file in microseconds, 0 for what is none."""
+    """Return a duration or an offset of a file in microseconds, 0 for what is none."""
     try:
-        return round(Duration.parse(text) * SECOND) if isinstance(text, str) else 0
+        return round(Offset.parse(text) * SECOND) if isinstance(text, str) else 0
     except ValueError:
         return 0
 

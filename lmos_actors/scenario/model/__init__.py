@@ -76,6 +76,7 @@ from ._checks import (
 )
 from ._explore import (
     DRAWN as DRAWN,
+    DrawnClockSkew as DrawnClockSkew,
     DrawnCrash as DrawnCrash,
     DrawnDisconnect as DrawnDisconnect,
     DrawnFault as DrawnFault,
@@ -85,9 +86,11 @@ from ._explore import (
     DrawnPause as DrawnPause,
     DrawnRestart as DrawnRestart,
     DrawnSlow as DrawnSlow,
+    DrawnSwizzle as DrawnSwizzle,
     DurationRange as DurationRange,
     Explore as Explore,
     NumberRange as NumberRange,
+    OffsetRange as OffsetRange,
     drawn_fault as drawn_fault,
 )
 from ._files import (

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from lmos_actors.files import Duration
+from lmos_actors.files import Duration, Offset
 
 from ._base import Closed, Name
 
@@ -25,17 +25,27 @@ class NumberRange(Closed, frozen=True, kw_only=True):
     max: float
 
 
+class OffsetRange(Closed, frozen=True, kw_only=True):
+    """Offsets between two; where one is below zero and the other above, half of those drawn are below it."""
+
+    min: Offset
+    max: Offset
+
+
 Span: TypeAlias = Duration | DurationRange
 """A duration, or a range to draw one of."""
 
 Numbers: TypeAlias = float | NumberRange
 """A number, or a range to draw one of."""
 
+Offsets: TypeAlias = Offset | OffsetRange
+"""An offset, or a range to draw one of."""
+
 Whom: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
 """Agents, populations, pools or nodes."""
 
 DrawnKind: TypeAlias = Literal[
-    "crash", "pause", "slow", "restart", "partition", "latency", "loss", "disconnect"
+    "crash", "pause", "slow", "clock_skew", "restart", "partition", "latency", "loss", "disconnect", "swizzle"
 ]  # fmt: skip
 """The kinds of faults that `explore` draws."""
 
@@ -63,6 +73,14 @@ class DrawnSlow(DrawnFault, frozen=True, kw_only=True, tag="slow"):
     """An agent takes more time for its messages."""
 
     factor: Numbers = NumberRange(min=2.0, max=20.0)
+    duration: Span | UnsetType = UNSET
+
+
+class DrawnClockSkew(DrawnFault, frozen=True, kw_only=True, tag="clock_skew"):
+    """The clock of an agent is wrong: by a skew, or in its rate, or in those that are given."""
+
+    skew: Offsets | UnsetType = UNSET
+    rate: Numbers | UnsetType = UNSET
     duration: Span | UnsetType = UNSET
 
 
@@ -101,27 +119,38 @@ class DrawnDisconnect(DrawnFault, frozen=True, kw_only=True, tag="disconnect"):
     duration: Span | UnsetType = UNSET
 
 
+class DrawnSwizzle(DrawnFault, frozen=True, kw_only=True, tag="swizzle"):
+    """The links among some nodes are cut one by one, and healed in another order."""
+
+    every: Span = DurationRange(min=Duration(0.01), max=Duration(1.0))
+    duration: Span | UnsetType = UNSET
+
+
 AnyDrawn: TypeAlias = (
     DrawnKind
     | DrawnCrash
     | DrawnPause
     | DrawnSlow
+    | DrawnClockSkew
     | DrawnRestart
     | DrawnPartition
     | DrawnLatency
     | DrawnLoss
     | DrawnDisconnect
+    | DrawnSwizzle
 )
 
 DRAWN: dict[str, type[DrawnFault | DrawnRestart]] = {
     "crash": DrawnCrash,
     "pause": DrawnPause,
     "slow": DrawnSlow,
+    "clock_skew": DrawnClockSkew,
     "restart": DrawnRestart,
     "partition": DrawnPartition,
     "latency": DrawnLatency,
     "loss": DrawnLoss,
     "disconnect": DrawnDisconnect,
+    "swizzle": DrawnSwizzle,
 }
 """The struct of each kind."""
 

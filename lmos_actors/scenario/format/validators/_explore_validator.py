@@ -6,26 +6,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.files import Duration, did_you_mean, listed, mapped
+from lmos_actors.files import Duration, Offset, did_you_mean, listed, mapped
 
 from ..._worlds import is_real
 from ...model import (
     OF_NETWORK,
     WORLDS,
+    ClockSkew,
     Crash,
     Disconnect,
+    DrawnClockSkew,
     DrawnCrash,
     DrawnFault,
     DrawnRestart,
+    DrawnSwizzle,
     DurationRange,
     Explore,
     LateLinks,
     LossyLinks,
     NumberRange,
+    OffsetRange,
     Partition,
     Pause,
     Restart,
     Slow,
+    Swizzle,
     drawn_fault,
 )
 
@@ -39,6 +44,8 @@ _HERE: Final[DataPath] = ("explore",)
 _SECOND: Final = Duration(1.0)
 _LEAST: Final = {"factor": 1.0, "share": 0.0}
 """What a number has to be above, by its key."""
+_LEAST_RATE: Final = 0.001
+_MOST_RATE: Final = 1000.0
 
 
 class ExploreValidator:
@@ -108,6 +115,8 @@ class ExploreValidator:
         kind = kind_of_drawn(drawn)
         if kind in OF_NETWORK or isinstance(drawn, DrawnRestart):
             self.faults.fault(_sample(drawn, ""), path)
+            if isinstance(drawn, DrawnSwizzle) and whom:
+                self._swizzled(whom)
             return
         for name, place in whom or self._likely(kind, path):
             if name in self._nodes:
@@ -115,6 +124,15 @@ class ExploreValidator:
                 self.names.report(place, why, "shape")
             else:
                 self.faults.fault(_sample(drawn, name), place)
+
+    def _swizzled(self, whom: list[tuple[str, DataPath]]) -> None:
+        """Check that there are links among the nodes that a swizzle is drawn of."""
+        links = self.faults.links
+        if links.count_nodes(name for name, _ in whom) < 2:
+            name, place = whom[0]
+            alone = links.nodes.node_of(name)
+            why = f'"kind: swizzle" cuts the links among nodes, and "{alone}" is one alone'
+            self.names.report(place, why, "shape")
 
     def _likely(self, kind: str, path: DataPath) -> list[tuple[str, DataPath]]:
         """Return an agent on whom a kind of fault is drawn where the file does not say on whom."""
@@ -129,16 +147,17 @@ class ExploreValidator:
     def _ranges(self, drawn: DrawnFault | DrawnRestart, path: DataPath) -> None:
         for name in drawn.__struct_fields__:
             value = getattr(drawn, name)
-            if isinstance(value, DurationRange | NumberRange):
+            if isinstance(value, DurationRange | OffsetRange | NumberRange):
                 self._range(value, name, (*path, name))
-            elif isinstance(value, Duration) and value <= 0 and name != "after":
-                self.names.report((*path, name), f'"{name}" is more than 0s', "shape")
-            elif name in _LEAST:
+            elif isinstance(value, Duration):
+                if value <= 0 and name not in ("after", "skew"):
+                    self.names.report((*path, name), f'"{name}" is more than 0s', "shape")
+            elif isinstance(value, float | int) and not isinstance(value, bool):
                 self._number(value, name, (*path, name))
         if kind_of_drawn(drawn) == "disconnect" and getattr(drawn, "how", UNSET) == "reset":
             self._of_reset(drawn, path)
 
-    def _range(self, value: DurationRange | NumberRange, name: str, path: DataPath) -> None:
+    def _range(self, value: DurationRange | OffsetRange | NumberRange, name: str, path: DataPath) -> None:
         if value.max < value.min:
             why = f'"max" is less than "min": {value.max} and {value.min}'
             self.names.report((*path, "max"), why, "shape")
@@ -149,7 +168,10 @@ class ExploreValidator:
             self._number(value.max, name, (*path, "max"))
 
     def _number(self, value: float, name: str, path: DataPath) -> None:
-        if value <= _LEAST[name]:
+        if name == "rate":
+            if not _LEAST_RATE <= value <= _MOST_RATE:
+                self.names.report(path, f'"rate" is from {_LEAST_RATE:g} to {_MOST_RATE:g}', "shape")
+        elif value <= _LEAST[name]:
             self.names.report(path, f'"{name}" is above {_LEAST[name]:g}', "shape")
         elif name == "share" and value >= 1:
             self.names.report(path, f'"{name}" is less than 1: a partition loses all', "shape")
@@ -175,10 +197,31 @@ def _sample(drawn: DrawnFault | DrawnRestart, name: str) -> Any:
         return Crash(target=name, with_=drawn.with_)
     if kind == "pause":
         return Pause(target=name, duration=_SECOND)
+    if isinstance(drawn, DrawnClockSkew):
+        return _skewed(drawn, name)
     if kind == "slow":
         return Slow(target=name, factor=2.0, duration=_SECOND)
     if kind == "partition":
         return Partition(sides=nobody)
     if kind == "latency":
         return LateLinks(delay=_SECOND)
+    if kind == "swizzle":
+        return Swizzle(of=nobody, every=nobody, duration=nobody)
     return LossyLinks(share=0.5) if kind == "loss" else Disconnect()
+
+
+def _skewed(drawn: DrawnClockSkew, name: str) -> ClockSkew:
+    """Return a clock that is as wrong as it may be drawn; one that is never wrong is right."""
+    skew, rate = drawn.skew, drawn.rate
+    if skew is UNSET and rate is UNSET:
+        skew = Offset(1.0)
+    if isinstance(skew, OffsetRange):
+        skew = skew.max or skew.min
+    if isinstance(rate, NumberRange):
+        rate = rate.max if rate.max != 1 else rate.min
+    return ClockSkew(
+        target=name,
+        skew=Offset(0.0) if skew is UNSET else skew,
+        rate=1.0 if rate is UNSET else rate,
+        duration=_SECOND,
+    )

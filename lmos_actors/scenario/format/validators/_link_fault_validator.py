@@ -13,7 +13,7 @@ from .._hub_names import all_steps
 from ._node_validator import NEEDED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from lmos_actors.files import DataPath
 
@@ -64,18 +64,11 @@ class LinkFaultValidator:
     def _swizzle(self, fault: Any, path: DataPath) -> None:
         """Check that there are links to cut, and the time to cut all of them before the first is healed."""
         names: tuple[str, ...] = (fault.of,) if isinstance(fault.of, str) else fault.of
-        counts: dict[str, int] = {}
         for index, name in enumerate(names):
             here: DataPath = (*path, "of") if isinstance(fault.of, str) else (*path, "of", index)
             if not self.nodes.end(name, here):
                 return
-            node = self.nodes.node_of(name)
-            population = self.names.populations.get(node)
-            counts[node] = 1 if population is None else population.count
-        for node in list(counts):
-            if node != self.names.base_of(node) in counts:  # it is counted with its population
-                del counts[node]
-        nodes = sum(counts.values())
+        nodes = self.count_nodes(names)
         links = nodes * (nodes - 1) // 2
         needed = Duration(round(2 * (links - 1) * fault.every, 6))
         if fault.every <= 0:
@@ -88,6 +81,18 @@ class LinkFaultValidator:
         elif fault.duration <= needed:
             why = f"to cut and to heal {links} links, one every {fault.every}, takes more than {needed}"
             self.names.report((*path, "duration"), why, "shape")
+
+    def count_nodes(self, names: Iterable[str]) -> int:
+        """Return how many nodes names of nodes, agents and populations stand for, each counted once."""
+        counts: dict[str, int] = {}
+        for name in names:
+            node = self.nodes.node_of(name)
+            population = self.names.populations.get(node)
+            counts[node] = 1 if population is None else population.count
+        for node in list(counts):
+            if node != self.names.base_of(node) in counts:  # it is counted with its population
+                del counts[node]
+        return sum(counts.values())
 
     # ---- `do: heal`
 
