@@ -7,15 +7,22 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lmos_actors.cli.explore import ExploreShow, Finds, Folder
+from lmos_actors.files import parse
+from lmos_actors.reports import CheckResult, Failure, RunResult
+from lmos_actors.scenario import ScheduledFault, faults_of, with_schedule
 from tests.commands import started
 from tests.scenario.project import Project
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
+
+    from lmos_actors.scenario import Data
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="worker processes are ended as POSIX has it")
 
@@ -56,6 +63,19 @@ class Counter(Agent):
     @action
     def sum(self) -> int:
         return self.number
+
+
+class Spinning(Ledger):
+    @action
+    def note(self, index: int, number: int) -> None:
+        while number < self.highest.get(index, 0):
+            pass
+        self.highest[index] = number
+
+
+class Stubborn(Ledger):
+    def started(self) -> None:
+        raise OSError("no such device")
 
 
 class Fickle(Agent):
@@ -205,6 +225,32 @@ def test_what_fails_only_sometimes_with_one_seed_is_not_shrunk(project: Project)
     assert "(2 agents" in ran.out
 
 
+def test_what_could_not_run_was_not_searched(project: Project) -> None:
+    agents = {"ledger": {"from": "agent", "use": "cast.py:Stubborn"}}
+    project.write("town.yaml", json.dumps({**COUNTING, "agents": agents}))
+    ran = project.command("explore", "town.yaml", "--runs", "5", timeout=PATIENCE)
+    assert (ran.code, "start ledger: OSError: no such device" in ran.err) == (3, True), ran
+    assert ran.out.startswith("counting could not run, so nothing was searched; ")
+    assert not list(project.root.glob("*found*"))
+
+
+@pytest.mark.slow
+def test_what_takes_too_long_is_found_and_not_shrunk(project: Project) -> None:
+    agents = {"ledger": {"from": "agent", "use": "cast.py:Spinning"}}
+    explore = {"faults": ["crash"], "of": "counter", "from": "5s", "to": "9s"}
+    project.write("town.yaml", json.dumps({**COUNTING, "agents": agents, "explore": explore}))
+    words = ("--runs", "2", "--time-limit", "500ms")
+    ran = project.command("explore", "town.yaml", *words, timeout=PATIENCE)
+    assert ran.code == 124, ran
+    assert "found  a run takes too long in real time: --time-limit is how long it may" in ran.out
+    assert "not shrunk, as each run on the way would take as long" in ran.out
+    again = "lmos-actors run town.found-1.yaml --time-limit 500ms"
+    assert f"again:  {again}" in ran.out
+    assert f"# Again: {again}" in (project.root / "town.found-1.yaml").read_text()
+    assert not (project.root / "town.found-1.jsonl").exists()
+    assert project.command(*again.split()[1:]).code == 124
+
+
 def test_faults_beside_the_steps_of_a_scenario(project: Project) -> None:
     project.write("story.yaml", json.dumps(STORY))
     data = explored(project, "--runs", "65", file="story.yaml")
@@ -256,6 +302,79 @@ def test_ctrl_c_keeps_how_far_it_was(project: Project) -> None:
     assert "nothing failed in " in out
     lines = place.read_text().count("\n") - 1
     assert explored(project, "--runs", str(lines))["resumed"] == lines
+
+
+class InterruptedRuns:
+    """Runs in which one fault is too many, until an interrupt comes after some of them."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def first(self, files: Sequence[Data], is_one: Any) -> int | None:
+        for number, data in enumerate(files):
+            if not self.left:
+                raise KeyboardInterrupt
+            self.left -= 1
+            if len(faults_of(data)) == 1:
+                return number
+        return None
+
+    def written(self, file: str, seed: int, *, second: bool) -> RunResult:
+        check = CheckResult(name="one", kind="never", ok=False, expected="never x", saw="at 3 s x", at=3.0)
+        plain: dict[str, Any] = dict.fromkeys(("steps", "steps_done", "checks", "checks_passed"), 0)
+        plain |= {"virtual": 1.0, "real": 1.0, "digest": "", "label": "", "values": {}, "seed": 1, "trial": 1}
+        failure = Failure("x", "check never one", "never x", "at 3 s x")
+        return RunResult(ended="failed", failures=(failure,), judged=(check,), log=("{}",), **plain)
+
+    def drain(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("runs", "faults"), [(1, 3), (5, 1), (20, 1)])
+def test_an_interrupted_shrink_leaves_the_simplest_file_that_fails(
+    tmp_path: Path, runs: int, faults: int
+) -> None:
+    folder = Folder(tmp_path, tmp_path / "town.yaml")
+    folder.path.mkdir(parents=True)
+    made: Any = InterruptedRuns(runs)
+    finds = Finds(str(tmp_path / "town.yaml"), folder, made, ExploreShow(json=True), None)
+    drawn = [
+        ScheduledFault(at=at * 1_000_000, permit=0, data={"kind": "crash", "target": f"counter/{at}"})
+        for at in range(3)
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        finds.add("check never one: too late, or broken", with_schedule(COUNTING, 1, drawn), 7)
+    (find,) = folder.finds
+    written = parse(Path(find.file).read_text(), name="").data
+    assert (written, find.shrunk, find.difference) == (find.data, False, "")
+    assert len(faults_of(find.data)) == faults
+    (kept,) = json.loads((folder.path / "found.json").read_text())
+    assert kept["data"] == find.data
+    assert Path(find.log).read_text() == "{}\n"
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_it_shrinks_keeps_what_was_found(project: Project) -> None:
+    """The file that is there then fails, and the next call shrinks it to the end."""
+    crowd = [{**COUNTING["population"][0], "count": 12}]
+    project.write("town.yaml", json.dumps({**COUNTING, "population": crowd}))
+    log = project.root / "town.found-1.jsonl"
+    with started(["explore", "town.yaml", "--runs", "65"], project.root) as command:
+        while command.poll() is None and not log.exists():  # which is written before it shrinks
+            pass
+        command.send_signal(signal.SIGINT)
+        out, err = command.communicate(PATIENCE)
+    assert command.returncode == 130, (out, err)
+    assert "found  check never back fails with " in out
+    assert " not shrunk to the end\n wrote town.found-1.yaml  (" in out
+    written = parse((project.root / "town.found-1.yaml").read_text(), name="").data
+    agents, faults = written["population"][0]["count"] + 1, len(written["timeline"])
+    assert f"({agents} agents, {faults} fault" in out
+    assert project.command("run", "town.found-1.yaml").code == 1
+    assert project.command("replay", log.name).code == 0
+    (found,) = explored(project, "--runs", "65")["found"]
+    assert (found["agents"], found["faults"], found["shrunk"]) == (2, 1, True)
+    assert found["file"] == "town.found-1.yaml"
 
 
 def test_two_searches_of_one_file_do_not_meet(project: Project) -> None:

@@ -80,6 +80,19 @@ class Asker(Agent):
         self.jobs[number] = await self.jobs[number](self.counter)
 
 
+class Follower(Agent):
+    """Hears what another agent counts."""
+
+    counter: Ref[Counter]
+    heard: list[Any]
+
+    def started(self) -> None:
+        self.follow(self.counter, Counter.changed, self.heard.append, on_gap=self.miss)
+
+    def miss(self, gap: Gap) -> None:
+        self.heard.append(gap.reason)
+
+
 @attrs.frozen
 class World:
     node: Node
@@ -251,6 +264,29 @@ def test_listeners_get_a_gap_and_hear_again() -> None:
         assert found == [1, Gap, 3]
 
     run(body)
+
+
+@pytest.mark.parametrize(
+    ("node_of", "expected"),
+    [(str, [1, "connection lost", 3]), (lambda _: "one", [1, 2, 3])],
+    ids=["far", "near"],
+)
+def test_a_follower_hears_over_the_network(node_of: Callable[[str], str], expected: list[Any]) -> None:
+    async def body(world: World) -> None:
+        heard: list[Any] = []
+        made = lambda: Follower(counter=world.network.ref(world.counter), heard=heard)  # noqa: E731
+        await world.node.start_child(ChildSpec("follower", made))
+        await trio.sleep(1)
+        await world.counter.invoke(Counter.add, 1)
+        await trio.sleep(1)
+        world.network.disconnect(lambda *_: True)
+        await world.counter.invoke(Counter.add, 1)
+        await trio.sleep(10)
+        await world.counter.invoke(Counter.add, 1)
+        await trio.sleep(1)
+        assert heard == expected
+
+    run(body, node_of=node_of)
 
 
 def test_one_way_messages_are_held_to_a_credit() -> None:

@@ -25,7 +25,7 @@ from ..messages._gates import DRAINING, GONE
 from ..messages._mailbox import InternalTurn
 from ..messages._observers import Backlog, Gap, event_key
 from ..refs._ref import Ref
-from ..refs._retrying import Retrying
+from ..refs._retrying import Retrying, found_link
 from ..slot._slot import NO_TABLE
 from ..values import Discreet
 from ._topics import Topic
@@ -278,7 +278,7 @@ def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], followi
                 found.then(partial(rt.absent.settle, link.wanted))
             return
         link = found
-    link = link.settled() if hasattr(link, "settled") else link
+    link = found_link(link.settled() if hasattr(link, "settled") else link)
     check_home(rt, link)
     if getattr(link, "state", None) == GONE or getattr(link, "gone", False):
         raise NotFound("agent", link.path)

@@ -78,7 +78,7 @@ failure does not repeat with the same seed; 124 a run took too long.
     fresh
         Forget what was searched and found before; files that were written stay.
     """
-    from ..explore._explore import ExploreOptions, explore_file
+    from ..explore import ExploreOptions, explore_file
 
     _check_how_far(runs, minutes)
     options = ExploreOptions(

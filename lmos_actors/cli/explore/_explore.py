@@ -137,7 +137,7 @@ class _Exploration:
         limit = options.time_limit or max(real_limit_of(cell) for cell, _ in cells)
         workers = options.workers or os.cpu_count() or 1
         self._runs = Runs(pool, file, workers=workers, time_limit=limit, access=resolved.access)
-        self._finds = Finds(file, folder, self._runs, show)
+        self._finds = Finds(file, folder, self._runs, show, options.time_limit)
         self._known: deque[Explored] = deque()
         self._resumed = 0
         self._done = 0
@@ -271,6 +271,8 @@ class _Exploration:
         return code
 
     def _summary(self, seconds: float) -> str:
+        if self._code == COULD_NOT_RUN:
+            return f"{self._resolved.name} could not run, so nothing was searched; {seconds:.1f} s"
         finds = len(self._folder.finds)
         earlier = min(self._resumed, self._done)
         more = f" ({earlier} of them earlier)" if earlier else ""

@@ -32,8 +32,9 @@ _LONGEST: Final = 400
 class Finds:
     """The failures of one search. `added` is whether this command has found one."""
 
-    def __init__(self, file: str, folder: Folder, runs: Runs, show: ExploreShow) -> None:
+    def __init__(self, file: str, folder: Folder, runs: Runs, show: ExploreShow, limit: float | None) -> None:
         self._file = file
+        self._limit = limit
         self._folder = folder
         self._runs = runs
         self._show = show
@@ -46,7 +47,7 @@ class Finds:
     def add(self, failure: str, data: Data, run: int) -> None:
         """Take a failure: write a file that fails so, and shrink it. Raises KeyboardInterrupt."""
         self.added = True
-        find = Find(failure=failure, data=data, run=run)
+        find = Find(failure=failure, data=data, run=run, limit=self._limit)
         self._show.note(f"run {run}: {failure}")
         self._folder.finds.append(find)
         self._folder.keep_finds()
@@ -55,7 +56,7 @@ class Finds:
     def go_on(self) -> None:
         """Shrink what could not be shrunk to the end before."""
         for find in self._folder.finds:
-            if not find.shrunk and not find.difference and find.failure != TIME_LIMIT:
+            if not find.shrunk and find.can_be_shrunk:
                 self.added = True
                 self._finish(find)
 
@@ -76,9 +77,11 @@ class Finds:
 
     def _finish(self, find: Find) -> None:
         self._write(find)
-        if find.failure != TIME_LIMIT and not find.difference:
-            self._shrink(find)
-            self._write(find)
+        if find.can_be_shrunk:
+            try:
+                self._shrink(find)
+            finally:  # also what is not shrunk to the end is a file that fails, with its own log
+                self._write(find)
         self._folder.keep_finds()
 
     def _shrink(self, find: Find) -> None:
@@ -108,6 +111,7 @@ class Finds:
         first = self._runs.written(find.file, seed, second=False)
         if find.failure == TIME_LIMIT:
             find.sentence = "a run takes too long in real time: --time-limit is how long it may"
+            replace_file(find.file, self._text(find))
             return
         second = self._runs.written(find.file, seed, second=True)
         find.difference = _difference(find.failure, first, second)

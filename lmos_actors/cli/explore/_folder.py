@@ -18,7 +18,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.scenario import Data, Outcome
 
 from ..run._report_files import replace_file
-from ._runs import Explored
+from ._runs import TIME_LIMIT, Explored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +46,13 @@ class Find:
     sentence: str = ""
     difference: str = ""
     """Where two runs of the file differ, "" if they do not."""
+    limit: float | None = None
+    """The time limit that its runs had, in seconds, if one was given."""
+
+    @property
+    def can_be_shrunk(self) -> bool:
+        """Whether it repeats, and its runs end by themselves."""
+        return not self.difference and self.failure != TIME_LIMIT
 
 
 class Folder:

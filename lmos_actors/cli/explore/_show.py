@@ -8,6 +8,7 @@ import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from lmos_actors.files import Duration
 from lmos_actors.reports import clean, count, printable
 from lmos_actors.scenario import faults_of, weight_of
 
@@ -78,6 +79,8 @@ def find_lines(find: Find) -> list[str]:
     lines = [f"found  {find.sentence or find.failure}"]
     if find.difference:
         lines.append(f" not shrunk, as two runs of it differ: {find.difference}")
+    elif not find.can_be_shrunk:
+        lines.append(" not shrunk, as each run on the way would take as long")
     elif not find.shrunk:
         lines.append(" not shrunk to the end")
     if find.file:
@@ -97,7 +100,10 @@ def size_text(data: Data) -> str:
 
 def again_of(find: Find) -> str:
     """Return the command that repeats what was found."""
-    return shlex.join(["lmos-actors", "run", find.file])
+    words = ["lmos-actors", "run", find.file]
+    if find.limit is not None:
+        words += ["--time-limit", str(Duration(find.limit))]
+    return shlex.join(words)
 
 
 def find_data(find: Find) -> dict[str, Any]:
