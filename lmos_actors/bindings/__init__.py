@@ -51,6 +51,7 @@ from .exposure._exposure import (
     Exposed as Exposed,
     Exposure as Exposure,
     is_private as is_private,
+    path_named as path_named,
     public_name as public_name,
 )
 from .exposure._shared_values import (

@@ -1,6 +1,7 @@
 """Discovery of agents: directories, registration, search, DNS-SD and well-known URLs (WoT Discovery)."""
 
 from ._client import (
+    REQUEST_SECONDS as REQUEST_SECONDS,
     Directory as Directory,
     DirectoryRefused as DirectoryRefused,
     HttpDirectory as HttpDirectory,
@@ -18,11 +19,15 @@ from ._mdns import (
     name_of as name_of,
 )
 from ._registrar import (
+    MAX_AGENTS as MAX_AGENTS,
+    MAX_TTL as MAX_TTL,
+    MIN_TTL as MIN_TTL,
     TTL as TTL,
     ExposedAgent as ExposedAgent,
     Registered as Registered,
     Registrar as Registrar,
     Registration as Registration,
+    ServedAgents as ServedAgents,
     notifier_of as notifier_of,
 )
 from ._replica_link import ReplicaLink as ReplicaLink

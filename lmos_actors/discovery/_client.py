@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.transport import Endpoint, Network
 
-SECONDS: Final = 10.0
+REQUEST_SECONDS: Final = 10.0
 """Limit for one request, connecting included, in seconds."""
 
 MAX_ANSWER: Final = 8 << 20
@@ -187,10 +187,10 @@ class HttpDirectory:
     async def ask(self, method: str, path: str, body: bytes | None = None, kind: str = "") -> WebAnswer:
         """Return the answer to a request, over the kept connection if it is free and still open."""
         try:
-            with trio.fail_after(SECONDS):
+            with trio.fail_after(REQUEST_SECONDS):
                 return await self._answer(WebRequest(method, self.url + path, self._headers(kind), body))
         except trio.TooSlowError:
-            raise ConnectFailed(self.url, f"no answer within {SECONDS:g} s") from None
+            raise ConnectFailed(self.url, f"no answer within {REQUEST_SECONDS:g} s") from None
         except ConnectFailed as error:
             raise error.at(self.url) from error
         except Unanswered as error:

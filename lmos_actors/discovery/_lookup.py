@@ -10,7 +10,7 @@ import trio
 from trio.lowlevel import checkpoint, enable_ki_protection
 
 from lmos_actors.actors import RUNNING, PoolLink, Ref, load_of
-from lmos_actors.bindings import found_link, is_connected, is_down, reached
+from lmos_actors.bindings import is_connected, is_down, reached
 from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed, NotFound, TransportError
 
 from ._search_results import ResultRejected, checked_result, jsonpath_of
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from lmos_actors.actors import AgentQuery, Link, Runtime, Slot
-    from lmos_actors.bindings import Peers
     from lmos_actors.protocol.td import Description
 
     from ._client import Directory
@@ -41,6 +40,15 @@ CONNECT_SECONDS: Final = 10.0
 """Limit for the first connection to an agent elsewhere, in seconds."""
 
 NEVER: Final = float("-inf")
+
+
+class LinkTo(Protocol):
+    """Function that returns the link to an agent of a class elsewhere, by its description and where that is.
+
+    Raises ConfigError for a description without a usable address.
+    """
+
+    def __call__(self, cls: Any, description: Description, source_url: str, /) -> Link: ...
 
 
 class StartSoon(Protocol):
@@ -272,7 +280,7 @@ class Lookup:
     def __init__(
         self,
         rt: Runtime,
-        peers: Callable[[], Peers],
+        link_to: LinkTo,
         directories: Sequence[Directory],
         start_soon: StartSoon,
         ours: Callable[[], Sequence[str]],
@@ -280,7 +288,7 @@ class Lookup:
         self.rt = rt
         self.directories = tuple(directories)
         self.start_soon = start_soon
-        self._peers = peers
+        self._link_to = link_to
         self._ours = ours
 
     # ---- looking
@@ -329,6 +337,3 @@ class Lookup:
         assert found.directory is not None
         make = partial(self._link_to, cls, found.description, found.directory)
         return Replica.elsewhere(found.id, found.description, found.directory, make)
-
-    def _link_to(self, cls: Any, description: Description, source_url: str) -> Link:
-        return found_link(self._peers(), cls, description, source_url)

@@ -26,14 +26,17 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint
 
+from lmos_actors.bindings import public_name
 from lmos_actors.errors import ConfigError, TransportError
+from lmos_actors.supervision import is_member
 
 from ._client import DirectoryRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from lmos_actors.actors import Runtime
+    from lmos_actors.bindings import Descriptions
 
     from ._client import Directory
 
@@ -123,6 +126,32 @@ class ExposedAgents(Protocol):
         ...
 
 
+class ServedAgents:
+    """Agents that a node serves, as they are registered: a pool as one; `has` returns which paths are."""
+
+    def __init__(self, descriptions: Descriptions, has: Callable[[str], bool]) -> None:
+        self._descriptions = descriptions
+        self._has = has
+
+    def all(self) -> Iterator[tuple[str, ExposedAgent]]:
+        """See `ExposedAgents`."""
+        catalogue: Any = self._descriptions.catalogue
+        for exposed in tuple(catalogue):
+            found = self._exhibit_of(exposed)
+            if found is not None:
+                yield exposed.link.path, found
+
+    def at(self, path: str) -> ExposedAgent | None:
+        """See `ExposedAgents`."""
+        exposed: Any = self._descriptions.catalogue.named(public_name(path))
+        return None if exposed is None or exposed.link.path != path else self._exhibit_of(exposed)
+
+    def _exhibit_of(self, exposed: Any) -> ExposedAgent | None:
+        if not self._has(exposed.link.path) or is_member(exposed.link):
+            return None
+        return ExposedAgent(exposed.thing_id, self._descriptions.served(exposed).text)
+
+
 @attrs.define(eq=False)
 class _Entry:
     exhibit: ExposedAgent
@@ -134,14 +163,19 @@ class _Entry:
 
 
 class Registrar:
-    """Entries of one node in one directory; `run` is a task of the node, `leave` begins its end."""
+    """Entries of one node in one directory; `run` is a task of the node, `leave` begins its end.
 
-    def __init__(self, rt: Runtime, directory: Directory, exhibits: ExposedAgents, ttl: float) -> None:
+    `node` is the name of the node where it has one: nodes of one simulation draw from streams of their own.
+    """
+
+    def __init__(
+        self, rt: Runtime, directory: Directory, exhibits: ExposedAgents, ttl: float, node: str = ""
+    ) -> None:
         self._rt = rt
         self._directory = directory
         self._exhibits = exhibits
         self._ttl = ttl
-        self._random = rt.entropy.stream(f"registration at {directory.url}")
+        self._random = rt.entropy.stream(f"registration {f'of {node} ' if node else ''}at {directory.url}")
         self._entries: dict[str, _Entry] = {}
         self._refused: dict[str, str] = {}
         self._changed: dict[str, None] = {}

@@ -19,12 +19,12 @@ from lmos_actors.errors import ConfigError, ForbiddenCall
 from ._options import argument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from starlette.routing import BaseRoute
 
-    from lmos_actors.actors import Runtime, Spread
-    from lmos_actors.bindings import Descriptions, Exposed, LmosServer
+    from lmos_actors.actors import Link, Runtime, Spread
+    from lmos_actors.bindings import Exposed, LmosServer
     from lmos_actors.discovery import (
         AgentFinder,
         Announcement,
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
         Directory,
         DirectoryOptions,
         Exploration,
-        ExposedAgent,
         Found,
         Lookup,
         Registered,
         Registrar,
         ReplicaLink,
     )
+    from lmos_actors.protocol.td import Description
     from lmos_actors.security import Security
     from lmos_actors.supervision import SupervisorSpec
 
@@ -160,7 +160,12 @@ class Discovery:
         from lmos_actors.discovery import Lookup
 
         there = self._connections
-        return Lookup(self._rt, lambda: there.peers, self._directories(), there.start_soon, there.authorities)
+        return Lookup(self._rt, self._link_to, self._directories(), there.start_soon, there.authorities)
+
+    def _link_to(self, cls: Any, description: Description, source_url: str) -> Link:
+        from lmos_actors.bindings import found_link
+
+        return found_link(self._connections.peers, cls, description, source_url)
 
     def _directories(self) -> list[Directory]:
         own = [] if self._own is None else [self._own]
@@ -208,9 +213,9 @@ class Discovery:
             self._connections.at_stop_accepting.append(self._stop_announcing)
         if not self._options.register or descriptions is None:
             return
-        from lmos_actors.discovery import Registrar, notifier_of
+        from lmos_actors.discovery import Registrar, ServedAgents, notifier_of
 
-        exhibits, ttl = _Exhibits(descriptions), self._ttl()
+        exhibits, ttl = ServedAgents(descriptions, self._is_registered), self._ttl()
         self._registrars = [Registrar(self._rt, each, exhibits, ttl) for each in self._registries()]
         if self._options.register is True:
             self._connections.before_stop.append(self.wait_withdrawn)
@@ -219,6 +224,10 @@ class Discovery:
         self._rt.population.watchers.append(notifier_of(self._registrars))
         for registrar in self._registrars:
             self._connections.start_soon(registrar.run, name=f"registration at {registrar.state.directory}")
+
+    @staticmethod
+    def _is_registered(path: str) -> bool:
+        return path != DIRECTORY
 
     def _announcements(self) -> list[Announcement]:
         """Return the announcements of the node and of the directory it hosts. Raises ConfigError."""
@@ -279,33 +288,3 @@ class Discovery:
         """Wait until the registrations are removed, which each registrar bounds; call `withdraw` first."""
         for each in self._registrars:
             await each.left.wait()
-
-
-class _Exhibits:
-    """The exposed agents as they are registered: a pool as one, and without the directory itself."""
-
-    def __init__(self, descriptions: Descriptions) -> None:
-        self._descriptions = descriptions
-
-    def all(self) -> Iterator[tuple[str, ExposedAgent]]:
-        """See `ExposedAgents`."""
-        catalogue: Any = self._descriptions.catalogue
-        for exposed in tuple(catalogue):
-            found = self._exhibit_of(exposed)
-            if found is not None:
-                yield exposed.link.path, found
-
-    def at(self, path: str) -> ExposedAgent | None:
-        """See `ExposedAgents`."""
-        from lmos_actors.bindings import public_name
-
-        exposed: Any = self._descriptions.catalogue.named(public_name(path))
-        return None if exposed is None or exposed.link.path != path else self._exhibit_of(exposed)
-
-    def _exhibit_of(self, exposed: Any) -> ExposedAgent | None:
-        from lmos_actors.discovery import ExposedAgent
-        from lmos_actors.supervision import is_member
-
-        if exposed.link.path == DIRECTORY or is_member(exposed.link):
-            return None
-        return ExposedAgent(exposed.thing_id, self._descriptions.served(exposed).text)

@@ -41,6 +41,9 @@ LISTEN_ADDRESSES: Final = {"wire": "ws://world", "websocket": "ws://127.0.0.1:0"
 MOST_CONNECTIONS: Final = 4_096
 """Most pairs of nodes of a network that talk in `wire`: each of them has a connection."""
 
+MOST_REGISTERED: Final = 10_000
+"""Most agents of a file whose network has a directory: each registers there, and renews that."""
+
 
 def is_real(world: str) -> bool:
     """Return whether time in a world is real, so that no two runs are the same."""

@@ -58,7 +58,7 @@ def directory_routes(
 
 
 class OwnDirectory:
-    """Directory of the node itself, asked as an agent, without a socket; `url` is its public URL."""
+    """Directory that is asked as an agent, such as that of the node itself; `url` is its public URL."""
 
     def __init__(self, ref: Ref[ThingDirectory], url: str) -> None:
         self._ref = ref

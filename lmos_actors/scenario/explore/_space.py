@@ -12,6 +12,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration, Offset
 
 from ..model import (
+    DIRECTORY,
     OF_NETWORK,
     DrawnClockSkew,
     DrawnCrash,
@@ -315,7 +316,7 @@ class _Names:
         scenario = cell.scenario
         populations = scenario.population if isinstance(scenario, Simulation) else ()
         self._counts = {each.id: each.count for each in populations}
-        self._timed = {each.id: bool(each.service_time) for each in populations}
+        self._timed = {DIRECTORY: False} | {each.id: bool(each.service_time) for each in populations}
         for name, entry in scenario.agents.items():
             self._timed[name] = bool(getattr(entry, "service_time", 0.0))
         self.nodes = NodeNames(cell)

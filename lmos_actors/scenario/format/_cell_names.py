@@ -17,6 +17,7 @@ from lmos_actors.supervision import RESERVED
 from .._worlds import is_real
 from ..model import (
     ALL_AGENTS,
+    DIRECTORY,
     HUB,
     USER,
     WORLDS,
@@ -49,6 +50,9 @@ NAME = re.compile(r"[A-Za-z_][\w-]*")
 NAMED: Final = "letters, digits, _ and -, and a letter or _ first"
 INDEX: Final = "index"
 """The one name of the namespace `population`."""
+
+DIRECTORY_PLACE: Final[DataPath] = ("network", "directory")
+"""The place of the directory of a network in a file."""
 
 USED: Final[DataPath] = ("tree", "use")
 """The place of the agents of a tree that a file uses."""
@@ -115,10 +119,16 @@ class CellNames:
         """Return whether a name is that of the hub."""
         return self.places.get(name) == HUB_PLACE
 
+    def is_directory(self, name: str) -> bool:
+        """Return whether a name is that of the directory of the network."""
+        return self.places.get(name) == DIRECTORY_PLACE
+
     def check(self) -> None:
         self._agents()
         if self.hub.is_there:
             self._hub()
+        if mapped(self.cell.data.get("network")).get("directory") is not None:
+            self._directory()
         self._of_tree()
         self._populations()
         self._tree()
@@ -130,7 +140,7 @@ class CellNames:
         Of broken ones too, so that what others ask of them can be checked.
         """
         for name, path in self.places.items():
-            if path in (USED, HUB_PLACE):
+            if path in (USED, HUB_PLACE, DIRECTORY_PLACE):
                 continue
             raw: Any = self.cell.data
             for part in path:
@@ -198,6 +208,14 @@ class CellNames:
         self.places[HUB], self.used[HUB] = HUB_PLACE, None
         self.agents[HUB] = Supervised()
         self.hub.check()
+
+    def _directory(self) -> None:
+        """Take note of the directory, which is an agent of the node that it stands on."""
+        if DIRECTORY in self.places:
+            why = f'"{DIRECTORY}" is the name of that of the network; an agent has another name'
+            self.report(self.places[DIRECTORY], why, key=True)
+        self.places[DIRECTORY], self.used[DIRECTORY] = DIRECTORY_PLACE, None
+        self.agents[DIRECTORY] = Supervised()
 
     def _check_replacement(self, name: str, path: DataPath, tree: UsedTree) -> None:
         """Check what a file has in the place of an agent of the tree that it uses."""
@@ -298,7 +316,7 @@ class CellNames:
         for name, path in self.places.items():
             if name in placed or name in self.remotes or path[0] == "population" or self.is_of_tree(name):
                 continue
-            if path == HUB_PLACE:
+            if path in (HUB_PLACE, DIRECTORY_PLACE):
                 continue
             if self.tree is None:
                 self.report(path, f'agent "{name}" is not in the tree', key=True)
@@ -366,6 +384,8 @@ class CellNames:
             self._report_foreign(name, path)
         elif self.is_hub(name):
             self.report(path, f'"{name}" is the hub, which the node has in its tree')
+        elif self.is_directory(name):
+            self.report(path, f'"{name}" is that of the network, which stands in no tree of the file')
         elif self.is_of_tree(name):
             self.report(
                 path, f'"{name}" is in the tree already: {self.tree.target if self.tree else ""} has it'

@@ -24,11 +24,13 @@ from ..doubles import (
     untyped_class,
 )
 from ..model import (
+    DIRECTORY,
     LABEL,
     AnyFile,
     Bridge,
     CellData,
     Cells,
+    Directory,
     Mock,
     PoolEntry,
     Remote,
@@ -120,7 +122,14 @@ class Cell:
     def paths(self) -> dict[str, str]:
         """The paths in the tree of all agents and pools, by their names; without populations."""
         used = {} if self.used is None else dict.fromkeys(self.used.agents)
-        return {path: path for path in used} | paths(self.root)
+        own = {DIRECTORY: DIRECTORY} if self.directory is not None else {}
+        return own | {path: path for path in used} | paths(self.root)
+
+    @property
+    def directory(self) -> Directory | None:
+        """The directory of the network, None where there is none."""
+        network = self.scenario.network
+        return None if network is None else network.directory
 
     @property
     def pools(self) -> dict[str, int]:
@@ -306,6 +315,10 @@ class _Targets:
                 from lmos_actors.facades.relay import RelayHub
 
                 classes[name] = RelayHub
+            elif names.is_directory(name):
+                from lmos_actors.discovery import ThingDirectory
+
+                classes[name] = ThingDirectory
         for name, remote in names.remotes.items():
             if remote.use is None:
                 self._made(name, partial(_asked_for, name, names.cell.data), classes, mistakes)

@@ -27,6 +27,7 @@ from ._agents import (
 from ._base import (
     ALL_AGENTS as ALL_AGENTS,
     COMMANDS as COMMANDS,
+    DIRECTORY as DIRECTORY,
     EVERYBODY as EVERYBODY,
     HUB as HUB,
     NETWORK as NETWORK,
@@ -104,7 +105,12 @@ from ._files import (
     Store as Store,
     scenario_schema as scenario_schema,
 )
-from ._network import LinksBetween as LinksBetween, Network as Network, Rules as Rules
+from ._network import (
+    Directory as Directory,
+    LinksBetween as LinksBetween,
+    Network as Network,
+    Rules as Rules,
+)
 from ._steps import (
     EXPECT_KEYS as EXPECT_KEYS,
     FAULT_KEYS as FAULT_KEYS,

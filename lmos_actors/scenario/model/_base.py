@@ -21,6 +21,9 @@ USER = "user"
 HUB = "relay"
 """The agent that is the hub of a file with `relay`, and its name on itself."""
 
+DIRECTORY = "directory"
+"""The agent that is the directory of a network that has one."""
+
 NETWORK = "network"
 """The name of the network of a file in the log, for what happens to all of it."""
 

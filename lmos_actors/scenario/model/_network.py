@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from lmos_actors.files import Size
+from lmos_actors.files import Duration, Size
 
 from ._base import Closed, Delay, Name
 
@@ -39,9 +39,16 @@ class LinksBetween(Rules, frozen=True, kw_only=True):
     to: Name | UnsetType = UNSET
 
 
+class Directory(Closed, frozen=True, kw_only=True):
+    """The directory of a network, and the time to live of registrations in it."""
+
+    ttl: Duration = Duration(300.0)
+
+
 class Network(Closed, frozen=True, kw_only=True):
     """The network between the nodes of a file: how messages are delivered, and what its links do to them."""
 
     delivery: Literal["stream", "datagram"] = "stream"
     default: Rules = Rules()
+    directory: Directory | None = None
     links: tuple[LinksBetween, ...] = ()

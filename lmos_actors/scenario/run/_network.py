@@ -8,6 +8,7 @@ whose links are perfect unless the file names them.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -24,14 +25,25 @@ from lmos_actors.simulation.network import (
     between_sides,
 )
 
-from .._worlds import MOST_CONNECTIONS
-from ..model import NETWORK, Disconnect, FaultAt, Inject, LateLinks, LossyLinks, Partition, Pick, Simulation
+from .._worlds import MOST_CONNECTIONS, wait_until_idle
+from ..model import (
+    DIRECTORY,
+    NETWORK,
+    Disconnect,
+    FaultAt,
+    Inject,
+    LateLinks,
+    LossyLinks,
+    Partition,
+    Pick,
+    Simulation,
+)
 from ..values import sampler
 from ._node_names import NodeNames
 from ._step_text import each_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from lmos_actors._core import Entropy, RandomStream
     from lmos_actors.actors import Ref
@@ -40,7 +52,8 @@ if TYPE_CHECKING:
     from lmos_actors.transport import MemoryNetwork
 
     from ..format import Cell
-    from ..model import LinksBetween, OfNetwork, Rules, Scenario, Side
+    from ..model import Directory, LinksBetween, OfNetwork, Rules, Scenario, Side
+    from ._directory import NetworkDirectory
 
 
 class RunNetwork:
@@ -51,6 +64,8 @@ class RunNetwork:
         assert network is not None
         self.names = NodeNames(cell)
         self._delivery: Delivery = network.delivery
+        self._directory: Directory | None = network.directory
+        self._discovery: NetworkDirectory | None = None
         self._entropy = entropy
         self._default = _rules(network.default, PERFECT)
         self._declared = [(self._selected(each), each) for each in network.links]
@@ -82,6 +97,40 @@ class RunNetwork:
         self._network = WireNetwork(
             rt, self.links, label, place, far_user=self.has_user, most=MOST_CONNECTIONS
         )
+
+    @asynccontextmanager
+    async def registering(self, node: Node) -> AsyncGenerator[None]:
+        """Start the directory of the network on a node, if there is one, and have all agents use it."""
+        if self._directory is None:
+            yield
+            return
+        from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
+
+        from ._directory import NetworkDirectory  # few files need it
+
+        assert self._network is not None
+        await node.start_child(directory_spec(DirectoryOptions(), DIRECTORY))
+        connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
+        self._discovery = NetworkDirectory(
+            node,
+            self._network,
+            node.find(ThingDirectory, DIRECTORY),
+            label=self.names.of_path,
+            start_soon=connections.start_soon,
+            ttl=float(self._directory.ttl),
+            has_begun=self._discovery is not None,
+        )
+        self._discovery.register(self.names.all())
+        try:
+            yield
+        finally:
+            self._discovery.close()
+
+    async def wait_registered(self) -> None:
+        """Wait until the agents that have started are registered, where they are as the run begins."""
+        if self._discovery is not None and not self._discovery.has_begun:
+            await wait_until_idle()
+            self._discovery.has_begun = True
 
     def of_path(self, path: str) -> str:
         """Return the node of the agent at a path."""

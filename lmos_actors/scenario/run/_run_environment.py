@@ -148,20 +148,30 @@ class RunEnvironment:
                 begin_time()
             if run.hub is not None:
                 await stack.enter_async_context(run.hub.open(node))
-            places = Places(partial(_chat_url, node, run.agents), partial(self._line, node))
-            for spec in TreeBuilder(cell, run.agents.given, self._doubles.classes, places).root().children:
-                await _start(node, spec)
-            self._set_service_times()
-            if self._populations is not None:
-                for index in range(len(self._populations)):
-                    await node.start_supervisor(self._populations.spec_of(index, run.agents))
+            if run.network is not None:
+                await stack.enter_async_context(run.network.registering(node))
+            await self._start_agents(node)
             if run.hub is not None:
                 await run.hub.wait_ready()
                 await wait_until_idle()
+            if run.network is not None:
+                await run.network.wait_registered()
             machine.came_up()
             if before is not None:
                 self._note_restart()
             yield
+
+    async def _start_agents(self, node: Node) -> None:
+        """Start all agents of the file, populations last."""
+        run = self._run
+        places = Places(partial(_chat_url, node, run.agents), partial(self._line, node))
+        tree = TreeBuilder(run.cell, run.agents.given, self._doubles.classes, places).root()
+        for spec in tree.children:
+            await _start(node, spec)
+        self._set_service_times()
+        if self._populations is not None:
+            for index in range(len(self._populations)):
+                await node.start_supervisor(self._populations.spec_of(index, run.agents))
 
     def _line(self, node: Node, name: str) -> HubLine:
         """Return the line of an agent of the file to the hub, or to the relay that its entry names."""

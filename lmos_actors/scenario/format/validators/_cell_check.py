@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmos_actors.files import is_list, is_mapping, mapped
 
-from ...model import known_keys, needed_keys, struct_of
+from ...model import DIRECTORY, known_keys, needed_keys, struct_of
 from .._fields import acts_by_itself, discovers_agents
 from ._check_validator import CheckValidator
 from ._double_validator import DoubleValidator
@@ -82,7 +82,7 @@ def _check_unused(names: CellNames) -> None:
     """Refuse agents that nothing in the file names and that do nothing by themselves.
 
     Where an agent of the file looks for others, by class, topic or group, it may be these that it finds: then
-    there is a warning.
+    there is a warning, but not where they are in a directory to be found.
     """
     around = [cls for cls in names.classes.values() if discovers_agents(cls)]
     for name, path in names.places.items():
@@ -90,6 +90,8 @@ def _check_unused(names: CellNames) -> None:
         if name in names.used or cls is None or acts_by_itself(cls) or names.is_of_tree(name):
             continue
         here, key = (path, True) if path[0] == "agents" else ((*path, "id"), False)
+        if around and DIRECTORY in names.places:
+            continue
         if around:
             finder = around[0].__name__
             why = f'nothing in the file names the agent "{name}"; perhaps {finder} finds it'

@@ -50,7 +50,7 @@ class FaultValidator:
             self.names.report(path, 'a fault has exactly one of "target" and "pick"', "shape")
         if fault.target is not None:
             self.names.check_group(fault.target, (*path, "target"))
-            self._of_hub(fault, kind, path)
+            self._of_service(fault, kind, path)
         if fault.pick is not None:
             self._pick(fault.pick, (*path, "pick"))
         if kind == "crash":
@@ -96,15 +96,16 @@ class FaultValidator:
             message = 'commits take no time, there is nothing to slow: "store: {latency: ...}" says how long'
             self.names.report(place, message, "shape")
 
-    def _of_hub(self, fault: Any, kind: str, path: DataPath) -> None:
-        """Refuse what means nothing for the hub."""
-        if not self.names.is_hub(fault.target):
+    def _of_service(self, fault: Any, kind: str, path: DataPath) -> None:
+        """Refuse what means nothing for the hub, or for the directory."""
+        is_hub = self.names.is_hub(fault.target)
+        if not is_hub and not self.names.is_directory(fault.target):
             return
-        if kind != "crash":
+        if is_hub and kind != "crash":
             why = f'"{fault.target}" is the hub, on which "kind: {kind}" has no effect: it can crash'
             self.names.report((*path, "target"), why)
-        elif isinstance(fault.restart, Comeback) and fault.restart.state is not UNSET:
-            why = "what the hub keeps outlives its crash"
+        elif kind == "crash" and isinstance(fault.restart, Comeback) and fault.restart.state is not UNSET:
+            why = f"what the {'hub' if is_hub else 'directory'} keeps outlives its crash"
             self.names.report((*path, "restart", "state"), why, "shape", key=True)
 
     def _pick(self, pick: Pick, path: DataPath) -> None:

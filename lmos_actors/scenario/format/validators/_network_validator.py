@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from ..._worlds import MOST_CONNECTIONS, is_real
+from ..._worlds import MOST_CONNECTIONS, MOST_REGISTERED, is_real
 from ...model import HUB, WORLDS, LinksBetween, Network, Normal, Rules, Topology
 from ...values import problem_at
 from ._node_validator import NodeValidator
@@ -26,6 +26,11 @@ SMALLEST: Final = 1_024
 
 MESSAGE: Final = 320
 """Bytes of the smallest message, about."""
+
+SHORTEST_TTL: Final = 3.0
+DAY: Final = 86_400.0
+LONGEST_TTL: Final = 366 * DAY
+"""Bounds of the time to live of a registration, as a node has them: see `Registration`."""
 
 TAIL: Final = 3.0
 """Deviations above zero that the mean of a normal latency has at least: about one in a thousand is below."""
@@ -66,11 +71,31 @@ class NetworkValidator:
             self.names.report((*_HERE, "delivery"), why, "shape")
         if world == "wire":
             self._connections()
+        if network.directory is not None:
+            self._directory(float(network.directory.ttl), is_wire=world == "wire")
         self._rules(network.default, (*_HERE, "default"))
         for index, links in enumerate(network.links):
             here = (*_HERE, "links", index)
             self._rules(links, here)
             self._ends_of(links, here)
+
+    def _directory(self, ttl: float, *, is_wire: bool) -> None:
+        """Check the directory: how long registrations live, and how many there are."""
+        here: DataPath = (*_HERE, "directory")
+        if not SHORTEST_TTL <= ttl <= LONGEST_TTL:
+            why = f"registrations live from {SHORTEST_TTL:g} s to {LONGEST_TTL / DAY:g} days"
+            self.names.report((*here, "ttl"), f"{why}, not {ttl:g} s", "shape")
+        populations = self.names.populations
+        one_each = len(self.names.names) - len(populations) - 1  # but for the directory itself
+        agents = one_each + sum(each.count for each in populations.values())
+        if agents > MOST_REGISTERED:
+            why = f"{agents:,} agents register in the directory: {MOST_REGISTERED:,} are the most"
+            self.names.report(here, why, "shape", key=True)
+        alone = [each.count for name, each in populations.items() if not self.nodes.is_on_nodes(name)]
+        nodes = len(self.nodes.all()) - len(alone) - 1 + sum(alone)
+        if is_wire and nodes > MOST_CONNECTIONS:
+            why = f"{nodes:,} nodes register in the directory, and in world: wire each has a connection"
+            self.names.report(here, f"{why}: {MOST_CONNECTIONS:,} are the most", "shape", key=True)
 
     def _connections(self) -> None:
         """Refuse a topology of more pairs of nodes than have connections."""

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, listed, mapped
 
-from ...model import USER, Bridge, Supervisor, Tree
+from ...model import DIRECTORY, USER, Bridge, Supervisor, Tree
 from .._cell_names import NAME, NAMED, USED
 
 if TYPE_CHECKING:
@@ -104,6 +104,9 @@ class NodeValidator:
             return True
         if self.names.base_of(name) in self.names.places:
             return self.names.check_group(name, path, uses=False)
+        if name == DIRECTORY:
+            self.names.report(path, f'the network has no directory: "{DIRECTORY}: {{}}" in it makes one')
+            return False
         known = [*self._nodes, *self.names.names, USER]
         self.names.report(path, f'no node "{name}"{did_you_mean(name, known)}')
         return False
