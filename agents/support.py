@@ -156,3 +156,10 @@ class SupportDesk(ChatAgent):
         self.escalated += 1
         self.opened.emit(Ticket(number, question, why))
         return Answer(f"A colleague will answer you under ticket {number}.", "person", number)
+
+
+class FindingDesk(SupportDesk):
+    """A desk that asks whichever language model there is, on its own node or in a directory."""
+
+    def started(self) -> None:
+        self.model = self.find(LanguageModel)

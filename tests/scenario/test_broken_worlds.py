@@ -191,6 +191,15 @@ BREAKS = [
          "except ActionFailed as error:\n                yield", "stream desk.chat (chat)"),
     ),
     *breaks(
+        "directory",
+        "support",
+        ("self.model = self.find(LanguageModel)", "pass", "expect output found"),
+        ('self.find(LanguageModel)', 'self.find(LanguageModel, "day")', "expect output found"),
+        ("AgentError as error:\n            return", "ActionFailed as error:\n            return",
+         "invoke night.ask (unnoticed)"),
+        ("self.model.within(self.patience).invoke", "self.model.invoke", "check latency unnoticed"),
+    ),
+    *breaks(
         "gossip",
         "gossip",
         ("        self.knows = True", "        pass", "eventually all_informed"),
