@@ -14,6 +14,7 @@ from ._document import (
     Format as Format,
     parse as parse,
     read as read,
+    read_source as read_source,
 )
 from ._layout import LayoutError as LayoutError, lay_out_json as lay_out_json, lay_out_yaml as lay_out_yaml
 from ._order import key_orders as key_orders
@@ -27,7 +28,13 @@ from ._references import (
     references as references,
 )
 from ._schema import schema_of_file as schema_of_file
-from ._source import DataPath as DataPath, FileError as FileError, Kind as Kind, Mistake as Mistake
+from ._source import (
+    DataPath as DataPath,
+    FileError as FileError,
+    Kind as Kind,
+    Mistake as Mistake,
+    Source as Source,
+)
 from ._tree import (
     Note as Note,
     inside as inside,

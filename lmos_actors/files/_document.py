@@ -127,6 +127,12 @@ def read(path: str | os.PathLike[str], *, limit: int | None = None) -> Document:
     return parse(_text(raw, name), name=name, format=known, path=file)
 
 
+def read_source(path: str | os.PathLike[str]) -> Source:
+    """Return the text of a file of any format, which is read and bounded as by `read`. Raises FileError."""
+    file, name = Path(path), os.fspath(path)
+    return Source(name, _text(_bytes(file, name, None), name).removeprefix("\ufeff"))
+
+
 def parse(text: str, *, name: str, format: Format = "yaml", path: Path | None = None) -> Document:
     """Return the document of a text in memory; `name` is its name in messages. Raises FileError."""
     source = Source(name, text.removeprefix("\ufeff"))

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from lmos_actors._core import RandomStream
 from lmos_actors.files import Duration
-from lmos_actors.scenario.model import Constant, Exponential, Lognormal, Normal, Uniform
+from lmos_actors.scenario.model import Constant, Empirical, Exponential, Lognormal, Normal, Uniform
 from lmos_actors.scenario.values import draw, problem_at, sampler
 from lmos_actors.scenario.values._dist import LONGEST, Drawn, is_time, problem_of
 
@@ -33,6 +33,8 @@ MS = Duration(0.001)
         Normal(mean=-1.0, deviation=0.0),
         Lognormal(median=MS, p99=S),
         Lognormal(median=S, p99=S),
+        Empirical(values=(MS, S, S)),
+        Empirical(values=(-1.0, 2.5)),
     ],
 )
 def test_nothing_is_wrong(given_: Drawn) -> None:
@@ -55,6 +57,11 @@ def test_nothing_is_wrong(given_: Drawn) -> None:
         (Lognormal(median=0.0, p99=1.0), "median", '"median" has to be above zero'),
         (Lognormal(median=Duration(0.0), p99=S), "median", '"median" has to be above zero'),
         (Lognormal(median=S, p99=MS), "p99", '"p99" is less than "median": 1ms and 1s'),
+        (Empirical(), "dist", '"values", or a "file"'),
+        (Empirical(values=(MS,), file="a.txt"), "dist", '"values", or a "file"'),
+        (Empirical(values=(MS,), unit="ms"), "unit", 'of values in a "file"'),
+        (Empirical(values=(MS, 2.0)), "values", "no unit: write 2s or 2ms"),
+        (Empirical(values=(2.0, math.inf)), "values", "not a finite number"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_key(given_: Drawn, key: str, why: str) -> None:
@@ -94,6 +101,8 @@ def test_what_is_fixed_takes_nothing_of_the_stream() -> None:
         (Normal(mean=S, deviation=S), 2),
         (Lognormal(median=MS, p99=S), 2),
         (Lognormal(median=S, p99=S), 2),
+        (Empirical(values=(MS,)), 1),
+        (Empirical(values=(MS, S)), 1),
     ],
 )
 def test_a_draw_takes_as_much_of_the_stream_whatever_comes_of_it(given_: Drawn, takes: int) -> None:
@@ -110,6 +119,14 @@ def test_a_draw_takes_as_much_of_the_stream_whatever_comes_of_it(given_: Drawn, 
 def drawn(given_: Drawn, count: int = 4_000) -> list[float]:
     numbers = stream()
     return sorted(draw(given_, numbers) for _ in range(count))
+
+
+def test_measured_values_are_as_likely_as_one_another() -> None:
+    found = drawn(Empirical(values=(S, MS, S, Duration(0.5))))
+    assert set(found) == {0.001, 0.5, 1.0}
+    assert found.count(1.0) / len(found) == pytest.approx(0.5, abs=0.03)
+    numbers = stream()
+    assert {sampler(Empirical(values=(3.0, -4.0)))(numbers) for _ in range(20)} == {3.0, -4.0}
 
 
 def test_uniform_lies_between_and_everywhere() -> None:

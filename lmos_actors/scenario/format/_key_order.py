@@ -33,7 +33,7 @@ WORDS: Final = (
     "fault", "with",
     "loss", "duplicate", "reorder", "corrupt", "bandwidth", "queue",
      "writes", "down", "factor", "skew", "duration", "ref", "payload", "members", "deadline",
-    "quorum", "input", "streams", "items", "then", "value",
+    "quorum", "input", "streams", "items", "then", "value", "values", "file", "column", "unit",
     "take", "delay", "emit", "chunk", "progress",
     "reply", "output", "done", "fail", "code", "message", "crash", "unused", "dead_letter", "fault_free",
     "min", "max", "median", "p50", "p90", "p95", "p99", "jitter", "mean", "deviation", "save", "reason",

@@ -37,6 +37,7 @@ from ._base import (
     Constant as Constant,
     Delay as Delay,
     Distribution as Distribution,
+    Empirical as Empirical,
     ExpectedError as ExpectedError,
     Exponential as Exponential,
     Lognormal as Lognormal,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -70,6 +70,9 @@ class ExpectedError(Closed, frozen=True, kw_only=True):
 
 # --- numbers left to chance
 
+MOST_VALUES: Final = 10_000
+"""Most values that an empirical distribution has."""
+
 Amount: TypeAlias = Duration | float
 """A duration, or a plain number where the value has no unit; all of one distribution are of one sort."""
 
@@ -107,6 +110,18 @@ class Lognormal(Closed, frozen=True, kw_only=True, tag_field="dist", tag="lognor
     p99: Amount
 
 
-Distribution: TypeAlias = Constant | Uniform | Exponential | Normal | Lognormal
+class Empirical(Closed, frozen=True, kw_only=True, tag_field="dist", tag="empirical"):
+    """Values that were measured, each as likely as another.
+
+    They are written out, or those of a `file`; when a file has been read, they are `values`.
+    """
+
+    values: Annotated[tuple[Amount, ...], Meta(min_length=1, max_length=MOST_VALUES)] | UnsetType = UNSET
+    file: Name | UnsetType = UNSET
+    column: Name | UnsetType = UNSET
+    unit: Literal["us", "ms", "s", "m", "h"] | UnsetType = UNSET
+
+
+Distribution: TypeAlias = Constant | Uniform | Exponential | Normal | Lognormal | Empirical
 Delay: TypeAlias = Duration | Distribution
 """A time, or a distribution of durations to draw it from."""

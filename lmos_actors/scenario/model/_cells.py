@@ -35,6 +35,7 @@ from lmos_actors.files import (
 )
 
 from ._files import WORLDS, Choices, Scenario, Simulation, SweepRange, Variable, World
+from ._measured import MeasuredValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,6 +117,7 @@ class Cells:
         self.settings = settings
         self.mistakes: list[Mistake] = []
         self.used: set[tuple[str, str]] = set()
+        self._measured = MeasuredValues(document, self.mistakes)
         self.data: dict[str, Any] = mapped(document.data)
         self.axes = "sweep" if self.data.get("lmos") == "simulation/v1" else "matrix"
         self.unknown_keys = [key for key in self.data if key not in known_keys(self.data)]
@@ -247,7 +249,9 @@ class Cells:
             known["vars", name] = self._setting(name, self.settings[name]) if name in self.settings else value
         cell = CellData(values, {}, [])
         for key, part in self.data.items():
-            cell.data[key] = part if key in _FIXED else self._filled(part, (key,), known, cell.late)
+            if key not in _FIXED:
+                part = self._measured.filled(self._filled(part, (key,), known, cell.late), (key,))
+            cell.data[key] = part
         if "world" in values:
             # A wrong one has been reported where it stands.
             cell.data["world"] = values["world"] if values["world"] in WORLDS else UNKNOWN

@@ -6,11 +6,11 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from lmos_actors.files import Duration
 
-from ..model import Constant, Delay, Distribution, Exponential, Lognormal, Normal, Uniform
+from ..model import Constant, Delay, Distribution, Empirical, Exponential, Lognormal, Normal, Uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def draw(given: Drawn, stream: RandomStream) -> float:
     """Draw a number, of one that `problem_of` finds nothing wrong with.
 
     Times are seconds, in whole microseconds, from 0 to 100000h; plain numbers are as they are drawn. Normal
-    and lognormal take two numbers of the stream, uniform and exponential one, a constant none.
+    and lognormal take two numbers of the stream, uniform, exponential and empirical one, a constant none.
     """
     if isinstance(given, Duration):
         return float(given)
@@ -82,6 +82,8 @@ def problem_at(given: Drawn, *, time: bool = False) -> tuple[str, str] | None:
     """As `problem_of`, with the key at which the problem is."""
     if isinstance(given, Duration):
         return None
+    if isinstance(given, Empirical):
+        return _wrong_values(given, time=time)
     names = structs.asdict(given)
     bare = [name for name, amount in names.items() if not isinstance(amount, Duration)]
     if bare and (time or len(bare) < len(names)):
@@ -90,6 +92,22 @@ def problem_at(given: Drawn, *, time: bool = False) -> tuple[str, str] | None:
         if not math.isfinite(amount):
             return name, f'"{name}" is not a finite number'
     return _out_of_order(given)
+
+
+def _wrong_values(given: Empirical, *, time: bool) -> tuple[str, str] | None:
+    if (given.values is UNSET) == (given.file is UNSET):
+        return "dist", 'an empirical distribution has "values", or a "file" that has them'
+    if given.values is UNSET:
+        return None  # it could not be read, which is said
+    for key in ("column", "unit"):
+        if getattr(given, key) is not UNSET:
+            return key, f'"{key}" is of values in a "file"'
+    bare = [value for value in given.values if not isinstance(value, Duration)]
+    if bare and (time or len(bare) < len(given.values)):
+        return "values", f"a value has no unit: write {bare[0]:g}s or {bare[0]:g}ms"
+    if not all(map(math.isfinite, given.values)):
+        return "values", "a value is not a finite number"
+    return None
 
 
 def _out_of_order(given: Distribution) -> tuple[str, str] | None:
@@ -108,7 +126,13 @@ def _out_of_order(given: Distribution) -> tuple[str, str] | None:
 
 
 def _amounts(given: Distribution) -> list[float]:
+    if isinstance(given, Empirical):
+        return list(_values_of(given)[:1])  # all are of one sort
     return list(structs.asdict(given).values())
+
+
+def _values_of(given: Empirical) -> tuple[float, ...]:
+    return () if given.values is UNSET else given.values
 
 
 def _draw(given: Distribution, stream: RandomStream) -> float:
@@ -119,6 +143,9 @@ def _draw(given: Distribution, stream: RandomStream) -> float:
         return min(max(given.min * (1.0 - share) + given.max * share, given.min), given.max)
     if isinstance(given, Exponential):
         return stream.expovariate() * given.mean
+    if isinstance(given, Empirical):
+        values = _values_of(given)
+        return float(values[int(stream.random() * len(values))])
     if isinstance(given, Normal):
         return given.mean + given.deviation * stream.gauss()
     middle, spread = _of_logarithm(given)
