@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ._messages import Record, as_text, records, shorten, what_of
+from ._messages import Record, as_text, is_renewal, records, shorten, what_of
 from ._text import cut_line, missing_lines
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def _comment(text: str) -> str:
 
 
 def _is_shown(kind: str, line: str) -> bool:
-    return kind not in _PASSED_OVER or (kind == "started" and not line.endswith('"incarnation":1}'))
+    is_passed_over = kind in _PASSED_OVER and (kind != "started" or line.endswith('"incarnation":1}'))
+    return not is_passed_over and not is_renewal(line)
 
 
 @attrs.define

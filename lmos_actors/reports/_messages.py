@@ -25,6 +25,8 @@ SHOWN = 160
 
 _PASSED_OVER = ('"kind":"delivered"', '"kind":"started"', '"kind":"stopped"')
 _LOOK = 64  # number, instant and kind stand before this column
+_RENEWAL = '"agent":"directory","affordance":"partiallyUpdateThing"'
+_RENEWAL_LOOK = 160
 _OWN = frozenset({"n", "t", "kind", "agent"})
 
 
@@ -77,9 +79,21 @@ def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
         if len(found) == count:
             break
         head = line[:_LOOK]
-        if head.startswith('{"n":') and not any(kind in head for kind in _PASSED_OVER):
+        if (
+            head.startswith('{"n":')
+            and not any(kind in head for kind in _PASSED_OVER)
+            and not is_renewal(line)
+        ):
             found.append(line)
     return tuple(reversed(found))
+
+
+def is_renewal(line: str) -> bool:
+    """Return whether a line of a log tells of a renewal in a directory, as long as that succeeds.
+
+    It is as frequent as a heartbeat, and says as little.
+    """
+    return _RENEWAL in line[:_RENEWAL_LOOK] and ('"patch":{}' in line or line.endswith('"value":null}'))
 
 
 def message_text(record: Record) -> str:

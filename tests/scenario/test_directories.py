@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.files import FileError
+from lmos_actors.reports import mermaid
 from lmos_actors.scenario import load_scenario, run_cell
 from tests.scenario.project import Project
 
@@ -337,6 +338,30 @@ def test_nodes_renew_at_times_of_their_own(folder: Path, world: str) -> None:
     )
     assert first != second
     assert all(0.8 * TTL / 3 <= each <= TTL / 3 for each in (first, second))
+
+
+@both
+def test_renewals_are_in_the_log_but_tell_no_story(folder: Path, world: str) -> None:
+    """One that fails does: there is somebody who has to register again."""
+    result = ran(folder, world, ask(), wait(3 * TTL))
+    assert len(times(result, "sent", "partiallyUpdateThing")) > 10
+    drawn = mermaid(result, "office")
+    assert "putThing" in drawn
+    assert "partiallyUpdateThing" not in drawn
+    assert "partiallyUpdateThing" not in "".join(result.last)
+    lost = ran(folder, world, CUT, wait(TTL + 15), HEAL, wait(TTL))
+    assert "partiallyUpdateThing failed: ActionFailed" in mermaid(lost, "office")
+
+
+def test_a_check_that_breaks_in_a_cut_says_so(folder: Path) -> None:
+    check = {"check": "always", "of": "directory", "expr": "state.revision <= 2"}
+    path = folder / "broken.yaml"
+    ran(folder, "memory", wait(1), CUT, wait(TTL + 1))
+    whole = json.loads((folder / "memory.yaml").read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**whole, "checks": [check]}), encoding="utf-8")
+    resolved = load_scenario(path)
+    (failure,) = run_cell(resolved, resolved.cells[0], 1).failures
+    assert failure.saw.endswith("; since 1 s directory is cut off from weather, clerk")
 
 
 def test_a_series_and_a_check_of_it(folder: Path) -> None:

@@ -131,7 +131,8 @@ class HoldsJudge(FormulaJudge):
             return
         self.looks += 1
         if holds is not self.wanted:
-            self.offenders.add(path, self.describe(), now)
+            words = self.describe()
+            self.offenders.add(path, words if self.offenders else with_cuts(words, self.view.cuts()), now)
 
     def judge_values(self, slots: Sequence[Slot], values: list[Any], now: float) -> bool:
         if self.fault_free and self.view.faults_active():
