@@ -111,6 +111,8 @@ def _world_cases() -> Iterator[Case]:
     ):
         what = f"1,000 short scenarios, {how}"
         yield Case(name, what, program, 1_000, 3, None, unit=" s", less_is_better=True)
+    what = "schedules of explore, for a second of processor time"
+    yield Case("explore", what, worlds.explored, 1_000, 3, None)
     what = "HTML file of a run of 50,000 messages"
     yield Case("html-50k", what, worlds.page, 50_000, 30, None, unit=" ms", less_is_better=True)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import resource
+import shutil
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter as clock
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +63,27 @@ def short_by_command(workers: int, n: int) -> float:
     began = clock()
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
     return (clock() - began) * 1000 / n
+
+
+def explored(n: int) -> float:
+    """Schedules of a search by `explore` for a second of processor time.
+
+    It is the time of all its processes, from their start on. Nothing fails.
+    """
+    with TemporaryDirectory() as folder:
+        file = shutil.copy(FILES / "explored.yaml", folder)
+        Path(folder, "pyproject.toml").touch()
+        command = [sys.executable, "-m", "lmos_actors", "explore", file, "--runs", str(n), "--json"]
+        began = _of_children()
+        ran = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+        took = _of_children() - began
+    assert json.loads(ran.stdout)["runs"] == n
+    return n / took
+
+
+def _of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def page(n: int) -> float:

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lmos_actors.cli.explore import ExploreShow, Finds, Folder
+from lmos_actors.cli.explore import ExploreShow, Finds, Folder, find_lines
 from lmos_actors.files import parse
 from lmos_actors.reports import CheckResult, Failure, RunResult
 from lmos_actors.scenario import ScheduledFault, faults_of, with_schedule
@@ -22,6 +23,7 @@ from tests.scenario.project import Project
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lmos_actors.cli.explore import Find
     from lmos_actors.scenario import Data
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="worker processes are ended as POSIX has it")
@@ -304,11 +306,15 @@ def test_ctrl_c_keeps_how_far_it_was(project: Project) -> None:
     assert explored(project, "--runs", str(lines))["resumed"] == lines
 
 
-class InterruptedRuns:
-    """Runs in which one fault is too many, until an interrupt comes after some of them."""
+class ScriptedRuns:
+    """Runs that fail with one fault alone, until an interrupt comes after `most` of them.
 
-    def __init__(self, most: int) -> None:
+    Files that are written fail too, the first so many times.
+    """
+
+    def __init__(self, most: int, failing: int = 100) -> None:
         self.left = most
+        self.failing = failing
 
     def first(self, files: Sequence[Data], is_one: Any) -> int | None:
         for number, data in enumerate(files):
@@ -323,6 +329,9 @@ class InterruptedRuns:
         check = CheckResult(name="one", kind="never", ok=False, expected="never x", saw="at 3 s x", at=3.0)
         plain: dict[str, Any] = dict.fromkeys(("steps", "steps_done", "checks", "checks_passed"), 0)
         plain |= {"virtual": 1.0, "real": 1.0, "digest": "", "label": "", "values": {}, "seed": 1, "trial": 1}
+        self.failing -= 1
+        if self.failing < 0:
+            return RunResult(ended="passed", failures=(), judged=(), log=("{}",), **plain)
         failure = Failure("x", "check never one", "never x", "at 3 s x")
         return RunResult(ended="failed", failures=(failure,), judged=(check,), log=("{}",), **plain)
 
@@ -330,27 +339,47 @@ class InterruptedRuns:
         pass
 
 
-@pytest.mark.parametrize(("runs", "faults"), [(1, 3), (5, 1), (20, 1)])
-def test_an_interrupted_shrink_leaves_the_simplest_file_that_fails(
-    tmp_path: Path, runs: int, faults: int
-) -> None:
-    folder = Folder(tmp_path, tmp_path / "town.yaml")
-    folder.path.mkdir(parents=True)
-    made: Any = InterruptedRuns(runs)
-    finds = Finds(str(tmp_path / "town.yaml"), folder, made, ExploreShow(json=True), None)
+def shrunk(folder: Path, runs: ScriptedRuns) -> Find:
+    """Take a failure with three faults, and shrink it as far as the runs go."""
+    kept = Folder(folder, folder / "town.yaml")
+    kept.path.mkdir(parents=True)
+    made: Any = runs
+    finds = Finds(str(folder / "town.yaml"), kept, made, ExploreShow(json=True), None)
     drawn = [
         ScheduledFault(at=at * 1_000_000, permit=0, data={"kind": "crash", "target": f"counter/{at}"})
         for at in range(3)
     ]
-    with pytest.raises(KeyboardInterrupt):
-        finds.add("check never one: too late, or broken", with_schedule(COUNTING, 1, drawn), 7)
-    (find,) = folder.finds
+    with suppress(KeyboardInterrupt):
+        finds.add("check never one: broken", with_schedule(COUNTING, 1, drawn), 7)
+    (find,) = kept.finds
+    (again,) = json.loads((kept.path / "found.json").read_text())
+    assert again["data"] == find.data
+    return find
+
+
+@pytest.mark.parametrize(("runs", "faults"), [(1, 3), (5, 1), (20, 1)])
+def test_an_interrupted_shrink_leaves_the_simplest_file_that_fails(
+    tmp_path: Path, runs: int, faults: int
+) -> None:
+    find = shrunk(tmp_path, ScriptedRuns(runs))
     written = parse(Path(find.file).read_text(), name="").data
     assert (written, find.shrunk, find.difference) == (find.data, False, "")
     assert len(faults_of(find.data)) == faults
-    (kept,) = json.loads((folder.path / "found.json").read_text())
-    assert kept["data"] == find.data
     assert Path(find.log).read_text() == "{}\n"
+    assert find_lines(find)[1] == " not shrunk to the end"
+
+
+@pytest.mark.parametrize(
+    ("failing", "line"),
+    [
+        (0, " not shrunk, as two runs of it differ: in the search it failed, by itself it does not"),
+        (1, " not shrunk, as two runs of it differ: with another hash seed, in a second process, it does"),
+        (2, " shrunk, but two runs of it differ: in the search it failed, by itself it does not"),
+        (4, " wrote "),
+    ],
+)  # fmt: skip
+def test_what_fails_only_sometimes_is_said_to(tmp_path: Path, failing: int, line: str) -> None:
+    assert find_lines(shrunk(tmp_path, ScriptedRuns(10_000, failing)))[1].startswith(line)
 
 
 @pytest.mark.slow

@@ -118,7 +118,9 @@ def check_fault(fault: ScheduledFault) -> None:
     assert kind == list(DRAWN)[fault.permit]
     instantaneous = kind in ("crash", "restart") or keys.get("how") == "reset"
     assert ("duration" in keys) is not instantaneous
-    assert fault.duration is None or fault.duration > 0
+    length = SPACE.end - SPACE.start
+    if fault.duration is not None and kind != "swizzle":
+        assert length // 1_000 <= fault.duration <= length // 3
     if "between" in keys:
         assert len(set(keys["between"])) == 2
     if kind == "partition":
@@ -505,9 +507,9 @@ def run(*failures: Failure, judged: Sequence[CheckResult] = ()) -> RunResult:
     )
 
 
-def checked(saw: str, at: float | None) -> RunResult:
-    check = CheckResult(name="one", kind="never", ok=False, expected="never x", saw=saw, at=at)
-    return run(Failure("f.yaml:3:1", "check never one", "never x", saw), judged=[check])
+def checked(saw: str, at: float | None, kind: str = "never") -> RunResult:
+    check = CheckResult(name="one", kind=kind, ok=False, expected="never x", saw=saw, at=at)
+    return run(Failure("f.yaml:3:1", f"check {kind} one", "never x", saw), judged=[check])
 
 
 def test_a_check_that_fails_at_another_time_and_of_another_agent_fails_in_the_same_way() -> None:
@@ -515,6 +517,20 @@ def test_a_check_that_fails_at_another_time_and_of_another_agent_fails_in_the_sa
     assert failures_of(first) == failures_of(second)
     assert failures_of(first) != failures_of(checked("it was never looked at: no agent", None))
     assert failures_of(run()) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "saw", "at", "way"),
+    [
+        ("never", "at 3 s peer/3: x", 3.0, "broken"),
+        ("linearizable", "at 3 s peer/3: x", 3.0, "broken"),
+        ("eventually", "at 3 s series.x = 1", 3.0, "too late"),
+        ("eventually", "at 9 s series.x = 0", None, "not met"),
+        ("always", "it was never looked at: no agent", None, "nothing to judge"),
+    ],
+)
+def test_a_failure_is_named_by_the_way_it_fails(kind: str, saw: str, at: float | None, way: str) -> None:
+    assert failures_of(checked(saw, at, kind)) == (f"check {kind} one: {way}",)
 
 
 def test_crashes_are_told_apart_by_their_exception() -> None:

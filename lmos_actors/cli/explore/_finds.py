@@ -76,23 +76,22 @@ class Finds:
     # ---- one failure
 
     def _finish(self, find: Find) -> None:
-        self._write(find)
-        if find.can_be_shrunk:
-            try:
+        try:
+            self._write(find)
+            if find.can_be_shrunk:
                 self._shrink(find)
-            finally:  # also what is not shrunk to the end is a file that fails, with its own log
-                self._write(find)
-        self._folder.keep_finds()
+        finally:
+            self._folder.keep_finds()
 
     def _shrink(self, find: Find) -> None:
         shrinker = Shrinker(find.data, lambda files: self._first(files, find.failure, shrinker))
         try:
             find.data = shrinker.run()
             find.shrunk = True
-        finally:
+        finally:  # also what is not shrunk to the end is a file that fails, with its own log
             self._runs.drain()
             find.data = shrinker.data
-            self._folder.keep_finds()
+            self._write(find)
 
     def _first(self, files: Sequence[Data], failure: str, shrinker: Shrinker) -> int | None:
         self._show.progress(f"shrinking, {shrinker.tried} tried: {size_text(shrinker.data)}")

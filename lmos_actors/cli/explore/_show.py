@@ -78,7 +78,8 @@ def find_lines(find: Find) -> list[str]:
     """Return what was found as lines."""
     lines = [f"found  {find.sentence or find.failure}"]
     if find.difference:
-        lines.append(f" not shrunk, as two runs of it differ: {find.difference}")
+        how = "shrunk, but" if find.shrunk else "not shrunk, as"
+        lines.append(f" {how} two runs of it differ: {find.difference}")
     elif not find.can_be_shrunk:
         lines.append(" not shrunk, as each run on the way would take as long")
     elif not find.shrunk:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _FAULTS: Final = ("fault ", "inject ")
 _NOTHING_TO_JUDGE: Final = ("it was never looked at", "it cannot be computed", "no message", "nothing")
+_TIMELY: Final = ("eventually", "converges")
+"""The kinds of checks that are met at some instant, which may come too late."""
 _LONGEST: Final = 300
 
 
@@ -41,7 +43,9 @@ def _name(failure: Failure, judged: dict[str, CheckResult]) -> str:
 def _way(check: CheckResult) -> str:
     if check.saw.startswith(_NOTHING_TO_JUDGE):
         return "nothing to judge"
-    return "too late, or broken" if check.at is not None else "not met"
+    if check.at is None:
+        return "not met"
+    return "too late" if check.kind in _TIMELY else "broken"
 
 
 def sentence_of(run: RunResult, failure: str) -> str:

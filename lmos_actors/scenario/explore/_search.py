@@ -6,12 +6,13 @@ numbers that is named after its number. So the same seed finds the same whatever
 search that is cut short is the beginning of the whole one. It is resumed by handing it what its batches have
 found before.
 
-Three things make it find more than drawing alone does. A fault is put where something happens: between two
-instants at which the state of an agent changes there is nothing that a fault could come before or after, so
-instants are taken from runs, most of the time. Runs that reached states which few others have reached are the
-parents of others: their seed and their faults are kept but for one or two changes. And the rest of a batch is
-drawn anew, so that a search that has run dry goes on like one that only draws. `guided=False` only draws;
-tests compare the two.
+Four things make it find more than drawing alone does. A fault is put where something happens: between two
+instants at which the state of an agent changes it does not matter when a fault begins or ends, so most faults
+are in force at such an instant, or begin or end just before or after it. A further fault of a run is put,
+half of the time, where another one is in force: apart they do what each does alone. Runs that reached states
+which few others have reached are the parents of others: their seed and their faults are kept but for one or
+two changes. And the rest of a batch is drawn anew, so that a search that has run dry goes on like one that
+only draws. `guided=False` only draws; tests compare the two.
 """
 
 from __future__ import annotations
@@ -43,11 +44,17 @@ MOST_VALUES: Final = 40
 _NEW: Final = 0.3
 """The share of a guided batch that is drawn anew."""
 _ALIGNED: Final = 0.75
-"""The share of instants that are taken from a run."""
+"""The share of faults that are put where a run does something."""
 _EXACT: Final = 0.3
 """The share of those that are neither before nor after."""
 _ENDS_ALIGNED: Final = 0.3
 """The share of faults that end where something happens."""
+_TOGETHER: Final = 0.5
+"""The share of further faults that are put where another one is in force."""
+_COVERS: Final = 0.5
+"""The share of faults that are in force at such an instant, having begun before it."""
+_ENDS: Final = 0.1
+"""The share of those that end there; the others begin there."""
 _KEEPS_SEED: Final = 0.8
 _LARGEST_SEED: Final = 1_000_000
 _SMALLEST_NUDGES: Final = (100, 1_000, 10_000, 100_000, 1_000_000)
@@ -179,7 +186,10 @@ class Search:
         space = self._spaces[cell]
         count = 1 + stream.randrange(space.at_most)
         instants = self._baselines.get(cell, ()) if self._guided else ()
-        faults = [_drawn(space, instants, stream) for _ in range(count)]
+        faults: list[ScheduledFault] = []
+        for _ in range(count):
+            fault = space.fault(space.instant(stream), stream)
+            faults.append(_placed(fault, space, instants, faults, stream) if self._guided else fault)
         return Schedule(cell=cell, seed=self._any_seed(stream), faults=_in_order(faults))
 
     def _any_seed(self, stream: RandomStream) -> int:
@@ -204,56 +214,73 @@ def _change(
     ways: list[Callable[[], None]] = []
     at = stream.randrange(len(faults)) if faults else 0
     if len(faults) < space.at_most:
-        ways += [lambda: faults.append(_drawn(space, instants, stream))] * 3
+        ways += [lambda: faults.append(_new(faults, space, instants, stream))] * 3
     if faults:
         ways += [
-            lambda: _replace(faults, at, at=_instant(space, instants, stream)),
-            lambda: _replace(faults, at, at=space.kept(faults[at].at + _nudge(stream))),
+            lambda: faults.__setitem__(at, _placed(faults[at], space, instants, (), stream)),
+            lambda: faults.__setitem__(at, _moved(faults[at], space, _nudge(stream))),
             lambda: faults.__setitem__(at, space.fault(faults[at].at, stream)),
             lambda: faults.__setitem__(at, space.fault_of(faults[at].permit, faults[at].at, stream)),
         ]
     if faults and faults[at].duration is not None:
-        ways += [lambda: _replace(faults, at, duration=_lasting(faults[at], instants, stream))] * 2
+        ways += [lambda: faults.__setitem__(at, _longer_or_shorter(faults[at], instants, stream))] * 2
     if len(faults) > 1:
         ways.append(lambda: faults.__delitem__(at))
     ways[stream.randrange(len(ways))]()
 
 
-def _replace(
-    faults: list[ScheduledFault], index: int, *, at: int | None = None, duration: int | None = None
-) -> None:
-    fault = faults[index]
-    faults[index] = attrs.evolve(
-        fault,
-        at=fault.at if at is None else at,
-        duration=fault.duration if duration is None else duration,
-    )
+def _new(
+    others: Sequence[ScheduledFault], space: Space, instants: Sequence[int], stream: RandomStream
+) -> ScheduledFault:
+    """Draw a further fault of a schedule."""
+    return _placed(space.fault(space.instant(stream), stream), space, instants, others, stream)
 
 
-def _drawn(space: Space, instants: Sequence[int], stream: RandomStream) -> ScheduledFault:
-    """Draw a fault, most of the time where something happens, and some of the time until it does."""
-    fault = space.fault(_instant(space, instants, stream), stream)
-    if instants and fault.duration is not None and stream.random() < _ENDS_ALIGNED:
-        return attrs.evolve(fault, duration=_lasting(fault, instants, stream))
-    return fault
+def _placed(
+    fault: ScheduledFault,
+    space: Space,
+    instants: Sequence[int],
+    others: Sequence[ScheduledFault],
+    stream: RandomStream,
+) -> ScheduledFault:
+    """Put a fault where something happens, most of the time: what a run does, or another fault.
+
+    It is in force then, or begins or ends there, just before, or just after.
+    """
+    if others and stream.random() < _TOGETHER:
+        target = _of_fault(others[stream.randrange(len(others))], stream)
+    elif instants and stream.random() < _ALIGNED:
+        target = instants[stream.randrange(len(instants))]
+    else:
+        return fault
+    lasts = fault.duration or 0
+    way = stream.random()
+    if lasts and way < _COVERS:
+        return _moved(fault, space, target - stream.randrange(lasts) - fault.at)
+    end = lasts if way < _COVERS + _ENDS else 0
+    nudge = 0 if stream.random() < _EXACT else _nudge(stream)
+    return _moved(fault, space, target - end + nudge - fault.at)
 
 
-def _instant(space: Space, instants: Sequence[int], stream: RandomStream) -> int:
-    """Draw an instant: most of the time one at which something happened, just before it or just after."""
-    usable = [at for at in instants if space.start <= at < space.end]
-    if not usable or stream.random() >= _ALIGNED:
-        return space.instant(stream)
-    at = usable[stream.randrange(len(usable))]
-    return at if stream.random() < _EXACT else space.kept(at + _nudge(stream))
+def _of_fault(fault: ScheduledFault, stream: RandomStream) -> int:
+    """Draw an instant of a fault: its begin, its end, or one at which it is in force."""
+    lasts = fault.duration or 0
+    return fault.at + (0, lasts, stream.randrange(lasts + 1))[stream.randrange(3)]
 
 
-def _lasting(fault: ScheduledFault, instants: Sequence[int], stream: RandomStream) -> int:
+def _moved(fault: ScheduledFault, space: Space, by: int) -> ScheduledFault:
+    return attrs.evolve(fault, at=space.kept(fault.at + by))
+
+
+def _longer_or_shorter(
+    fault: ScheduledFault, instants: Sequence[int], stream: RandomStream
+) -> ScheduledFault:
     """Draw a duration near that of a fault, or one after which it ends where something happens."""
     assert fault.duration is not None
     later = [at for at in instants if at > fault.at]
     if later and stream.random() < _ENDS_ALIGNED:
-        return max(later[stream.randrange(len(later))] + _nudge(stream) - fault.at, fault.shortest)
-    return max(int(fault.duration * (0.25, 0.5, 2.0, 4.0)[stream.randrange(4)]), fault.shortest)
+        return fault.lasting(later[stream.randrange(len(later))] + _nudge(stream) - fault.at)
+    return fault.lasting(int(fault.duration * (0.25, 0.5, 2.0, 4.0)[stream.randrange(4)]))
 
 
 def _nudge(stream: RandomStream) -> int:

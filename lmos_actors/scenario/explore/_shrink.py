@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._plain import text_of, without_drawn
-from ._simpler import WAYS, without_drawn_ids
+from ._simpler import WAYS, tidied
 from ._weight import weight_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Shrinker:
             before = self.data
             for way in WAYS:
                 self._follow(way)
-        self._leave_out_ids()
+        self._tidy_up()
         return self.data
 
     def _follow(self, way: Callable[[Data], Iterator[Data]]) -> None:
@@ -103,7 +103,7 @@ class Shrinker:
             self._alone[text] = self._fails([alone]) == 0
         return not self._alone[text]
 
-    def _leave_out_ids(self) -> None:
-        plain = without_drawn_ids(self.data)
-        if plain != self.data and self._fails([plain]) == 0:
-            self.data = plain
+    def _tidy_up(self) -> None:
+        tidy = tidied(self.data)
+        if tidy != self.data and self._fails([tidy]) == 0:
+            self.data = tidy

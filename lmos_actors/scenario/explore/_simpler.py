@@ -33,11 +33,15 @@ if TYPE_CHECKING:
 
     from ._plain import Data
 
-_SEEDS: Final = (1, 2, 3, 4, 5)
+_FEW: Final = 2
+_SEEDS: Final = range(1, 6)
+_SEEDS_OF_FEW: Final = range(1, 21)
+"""Seeds for a population of a few: what needs an instant may be found with another, and this is worth it."""
 _UNITS: Final = (1_000_000, 100_000, 10_000, 1_000)
 _FIXED: Final = frozenset({"lmos", "name", "seeds", "agents", "population", "steps", "timeline", "stop"})
 """Keys of a file that no candidate lacks; what is in them is left out one by one."""
-_OF_FAULTS: Final = ("at", "do", "id", "kind", "fault", "sides", "target", "wait")
+_OF_FAULTS: Final = ("at", "do", "duration", "fault", "id", "kind", "sides", "target", "wait")
+"""Keys of faults that are kept: without a duration a fault would last to the end, and be another one."""
 _OF_TIMES: Final = ("duration", "down", "delay", "after", "every", "skew")
 """Keys of faults that are times, of which shorter ones are simpler."""
 _OF_AGENT: Final = "{}/([0-9]+)"
@@ -85,7 +89,7 @@ def _population(data: Data, index: int, name: str, fewer: int) -> Iterator[Data]
         found["population"][index]["count"] = fewer
         _fit_to_count(found, name, fewer)
         yield found
-        for seed in _SEEDS:
+        for seed in _SEEDS_OF_FEW if fewer <= _FEW else _SEEDS:
             if [seed] != data.get("seeds"):
                 yield {**found, "seeds": [seed]}
 
@@ -253,11 +257,13 @@ def _later(data: Data, path: DataPath, at: int) -> Iterator[Data]:
 
 
 def shorter_runs(data: Data) -> Iterator[Data]:
-    """Have the run end earlier, and steps wait for less."""
+    """Have the run end earlier, with faults where they are or as much earlier, and steps wait for less."""
     end = microseconds(mapped(data.get("stop")).get("at"))
-    for shorter in (end // 4, end // 2, end * 3 // 4, end * 9 // 10):
+    for shorter in map(_round, (end // 8, end // 4, end // 2, end * 3 // 4, end * 9 // 10)):
         if shorter:
-            yield _with(data, ("stop", "at"), text_of_time(_round(shorter)))
+            found = _with(data, ("stop", "at"), text_of_time(shorter))
+            yield found
+            yield from _earlier(found, end - shorter)
     for near in _rounder(end) if end else ():
         yield _with(data, ("stop", "at"), text_of_time(near))
     for path, entry in each_entry(data):
@@ -266,16 +272,35 @@ def shorter_runs(data: Data) -> Iterator[Data]:
                 yield _with(data, (*path, "for"), text_of_time(shorter))
 
 
+def _earlier(data: Data, by: int) -> Iterator[Data]:
+    """Yield a file whose faults come so much earlier, if there is time for that."""
+    times = {(*path, "at"): microseconds(entry.get("at")) - by for path, entry in places_of_faults(data)}
+    if times and min(times.values()) >= 0:
+        found = deepcopy(data)
+        for path, at in times.items():
+            at_path(found, path[:-1])["at"] = text_of_time(at)
+        yield found
+
+
+def simpler_seed(data: Data) -> Iterator[Data]:
+    """Have one of the first seeds, as many failures need none of their own."""
+    for seed in _SEEDS:
+        yield {**data, "seeds": [seed]}
+
+
 def _with(data: Data, path: DataPath, value: Any) -> Data:
     found = deepcopy(data)
     at_path(found, path[:-1])[path[-1]] = value
     return found
 
 
-def without_drawn_ids(data: Data) -> Data:
-    """Return a file whose drawn faults have no ids."""
+def tidied(data: Data) -> Data:
+    """Return a file whose drawn faults have no ids, and whose timeline is in the order of time."""
     places = [path for path, entry in each_entry(data) if str(entry.get("id", "")).startswith(DRAWN_ID)]
-    return without(data, [(*path, "id") for path in places])
+    found = without(data, [(*path, "id") for path in places])
+    if "timeline" in found:
+        found["timeline"] = sorted(found["timeline"], key=lambda entry: microseconds(entry["at"]))
+    return found
 
 
 WAYS: Final[Sequence[Callable[[Data], Iterator[Data]]]] = (
@@ -287,5 +312,6 @@ WAYS: Final[Sequence[Callable[[Data], Iterator[Data]]]] = (
     simpler_network,
     shorter_runs,
     gentler_faults,
+    simpler_seed,
 )
 """All ways, those first that make the others quick."""

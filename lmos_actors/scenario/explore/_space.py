@@ -61,7 +61,7 @@ class ScheduledFault:
     """A fault of a schedule: when, for how long, and its other keys as a file has them.
 
     `permit` is the number of what permits it. Times are microseconds; `duration` is None for what has none,
-    and is `shortest` at least.
+    and is between `shortest` and `longest`.
     """
 
     at: int
@@ -69,6 +69,11 @@ class ScheduledFault:
     data: dict[str, Any]
     duration: int | None = None
     shortest: int = 1
+    longest: int = 1 << 60
+
+    def lasting(self, duration: int) -> ScheduledFault:
+        """Return the same fault with another duration, the nearest to this one that is permitted."""
+        return attrs.evolve(self, duration=min(max(duration, self.shortest), self.longest))
 
     def keys(self) -> dict[str, Any]:
         """Return its keys in a file, but for the instant."""
@@ -105,35 +110,45 @@ class Space:
         if isinstance(permit.drawn, DrawnSwizzle):
             return self._swizzle(number, at, stream)
         data = _drawn_data(permit, stream)
-        return ScheduledFault(at=at, permit=number, data=data, duration=self._duration(permit, data, stream))
+        fault = ScheduledFault(at=at, permit=number, data=data)
+        durations = self._durations(permit, data)
+        if durations is None:
+            return fault
+        least, most = durations
+        return attrs.evolve(fault, duration=_between(least, most, stream), shortest=least, longest=most)
 
     def _swizzle(self, number: int, at: int, stream: RandomStream) -> ScheduledFault:
         """Draw some nodes, not more than there is time to cut the links among them and to heal them."""
         permit = self.permits[number]
         assert isinstance(permit.drawn, DrawnSwizzle)
         every = _time(permit.drawn.every, stream)
-        duration = self._duration(permit, {"kind": "swizzle"}, stream)
-        assert duration is not None
+        shortest, longest = self._durations_of(permit)
+        duration = _between(shortest, longest, stream)
         most = min(len(permit.whom), _MOST_SWIZZLED)
         while most > 2 and duration < _shortest_swizzle(most, every):
             most -= 1
         count = min(_between(2, most + 1, stream), most)
         chosen = sorted(stream.sample(range(len(permit.whom)), count))
         data = {"kind": "swizzle", "of": [permit.whom[n] for n in chosen], "every": text_of_time(every)}
-        shortest = _shortest_swizzle(count, every)
-        return ScheduledFault(
-            at=at, permit=number, data=data, duration=max(duration, shortest), shortest=shortest
+        shortest = max(shortest, _shortest_swizzle(count, every))
+        fault = ScheduledFault(
+            at=at, permit=number, data=data, shortest=shortest, longest=max(shortest, longest)
         )
+        return fault.lasting(duration)
 
-    def _duration(self, permit: Permit, data: dict[str, Any], stream: RandomStream) -> int | None:
+    def _durations(self, permit: Permit, data: dict[str, Any]) -> tuple[int, int] | None:
+        """Return the shortest and the longest duration of a fault, None for one that has none."""
         if data["kind"] in ("crash", "restart") or data.get("how") == "reset":
             return None
+        return self._durations_of(permit)
+
+    def _durations_of(self, permit: Permit) -> tuple[int, int]:
         span: Any = getattr(permit.drawn, "duration", UNSET)
         if span is not UNSET:
-            return _time(span, stream)
+            return _ends_of(span)
         length = max(self.end - self.start, SECOND // 1_000)
         shortest = max(length // _SHORTEST_SHARE, 1)
-        return _between(shortest, max(length // _LONGEST_SHARE, shortest), stream)
+        return shortest, max(length // _LONGEST_SHARE, shortest)
 
     def instant(self, stream: RandomStream) -> int:
         """Draw an instant, each as likely as another, in whole milliseconds where there is room for them."""
@@ -245,13 +260,19 @@ def _one_of(names: Sequence[str], stream: RandomStream) -> str:
 
 
 def _time(span: Duration | DurationRange, stream: RandomStream) -> int:
-    if isinstance(span, DurationRange):
-        return _between(round(span.min * SECOND), round(span.max * SECOND), stream)
-    return round(span * SECOND)
+    return _between(*_ends_of(span), stream)
+
+
+def _ends_of(span: Duration | DurationRange) -> tuple[int, int]:
+    """Return the shortest and the longest time of a range, in microseconds."""
+    least, most = (span.min, span.max) if isinstance(span, DurationRange) else (span, span)
+    return round(least * SECOND), round(most * SECOND)
 
 
 def _between(least: int, most: int, stream: RandomStream) -> int:
     """Draw a time of which each ratio is as likely as another, with two digits where the range allows."""
+    if least == most:
+        return least
     drawn = math.exp(math.log(least) + (math.log(most) - math.log(least)) * stream.random())
     return min(max(int(float(f"{drawn:.2g}")), least), most)
 
