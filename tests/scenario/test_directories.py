@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from lmos_actors.files import FileError
 from lmos_actors.reports import mermaid
 from lmos_actors.scenario import load_scenario, run_cell
+from tests.matrix import few_or_all
 from tests.scenario.project import Project
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ def ran(folder: Path, world: str, *steps: Any, network: Any = None, **more: Any)
     path.write_text(json.dumps(whole), encoding="utf-8")
     resolved = load_scenario(path)
     result = run_cell(resolved, resolved.cells[0], 1)
-    assert result.failures == ()
+    assert result.failures == (), result.failures
     return result
 
 
@@ -316,6 +318,42 @@ def test_datagrams_of_a_directory_may_get_lost(folder: Path) -> None:
     result = ran(folder, "memory", wait(10 * TTL), TOTAL, network=lossy)
     assert answers(result) == [2]
     assert any(json.loads(line).get("what") == "lost" for line in result.log[1:])
+
+
+def story(random: Random) -> list[Any]:
+    """Draw steps: questions, and what happens to the nodes meanwhile."""
+    steps: list[Any] = []
+    cuts: list[str] = []
+    for number in range(random.randint(3, 10)):
+        kind = random.choice(["ask", "ask", "ask", "wait", "wait", "cut", "heal", "crash", "reset"])
+        if kind == "ask":
+            steps += [ask(target=random.choice(["clerk", "boss"])), TOTAL]
+        elif kind == "wait":
+            steps.append(wait(random.choice([0.5, 3, 12, 25, 50, 70])))
+        elif kind == "cut":
+            sides = random.choice([
+                [["directory"], "rest"], [["weather"], ["clerk", "boss"]], [["weather"], ["directory"]],
+                [["clerk"], "rest"],
+            ])  # fmt: skip
+            cuts.append(f"cut-{number}")
+            steps.append({**inject("partition", sides=sides), "id": cuts[-1]})
+        elif kind == "heal" and cuts:
+            healed = cuts.pop(random.randrange(len(cuts)))
+            steps += [{"do": "heal", "of": healed}, wait(random.choice([1, 40]))]
+        elif kind == "crash":
+            target = random.choice(["weather", "directory"])
+            steps += [{**inject("crash", target=target), "id": f"crash-{number}"}, wait(6)]
+        elif kind == "reset":
+            steps += [{**inject("disconnect"), "id": f"reset-{number}"}, wait(random.choice([2, 5]))]
+    return [*steps, TOTAL]
+
+
+@pytest.mark.parametrize("seed", few_or_all(range(6), range(60)))
+def test_random_stories_come_to_the_same_in_both_worlds(folder: Path, seed: int) -> None:
+    agents = {**AGENTS, "boss": {**AGENTS["clerk"], "args": {"patience": 30.0}}}
+    steps = story(Random(seed))
+    memory, wire = (answers(ran(folder, world, *steps, agents=agents)) for world in ("memory", "wire"))
+    assert memory == wire
 
 
 # ---- what is recorded
