@@ -348,10 +348,12 @@ class Connections:
             server.join(each)
         return found
 
-    def bridge(self, options: RelayBridge, tls: ssl.SSLContext | None = None) -> Bridge:
+    def bridge(
+        self, options: RelayBridge, tls: ssl.SSLContext | None = None, network: Network | None = None
+    ) -> Bridge:
         """Return a bridge of an agent of this node to a relay, for a node that listens; its caller runs it.
 
-        `tls` is the trust of its connection, None for that of the node.
+        `tls` is the trust of its connection, None for that of the node, as is `network`.
         """
         from lmos_actors.facades.relay import Bridge
 
@@ -360,7 +362,7 @@ class Connections:
         return Bridge(
             options,
             *context,
-            network=self.network,
+            network=self.network if network is None else network,
             tls=self.client_tls if tls is None else tls,
             credentials=self.credentials,
             on_failure=self._failed,

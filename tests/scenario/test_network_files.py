@@ -282,8 +282,9 @@ WRONG = [
         SCENARIO,
         "network: {}\nnodes: {west: [front]}\nsteps:",
         (
-            "relay: {}\n@network: {}\nnodes: {west: [front]}\nsteps:\n  - {do: say, payload: hi}",
-            "not available yet",
+            "relay: {}\nnetwork: {delivery: @datagram}\nnodes: {west: [front]}\n"
+            "steps:\n  - {do: say, payload: hi}",
+            '"relay" needs "delivery: stream"',
         ),
     ),
     # faults

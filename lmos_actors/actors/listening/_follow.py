@@ -267,6 +267,7 @@ def _parts(source: Any, rest: tuple[Any, ...]) -> tuple[Any, Any]:
 def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], following: Following) -> None:
     """Follow at once, or from the moment at which the agent that is looked for appears."""
     link = link.inner if isinstance(link, Retrying) else link
+    link = link if isinstance(link, LookupLink) else found_link(link)  # near or far, in a simulated network
     if isinstance(link, LookupLink):
         found = link.look()
         if found is None or getattr(found, "is_settled", True) is False:
@@ -278,7 +279,7 @@ def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], followi
                 found.then(partial(rt.absent.settle, link.wanted))
             return
         link = found
-    link = found_link(link.settled() if hasattr(link, "settled") else link)
+    link = link.settled() if hasattr(link, "settled") else link
     check_home(rt, link)
     if getattr(link, "state", None) == GONE or getattr(link, "gone", False):
         raise NotFound("agent", link.path)

@@ -31,11 +31,11 @@ AT_ONCE: Final = 1_000
 class RelayMember(Agent, private=True):
     """An agent on a relay; `node.join` starts one. What it hears arrives as events.
 
-    `url`, `credentials`, `tls`, `id`, `follows` and `names_itself` are as for `open_relay`; without
-    credentials and `tls` it has those of the node. It comes back by itself where the connection breaks. A
-    relay that takes it no more crashes it, with the reason: started by `node.join` it is not restarted. With
-    `peers` each agent of the relay that introduces itself there, by a `discovery` message, is a `RelayPeer`
-    below it.
+    `url`, `credentials`, `tls`, `network`, `id`, `follows` and `names_itself` are as for `open_relay`;
+    without credentials, `tls` and `network` it has those of the node. It comes back by itself where the
+    connection breaks. A relay that takes it no more crashes it, with the reason: started by `node.join` it is
+    not restarted. With `peers` each agent of the relay that introduces itself there, by a `discovery`
+    message, is a `RelayPeer` below it.
     """
 
     url: str
@@ -44,6 +44,7 @@ class RelayMember(Agent, private=True):
     follows: tuple[str, ...] = ()
     peers: bool = False
     tls: Any = None
+    network: Any = None
     names_itself: bool = True
 
     heard: Event[RelayMessage] = event()
@@ -61,7 +62,7 @@ class RelayMember(Agent, private=True):
             self.url,
             id=self.id,
             names_itself=self.names_itself,
-            network=wires.network,
+            network=wires.network if self.network is None else self.network,
             tls=wires.client_tls if self.tls is None else self.tls,
             credentials=wires.credentials if self.credentials is None else self.credentials,
             follow=self.follows,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Headers
     from lmos_actors.facades.relay import Bridge
+    from lmos_actors.transport import Network
 
 
 @attrs.frozen
@@ -43,6 +44,8 @@ class HubLine:
     url: str
     credentials: Any = None
     tls: ssl.SSLContext | None = None
+    network: Network | None = None
+    """The network that the connection goes over; None for that of the node."""
     is_own: bool = False
     """Whether it leads to the hub of the file, which comes back by itself."""
     bridge: Bridge | None = None
@@ -60,7 +63,7 @@ class HubBridge(Agent, private=True):
         line: HubLine = self.line
         wires: Any = self._place().rt.wires
         options = RelayBridge(url=line.url, agent=self.agent, credentials=line.credentials)
-        bridge: Bridge = wires.bridge(options, line.tls)
+        bridge: Bridge = wires.bridge(options, line.tls, line.network)
         try:
             async with trio.open_nursery(strict_exception_groups=True) as nursery:
                 nursery.start_soon(partial(bridge.stay, patiently=line.is_own))

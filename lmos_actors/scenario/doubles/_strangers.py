@@ -71,9 +71,8 @@ def _on_hub(script: MockScript | ReplayScript) -> Any:
     @asynccontextmanager
     async def lifespan(agent: Any) -> AsyncGenerator[None]:
         line, rt = agent.line, agent._slot.rt
-        async with open_relay(
-            line.url, id=line.id, network=rt.wires.network, credentials=line.credentials
-        ) as relay:
+        network = rt.wires.network if line.network is None else line.network
+        async with open_relay(line.url, id=line.id, network=network, credentials=line.credentials) as relay:
             agent.relay = relay
             agent.nursery.start_soon(_Stranger(agent, script, relay).run)
             yield

@@ -221,7 +221,7 @@ class TreeBuilder:
         line = self._reached.line(name)
         if entry.to is not None:
             return partial(cls, line=line, agent=self._reached.public_name(self._cell.paths[entry.to]))
-        more = {"id": name, "credentials": line.credentials, "tls": line.tls}
+        more = {"id": name, "credentials": line.credentials, "tls": line.tls, "network": line.network}
         return partial(cls, url=line.url, follows=entry.follows, **more)
 
     # ---- a tree of the project

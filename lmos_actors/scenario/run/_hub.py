@@ -7,7 +7,7 @@ on the hub, as its requests elsewhere are those of no agent: what it says is in 
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -41,12 +41,15 @@ from ..model import (
 from ._step_text import each_step
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncGenerator, Callable
 
     from lmos_actors.errors import AgentError
     from lmos_actors.facades import Relay
     from lmos_actors.files import DataPath
     from lmos_actors.node import Node
+    from lmos_actors.simulation.network import LineNetwork
+    from lmos_actors.transport import Endpoint, Listener, Network
 
     from ..format import Cell
     from ..model import Relay as HubEntry, Saying
@@ -106,15 +109,60 @@ class _Saying:
         self.scope.cancel(str(error))
 
 
+class HubLines:
+    """A `Network` for the connections of one agent to the hub, over the lines between their nodes.
+
+    What connects before the run begins is there at once, whatever the lines are.
+    """
+
+    def __init__(self, lines: LineNetwork, *, has_begun: bool) -> None:
+        self._lines = lines
+        self._has_begun = has_begun
+        self._was_connected = False
+        if has_begun:
+            lines.stands()
+
+    async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+        """Connect. Raises ConnectFailed."""
+        if self._was_connected:
+            self._was_connected = False
+            self._lines.has_ended()
+        stream = await self._lines.connect(endpoint, tls)
+        if self._has_begun:
+            self._lines.stands()
+        self._was_connected = self._has_begun
+        return stream
+
+    async def listen(self, endpoint: Endpoint) -> Listener:
+        """See `Network`."""
+        return await self._lines.listen(endpoint)
+
+    def begin(self) -> None:
+        """Have all take its time from now on."""
+        self._was_connected = True
+        self._has_begun = True
+        self._lines.stands()
+
+    def end(self) -> None:
+        """Note no more what becomes of connections, as the run is over."""
+        self._was_connected = self._has_begun = False
+
+
 class RunHub:
     """The hub of one run, over all lives of its node.
 
     `fail` records a failure of the run, `noticed` takes the numbers of messages that are said, and `notify`
-    wakes those who wait for something that is heard.
+    wakes those who wait for something that is heard. `lines` returns the lines of an agent to the hub by its
+    name, None where it needs none.
     """
 
     def __init__(
-        self, cell: Cell, fail: Fail, noticed: Callable[[int], None], notify: Callable[[], None]
+        self,
+        cell: Cell,
+        fail: Fail,
+        noticed: Callable[[int], None],
+        notify: Callable[[], None],
+        lines: Callable[[str], LineNetwork | None],
     ) -> None:
         self.heard: list[dict[str, Any]] = []
         """What `user` has heard."""
@@ -126,6 +174,9 @@ class RunHub:
         self._notify = notify
         self._tokens: dict[str, str] = {}
         self._lines: list[HubLine] = []
+        self._lines_of = lines
+        self._networks: list[HubLines] = []
+        self._has_begun = False
         self._url = ""
         self._server: Any = None
         self._relay: Relay | None = None
@@ -139,16 +190,22 @@ class RunHub:
         connections: Any = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
         self._server, self._node, self._url = connections.relay, node, relay_url(node.urls[0])
         self._lines.clear()
+        self._networks.clear()
         trace_context(node.root.rt).noticed = self._noticed
         for name in (*self.names, *([USER] if self._has_user else [])):
             await self._identify(name)
-        if not self._has_user:
-            yield
-            return
+        try:
+            async with self._being_user(node, connections) if self._has_user else nullcontext():
+                yield
+        finally:
+            for each in self._networks:
+                each.end()
+
+    @asynccontextmanager
+    async def _being_user(self, node: Node, connections: Any) -> AsyncGenerator[None]:
         before = RUNTIME.set(node.root.rt)  # whose chance makes the ids of the session
-        session = open_relay(
-            self._url, id=USER, network=connections.network, credentials=cast("Any", self._token(USER))
-        )
+        network: Network = self._network_of(USER) or connections.network
+        session = open_relay(self._url, id=USER, network=network, credentials=cast("Any", self._token(USER)))
         async with session as relay, trio.open_nursery(strict_exception_groups=True) as nursery:
             RUNTIME.reset(before)
             self._relay = relay
@@ -174,9 +231,25 @@ class RunHub:
 
     def line(self, name: str) -> HubLine:
         """Return the line of an agent of the file to the hub."""
-        made = HubLine(name, self._url, self._token(name), is_own=True)
+        made = HubLine(name, self._url, self._token(name), network=self._network_of(name), is_own=True)
         self._lines.append(made)
         return made
+
+    def _network_of(self, name: str) -> HubLines | None:
+        """Return the network by which an agent reaches the hub, None for that of the node."""
+        lines = self._lines_of(name)
+        if lines is None:
+            return None
+        made = HubLines(lines, has_begun=self._has_begun)
+        self._networks.append(made)
+        return made
+
+    def begin(self) -> None:
+        """Have what is said take its time over the links of the file, as the run begins."""
+        if not self._has_begun:
+            self._has_begun = True
+            for each in self._networks:
+                each.begin()
 
     async def wait_ready(self) -> None:
         """Wait until the agents that bridges lead to are there, and their events are followed."""

@@ -28,6 +28,7 @@ from lmos_actors.simulation.network import (
 from .._worlds import MOST_CONNECTIONS, wait_until_idle
 from ..model import (
     DIRECTORY,
+    HUB,
     NETWORK,
     Disconnect,
     FaultAt,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Entropy, RandomStream
     from lmos_actors.actors import Ref
     from lmos_actors.node import Node
-    from lmos_actors.simulation.network import Delivery
+    from lmos_actors.simulation.network import Delivery, LineNetwork
     from lmos_actors.transport import MemoryNetwork
 
     from ..format import Cell
@@ -140,6 +141,14 @@ class RunNetwork:
         """Return a ref to the same agent, whose requests cross the network."""
         assert self._network is not None
         return self._network.ref(ref)
+
+    def to_hub(self, name: str, wires: MemoryNetwork) -> LineNetwork | None:
+        """Return the lines from the node of an agent, or `user`, to that of the hub; None if it is near."""
+        assert self._network is not None
+        (source,), (target,) = self.names.named(name), self.names.named(HUB)
+        if source == target or (source == USER and not self.has_user):
+            return None
+        return self._network.lines(wires, source, target)
 
     def count(self, what: str) -> int:
         """Return how often the network has done something; see `SimulatedNetwork.counts`."""

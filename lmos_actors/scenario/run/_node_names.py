@@ -1,7 +1,7 @@
 """The nodes of the network of a file, by their names.
 
 A node is one of `nodes:`, or has the name of an agent that stands in none of them. Agents that an agent
-starts are on its node, as are the members of a pool on that of the pool.
+starts are on its node, as are the members of a pool on that of the pool, and a bridge on that of its agent.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..format import supervisor_paths
-from ..model import USER, Simulation
+from ..model import HUB, USER, Bridge, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,9 @@ class NodeNames:
         if isinstance(scenario, Simulation):
             self._populations = {entry.id: entry.count for entry in scenario.population}
         self._paths: Mapping[str, str] = cell.paths
-        self._names = {path: name for name, path in cell.paths.items()}
+        if scenario.relay is not None:
+            self._paths = {**self._paths, HUB: HUB}
+        self._names = {path: name for name, path in self._paths.items()}
         supervisors = supervisor_paths(cell.root, cell.used)
         self._nodes: Mapping[str, tuple[str, ...]] = scenario.nodes
         self._node_of: dict[str, str] = {}
@@ -34,6 +36,9 @@ class NodeNames:
             for member in members:
                 place = self._paths.get(member) or supervisors.get(member, member)
                 self._node_of[place] = node
+        for name, entry in scenario.agents.items():
+            if isinstance(entry, Bridge) and entry.to is not None and name in self._paths:
+                self._node_of[self._paths[name]] = self.of_path(self._paths[entry.to])
 
     def of_path(self, path: str) -> str:
         """Return the node of the agent at a path."""

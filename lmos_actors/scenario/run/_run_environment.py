@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
     from lmos_actors.persistence import Store
     from lmos_actors.security import Security
+    from lmos_actors.simulation.network import LineNetwork
     from lmos_actors.transport import MemoryNetwork
 
     from ..doubles._hub_agents import HubLine
@@ -109,7 +110,10 @@ class RunEnvironment:
             from ._node_client import node_network
 
             network = network or node_network(cell.scenario.world)
-            run.hub = RunHub(cell, run.fail, run.note_number, run.watch.notify)
+            wires = network
+            run.hub = RunHub(
+                cell, run.fail, run.note_number, run.watch.notify, lambda name: self._lines_of(name, wires)
+            )
             own = {"listen": ADDRESS, "network": network, "relay": relay_options(cell.scenario.relay)}
             self._options = {**own, **self._options}
         if cell.scenario.network is not None:
@@ -120,6 +124,11 @@ class RunEnvironment:
         if opened:
             self._options["security"] = _open_to_anyone(cell, opened)
         return network
+
+    def _lines_of(self, name: str, wires: MemoryNetwork | None) -> LineNetwork | None:
+        """Return the lines of an agent to the hub, None without a network, or on the node of the hub."""
+        network = self._run.network
+        return None if network is None or wires is None else network.to_hub(name, wires)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
@@ -154,6 +163,7 @@ class RunEnvironment:
             if run.hub is not None:
                 await run.hub.wait_ready()
                 await wait_until_idle()
+                run.hub.begin()
             if run.network is not None:
                 await run.network.wait_registered()
             machine.came_up()

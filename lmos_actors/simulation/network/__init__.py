@@ -17,6 +17,7 @@ from ._network import (
     Delivery as Delivery,
     SimulatedNetwork as SimulatedNetwork,
 )
+from ._streams import LineNetwork as LineNetwork
 from ._wire import (
     Place as Place,
     WireNetwork as WireNetwork,

@@ -11,6 +11,7 @@ from lmos_actors.actors import CURRENT, Ref
 from lmos_actors.bindings import ClassInterface
 
 from ._peer import NetworkParts
+from ._streams import LineNetwork
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         Turns,
     )
     from lmos_actors.bindings import RemoteLink
+    from lmos_actors.transport import MemoryNetwork
 
     from ._links import LinkFault, Links
 
@@ -51,6 +53,7 @@ class NodeNetwork(ABC):
         self._label = label
         self._labels: dict[Any, str] = {}
         self._interfaces: dict[type[Any], ClassInterface] = {}
+        self._lines: list[tuple[str, str, LineNetwork]] = []
 
     @property
     def counts(self) -> Counter[str]:
@@ -74,6 +77,12 @@ class NodeNetwork(ABC):
     def toward(self, source: str, link: Any) -> RemoteLink:
         """Return the far link from a node to an agent or a pool. Raise NotFound, AgentUnavailable."""
 
+    def lines(self, network: MemoryNetwork, source: str, target: str) -> LineNetwork:
+        """Return the network for a connection of its own from one node to another, over their lines."""
+        made = LineNetwork(self._parts, network, source, target)
+        self._lines.append((source, target, made))
+        return made
+
     def _interface(self, cls: type[Any]) -> ClassInterface:
         interface = self._interfaces.get(cls)
         if interface is None:
@@ -85,21 +94,35 @@ class NodeNetwork(ABC):
     def begin(self, fault: LinkFault) -> int:
         """Put a fault into force, and return its number."""
         number = self.links.begin(fault, trio.current_time())
-        self._look_at_lines()
+        self._look()
         return number
 
     def heal(self, number: int) -> None:
         """End a fault; one that has ended already is passed over."""
         self.links.heal(number)
-        self._look_at_lines()
+        self._look()
 
-    @abstractmethod
+    def _look(self) -> None:
+        self._look_at_lines()
+        for _, _, lines in self._lines:
+            lines.look_at_lines()
+
     def disconnect(self, selects: Callable[[str, str], bool]) -> int:
         """Reset connections between nodes, and return how many there were."""
+        own = [
+            lines
+            for source, target, lines in self._lines
+            if selects(source, target) or selects(target, source)
+        ]
+        return self._reset(selects) + sum(lines.reset() for lines in own)
+
+    @abstractmethod
+    def _reset(self, selects: Callable[[str, str], bool]) -> int:
+        """Reset connections of peers, and return how many there were."""
 
     @abstractmethod
     def _look_at_lines(self) -> None:
-        """Have all connections take note of a change of the lines."""
+        """Have the connections of peers take note of a change of the lines."""
 
 
 class NetworkLink:

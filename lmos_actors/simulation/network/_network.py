@@ -74,8 +74,7 @@ class SimulatedNetwork(NodeNetwork):
             found.look_at_lines()  # it is there, and its lines may be cut
         return found
 
-    def disconnect(self, selects: Callable[[str, str], bool]) -> int:
-        """Reset connections between nodes, and return how many there were."""
+    def _reset(self, selects: Callable[[str, str], bool]) -> int:
         found = [
             peer
             for (source, target), peer in self._peers.items()

@@ -115,8 +115,7 @@ class WireNetwork(NodeNetwork):
         peers.kept(f"{source} > {target}", (), lambda: made)
         return made
 
-    def disconnect(self, selects: Callable[[str, str], bool]) -> int:
-        """Reset connections between nodes, and return how many there were."""
+    def _reset(self, selects: Callable[[str, str], bool]) -> int:
         found = [
             peer
             for (source, target), peer in self._peers.items()

@@ -60,14 +60,14 @@ class NetworkValidator:
         if world in WORLDS and is_real(world):
             why = f'"network" is simulated: world: memory or wire; that of {world} is this machine\'s own'
             self.names.report(_HERE, why, "shape", key=True)
-        if HUB in data:
-            why = '"network" is not available yet in a file with "relay": what is said there crosses no link'
-            self.names.report(_HERE, why, "later", key=True)
         network = self._network
         if network is None:
             return
         if self.is_datagram and world == "wire":
             why = "datagrams are of world: memory; in wire messages go over connections, which keep order"
+            self.names.report((*_HERE, "delivery"), why, "shape")
+        if self.is_datagram and HUB in data:
+            why = 'the agents on a hub have connections to it: "relay" needs "delivery: stream"'
             self.names.report((*_HERE, "delivery"), why, "shape")
         if world == "wire":
             self._connections()

@@ -77,6 +77,10 @@ class NodeValidator:
             if place in self._members:
                 return self._members[place][0]
             place = self._above_of(place)
+        entry = self.names.agents.get(name)
+        if isinstance(entry, Bridge) and entry.to is not None:
+            led_to = self.names.agents.get(entry.to)
+            return name if isinstance(led_to, Bridge) else self.node_of(entry.to)  # the former is a mistake
         base = self.names.base_of(name)
         return base if base in self.names.pools else name
 
@@ -95,7 +99,7 @@ class NodeValidator:
 
     def all(self) -> list[str]:
         """Return all nodes, with a population that stands on none as one."""
-        own = [name for name in self.names.names if name not in self.names.remotes]
+        own = [name for name in self.names.places if name not in self.names.remotes]
         return list(dict.fromkeys(map(self.node_of, own)))
 
     def end(self, name: str, path: DataPath) -> bool:
@@ -107,7 +111,7 @@ class NodeValidator:
         if name == DIRECTORY:
             self.names.report(path, f'the network has no directory: "{DIRECTORY}: {{}}" in it makes one')
             return False
-        known = [*self._nodes, *self.names.names, USER]
+        known = [*self._nodes, *self.names.places, USER]
         self.names.report(path, f'no node "{name}"{did_you_mean(name, known)}')
         return False
 
@@ -203,7 +207,12 @@ class NodeValidator:
 
     def _check_bridges(self) -> None:
         for name, entry in self.names.agents.items():
-            if isinstance(entry, Bridge):
+            if isinstance(entry, Bridge) and entry.speaks != "relay":
                 path = (*self.names.places[name], "from")
-                why = 'a bridge is not available yet in a file with "network": what it says crosses no link'
-                self.names.report(path, why, "later")
+                why = f'a bridge that speaks {entry.speaks} is not available yet in a file with "network"'
+                self.names.report(path, f"{why}: what it says crosses no link", "later")
+            elif isinstance(entry, Bridge) and entry.to is not None and name in self._members:
+                node, here = self._members[name]
+                if node != self.node_of(entry.to):
+                    why = f'"{name}" is on the node of its agent "{entry.to}", which is not "{node}"'
+                    self.names.report(here, why, "shape")

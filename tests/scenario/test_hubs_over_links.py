@@ -1,0 +1,220 @@
+"""A hub in a file with a network: what is said there, and heard of it, crosses the links of its agents."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors.files import FileError
+from lmos_actors.scenario import load_scenario, run_cell
+from tests.scenario.project import Project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lmos_actors.reports import RunResult
+
+TALK = '''\
+from __future__ import annotations
+
+from lmos_actors import Agent, AgentError, Property, Ref, action, prop
+from lmos_actors.facades import RelayMember, RelayMessage
+
+
+class Weather(Agent):
+    """Answers questions about the weather."""
+
+    asked: Property[int] = prop(default=0)
+
+    @action(answers=True)
+    async def answer(self, question: str) -> str:
+        """Answer in plain words."""
+        self.asked += 1
+        return "fine"
+
+
+class Voter(Agent):
+    """Asks, and hears."""
+
+    relay: Ref[RelayMember]
+    heard: Property[int] = prop(default=0)
+
+    def started(self) -> None:
+        self.follow(self.relay, RelayMember.heard, self.on_heard)
+
+    def on_heard(self, message: RelayMessage) -> None:
+        self.heard += message.payload == "hello"
+
+    @action
+    async def ask(self, whom: str = "weather-bot") -> str:
+        try:
+            answer = await self.relay.within(5).invoke(RelayMember.ask, "how?", [whom])
+        except AgentError as error:
+            return type(error).__name__
+        return answer.payload
+'''
+
+AGENTS: dict[str, Any] = {
+    "weather": {"from": "agent", "use": "hub_talk.py:Weather"},
+    "weather-bot": {"from": "bridge", "speaks": "relay", "to": "weather"},
+    "anna": {"from": "bridge", "speaks": "relay"},
+    "voter": {"from": "agent", "use": "hub_talk.py:Voter", "args": {"relay": "$(agents.anna)"}},
+    "ben": {
+        "from": "mock",
+        "speaks": "relay",
+        "rules": [{"when": {"action": "question"}, "output": "I am ben", "unused": "allowed"}],
+    },
+}
+NODES = {"home": ["anna", "voter"]}
+LATENCY = 0.05
+both = pytest.mark.parametrize("world", ["memory", "wire"])
+ASK = {"do": "invoke", "target": "voter", "action": "ask"}
+ASK_BEN = {**ASK, "input": {"whom": "ben"}}
+HEARD = {"do": "read", "target": "voter", "property": "heard"}
+SAY = {"do": "say", "payload": "hello"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("hub")
+    Project(root).write("pyproject.toml", "")
+    Project(root).write("hub_talk.py", TALK)
+    return root
+
+
+def written(folder: Path, world: str, *steps: Any, **more: Any) -> Path:
+    whole = {
+        "lmos": "scenario/v1",
+        "name": "hub",
+        "world": world,
+        "timeout": "20m",
+        "relay": {},
+        "network": {"default": {"latency": "50ms"}},
+        "nodes": NODES,
+        "agents": AGENTS,
+        "steps": list(steps),
+        **more,
+    }
+    path = folder / f"{world}.yaml"
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    return path
+
+
+def ran(folder: Path, world: str, *steps: Any, **more: Any) -> RunResult:
+    resolved = load_scenario(written(folder, world, *steps, **more))
+    result = run_cell(resolved, resolved.cells[0], 1)
+    assert result.failures == (), result.failures
+    return result
+
+
+def wait(seconds: float) -> dict[str, Any]:
+    return {"do": "wait", "for": f"{round(seconds * 1000)}ms"}
+
+
+def inject(kind: str, **more: Any) -> dict[str, Any]:
+    return {"do": "inject", "id": kind, "fault": {"kind": kind, **more}}
+
+
+CUT = inject("partition", sides=[["home"], "rest"])
+HEAL = {"do": "heal", "of": "partition"}
+
+
+def records(result: RunResult, kind: str) -> list[dict[str, Any]]:
+    found = [each for each in map(json.loads, result.log) if "kind" in each]
+    return [each for each in found if each["kind"] == kind]
+
+
+def answers(result: RunResult) -> list[Any]:
+    return [each["value"] for each in records(result, "answered") if each["agent"] == "voter"]
+
+
+@both
+def test_a_question_crosses_two_links_and_its_answer_too(folder: Path, world: str) -> None:
+    result = ran(folder, world, ASK, ASK_BEN)
+    assert answers(result) == ["fine", "I am ben"]
+    first, second = (each["t"] for each in records(result, "answered") if each["agent"] == "voter")
+    assert (first, second - first) == pytest.approx((4 * LATENCY, 4 * LATENCY))
+
+
+@both
+def test_those_on_the_node_of_the_hub_are_near_it(folder: Path, world: str) -> None:
+    """A bridge is on the node of its agent."""
+    result = ran(folder, world, ASK, nodes={**NODES, "city": ["relay", "weather"]})
+    (answered,) = (each["t"] for each in records(result, "answered") if each["agent"] == "voter")
+    assert answered == pytest.approx(2 * LATENCY)
+    near = ran(folder, world, ASK, nodes={"home": ["anna", "voter", "relay", "weather"]})
+    (answered,) = (each["t"] for each in records(near, "answered") if each["agent"] == "voter")
+    assert answered == 0
+
+
+@both
+def test_user_is_near_unless_it_is_named(folder: Path, world: str) -> None:
+    result = ran(folder, world, SAY, wait(1), HEARD)
+    assert (answers(result), len(records(result, "network"))) == ([1], 0)
+    late = {"links": [{"between": ["user", "relay"], "latency": "5s"}]}
+    assert answers(ran(folder, world, {**SAY, "wait": False}, wait(4), HEARD, network=late)) == [0]
+    assert answers(ran(folder, world, {**SAY, "wait": False}, wait(6), HEARD, network=late)) == [1]
+
+
+@both
+@pytest.mark.parametrize(("lasts", "heard"), [(10, 1), (100, 0)])
+def test_what_is_said_in_a_cut_comes_after_a_short_one(
+    folder: Path, world: str, lasts: float, heard: int
+) -> None:
+    """A long one ends the connection, and what was under way with it; the agent comes back by itself."""
+    steps = (CUT, SAY, ASK, wait(lasts), HEAL, wait(60), HEARD, ASK, SAY, wait(1), HEARD)
+    result = ran(folder, world, *steps)
+    assert answers(result) == ["DeadlineExceeded", heard, "fine", heard + 1]
+    happened = [each["what"] for each in records(result, "network")]
+    assert happened == ([] if heard else ["disconnected", "connected"])
+
+
+@both
+@pytest.mark.parametrize("fault", [inject("disconnect"), inject("crash", target="relay"), inject("restart")])
+def test_agents_come_back_after_a_fault(folder: Path, world: str, fault: Any) -> None:
+    result = ran(folder, world, ASK, fault, wait(10), ASK, SAY, wait(1), HEARD)
+    assert answers(result) == ["fine", "fine", 1]
+    assert "connected" in {each["what"] for each in records(result, "network")}
+
+
+def test_both_worlds_come_to_the_same(folder: Path) -> None:
+    steps = (ASK, CUT, SAY, ASK, wait(70), HEAL, wait(40), ASK, inject("disconnect"), wait(5), ASK_BEN, HEARD)
+    memory, wire = (ran(folder, world, *steps) for world in ("memory", "wire"))
+    assert answers(memory) == answers(wire)
+    assert [each["t"] for each in records(memory, "network")] == [
+        each["t"] for each in records(wire, "network")
+    ]
+
+
+def test_changed_bytes_end_a_connection(folder: Path) -> None:
+    corrupt = {"links": [{"between": ["home", "relay"], "corrupt": 0.05}]}
+    steps = [step for _ in range(40) for step in (ASK, wait(5))]
+    result = ran(folder, "wire", *steps, network=corrupt)
+    happened = {each["what"] for each in records(result, "network")}
+    assert happened == {"corrupted", "disconnected", "connected"}
+    assert answers(result).count("fine") > 20
+
+
+CHAT = {"from": "bridge", "speaks": "omnia", "to": "weather"}
+MISTAKES = [
+    (
+        {"agents": {**AGENTS, "chat": CHAT}},
+        'a bridge that speaks omnia is not available yet in a file with "network"',
+    ),
+    ({"nodes": {**NODES, "city": ["weather-bot"]}}, 'is on the node of its agent "weather", which is not'),
+    ({"network": {"delivery": "datagram"}}, '"relay" needs "delivery: stream"'),
+    ({"network": {"links": [{"between": ["home", "rely"], "latency": "1s"}]}}, 'did you mean "relay"?'),
+    (
+        {"network": {"links": [{"between": ["weather", "weather-bot"], "latency": "1s"}]}},
+        "are on one node",
+    ),
+]
+
+
+@pytest.mark.parametrize(("more", "why"), MISTAKES)
+def test_mistakes(folder: Path, more: dict[str, Any], why: str) -> None:
+    with pytest.raises(FileError) as caught:
+        load_scenario(written(folder, "memory", ASK, **more))
+    assert why in str(caught.value)
