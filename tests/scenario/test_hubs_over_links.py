@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 TALK = '''\
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import trio
+
 from lmos_actors import Agent, AgentError, Property, Ref, action, prop
 from lmos_actors.facades import RelayMember, RelayMessage
 
@@ -54,6 +59,15 @@ class Voter(Agent):
         except AgentError as error:
             return type(error).__name__
         return answer.payload
+
+
+class Slow(Voter):
+    """Takes its time to stop."""
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        yield
+        await trio.sleep(3)
 '''
 
 AGENTS: dict[str, Any] = {
@@ -177,6 +191,13 @@ def test_agents_come_back_after_a_fault(folder: Path, world: str, fault: Any) ->
     result = ran(folder, world, ASK, fault, wait(10), ASK, SAY, wait(1), HEARD)
     assert answers(result) == ["fine", "fine", 1]
     assert "connected" in {each["what"] for each in records(result, "network")}
+
+
+@both
+def test_the_end_of_a_run_is_no_loss_of_connections(folder: Path, world: str) -> None:
+    """The hub says goodbye first, and who comes back then finds nobody."""
+    slow = {**AGENTS, "voter": {**AGENTS["voter"], "use": "hub_talk.py:Slow"}}
+    assert records(ran(folder, world, ASK, agents=slow), "network") == []
 
 
 def test_both_worlds_come_to_the_same(folder: Path) -> None:
