@@ -43,9 +43,9 @@ class Peer(Agent):
             self.after(0.5 + self.random.random(), self.forward)
         if Heard.count == 1:
             Heard.began = clock()
-        elif Heard.count == self.wanted:
-            Heard.ended = clock()
-            self.send(self.ending, Ending.end)
+        elif Heard.count >= self.wanted:
+            Heard.ended = Heard.ended if Heard.count > self.wanted else clock()
+            self.send(self.ending, Ending.end)  # again with each message, as it may get lost
 
     def forward(self) -> None:
         for neighbour in self.random.sample(self.neighbours, min(4, len(self.neighbours))):

@@ -115,7 +115,7 @@ class Changed:
 OPEN = frozenset({"args", "state", "input", "data", "value", "payload", "match", "vars", "labels", "env"})
 """What is inside is for the classes, and for tools: what is wrong there need not be found."""
 
-NAMES_IN = frozenset({"agents", "matrix", "sweep", "save", "series", "emit"})
+NAMES_IN = frozenset({"agents", "nodes", "matrix", "sweep", "save", "series", "emit"})
 """The keys of these are names that the author has made up: a misspelt one is found where it is used."""
 
 FORMULAS = frozenset({"expr", "field"})

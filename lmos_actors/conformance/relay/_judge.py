@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from lmos_actors.conformance.card import Card
-from lmos_actors.conformance.session import NoAnswer, judge_all, without_secrets, without_words
+from lmos_actors.conformance.session import Failed, NoAnswer, judge_all, without_secrets, without_words
 from lmos_actors.conformance.target import NotRun
 from lmos_actors.conformance.wire import ConnectionGone, Refused, Unreachable
 
@@ -82,7 +82,7 @@ async def _prepared(network: Network, url: str, options: RelayConformOptions) ->
     context = RelayContext(shared, Random(f"{shared.seed}:"))
     try:
         one, other = await context.agent("a", welcomed=False), await context.agent("b", welcomed=False)
-        shared.welcomes = await one.next() is not None and await other.next() is not None
+        shared.welcomes = await _comes_first(one) and await _comes_first(other)
         shared.direct = await _arrives(context.word(), one, other)
     except (NoAnswer, ConnectionGone) as why:
         raise Unreachable(url, str(why)) from None
@@ -95,12 +95,20 @@ async def _prepared(network: Network, url: str, options: RelayConformOptions) ->
     return shared
 
 
+async def _comes_first(agent: RelayAgent) -> bool:
+    """Return whether a frame comes, of whatever kind. Raises ConnectionGone."""
+    try:
+        return await agent.next() is not None
+    except Failed:  # it is no frame of the protocol, which cases judge
+        return True
+
+
 async def _arrives(word: str, one: RelayAgent, other: RelayAgent) -> bool:
     """Return whether a message to one agent arrives. Raises ConnectionGone."""
     await one.say(word, other.id)
     try:
         await other.message(word)
-    except NoAnswer:
+    except (NoAnswer, Failed):
         return False
     return True
 
