@@ -51,7 +51,7 @@ from ._store import DeleteRange, Put
 from ._writer import HANGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from lmos_actors.actors import DurableTimers, FactForm, KeptAnswer, Runtime, Slot, StateForm
     from lmos_actors.errors import WriteConflict
@@ -136,6 +136,21 @@ class AgentStates:
     def statistics(self) -> WriterStatistics:
         """See `StateKeeping`."""
         return self.writer.statistics()
+
+    def end_process(self, keys: Container[str]) -> Callable[[Write], bool]:
+        """Forget what the agents at these keys have handed over and no commit has begun with.
+
+        In a simulation the process of these has ended, and that of others goes on. Return which writes are
+        theirs.
+        """
+
+        def theirs(write: Write) -> bool:
+            place = write.start if isinstance(write, DeleteRange) else write.key
+            return place.partition(SEPARATOR)[0] in keys
+
+        self.writer.discard(theirs)
+        self._ahead = {key: record for key, record in self._ahead.items() if key not in keys}
+        return theirs
 
     def suspend(self, slot: Slot) -> None:
         """End an agent of which a commit has failed, and start it again once the store works."""

@@ -82,15 +82,52 @@ class SimulatedDisk:
             del self.log[self._random.randrange(starts[-1] + 1, unsynced[-1]) :]
         self.synced = len(self.log)
 
+    def crash_of(self, owners: Callable[[Write], bool], writes: WritesAtCrash = "kept") -> None:
+        """End the process of some owners alone, as `crash` does of all; the store stays open for the others.
+
+        It is as if these had a disk of their own: no write of another owner is touched.
+        """
+        user, lands = self.user, writes == "torn" or self._random.random() < 0.5
+        under_way = user is not None and user.end_of(owners, lands=lands and writes == "kept")
+        if writes == "kept":
+            return
+        frames = [(end, list(frame)) for end, frame in _frames(self.log)]
+        unsynced = [
+            place
+            for place, (end, frame) in enumerate(frames)
+            if end > self.synced and any(map(owners, frame))
+        ]
+        if under_way and lands:
+            unsynced.append(len(frames))  # the last one, of which nothing is in the log
+        if not unsynced:
+            return
+        first = self._random.randrange(len(unsynced)) if writes == "lost" else -1
+        synced, self.synced = self.synced, 0
+        self.log, self.records = bytearray(), self.records.copy()
+        for place, (end, frame) in enumerate(frames):
+            if place < unsynced[first] or end <= synced:
+                self.records.commit([[write for write in frame if owners(write)]])
+            others = [write for write in frame if not owners(write)]
+            self.log += _frame(self.writer, others) if others else b""
+            if end <= synced:
+                self.synced = len(self.log)
+        if user is not None:
+            user.read_again()
+
     def recover(self) -> Records:
         """Return what the disk has, drop what follows the last whole frame, and sync the log."""
+        found, whole = self.read()
+        del self.log[whole:]
+        self.synced = whole
+        return found
+
+    def read(self) -> tuple[Records, int]:
+        """Return what the disk has, and where the last whole frame ends."""
         found, whole = self.records.copy(), 0
         for end, writes in _frames(self.log):
             found.commit([writes])
             whole = end
-        del self.log[whole:]
-        self.synced = whole
-        return found
+        return found, whole
 
     def checkpoint(self, records: Records) -> None:
         """Sync all commits, of which the records are the outcome."""
@@ -107,7 +144,7 @@ class SimulatedStore:
         self._disk = disk
         self._records: Records | None = None
         self._writer = 0
-        self._under_way: tuple[Sequence[Batch], Durability] | None = None
+        self._under_way: tuple[list[Batch], Durability] | None = None
 
     def open(self) -> None:
         """Open the store with what the disk has. Raise StoreInUse if a process has it open."""
@@ -150,13 +187,13 @@ class SimulatedStore:
 
         If the process ends meanwhile, they are in the log or not. A cancel leaves them out.
         """
-        disk = self._disk
-        self._under_way = batches, durability
+        disk, whole = self._disk, list(batches)
+        self._under_way = whole, durability
         try:
             await trio.sleep(disk.factor * disk.seconds())
         finally:
             self._under_way = None
-        return self.commit(batches, durability)
+        return self.commit(whole, durability)
 
     def die(self, *, lands: bool) -> None:
         """End with the process; with `lands` the commit that is under way is written, though not synced."""
@@ -164,6 +201,19 @@ class SimulatedStore:
         if under_way is not None and lands and not self._disk.full:
             self.commit(under_way[0], "process")
         self._records = None
+
+    def end_of(self, owners: Callable[[Write], bool], *, lands: bool) -> bool:
+        """Leave out what owners have under way, unless it lands; return whether there is any."""
+        batches = [] if self._under_way is None else self._under_way[0]
+        found = [place for place, batch in enumerate(batches) if any(map(owners, batch))]
+        if not lands:
+            for place in found:
+                batches[place] = ()
+        return bool(found)
+
+    def read_again(self) -> None:
+        """Have the records that the disk has, where they have changed below an open store."""
+        self._records, _ = self._disk.read()
 
     def close(self) -> None:
         """Close the store, and sync its commits; does nothing if it is closed."""

@@ -206,6 +206,15 @@ class StoreWriter:
             self._work.set()
         return ticket
 
+    def discard(self, owners: Callable[[Write], bool]) -> None:
+        """Have nothing written of what owners have submitted and no commit has begun with.
+
+        Their process has ended, in a simulation. The tickets are settled when their turn has come.
+        """
+        for ticket in self._waiting:
+            if any(map(owners, ticket.writes)):
+                ticket.writes = ()
+
     @property
     def is_full(self) -> bool:
         """Whether `room` would wait."""

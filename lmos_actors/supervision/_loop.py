@@ -103,10 +103,10 @@ class SupervisorLoop:
     """
 
     __slots__ = (  # CPython finds attributes quickly in slots, or in objects that have fewer than 30
-        "__weakref__", "_brutal", "_delays", "_members_of", "_prefix", "_work", "above", "agent",
+        "__weakref__", "_away", "_brutal", "_delays", "_members_of", "_prefix", "_work", "above", "agent",
         "alive", "at_once", "ended", "failed_starts", "failure", "ids", "inbox", "incarnation",
-        "label", "lives", "made_from", "members", "names", "nursery", "on_end", "parent", "path",
-        "plan", "raised", "reason", "restarts", "rt", "runners", "spec", "specs_of_unnamed",
+        "label", "lives", "lives_lost", "made_from", "members", "names", "nursery", "on_end", "parent",
+        "path", "plan", "raised", "reason", "restarts", "rt", "runners", "spec", "specs_of_unnamed",
         "started", "status",
     )  # fmt: skip
 
@@ -127,6 +127,7 @@ class SupervisorLoop:
         self._stand_below(parent if agent is None else cast("SupervisorLoop", agent.owner))
         self.status: Status = "starting"
         self.incarnation: int = 0
+        self.lives_lost: int = 0  # incarnations that have ended with the machine: in simulations
         self.runners: Runners | None = None
         self.on_end: Callable[[ExitReason], None] | None = None
         self.plan: Plan[Child] = Plan(self.spec)
@@ -146,6 +147,7 @@ class SupervisorLoop:
         self._work = trio.CancelScope()
         self._brutal = False
         self._delays = Delays(rt.timers, self.inbox)
+        self._away: dict[Child, None] = {}  # lost with their machine, until that is back
         self.at_once = 0  # requests carried out in the asker's step since the last checkpoint
         self._members_of = members_of
         self.members: Members = members_of(self)  # last: it may make slots of this loop
@@ -328,8 +330,11 @@ class SupervisorLoop:
                 page = children[place : place + BUDGET]
                 await read_states(self.rt, ((each.spec, each.path) for each in page))
             try:
-                await self.start_one(child)
+                if not self.is_away(child):
+                    await self.start_one(child)
             except (StartFailed, NameTaken) as exc:
+                if self.is_away(child):  # it was lost meanwhile
+                    continue
                 self.failed_starts += 1
                 self.failure = StartFailed(self.path, str(exc))
                 self.failure.__cause__ = exc.__cause__ or exc
@@ -351,8 +356,9 @@ class SupervisorLoop:
                 await (child.wait_down() if isinstance(child, Slot) else child.stop())
             child.status = "stopped"
             raise
-        self.plan.started(child)
-        self.announce((child,))
+        if not self.is_away(child):  # else it was lost in the same instant
+            self.plan.started(child)
+            self.announce((child,))
 
     async def start_again(self, child: Child) -> None:
         """See `Owner`."""
@@ -395,10 +401,11 @@ class SupervisorLoop:
         elif self.rt.failed:  # the node ends with an exception: nothing is restarted any more
             return
         elif len(item) == 2:  # a restart that is due
-            await self._carry_out(self.plan.try_again(item[1], trio.current_time()))
+            if not self.is_away(item[1]):
+                await self._carry_out(self.plan.try_again(item[1], trio.current_time()))
         else:
             child, incarnation, reason = item
-            if child.incarnation == incarnation:
+            if child.incarnation == incarnation and not self.is_away(child):
                 await self._carry_out(self.plan.exited(child, reason, trio.current_time()))
 
     async def _carry_out(self, decision: Decision[Child]) -> None:
@@ -423,6 +430,8 @@ class SupervisorLoop:
     async def _start_all(self, children: tuple[Child, ...]) -> Decision[Child] | None:
         """Start children in order; return what to do next if one of them could not start."""
         for child in children:
+            if self.is_away(child):
+                continue
             self.restarts += 1
             if self.rt.instrument is not None:
                 self.rt.instrument.record("restarting", child.path, {})
@@ -435,6 +444,8 @@ class SupervisorLoop:
         try:
             await self.start_one(child)
         except (StartFailed, NameTaken) as exc:
+            if self.is_away(child):
+                return None
             self.failed_starts += 1
             return self.plan.start_failed(child, exc.__cause__ or exc, trio.current_time())
         return None
@@ -442,6 +453,37 @@ class SupervisorLoop:
     def is_delayed(self, child: Child) -> bool:
         """Return whether a restart of the child waits for its time."""
         return child in self._delays
+
+    # ---- children whose machine ends
+
+    def is_away(self, child: Child) -> bool:
+        """Return whether a child was lost with its machine, which is not back."""
+        return child in self._away
+
+    @enable_ki_protection
+    def lose(self, children: Iterable[Child]) -> None:
+        """End children at once, as with the machine that they are on; see `Supervisor.lose`."""
+        for child in children:
+            if child not in self.plan.children:
+                continue
+            self._away[child] = None
+            self._delays.drop(child)
+            self.plan.lost(child)
+            if isinstance(child, Slot):
+                child.stop(SHUTDOWN, "brutal")
+            else:
+                child.kill()
+
+    async def regain(self, children: Iterable[Child]) -> None:
+        """Start children again whose machine is back: a request; see `Supervisor.regain`."""
+        for child in children:
+            if self._away.pop(child, self) is self or child not in self.plan.children:  # values are None
+                continue
+            await (child.wait_down() if isinstance(child, Slot) else child.stop())
+            self.plan.lost(child, has_ended=True)
+            failed = await self._try_to_start(child)
+            if failed is not None:
+                await self._carry_out(failed)
 
     # ---- its end
 

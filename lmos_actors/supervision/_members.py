@@ -108,8 +108,8 @@ class BulkMembers:
     async def _start_slot(self, slot: Slot) -> bool:
         """Start an agent whose time has come; return whether to go on. A start that fails ends the node."""
         loop = self._loop
-        if slot.status != "stopped" or slot.incarnation:
-            return True  # it was started on request before its time
+        if slot.status != "stopped" or slot.incarnation or loop.is_away(slot):
+            return True  # it was started on request before its time, or its machine is away
         try:
             if loop.idle and not needs_waiting(self._spec.member):
                 start_now(slot)

@@ -122,6 +122,17 @@ class Plan(Generic[C]):
         self.remove(child)
         return True
 
+    def lost(self, child: C, *, has_ended: bool = False) -> None:
+        """The machine of the child ends, and it with it: no end that counts. `has_ended`: it has unwound."""
+        if _alive(child):
+            child.status = "stopped" if has_ended else "stopping"
+        elif child.status == "restarting":
+            child.status = "stopped"
+        self._pending.pop(child, None)
+        self._postponed.pop(child, None)
+        self._streaks.pop(child, None)
+        self._significant.pop(child, None)
+
     def remove(self, child: C) -> None:
         """Forget a child that does not run, with its spec."""
         self.children.pop(child, None)

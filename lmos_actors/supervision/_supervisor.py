@@ -25,7 +25,7 @@ from ._siblings import name_of
 from ._spec import BulkSpec, ChildSpec, Pool, SupervisorSpec, UnnamedSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
     from lmos_actors.actors import MailboxOptions, Runtime, Status
 
@@ -205,6 +205,8 @@ class Supervisor:
 
     async def _restart(self, name: str) -> None:
         child = self._child(name)
+        if self.loop.is_away(child):
+            raise WrongState(child.path, "away", "it starts with the machine that it was lost with")
         _check_verdict(child, self.loop.plan.check_restart(child), "only a stopped child is restarted")
         await self.loop.start_one(child)
 
@@ -216,6 +218,22 @@ class Supervisor:
         if not 0 <= seconds < math.inf:
             raise ValueError(f"must be a finite number of seconds of at least 0, not {seconds!r}")
         self.loop.plan.postpone(self._child(name), seconds)
+
+    def lose(self, children: Iterable[Slot | Supervisor]) -> None:
+        """End children at once, with all below them, as with the machine that they are on. Never blocks.
+
+        Nothing of it counts towards the limit, and no strategy takes others along. They stay away until
+        `regain`, whatever becomes of this supervisor. For simulations.
+        """
+        self.loop.lose(map(_child_of, children))
+
+    async def regain(self, children: Iterable[Slot | Supervisor]) -> None:
+        """Start children again that were lost, in that order, once they have unwound.
+
+        One that cannot start is restarted as after any start that fails. Raises WrongState if this
+        supervisor does not run.
+        """
+        await self.loop.request(partial(self.loop.regain, tuple(map(_child_of, children))))
 
     @awaited("supervisor.")
     async def delete_child(self, name: str) -> None:
@@ -255,6 +273,16 @@ class Supervisor:
     def incarnation(self) -> int:
         """The number of its incarnation, from 1; 0 before the first."""
         return self.loop.incarnation
+
+    @property
+    def restarts(self) -> int:
+        """How often it has begun again itself, but for those times when it had been lost with its machine."""
+        return max(0, self.loop.incarnation - 1 - self.loop.lives_lost)
+
+    def life_lost(self) -> None:
+        """Take note that its last incarnation, if there was one, was lost with its machine: no restart."""
+        if self.loop.incarnation:
+            self.loop.lives_lost += 1
 
     def _child(self, name: str) -> Child:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] # a ref, as often as not
@@ -487,6 +515,10 @@ async def _nothing() -> None:
 def _check_type(spec: object, *types: type) -> None:
     if not isinstance(spec, types):
         raise ConfigError(f"must be a {types[0].__name__}, not {spec!r}", "spec")
+
+
+def _child_of(face: Slot | Supervisor) -> Child:
+    return face if isinstance(face, Slot) else face.loop
 
 
 def _check_verdict(child: Child, verdict: str, needs: str) -> None:

@@ -30,6 +30,7 @@ from ._memory import (
     MemoryListener as MemoryListener,
     MemoryNetwork as MemoryNetwork,
     MemoryStream as MemoryStream,
+    Pipe as Pipe,
     memory_pair as memory_pair,
     pair_of as pair_of,
 )

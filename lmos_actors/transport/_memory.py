@@ -27,8 +27,8 @@ _CHUNK: Final = 65536
 S = TypeVar("S", bound="MemoryStream")
 
 
-class _Pipe:
-    """Bytes on their way in one direction."""
+class Pipe:
+    """Bytes of a stream on their way in one direction."""
 
     __slots__ = ("broken", "data", "ended", "gone", "room", "size", "under_way")
 
@@ -48,7 +48,7 @@ class _Pipe:
 class MemoryStream(trio.abc.HalfCloseableStream):
     """One end of a pair of streams in memory; what the other end has not read is bounded."""
 
-    def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
+    def __init__(self, incoming: Pipe, outgoing: Pipe) -> None:
         self._in = incoming
         self._out = outgoing
         self._reader = WakeupPoint()
@@ -172,6 +172,14 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         self.close()
         await checkpoint()
 
+    def _break_here(self, why: str) -> None:
+        """Break this end alone; what the other one sends is read by nobody."""
+        room, pipe = self._out.room, Pipe(0)
+        pipe.broken = why
+        self._in = self._out = pipe
+        self._reader.wake()
+        room.wake()
+
     def break_now(self, why: str = "the connection was reset") -> None:
         """Break the stream for both ends, for faults: what was under way is lost."""
         for pipe in (self._in, self._out):
@@ -190,7 +198,7 @@ def memory_pair(buffer: int = _CHUNK) -> tuple[MemoryStream, MemoryStream]:
 
 def pair_of(kind: type[S], buffer: int) -> tuple[S, S]:
     """Make two ends of one stream of a kind; each direction holds `buffer` bytes at most."""
-    there, back = _Pipe(buffer), _Pipe(buffer)
+    there, back = Pipe(buffer), Pipe(buffer)
     left, right = kind(back, there), kind(there, back)
     left._join(right)  # pyright: ignore[reportPrivateUsage]
     return left, right

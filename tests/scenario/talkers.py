@@ -53,7 +53,7 @@ class Talker(Agent):
 
     def started(self) -> None:
         for index, line in enumerate(self.script):
-            if line.who == self.number:
+            if line.who == self.number and line.at > trio.current_time():  # else it was before a restart
                 self.nursery.start_soon(self.act, index, line)
 
     @action

@@ -106,9 +106,9 @@ LINES = st.lists(
 
 
 @st.composite
-def faults(draw: Any) -> dict[str, Any]:
+def faults(draw: Any, more: tuple[str, ...] = ()) -> dict[str, Any]:
     """Draw a fault that no line of a script meets: they begin and end between two seconds."""
-    kind = draw(st.sampled_from(("partition", "one way", "reset", "hang", "latency")))
+    kind = draw(st.sampled_from((*more, "partition", "one way", "reset", "hang", "latency")))
     entry: dict[str, Any] = {"at": f"{draw(st.integers(0, 250))}.5s", "do": "fault"}
     lasts = {"duration": f"{draw(st.sampled_from((1, 3, 10, 30, 70, 120)))}s"}
     between = {"between": [TALKERS[number] for number in draw(st.sampled_from(PAIRS))]}
@@ -121,6 +121,9 @@ def faults(draw: Any) -> dict[str, Any]:
             "sides": [[alone], "rest"],
             "one_way": kind == "one way",
         }
+    if kind == "restart":
+        down = f"{draw(st.sampled_from((0.2, 1, 3, 30, 70)))}s"
+        return {**entry, "kind": "restart", "of": draw(st.sampled_from(TALKERS)), "down": down}
     if kind == "latency":
         return {**entry, **lasts, **between, "kind": "latency", "delay": "100ms"}
     if kind == "hang":
@@ -167,7 +170,7 @@ def alone(number: int, at: str, duration: str, *, one_way: bool = False) -> dict
 )
 @given(
     script=LINES,
-    timeline=st.lists(faults(), max_size=4).map(numbered),
+    timeline=st.lists(faults(("restart", "restart")), max_size=4).map(numbered),
     latency=st.sampled_from((20, 50)),
 )
 def test_what_comes_of_everything_is_the_same_in_both_worlds(

@@ -221,6 +221,7 @@ class Extra:
         "kept",
         "lifespan_task",
         "links",
+        "lives_lost",
         "log",
         "monitors",
         "out",
@@ -263,6 +264,7 @@ class Extra:
         self.child_supervisor: AgentSupervisor | None = None
         self.clock: SkewedClock | None = None
         self.silent = False  # this end is not reported to the supervisor
+        self.lives_lost = 0  # incarnations that have ended with the machine: in simulations
         self.suspended = False  # a durable agent whose store fails: it is started again once that works
         self.removed = False  # the slot is to be removed for good at this end
         self.out: dict[OutgoingTell, None] = (
@@ -453,10 +455,21 @@ class Slot:
             waiting=self.waiting(),
             running=self.running(),
             refused=extra.refused if extra else 0,
-            restarts=max(0, self.incarnation - 1),
+            restarts=self.restarts,
             incarnation=self.incarnation,
             state=self.state_name,
         )
+
+    @property
+    def restarts(self) -> int:
+        """How often it has begun again, but for those times when it had been lost with its machine."""
+        lost = 0 if self.extra is None else self.extra.lives_lost
+        return max(0, self.incarnation - 1 - lost)
+
+    def life_lost(self) -> None:
+        """Take note that its last incarnation, if there was one, was lost with its machine: no restart."""
+        if self.incarnation:
+            self.ensure_extra().lives_lost += 1
 
     @property
     def state_name(self) -> str:

@@ -109,7 +109,7 @@ class Columns:
             count = self._delivered.get
             return [count(slot.path, 0) for slot in slots]
         if name == "restarts":
-            return [max(0, slot.incarnation - 1) for slot in slots]
+            return [slot.restarts for slot in slots]
         return None
 
 

@@ -13,7 +13,7 @@ from ._expect import Verdict, judge_bounded, judge_latency
 from ._judge import Judge, instant, listing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lmos_actors.reports import CheckResult
 
@@ -74,10 +74,26 @@ class CountJudge(Judge):
         self.number: int | None = None
         self._before: int | None = None
         """The number at the end of earlier nodes, whose counters are gone."""
+        self._at_end: dict[Slot, int] = {}
+        """The numbers of agents that were killed with their node of the network, and are not back."""
+        self._unseen = 0
+        """How much the counters of such agents went on while they unwound and began again."""
 
-    def node_ends(self) -> None:
-        if getattr(self.check, "counter", "") not in _GAUGES:
+    def node_ends(self, slots: Collection[Slot] | None = None) -> None:
+        if self._counter in _GAUGES:
+            return
+        if slots is None:
             self._before = self._total()
+            self._at_end, self._unseen = {}, 0
+            return
+        for slot in self.view.slots(self.check.of):
+            if slot in slots:
+                self._at_end[slot] = self._counted_by(slot)
+
+    def agents_are_back(self, slots: Collection[Slot]) -> None:
+        for slot in slots:
+            if slot in self._at_end:
+                self._unseen += self._counted_by(slot) - self._at_end.pop(slot)
 
     def judge_final_state(self, now: float) -> None:
         self.number = self._total()
@@ -86,13 +102,21 @@ class CountJudge(Judge):
         counted = self._counted()
         return counted if self._before is None else self._before + (counted or 0)
 
+    @property
+    def _counter(self) -> str:
+        counter: str = getattr(self.check, "counter", "restarts")
+        return counter
+
     def _counted(self) -> int | None:
-        counter = getattr(self.check, "counter", "restarts")
-        own = self.view.supervisor_restarts(self.check.of) if counter == "restarts" else None
+        own = self.view.supervisor_restarts(self.check.of) if self._counter == "restarts" else None
         slots = self.view.slots(self.check.of)
         if own is not None or not slots:
             return own
-        return sum(int(getattr(slot.statistics(), counter)) for slot in slots)
+        away = self._at_end
+        return sum(away[slot] if slot in away else self._counted_by(slot) for slot in slots) - self._unseen
+
+    def _counted_by(self, slot: Slot) -> int:
+        return int(getattr(slot.statistics(), self._counter))
 
     def result(self) -> CheckResult:
         if self.number is None:

@@ -22,9 +22,14 @@ class Cut:
     since: float
     sides: tuple[tuple[str, ...], ...]
     one_way: bool = False
+    is_down: bool = False
+    """The nodes of the one side have ended, and have not begun again."""
 
     def __str__(self) -> str:
         since = f"since {instant(self.since)}"
+        if self.is_down:
+            (nodes,) = self.sides
+            return f"{since} {_listing(nodes)} {_verb(nodes)} down"
         if not self.sides:
             return f"{since} all nodes are cut off from one another"
         first, *others = [_listing(side) for side in self.sides]

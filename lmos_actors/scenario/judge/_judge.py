@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 import attrs
@@ -192,8 +192,11 @@ class Judge(ABC):
     def sample(self, now: float) -> None:  # noqa: B027
         """Judge the state at a sample."""
 
-    def node_ends(self) -> None:  # noqa: B027
-        """Note what the node, which is about to be killed, has counted."""
+    def node_ends(self, slots: Collection[Slot] | None = None) -> None:  # noqa: B027
+        """Note what the node, which is about to be killed, has counted; or those agents of it, which are."""
+
+    def agents_are_back(self, slots: Collection[Slot]) -> None:  # noqa: B027
+        """Note that agents have begun again that were killed with their node of the network."""
 
     def judge_final_state(self, now: float) -> None:  # noqa: B027
         """Judge the state once more, before the agents are stopped."""

@@ -28,13 +28,13 @@ from ._series import SeriesSampler
 from ._trace_judges import CausalJudge, TraceJudge
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lmos_actors.reports import CheckResult, SeriesResult
 
     from ..model import AnyCheck, Measure
     from ._formula_judges import JudgeContext
-    from ._judge import PlaceOf, View
+    from ._judge import PlaceOf, Slot, View
 
 TIMED: Final = (Eventually, Converges)
 """The checks that come true at an instant: formulas and `stop` may name them."""
@@ -155,10 +155,16 @@ class Judges:
             for judge in self._judges:
                 judge.sample(now)
 
-    def node_ends(self) -> None:
-        """Note what is counted in a node that is about to be killed."""
+    def node_ends(self, slots: Collection[Slot] | None = None) -> None:
+        """Note what is counted in a node that is about to be killed; or by those agents of it, which are."""
         for judge in self._judges:
-            judge.node_ends()
+            judge.node_ends(slots)
+        self._directory.forget()
+
+    def agents_are_back(self, slots: Collection[Slot]) -> None:
+        """Note that agents have begun again that were killed with their node of the network."""
+        for judge in self._judges:
+            judge.agents_are_back(slots)
         self._directory.forget()
 
     def forget_agents(self) -> None:

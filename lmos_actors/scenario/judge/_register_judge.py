@@ -19,12 +19,12 @@ from ._judge import Judge, instant
 from ._linearizability import MOST_LOOKED_AT, UNKNOWN, Operation, linearize, smallest_failing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lmos_actors.reports import CheckResult
 
     from ..model import Linearizable
-    from ._judge import AgentDirectory, View
+    from ._judge import AgentDirectory, Slot, View
     from ._linearizability import Sort
 
 MOST_OPERATIONS: Final = 100_000
@@ -174,9 +174,11 @@ class RegisterJudge(Judge):
         request = self.answered.pop(number)
         request.end, request.until, request.is_set = UNKNOWN, None, True
 
-    def node_ends(self) -> None:
+    def node_ends(self, slots: Collection[Slot] | None = None) -> None:
         for name in self.of:
             for slot in self.view.slots(name):
+                if slots is not None and slot not in slots:
+                    continue
                 for number in () if slot.output_gate is None else slot.output_gate.held_answers():
                     if number in self.answered:
                         self._take_back(number)

@@ -20,6 +20,11 @@ class Pick(Closed, frozen=True, kw_only=True):
     count: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
     share: Annotated[float, Meta(gt=0, le=1)] | UnsetType = UNSET
 
+    def number_of(self, size: int) -> int:
+        """Return how many it takes of so many; by a share at least one."""
+        share = 0.0 if self.share is UNSET else self.share
+        return max(1, round(size * share)) if self.count is UNSET else self.count
+
 
 class Comeback(Closed, frozen=True, kw_only=True):
     """The time of the restart after a crash, and whether state is kept; by default the supervisor decides.
@@ -73,12 +78,19 @@ class ClockSkew(Faulty, frozen=True, kw_only=True, tag="clock_skew"):
     duration: Duration
 
 
+Nodes: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
+"""A node, an agent or a population, or several."""
+
+
 class Restart(Closed, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
     """End the node as a `kill -9` does, and with `lost` and `torn` its machine; start it again after `down`.
 
-    `writes` says what becomes of commits that were not synced: `kept` by default.
+    `writes` says what becomes of commits that were not synced: `kept` by default. `of` and `pick` name nodes
+    of the network, of which each has a process and a machine of its own; without them it is the whole node.
     """
 
+    of: Nodes | UnsetType = UNSET
+    pick: Pick | None = None
     writes: Literal["kept", "lost", "torn"] | UnsetType = UNSET
     down: Duration = Duration(1.0)
 
@@ -101,10 +113,6 @@ Side: TypeAlias = tuple[Name, ...] | Pick | Literal["rest"]
 
 Ends: TypeAlias = Annotated[tuple[Name, ...], Meta(min_length=2, max_length=2)]
 """Two nodes or agents, or two populations, or the nodes of one and all of another."""
-
-
-Nodes: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
-"""A node, an agent or a population, or several."""
 
 
 class OnLinks(Closed, frozen=True, kw_only=True, tag_field="kind"):
@@ -513,7 +521,7 @@ FAULT_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "slow": (frozenset({"factor", "duration"}), frozenset()),
     "pause": (frozenset({"duration"}), frozenset()),
     "clock_skew": (frozenset({"duration"}), frozenset({"skew", "rate"})),
-    "restart": (frozenset(), frozenset({"writes", "down"})),
+    "restart": (frozenset(), frozenset({"of", "writes", "down"})),
     "full_disk": (frozenset({"duration"}), frozenset()),
     "slow_disk": (frozenset({"factor", "duration"}), frozenset()),
     "partition": (frozenset({"sides"}), frozenset({"one_way", "duration"})),

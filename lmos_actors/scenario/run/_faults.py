@@ -57,7 +57,7 @@ from ..model import (
 from ..values import draw, exception_class
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from lmos_actors._core import Entropy, Instrument, RandomStream
     from lmos_actors.actors import Ref, Slot
@@ -105,6 +105,8 @@ class _InjectedFault:
     """The name of a fault of links for the network."""
     sides: tuple[tuple[str, ...], ...] = ()
     one_way: bool = False
+    ends: dict[str, Callable[[], object]] = attrs.field(factory=dict)
+    """What undoes it on each agent, by path, where that is not its own affair."""
 
 
 class Faults:
@@ -145,8 +147,10 @@ class Faults:
             self._strike_network(fault, id)
             return
         if isinstance(fault, (Restart, FullDisk, SlowDisk)):
-            self._strike_node(fault, id)
+            ended = self._strike_node(fault, id)
             if wait and isinstance(fault, Restart) and self._machine is not None:
+                for node in ended:
+                    await self._machine.wait_node_up(node)
                 await self._machine.wait_up()
             return
         slots = self.strike(fault, id)
@@ -193,8 +197,7 @@ class Faults:
                     raise FaultFailed(f"a running {fault.target}", f"{ref.path} is {_state(ref)}")
             return refs
         refs = list(self._find(pick.of))
-        share = 0.0 if pick.share is UNSET else pick.share
-        count = max(1, round(len(refs) * share)) if pick.count is UNSET else pick.count
+        count = pick.number_of(len(refs))
         running = [number for number, ref in enumerate(refs) if _state(ref) == "running"]
         if count > len(running):
             raise FaultFailed(f"{count} running agents of {pick.of}", f"{len(running)} of {len(refs)}")
@@ -265,6 +268,7 @@ class Faults:
         refs: list[Ref[Any]],
         slots: Sequence[Slot],
     ) -> None:
+        ends: list[Callable[[], object]]
         if isinstance(fault, Pause):
             ends = [partial(release, ref) for ref in refs]
             for ref in refs:
@@ -276,14 +280,18 @@ class Faults:
             ends = [partial(self._undo_slow, fault.factor, ref) for ref in refs]
             for ref in refs:
                 self._slow(fault.factor, ref)
+        injected.ends = dict(zip(injected.targets, ends, strict=True))
 
         def heal() -> None:
             if injected.end is None:  # else the node has been killed, and with it what was slow
-                for end in ends:
-                    end()
-                self._heal(injected, injected.targets)
+                self._undo(injected, tuple(injected.left))
 
         slots[0].rt.timers.call_at(trio.current_time() + fault.duration, heal)
+
+    def _undo(self, injected: _InjectedFault, paths: Sequence[str]) -> None:
+        for path in paths:
+            injected.ends[path]()
+        self._heal(injected, paths)
 
     def _slow(self, factor: float, ref: Ref[Any]) -> None:
         self._paces.setdefault(slot_of(ref), (service_time(ref), []))[1].append(factor)
@@ -305,18 +313,23 @@ class Faults:
 
     # ---- faults of the node
 
-    def _strike_node(self, fault: Restart | FullDisk | SlowDisk, id: str) -> None:
-        """Inject a fault of the node or of its disk now. Raises FaultFailed before any change."""
+    def _strike_node(self, fault: Restart | FullDisk | SlowDisk, id: str) -> Sequence[str]:
+        """Inject a fault of the node or of its disk now; return the nodes of the network that have ended.
+
+        Raises FaultFailed before any change.
+        """
         machine, kind = self._machine, kind_of_fault(fault)
         assert machine is not None
         if isinstance(fault, Restart) and machine.is_down:
             raise FaultFailed("a running node to restart", "it is down")
+        if isinstance(fault, Restart) and (fault.of is not UNSET or fault.pick is not None):
+            return self._strike_nodes(fault, id)
         injected = self._inject(id, kind, {NODE: None})
         self._watch.record("fault", NODE, {"fault": kind, "id": id, "targets": 1, **_log_fields(fault)})
         if isinstance(fault, Restart):
             self._end_with_node()
             machine.kill("kept" if fault.writes is UNSET else fault.writes, float(fault.down))
-            return
+            return ()
         if isinstance(fault, SlowDisk):
             machine.slow_disk(fault.factor)
             heal = partial(self._undo_slow_disk, machine, fault.factor, injected)
@@ -324,6 +337,46 @@ class Faults:
             machine.fill_disk()
             heal = partial(self._clear_disk, machine, injected)
         machine.call_at(trio.current_time() + fault.duration, heal)
+        return ()
+
+    def _strike_nodes(self, fault: Restart, id: str) -> Sequence[str]:
+        """End nodes of the network now, and have them begin again. Raises FaultFailed before any change."""
+        machine, network = self._machine, self._network
+        assert machine is not None
+        assert network is not None
+        if fault.pick is None:
+            assert fault.of is not UNSET
+            nodes = network.nodes(fault.of)
+            for node in nodes:
+                if machine.is_node_down(node):
+                    raise FaultFailed(f"a running node {node} to restart", "it is down")
+        else:
+            every = network.nodes(fault.pick.of)
+            up = [node for node in every if not machine.is_node_down(node)]
+            count = fault.pick.number_of(len(every))
+            if count > len(up):
+                raise FaultFailed(f"{count} running nodes of {fault.pick.of}", f"{len(up)} of {len(every)}")
+            nodes = [up[place] for place in sorted(self._stream(f"fault {id}").sample(range(len(up)), count))]
+        injected = self._inject(id, "restart", dict.fromkeys(nodes))
+        for node in nodes:
+            fields = {"fault": "restart", "id": id, "targets": len(nodes), **_log_fields(fault)}
+            self._watch.record("fault", node, fields)
+        injected.sides = (tuple(nodes),)
+        for node in nodes:
+            machine.kill_node(node, "kept" if fault.writes is UNSET else fault.writes, float(fault.down))
+        return nodes
+
+    def agents_end(self, paths: Container[str]) -> None:
+        """End what was in force on agents that are killed with their node of the network."""
+        for injected in tuple(self._in_force):
+            struck = [path for path in injected.left if path in paths and injected.left[path] is not None]
+            if injected.kind in ("slow", "pause", "clock_skew"):
+                self._undo(injected, struck)
+            else:
+                injected.left |= dict.fromkeys(struck)  # the crashed are to run again
+        for path in tuple(self._ends):
+            if path in paths:
+                self._ends.pop(path).set()
 
     def _end_with_node(self) -> None:
         """End what was in force on agents of a node that is killed; crashed ones are to run again."""
@@ -337,11 +390,11 @@ class Faults:
             ended.set()
         self._ends.clear()
 
-    def node_came_up(self) -> None:
-        """All agents of a node that was killed have been started again."""
+    def node_came_up(self, node: str | None = None) -> None:
+        """All agents of a node that was killed have been started again; or those of one of the network."""
         for injected in tuple(self._in_force):
             if injected.kind == "restart":
-                self._heal(injected, injected.targets)
+                self._heal(injected, [each for each in injected.left if node in (None, each)])
 
     def _undo_slow_disk(self, machine: Machine, factor: float, injected: _InjectedFault) -> None:
         machine.undo_slow_disk(factor)
@@ -435,9 +488,14 @@ class Faults:
     def cuts(self) -> tuple[Cut, ...]:
         """Return the cuts of the network that are in force, the oldest first."""
         return tuple(
-            Cut(injected.begin, injected.sides or _ends(injected.targets), one_way=injected.one_way)
+            Cut(
+                injected.begin,
+                injected.sides or _ends(injected.targets),
+                one_way=injected.one_way,
+                is_down=injected.kind == "restart",
+            )
             for injected in self._in_force
-            if injected.kind in ("partition", "disconnect")
+            if injected.kind in ("partition", "disconnect") or (injected.kind == "restart" and injected.sides)
         )
 
     def healed(self, id: str) -> float | None:
@@ -480,8 +538,8 @@ def fault_of(entry: FaultAt) -> AnyFault:
             restart=None if entry.restart is UNSET else entry.restart,
         )
     if entry.kind == "restart":
-        down = {} if entry.down is UNSET else {"down": entry.down}
-        return Restart(writes=entry.writes, **down)
+        down = Duration(1.0) if entry.down is UNSET else entry.down
+        return Restart(of=entry.of, pick=entry.pick, writes=entry.writes, down=down)
     assert entry.duration is not UNSET
     if entry.kind == "full_disk":
         return FullDisk(duration=entry.duration)

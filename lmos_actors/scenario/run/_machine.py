@@ -4,30 +4,43 @@
 agents are gone, and nothing that it does while it unwinds is a record of the run. `RunEnvironment` opens the
 next one, with the same disk, when its time has come. Callers outside the node see what callers of a dead
 process see: `OutcomeUnknown` for what they had asked, `AgentUnavailable` until it is there again.
+
+`Machine.kill_node` does the same to one node of a simulated network, which is a part of the real one: it is
+cut off, its agents are killed outside of all accounts of their supervisors, what it had handed to the store
+is forgotten, and what it does while it unwinds is no record. Its agents start again when its time has come.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from lmos_actors.persistence import SimulatedDisk
-from lmos_actors.supervision import agents_of
+from lmos_actors.actors import Slot
+from lmos_actors.errors import WrongState
+from lmos_actors.persistence import AgentStates, SimulatedDisk
+from lmos_actors.supervision import agents_of, children_of, supervisors_of
 
+from ..model import USER
 from ..values import draw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
+    from typing import TypeAlias
 
-    from lmos_actors._core import Entropy
+    from lmos_actors._core import Entropy, Kind
     from lmos_actors.node import Node
     from lmos_actors.persistence import WritesAtCrash
+    from lmos_actors.supervision import Supervisor
     from lmos_actors.transport import MemoryNetwork
 
     from ..model import Store
+    from ._network import RunNetwork
     from ._watch import Watch
+
+    Parts: TypeAlias = list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]]
 
 LOOK_AGAIN = 0.01
 """Seconds until it is looked at again whether all agents run, after a full disk."""
@@ -46,8 +59,10 @@ class Machine:
         self.has_node = False
         self.back_at = 0.0
         """The instant at which the node is to be started again."""
-        self.at_death: Callable[[], object] = _do_nothing
-        """Called before the node is killed."""
+        self.at_death: Callable[[Collection[Slot] | None], object] = _do_nothing
+        """Called before the node is killed; or with the agents of a node of the network before that is."""
+        self.at_return: Callable[[str, Collection[Slot]], object] = _do_nothing
+        """Called once the agents of a node of the network have begun again, with its name and them."""
         self._watch = watch
         self._network = network
         self._node: Node | None = None
@@ -55,6 +70,9 @@ class Machine:
         self._up = trio.Event()
         self._full = 0
         self._factors: list[float] = []
+        self._nodes: RunNetwork | None = None
+        self._away: dict[str, trio.Event] = {}
+        self._boots: trio.Nursery | None = None
 
     def put_in_disk(self, declared: Store | None, entropy: Entropy) -> SimulatedDisk:
         """Make the disk; its commits take the time that the file says."""
@@ -82,8 +100,9 @@ class Machine:
     def kill(self, writes: WritesAtCrash, down: float) -> None:
         """End the node now, and have it started again after so many seconds."""
         assert self._node is not None
-        self.at_death()
+        self.at_death(None)
         self.deaths += 1
+        self._away.clear()
         self.is_down, self.has_node = True, False
         self.back_at = trio.current_time() + down
         self._up = trio.Event()
@@ -108,6 +127,79 @@ class Machine:
         """Have a function called at an instant, also if the node ends before that."""
         clock: Any = trio.lowlevel.current_clock()
         clock.call_at(when, fn)
+
+    # ---- nodes of a network
+
+    @asynccontextmanager
+    async def starting_nodes(self, network: RunNetwork) -> AsyncGenerator[None]:
+        """Have nodes of the network begin again, while the node is open."""
+        self._nodes = network
+        self._watch.is_silent = self._is_of_dead if network.ends_nodes else None
+        async with trio.open_nursery() as nursery:
+            self._boots = nursery
+            try:
+                yield
+            finally:
+                self._boots = None
+                nursery.cancel_scope.cancel("the node ends")
+
+    def is_node_down(self, name: str) -> bool:
+        """Return whether a node of the network was killed, and its agents have not all begun again."""
+        return name in self._away
+
+    async def wait_node_up(self, name: str) -> None:
+        """Wait until a node of the network is there again, or the whole node is killed."""
+        while name in self._away:
+            await first_of(self._away[name].wait, self._killed.wait)
+
+    def kill_node(self, name: str, writes: WritesAtCrash, down: float) -> None:
+        """End a node of the network now, and have it begin again after so many seconds."""
+        assert self._node is not None
+        assert self._nodes is not None
+        assert self._boots is not None
+        parts = self._nodes.parts_of(name, self._node.root)
+        slots = dict.fromkeys(slot for _, children in parts for child in children for slot in _agents(child))
+        self.at_death(slots)
+        self._watch.muted = True
+        self._away[name] = trio.Event()
+        self._nodes.end_node(name)
+        for supervisor, children in parts:
+            supervisor.lose(children)
+        keeping = self._node.root.rt.keeping
+        if isinstance(keeping, AgentStates) and self.disk is not None:
+            self.disk.crash_of(keeping.end_process({slot.spec.key or slot.path for slot in slots}), writes)
+        self._watch.muted = False
+        boots = self._boots
+
+        def begin() -> None:  # by the clock, as of two sleeps that end at one instant none is the first
+            if self._boots is boots:
+                boots.start_soon(self._begin_again, name, parts, slots)
+
+        self.call_at(trio.current_time() + down, begin)
+
+    async def _begin_again(self, name: str, parts: Parts, slots: Collection[Slot]) -> None:
+        assert self._nodes is not None
+        self._nodes.begin_node(name)
+        up = self._away.pop(name)
+        for slot in slots:
+            slot.life_lost()
+        for part in (child for _, children in parts for child in children):
+            if not isinstance(part, Slot):
+                for supervisor in supervisors_of(part):
+                    supervisor.life_lost()
+        with suppress(WrongState):  # a supervisor has ended: there is nobody to start them, and no node soon
+            for supervisor, children in parts:
+                await supervisor.regain(children)
+        up.set()
+        self.at_return(name, slots)
+
+    def _is_of_dead(self, kind: Kind, agent: str, fields: dict[str, object]) -> bool:
+        """Return whether a record is of what a node does that was killed, while it unwinds."""
+        if not self._away or self._nodes is None or kind in ("network", "fault", "healed"):
+            return False
+        if kind in ("sent", "dead_letter"):
+            agent = str(fields.get("from") or USER)
+        return self._nodes.of_path(agent) in self._away
 
     # ---- the disk
 
@@ -147,5 +239,25 @@ class Machine:
         return LOOK_AGAIN if any(slot.suspended for slot in agents_of(node.root)) else None
 
 
-def _do_nothing() -> None:
-    """Be what is called before the node is killed, until the run sets it."""
+def _do_nothing(*_: object) -> None:
+    """Be what is called when nodes are killed and begin again, until the run sets it."""
+
+
+def _agents(part: Slot | Supervisor) -> Iterable[Slot]:
+    """Return an agent and those below it, or those below a supervisor."""
+    if not isinstance(part, Slot):
+        return agents_of(part)
+    below = children_of(part)
+    return (part,) if below is None else (part, *agents_of(below))
+
+
+async def first_of(*waits: Callable[[], Awaitable[object]]) -> None:
+    """Wait until one of several waits is over."""
+    async with trio.open_nursery() as nursery:
+
+        async def wait(for_: Callable[[], Awaitable[object]]) -> None:
+            await for_()
+            nursery.cancel_scope.cancel("another has come first")
+
+        for each in waits:
+            nursery.start_soon(wait, each)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from msgspec import UNSET
 
+from lmos_actors.actors import Slot
 from lmos_actors.simulation.network import (
     PERFECT,
     USER,
@@ -24,6 +25,7 @@ from lmos_actors.simulation.network import (
     WireNetwork,
     between_sides,
 )
+from lmos_actors.supervision import Supervisor, agents_of
 
 from .._worlds import MOST_CONNECTIONS, wait_until_idle
 from ..model import (
@@ -31,17 +33,16 @@ from ..model import (
     HUB,
     NETWORK,
     Disconnect,
-    FaultAt,
-    Inject,
     LateLinks,
     LossyLinks,
     Partition,
     Pick,
     Simulation,
+    kind_of_fault,
 )
 from ..values import sampler
 from ._node_names import NodeNames
-from ._step_text import each_step
+from ._step_text import faults_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -70,8 +71,11 @@ class RunNetwork:
         self._entropy = entropy
         self._default = _rules(network.default, PERFECT)
         self._declared = [(self._selected(each), each) for each in network.links]
-        self.has_user = _has_user(cell.scenario)
-        """Whether links of the user are declared, or faults name them, so that steps cross the network."""
+        self._names_user = _names_user(cell.scenario)
+        self.ends_nodes = any(map(_ends_nodes, faults_in(cell.scenario)))
+        """Whether faults end nodes of the network."""
+        self.has_user = self._names_user or (self.ends_nodes and network.delivery == "stream")
+        """Whether steps cross the network: links or faults name those of the user, or connections end."""
         self.links = Links(self._rules_between, entropy.stream)
         self._network: SimulatedNetwork | WireNetwork | None = None
         self._before: Counter[str] = Counter()  # of the networks of nodes that were killed
@@ -136,6 +140,36 @@ class RunNetwork:
     def of_path(self, path: str) -> str:
         """Return the node of the agent at a path."""
         return self.names.of_path(path)
+
+    # ---- nodes that end and begin again
+
+    def end_node(self, node: str) -> None:
+        """Cut a node off, as the end of its process does: nothing reaches it, or comes from it."""
+        assert self._network is not None
+        self._network.end_node(node)
+
+    def begin_node(self, node: str) -> None:
+        """Let a node be reached again, whose agents start now."""
+        assert self._network is not None
+        self._network.begin_node(node)
+
+    def parts_of(self, node: str, root: Supervisor) -> list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]]:
+        """Return what is on a node: children of supervisors, whole, by the supervisor, in start order."""
+        found: list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]] = []
+        top: list[Slot | Supervisor] = []
+        for child in root.children:
+            members = None if isinstance(child, Slot) else child.numbered
+            if members is None:
+                top += [child] if self._place_of(child) == node else []
+            elif isinstance(child, Supervisor):
+                own = self.names.members_on(node, child.label, members)
+                found += [(child, own)] if own else []
+        return [(root, tuple(top)), *found] if top else found
+
+    def _place_of(self, child: Slot | Supervisor) -> str:
+        """Return the node of an agent, or of what is below a supervisor: all of it is on one."""
+        first = child if isinstance(child, Slot) else next(agents_of(child), child)
+        return self.names.of_path(first.path)
 
     def ref(self, ref: Ref[Any]) -> Ref[Any]:
         """Return a ref to the same agent, whose requests cross the network."""
@@ -206,7 +240,9 @@ class RunNetwork:
         return LinkFault(selects=where, cuts=True), about
 
     def _where(self, between: Any) -> Callable[[str, str], bool]:
-        return _everywhere if between is UNSET else self._between(between)
+        if between is not UNSET:
+            return self._between(between)
+        return _everywhere if self._names_user else _among_nodes
 
     def _ends(self, between: Any) -> tuple[str, ...]:
         return (NETWORK,) if between is UNSET else tuple(between)
@@ -217,9 +253,8 @@ class RunNetwork:
         for side in sides:
             if isinstance(side, Pick):
                 free = [node for node in self.names.named(side.of) if node not in taken]
-                share = 0.0 if side.share is UNSET else side.share
-                count = max(1, round(len(free) * share)) if side.count is UNSET else side.count
-                nodes = sorted(stream.sample(free, min(count, len(free))), key=free.index)
+                count = min(side.number_of(len(free)), len(free))
+                nodes = sorted(stream.sample(free, count), key=free.index)
             elif isinstance(side, str):
                 nodes = [node for node in self.names.all() if node not in taken]
             else:
@@ -240,15 +275,21 @@ def _everywhere(source: str, target: str) -> bool:
     return True
 
 
-def _has_user(scenario: Scenario | Simulation) -> bool:
+def _among_nodes(source: str, target: str) -> bool:
+    """Select all lines but those of the user."""
+    return USER not in (source, target)
+
+
+def _ends_nodes(fault: Any) -> bool:
+    """Return whether a fault ends nodes of the network."""
+    return kind_of_fault(fault) == "restart" and (fault.of is not UNSET or fault.pick is not None)
+
+
+def _names_user(scenario: Scenario | Simulation) -> bool:
     """Return whether the links of the user are anywhere in a file."""
     assert scenario.network is not None
     ends = [end for links in scenario.network.links for end in _named_in(links)]
-    if isinstance(scenario, Simulation):
-        faults: list[Any] = [entry for entry in scenario.timeline if isinstance(entry, FaultAt)]
-    else:
-        faults = [step.fault for _, step in each_step(scenario.steps) if isinstance(step, Inject)]
-    for fault in faults:
+    for fault in faults_in(scenario):
         between, sides = getattr(fault, "between", UNSET), getattr(fault, "sides", UNSET)
         ends += () if between is UNSET else between
         for side in () if sides is UNSET else sides:

@@ -14,6 +14,8 @@ from ..model import HUB, USER, Bridge, Simulation
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lmos_actors.actors import Slot
+
     from ..format import Cell
 
 
@@ -42,19 +44,25 @@ class NodeNames:
 
     def of_path(self, path: str) -> str:
         """Return the node of the agent at a path."""
-        place = path
+        place, own = path, ""
         while place:
             found = self._node_of.get(place)
             if found is not None:
                 return found
-            name = self._names.get(place)
-            if name is not None:
-                return name
             above, _, number = place.rpartition("/")
-            if above in self._populations and number:
-                return self._node_of.get(above, place)
+            if not own:
+                own = self._names.get(place, place if above in self._populations and number else "")
             place = above
-        return path
+        return own or path
+
+    def members_on(self, node: str, population: str, members: tuple[Slot, ...]) -> tuple[Slot, ...]:
+        """Return the agents of a population that are on a node."""
+        above, _, number = node.rpartition("/")
+        if above == population and node not in self._nodes and number.isdecimal():
+            return members[int(number) : int(number) + 1] if self.of_path(node) == node else ()
+        if node not in self._nodes and node != population:
+            return ()
+        return tuple([slot for slot in members if self.of_path(slot.path) == node])
 
     def named(self, name: str) -> list[str]:
         """Return the nodes that a name stands for: a node, that of an agent, all of a population."""

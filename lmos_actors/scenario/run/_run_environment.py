@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
+from msgspec import UNSET
 
 from lmos_actors.actors import Ref, set_service_time
 from lmos_actors.errors import LmosActorsError, StartFailed, raise_together
@@ -27,27 +28,26 @@ from ..model import (
     HUB,
     AgentEntry,
     Bridge,
-    FaultAt,
-    Inject,
     Mock,
     PoolEntry,
     Replay,
-    Restart,
     Restarts,
     Simulation,
     Statistics,
+    kind_of_fault,
 )
 from ._faults import Faults
-from ._machine import Machine
+from ._machine import Machine, first_of
 from ._populations import Populations
 from ._run_agents import RunAgents
-from ._step_text import each_step
+from ._step_text import faults_in
 from ._stop_point import KINDS
 from ._view import RunView
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Collection, Sequence
 
+    from lmos_actors.actors import Slot
     from lmos_actors.bindings import ConsumedThing
     from lmos_actors.node import Node
     from lmos_actors.persistence import Store
@@ -146,6 +146,7 @@ class RunEnvironment:
             machine.power_on(node)
             if run.network is not None:
                 run.network.open(node, self._wires)
+                await stack.enter_async_context(machine.starting_nodes(run.network))
             if before is None:
                 self._connect_observers(node)
             else:
@@ -221,7 +222,7 @@ class RunEnvironment:
             async with self._opened():
                 if not machine.deaths:
                     task_status.started()
-                await _first_of(machine.wait_killed, over.wait)
+                await first_of(machine.wait_killed, over.wait)
                 if machine.is_down:
                     await wait_until_idle()  # callers elsewhere see that the connection is gone
             self._run.watch.muted = False
@@ -239,6 +240,22 @@ class RunEnvironment:
         run.agents.move(node, run.client)
         if run.stop is not None:
             run.stop.follow(node)
+
+    def _before_death(self, slots: Collection[Slot] | None) -> None:
+        """Note what is lost with a node that is killed next; `slots` are the agents of one of the network."""
+        run = self._run
+        assert run.judges is not None
+        run.judges.node_ends(slots)
+        if run.faults is not None and slots is not None:
+            run.faults.agents_end({slot.path for slot in slots})
+
+    def _after_return(self, node: str, slots: Collection[Slot]) -> None:
+        """Note that the agents of a node of the network have begun again."""
+        run = self._run
+        if run.judges is not None:
+            run.judges.agents_are_back(slots)
+        if run.faults is not None:
+            run.faults.node_came_up(node)
 
     def _note_restart(self) -> None:
         run = self._run
@@ -277,7 +294,8 @@ class RunEnvironment:
             lambda index: run.place(("checks", index)),
         )
         run.judges = judges
-        machine.at_death = judges.node_ends
+        machine.at_death = self._before_death
+        machine.at_return = self._after_return
         for kind in judges.kinds:
             run.watch.add(judges.record, kind, paths=judges.paths(kind))
         run.watch.add(run.crashes.record, "crashed")
@@ -311,23 +329,11 @@ class RunEnvironment:
 
 
 def _is_restarted(scenario: Scenario | Simulation) -> bool:
-    """Return whether the file has a fault that restarts the node."""
-    if isinstance(scenario, Simulation):
-        return any(isinstance(entry, FaultAt) and entry.kind == "restart" for entry in scenario.timeline)
-    steps = (step for _, step in each_step(scenario.steps))
-    return any(isinstance(step, Inject) and isinstance(step.fault, Restart) for step in steps)
-
-
-async def _first_of(*waits: Callable[[], Awaitable[object]]) -> None:
-    """Wait until one of several waits is over."""
-    async with trio.open_nursery() as nursery:
-
-        async def wait(for_: Callable[[], Awaitable[object]]) -> None:
-            await for_()
-            nursery.cancel_scope.cancel("another has come first")
-
-        for each in waits:
-            nursery.start_soon(wait, each)
+    """Return whether the file has a fault that restarts the whole node."""
+    return any(
+        kind_of_fault(fault) == "restart" and fault.of is UNSET and fault.pick is None
+        for fault in faults_in(scenario)
+    )
 
 
 def _root_spec(cell: Cell) -> SupervisorSpec:

@@ -22,6 +22,7 @@ from ..model import (
     Query,
     Repeat,
     Saying,
+    Simulation,
     Start,
     Stop,
     Timed,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lmos_actors.files import DataPath
+
+    from ..model import Scenario
 
 Steps: TypeAlias = "Sequence[Any]"
 
@@ -94,6 +97,13 @@ def _words(step: Any) -> list[str]:
     return []
 
 
+def faults_in(scenario: Scenario | Simulation) -> list[Any]:
+    """Return the faults of the steps or the timeline of a file."""
+    if isinstance(scenario, Simulation):
+        return [entry for entry in scenario.timeline if isinstance(entry, FaultAt)]
+    return [step.fault for _, step in each_step(scenario.steps) if isinstance(step, Inject)]
+
+
 def _fault(fault: Any) -> str:
     """Return a fault as text: `crash weather with RuntimeError`, `slow 20 of peer`."""
     kind = kind_of_fault(fault)
@@ -102,7 +112,10 @@ def _fault(fault: Any) -> str:
     pick, whom = getattr(fault, "pick", None), getattr(fault, "target", None)
     if pick is not None:
         whom = f"{pick.count} of {pick.of}" if pick.count is not UNSET else f"{pick.share:g} of {pick.of}"
-    words = [kind.replace("_", " "), "of the node" if kind in OF_NODE else str(whom)]
+    of = getattr(fault, "of", UNSET)
+    if of is not UNSET:
+        whom = of if isinstance(of, str) else ", ".join(of)
+    words = [kind.replace("_", " "), "of the node" if kind in OF_NODE and whom is None else str(whom)]
     writes, down = getattr(fault, "writes", UNSET), getattr(fault, "down", UNSET)
     words += [f"with writes {writes}"] if writes is not UNSET else []
     words += [f"for {down}"] if down is not UNSET else []

@@ -88,7 +88,7 @@ class RunView:
         if name == ALL_AGENTS or "/" in name or name in self._run.agents.given:
             return None
         supervisor = self._run.agents.supervisor(name)
-        return max(0, supervisor.incarnation - 1) if supervisor is not None else None
+        return supervisor.restarts if supervisor is not None else None
 
     def messages_of(self, step: str | None) -> Sequence[int]:
         """Return the numbers of the messages that a step has sent; None: all steps."""

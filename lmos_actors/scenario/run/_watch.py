@@ -36,6 +36,8 @@ class Watch:
         self._ended = False
         self.muted = False
         """Ignore records for a time: those of a node that has been killed, while it unwinds."""
+        self.is_silent: Callable[[Kind, str, dict[str, object]], bool] | None = None
+        """Whether a record is to be ignored: that of a node of the network that has been killed."""
         self._left = OFTEN
         self.counts: defaultdict[str, int] = defaultdict(int)
         """Number of records by kind."""
@@ -44,7 +46,7 @@ class Watch:
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
         """Log one record, pass it on, and check what is waited for."""
-        if self._ended or self.muted:
+        if self._ended or self.muted or (self.is_silent is not None and self.is_silent(kind, agent, fields)):
             return
         self._log(kind, agent, fields)
         takers = self._takers.get(kind)

@@ -68,6 +68,8 @@ class DatagramPeer(NodePeer):
     def _go(self, served: Served, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
         ends = (self.target_node, self.source) if back else (self.source, self.target_node)
         line, links = self.network.links.line(*ends), self.network.links
+        if line.source in self.network.away:
+            return  # what a node does that has ended reaches nobody
         arrivals = links.send_alone(line, size, trio.current_time())
         if not arrivals:
             self.network.note("lost", line, served)
@@ -75,6 +77,21 @@ class DatagramPeer(NodePeer):
             self.network.note("doubled", line, served)
         for when in arrivals:
             self.rt.timers.call_at(when, partial(_arrive, arrive))
+
+    # ---- a node that ends; see `Pair`
+
+    def source_ended(self) -> None:
+        """Forget what was asked here: it ends too."""
+        self._open.clear()
+
+    def target_ended(self) -> None:
+        """End what serves there."""
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            serving.close()
+
+    def begin_again(self) -> None:
+        """Do nothing: there is no connection."""
 
     def post(self, request: PendingRequest) -> None:
         """Send a request. Raises NotAllowed for what is no single message, or would wait for ever."""
@@ -94,6 +111,9 @@ class DatagramPeer(NodePeer):
         self._go(served, served.weight, partial(self._arrived, served))
 
     def _arrived(self, served: Served) -> None:
+        if self.target_node in self.network.away:
+            self.network.note("lost", self.network.links.line(self.source, self.target_node), served)
+            return
         if self._serving is None:
             back: Any = self
             self._serving = Serving(back, self.network.limits, alone=True)

@@ -15,6 +15,13 @@ import attrs
 BEAT: Final = 20.0
 """Seconds between two looks for life on a connection; see `ConnectionOptions`."""
 
+OPENING: Final = 0.001
+"""Seconds between the answer to a handshake and the moment from which the end that connected looks for life.
+
+Without them each ping of the other end would come at the very instant of such a look, over a line of constant
+latency, and nobody could say which of both is first.
+"""
+
 SLACK: Final = 1e-6
 """Seconds by which two instants may differ that are the same, after sums of others."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -15,7 +15,7 @@ from ._streams import LineNetwork
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from lmos_actors.actors import (
@@ -35,6 +35,22 @@ if TYPE_CHECKING:
 
 USER: Final = "user"
 """The node of what no agent sends."""
+
+
+class Pair(Protocol):
+    """The way from one node to another, when one of them ends; see `NodeNetwork.end_node`."""
+
+    def source_ended(self) -> None:
+        """Take note that the node has ended that sends here: nothing of it goes on."""
+        ...
+
+    def target_ended(self) -> None:
+        """Take note that the node has ended that is sent to."""
+        ...
+
+    def begin_again(self) -> None:
+        """Be as at the first use: the node that sends has begun again, or is the user, who waits for none."""
+        ...
 
 
 class NodeNetwork(ABC):
@@ -119,6 +135,32 @@ class NodeNetwork(ABC):
     @abstractmethod
     def _reset(self, selects: Callable[[str, str], bool]) -> int:
         """Reset connections of peers, and return how many there were."""
+
+    # ---- a node that ends
+
+    def end_node(self, node: str) -> None:
+        """End a node of the network now, as the end of its process does; its agents are ended next.
+
+        Nothing reaches it or comes from it from now on. Other nodes see that their connections end once word
+        of that has come, and that none is made again.
+        """
+        self._parts.end_node(node)
+        for (source, target), peer in self._pairs():
+            if source == node:
+                peer.source_ended()
+            elif target == node:
+                peer.target_ended()
+
+    def begin_node(self, node: str) -> None:
+        """Let a node that has ended be reached again; it has no connections. The user is there at once."""
+        self._parts.away.pop(node, None)
+        for (source, target), peer in self._pairs():
+            if source == node or (source == USER and target == node):
+                peer.begin_again()
+
+    @abstractmethod
+    def _pairs(self) -> Iterable[tuple[tuple[str, str], Pair]]:
+        """Return the ways between nodes that have been used, with the names of their ends."""
 
     @abstractmethod
     def _look_at_lines(self) -> None:

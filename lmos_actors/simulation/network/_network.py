@@ -23,11 +23,11 @@ from lmos_actors.errors import AgentUnavailable
 from lmos_actors.supervision import class_at
 
 from ._datagram import DatagramPeer
-from ._link import NodeNetwork
+from ._link import NodeNetwork, Pair
 from ._stream import StreamPeer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from lmos_actors.actors import Runtime
 
@@ -81,6 +81,17 @@ class SimulatedNetwork(NodeNetwork):
             if isinstance(peer, StreamPeer) and (selects(source, target) or selects(target, source))
         ]
         return sum(peer.reset() for peer in found)
+
+    def end_node(self, node: str) -> None:
+        """End a node of the network now; see `NodeNetwork`."""
+        super().end_node(node)
+        attempts = self._parts.limits.attempts
+        for id, served in tuple(attempts.items()):
+            if self._label(served.target.path) == node:
+                del attempts[id]
+
+    def _pairs(self) -> Iterable[tuple[tuple[str, str], Pair]]:
+        return tuple(self._peers.items())
 
     def _look_at_lines(self) -> None:
         for peer in tuple(self._peers.values()):

@@ -45,10 +45,19 @@ class NetworkParts:
         self.rt = rt
         self.links = links
         self.counts: Counter[str] = Counter()
+        self.ends: Counter[str] = Counter()
+        """How often each node has ended; a node that was never ended is not in it."""
+        self.away: dict[str, None] = {}
+        """The nodes that have ended, and have not begun again."""
         self.budget = Budget(MEMORY)
         self.limits = NodeLimits(
             Seats(), WaitingTells(self.budget), SharedValues(self.budget), rt.entropy.new_id()
         )
+
+    def end_node(self, node: str) -> None:
+        """Take note that a node has ended: what it sends from now on goes nowhere."""
+        self.ends[node] += 1
+        self.away[node] = None
 
     def note(self, what: str, line: Line, request: Any = None) -> None:
         """Count and record what the network did to a message, or to a connection."""

@@ -25,6 +25,7 @@ from lmos_actors.bindings import Backoff, RemoteThing, RunQuestion, as_near_erro
 from lmos_actors.errors import ActionCancelled, AgentUnavailable, ConnectFailed, InvalidInput, OutcomeUnknown
 
 from ._carrier import Carrier
+from ._heartbeats import OPENING
 from ._life import Life
 from ._outgoing import Items, Told
 from ._peer import NetworkParts, NodePeer, requested
@@ -44,6 +45,9 @@ ATTEMPT: Final = 10.0
 STOOD: Final = 1.0
 """Seconds that a connection lasts to count as a success."""
 
+RESET: Final = "during the handshake: the connection was reset"
+"""Why an attempt to connect has failed, where the other node had been reached."""
+
 OPEN: Final = 1024
 """Requests without an answer that one connection has at most; more stand in line."""
 
@@ -52,9 +56,9 @@ class StreamPeer(NodePeer):
     """A connection from one node to another, over lines that keep order; see the module docstring."""
 
     __slots__ = (
-        "_answered_at", "_attempt", "_backoff", "_failures", "_gives_up", "_has_reached", "_heard", "_left",
-        "_life", "_open", "_questions", "_queue", "_retry", "_retry_at", "_told", "_waiting", "failure",
-        "is_connected",
+        "_answered_at", "_attempt", "_backoff", "_ends", "_failures", "_gives_up", "_has_reached", "_heard",
+        "_left", "_life", "_open", "_questions", "_queue", "_retry", "_retry_at", "_told", "_waiting",
+        "failure", "is_connected",
     )  # fmt: skip
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
@@ -66,6 +70,7 @@ class StreamPeer(NodePeer):
         self._attempt: Carrier | None = None  # to connect
         self._has_reached = False  # whether the other node has answered it, the handshake not yet
         self._answered_at = 0.0  # when the other node has answered it last
+        self._ends = 0  # how often the other node had ended then
         self._gives_up: Any = None  # the timer at which it is given up
         self._backoff: Backoff | None = None  # made when it first breaks
         self._failures = 0
@@ -82,6 +87,9 @@ class StreamPeer(NodePeer):
 
     def _go(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
         """Have something happen at the other end, after the time of the line, unless the connection ends."""
+        away = self.network.away
+        if away and (self.target_node if back else self.source) in away:
+            return  # what a node does that has ended reaches nobody
         self._life.send(size, arrive, back=back)
 
     def look_at_lines(self) -> None:
@@ -101,11 +109,46 @@ class StreamPeer(NodePeer):
         for life in (*self._left, self._life):
             life.reset()
         if self._attempt is not None and self._has_reached:
-            self._failed("during the handshake: the connection was reset")
+            self._failed(RESET)
         return stood
+
+    # ---- a node that ends; see `Pair`
+
+    def source_ended(self) -> None:
+        """End the connection from this end, without a word to what was asked here: it ends too."""
+        for table in (self._open, self._queue, self._told, self._questions, self._heard):
+            table.clear()
+        for life in (*self._left, self._life):
+            life.leave(0)
+        self._stop_connecting()
+        self.is_connected = False
+        self.failure = ConnectFailed(self.place, "this node has ended")
+
+    def target_ended(self) -> None:
+        """End the connection from the other end."""
+        for life in (*self._left, self._life):
+            life.leave(1)
+
+    def begin_again(self) -> None:
+        """Be there at once, as at the first use."""
+        if not self.is_connected:
+            self._stop_connecting()
+            self._backoff = None
+            self._failures = 0
+            self._stand(self._new_life())
+
+    def _stop_connecting(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry_at = self._retry = None
+        if self._attempt is not None:
+            self._end_attempt()
 
     def _end(self) -> None:
         """Take note that this end of the connection is gone."""
+        if self.source in self.network.away:
+            self._left.append(self._life)
+            return
         self.network.note("disconnected", self._life.carrier.line())
         self.is_connected = False
         self.failure = None
@@ -135,7 +178,13 @@ class StreamPeer(NodePeer):
         self._gives_up = self.rt.timers.call_at(trio.current_time() + ATTEMPT, partial(self._failed, why))
 
         def answer() -> None:
+            network, node = self.network, self.target_node
             self._answered_at = trio.current_time()
+            if node in network.away or (self._has_reached and self._ends != network.ends[node]):
+                why = RESET if self._has_reached else "the connection was refused"
+                attempt.send(HEAD, partial(self._failed, why), back=True)
+                return
+            self._ends = network.ends[node]
             attempt.send(HEAD, then, back=True)
 
         attempt.send(HEAD, answer)
@@ -145,7 +194,11 @@ class StreamPeer(NodePeer):
         self._has_reached = True
         self._gives_up.cancel()
         why = f"no answer to the handshake within {ATTEMPT:g} s"
-        self._make_round_trip(self._attempt, why, self._connected)
+        self._make_round_trip(self._attempt, why, self._greeted)
+
+    def _greeted(self) -> None:
+        self._gives_up.cancel()
+        self._gives_up = self.rt.timers.call_at(trio.current_time() + OPENING, self._connected)
 
     def _end_attempt(self) -> None:
         assert self._attempt is not None
@@ -161,8 +214,14 @@ class StreamPeer(NodePeer):
 
     def _connected(self) -> None:
         self._end_attempt()
-        self._life = self._new_life(self._answered_at)  # whose lines may have been cut since then
-        self.network.note("connected", self._life.carrier.line())
+        life = self._new_life(self._answered_at)  # whose lines may have been cut since then
+        self.network.note("connected", life.carrier.line())
+        self._stand(life)
+        if self._ends != self.network.ends[self.target_node]:
+            life.leave(1)  # it ended while its answer was under way
+
+    def _stand(self, life: Life) -> None:
+        self._life = life
         self.is_connected, self.failure = True, None
         for thing, _ in tuple(self._things.values()):
             for listening in tuple(thing.listenings.values()):

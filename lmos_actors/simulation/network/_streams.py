@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 from trio.lowlevel import checkpoint
 
-from lmos_actors.transport import MemoryStream, pair_of, secured
+from lmos_actors.errors import ConnectFailed
+from lmos_actors.transport import MemoryStream, Pipe, pair_of, secured
 
 from ._carrier import Carrier
+from ._heartbeats import OPENING
 
 if TYPE_CHECKING:
     import ssl
@@ -41,6 +43,7 @@ HIGH_BIT: Final = 0x80
 """What is changed of a byte of text, so that it is none: see `corrupted`."""
 
 RESET: Final = "the connection was reset"
+REFUSED: Final = "the connection was refused"
 
 
 class LineStream(MemoryStream):
@@ -52,6 +55,7 @@ class LineStream(MemoryStream):
     closed: Callable[[], object]
     """Called once this end is closed."""
     _has_ended = False
+    _is_dead = False
 
     def _carry(self, data: bytes | memoryview) -> None:
         """Send bytes; over a line with a bandwidth in segments, of which one comes after the other."""
@@ -69,16 +73,15 @@ class LineStream(MemoryStream):
             piece = corrupted(piece, line.random.randrange(len(piece)))
             carrier.network.note("corrupted", line)
         self._out.under_way += len(piece)
-        carrier.send(SEGMENT + len(piece), partial(self._arrived, piece), back=self.is_back)
+        carrier.send(SEGMENT + len(piece), partial(self._arrived, piece, self._out), back=self.is_back)
 
-    def _arrived(self, piece: bytes) -> None:
-        there = self._other
-        assert there is not None
-        self._out.under_way -= len(piece)
-        if there._closed:
+    def _arrived(self, piece: bytes, pipe: Pipe) -> None:
+        there = self.other
+        pipe.under_way -= len(piece)
+        if there._closed or there._is_dead:
             self.carrier.send(SEGMENT, self._refuse, back=not self.is_back)
             return
-        self._out.data += piece
+        pipe.data += piece
         there._reader.wake()
 
     def _refuse(self) -> None:
@@ -97,7 +100,11 @@ class LineStream(MemoryStream):
         if not self._has_ended:
             self._has_ended = True
             if not self._out.broken:
-                self.carrier.send(SEGMENT, super()._end_sending, back=self.is_back)
+                self.carrier.send(SEGMENT, partial(self._end_arrived, self._out), back=self.is_back)
+
+    def _end_arrived(self, pipe: Pipe) -> None:
+        pipe.ended = True
+        self.other._reader.wake()
 
     def _leave(self) -> None:
         """Do nothing: the other end learns it by what it sends then."""
@@ -110,9 +117,23 @@ class LineStream(MemoryStream):
             self.closed()
 
     @property
+    def other(self) -> LineStream:
+        """The other end."""
+        assert isinstance(self._other, LineStream)
+        return self._other
+
+    @property
     def is_over(self) -> bool:
         """Whether both ends are closed."""
         return self._closed and self._other is not None and self._other._closed
+
+    def end_with_node(self) -> None:
+        """End this end as the end of its process does: the other one gets what was sent, and then the end."""
+        if self._is_dead or self._closed:
+            return
+        self._end_sending()
+        self._is_dead = True
+        self._break_here("its node has ended")
 
     def break_now(self, why: str = RESET) -> None:
         """Break the stream for both ends, for faults: what was under way is lost."""
@@ -145,11 +166,17 @@ class LineNetwork:
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
         """Connect, which takes a round trip. Raises ConnectFailed."""
         await checkpoint()
+        if self._source in self._parts.away:
+            raise ConnectFailed(endpoint.url, "this node has ended")
         carrier = Carrier(self._parts, self._source, self._target)
         carrier.is_instant = not self._has_stood
         self._carriers[carrier] = None
         try:
-            await self._make_round_trip(carrier)
+            ends = await self._make_round_trip(carrier)
+            if ends is None:
+                raise ConnectFailed(endpoint.url, REFUSED)
+            if ends != self._parts.ends[self._target]:
+                raise ConnectFailed(endpoint.url, RESET)
             mine, theirs = pair_of(LineStream, WINDOW + carrier.line().rules.queue)
             for stream in (mine, theirs):
                 stream.carrier, stream.is_back = carrier, stream is theirs
@@ -162,14 +189,27 @@ class LineNetwork:
         self._carriers[carrier] = mine
         return await secured(mine, endpoint, tls)
 
-    async def _make_round_trip(self, carrier: Carrier) -> None:
-        done = trio.Event()
-        carrier.send(SEGMENT, partial(carrier.send, SEGMENT, done.set, back=True))
+    async def _make_round_trip(self, carrier: Carrier) -> int | None:
+        """Ask the other node for a connection; return how often it had ended then, None if it is away."""
+        done, parts, ends = trio.Event(), self._parts, None
+
+        def ask() -> None:
+            nonlocal ends
+            ends = None if self._target in parts.away else parts.ends[self._target]
+            carrier.send(SEGMENT, done.set, back=True)
+
+        carrier.send(SEGMENT, ask)
         await done.wait()
+        return ends
 
     async def listen(self, endpoint: Endpoint) -> Listener:
         """See `Network`."""
         return await self._network.listen(endpoint)
+
+    @property
+    def opening(self) -> float:
+        """Seconds between the handshake of the newest connection and its first look for life."""
+        return OPENING if self._has_stood else 0.0
 
     def stands(self) -> None:
         """Note that the handshake of the newest connection is done: from now on everything takes its time."""
@@ -181,8 +221,9 @@ class LineNetwork:
         self._has_stood = True
 
     def has_ended(self) -> None:
-        """Note that a connection has ended that stood."""
-        self._parts.note("disconnected", self._parts.links.line(self._source, self._target))
+        """Note that a connection has ended that stood, unless this end was that of a node that has ended."""
+        if self._source not in self._parts.away:
+            self._parts.note("disconnected", self._parts.links.line(self._source, self._target))
 
     def _closed(self, stream: LineStream, carrier: Carrier) -> None:
         if not stream.is_back and carrier is self._standing:
@@ -195,6 +236,24 @@ class LineNetwork:
         """Take note of a change of the lines."""
         for carrier in tuple(self._carriers):
             carrier.look_at_lines()
+
+    # ---- a node that ends
+
+    def end_here(self) -> None:
+        """End the end of each connection that is on this node."""
+        for stream in tuple(self._carriers.values()):
+            if stream is not None:
+                stream.end_with_node()
+
+    def end_there(self) -> None:
+        """End the end of each connection that is on the other node."""
+        for stream in tuple(self._carriers.values()):
+            if stream is not None:
+                stream.other.end_with_node()
+
+    def begin_again(self) -> None:
+        """Have the next connection be the first."""
+        self._has_stood = False
 
     def reset(self) -> bool:
         """Reset the connection, at both ends. Return whether it stood."""

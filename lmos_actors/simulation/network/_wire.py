@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
+import trio
 
 from lmos_actors.actors import LookupLink
 from lmos_actors.bindings import Peer, RemoteLink, StreamTarget, TurnTell
@@ -23,11 +24,11 @@ from lmos_actors.errors import AgentUnavailable, ConfigError
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.supervision import class_at
 
-from ._link import USER, NodeNetwork
+from ._link import USER, NodeNetwork, Pair
 from ._streams import LineNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lmos_actors._core import Budget
     from lmos_actors.actors import ItemTarget, Runtime, TraceMembers, UnsentKind, UnsentMessage
@@ -123,6 +124,9 @@ class WireNetwork(NodeNetwork):
         ]
         return sum(peer.lines.reset() for peer in found)
 
+    def _pairs(self) -> Iterable[tuple[tuple[str, str], Pair]]:
+        return tuple(self._peers.items())
+
     def _look_at_lines(self) -> None:
         for peer in tuple(self._peers.values()):
             peer.lines.look_at_lines()
@@ -143,6 +147,12 @@ class PairEnvironment:
     async def connect(self, url: str, headers: Headers) -> Connection:
         """Return a new connection over the lines. Raises ConnectFailed."""
         connection = await self._peers.connect(url, headers)
+        try:
+            await trio.sleep(self.lines.opening)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await connection.aclose()
+            raise
         self.lines.stands()
         return connection
 
@@ -203,6 +213,26 @@ class NodePairPeer(Peer):
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
         """Return where the items of an input stream of a request go."""
         return super().target(request, name) if self.tried else StreamTarget(self, request, name)
+
+    # ---- a node that ends; see `Pair`
+
+    def source_ended(self) -> None:
+        """End the connection from this end, without a word to what was asked here: it ends too."""
+        self.lines.end_here()
+        self._early.clear()
+
+    def target_ended(self) -> None:
+        """End the connection from the other end."""
+        self.lines.end_there()
+
+    def begin_again(self) -> None:
+        """Connect at once, as at the first use."""
+        self.tried = False
+        self.failure = None
+        self._backoff.reset()
+        self.lines.begin_again()
+        if self._pause is not None:
+            self._pause.cancel("the node has begun again")
 
     def _began(self, connection: Connection) -> Any:
         standing = super()._began(connection)

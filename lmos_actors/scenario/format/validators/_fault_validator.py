@@ -80,15 +80,17 @@ class FaultValidator:
 
     def _of_node(self, fault: Any, kind: str, path: DataPath) -> None:
         """Check a fault of the node as a whole, or of its disk."""
-        for key in ("target", "pick"):
+        is_restart = kind == "restart"
+        for key in ("target",) if is_restart else ("target", "pick"):
             if getattr(fault, key, None) is not None:
                 message = f'"{key}" does not apply to "kind: {kind}", which is of the whole node'
                 self.names.report((*path, key), message, "shape", key=True)
         place = (*path, "kind")
         self.store.check_world(f'"kind: {kind}"', place)
-        if kind == "restart":
+        if is_restart:
             if fault.writes is not UNSET:
                 self.store.check_durable('"writes"', (*path, "writes"), key=True)
+            self.links.restart(fault, path)
             return
         self._lasting(fault, path)
         self.store.check_durable(f'"kind: {kind}"', place)

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from lmos_actors.files import Duration, did_you_mean, mapped
 
-from ...model import OF_NETWORK, Pick
+from ...model import OF_NETWORK, USER, Pick
 from .._hub_names import all_steps
 from ._node_validator import NEEDED
 
@@ -94,6 +94,33 @@ class LinkFaultValidator:
                 del counts[node]
         return sum(counts.values())
 
+    # ---- `kind: restart` of nodes of the network
+
+    def restart(self, fault: Any, path: DataPath) -> None:
+        """Check the nodes that a restart is of, if it is not of the whole node."""
+        given = [key for key in ("of", "pick") if getattr(fault, key) not in (UNSET, None)]
+        if len(given) == 2:
+            self.names.report(path, 'a restart has "of", or "pick", or is of the whole node', "shape")
+        elif given and not self.nodes.is_needed:
+            self.names.report((*path, given[0]), f'"{given[0]}" {NEEDED}', "shape", key=True)
+        elif given == ["pick"]:
+            _Sides(self.names, self.network, path).pick(fault.pick, (*path, "pick"))
+        elif given:
+            self._ending(fault.of, (*path, "of"))
+
+    def _ending(self, of: str | tuple[str, ...], path: DataPath) -> None:
+        named: dict[str, None] = {}
+        for index, name in enumerate((of,) if isinstance(of, str) else of):
+            here = path if isinstance(of, str) else (*path, index)
+            if not self.nodes.end(name, here):
+                continue
+            node = self.nodes.node_of(name)
+            if name == USER:
+                self.names.report(here, f'"{USER}" is the node of steps, which does not end')
+            elif node in named or self.names.base_of(node) in named:
+                self.names.report(here, f'"{name}" is on a node that is named already', "shape")
+            named[node] = None
+
     # ---- `do: heal`
 
     def heal(self, step: Any, path: DataPath) -> None:
@@ -153,7 +180,7 @@ class _Sides:
         for index, side in enumerate(sides):
             place = (*self.path, index)
             if isinstance(side, Pick):
-                self._pick(side, place)
+                self.pick(side, place)
             elif isinstance(side, str):
                 self._rest(index == len(sides) - 1, place)
             elif not side:
@@ -191,7 +218,8 @@ class _Sides:
             )
         self._side_of.setdefault(node, side)
 
-    def _pick(self, pick: Pick, place: DataPath) -> None:
+    def pick(self, pick: Pick, place: DataPath) -> None:
+        """Check some nodes of a population, chosen by the seed."""
         if (pick.count is UNSET) == (pick.share is UNSET):
             self.names.report(place, 'a pick has exactly one of "count" and "share"', "shape")
             return

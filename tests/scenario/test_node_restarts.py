@@ -1,0 +1,596 @@
+"""Restarts of single nodes of a network: what others see, what is lost and kept, and what files may say."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmos_actors.files import FileError
+from lmos_actors.scenario import load_scenario, run_cell
+from tests.scenario.project import Project
+
+if TYPE_CHECKING:
+    from lmos_actors.reports import RunResult
+
+TOWN = '''\
+from __future__ import annotations
+
+import trio
+
+from lmos_actors import (
+    Agent, AgentError, ChildSpec, Event, Gap, Property, Ref, SupervisorSpec, action, event, prop
+)
+
+
+class Shop(Agent):
+    """Sells, and says so."""
+
+    sold: Property[int] = prop(default=0)
+    sale: Event[int] = event()
+    customer: Ref[Customer] | None = None
+
+    @action
+    def sell(self, count: int = 1) -> int:
+        self.sold += count
+        self.sale.emit(count)
+        return self.sold
+
+    @action(concurrency=10)
+    async def wrap(self) -> None:
+        """Take long, and tell everybody if that is cut short."""
+        try:
+            await trio.sleep(1_000)
+        finally:
+            assert self.customer is not None
+            self.send(self.customer, Customer.note, "cut short")
+            self.sale.emit(1_000)
+
+    @action
+    async def hire(self) -> None:
+        await self.start(Clerk)
+
+
+class Clerk(Agent):
+    """Is hired by a shop."""
+
+    def started(self) -> None:
+        self.seen = 1
+
+
+class Safe(Agent, durable=True):
+    """Keeps what it has."""
+
+    sold: Property[int] = prop(default=0)
+
+    @action
+    def sell(self, count: int = 1) -> int:
+        self.sold += count
+        return self.sold
+
+
+class Customer(Agent):
+    """Buys, and notes what has become of it."""
+
+    shop: Ref[Shop]
+    notes: Property[tuple[str, ...]] = prop(default=())
+
+    @action
+    def note(self, what: str) -> None:
+        self.notes = (*self.notes, what)
+
+    @action(concurrency=10)
+    async def buy(self) -> str:
+        return await self._ask(self.shop.within(5.0).invoke(Shop.sell))
+
+    @action(concurrency=10)
+    async def order(self) -> str:
+        return await self._ask(self.shop.invoke(Shop.wrap))
+
+    @action(concurrency=10)
+    async def insist(self) -> str:
+        await self.shop.ready()
+        return await self.buy()
+
+    async def _ask(self, asked) -> str:
+        try:
+            got = await asked
+        except AgentError as error:
+            got = type(error).__name__
+        self.note(str(got))
+        return str(got)
+
+    @action(concurrency=10)
+    async def listen(self) -> None:
+        async with self.shop.subscribe(Shop.sale, gaps=True) as sales:
+            async for sale in sales:
+                self.note("gap" if isinstance(sale, Gap) else f"sale {sale}")
+
+    @action(concurrency=10)
+    async def watch(self) -> None:
+        async with self.shop.monitor() as ends:
+            async for end in ends:
+                self.note(type(end).__name__)
+
+
+class Peer(Agent):
+    """Counts what neighbours say; tells them once a second."""
+
+    neighbours: tuple[Ref[Peer], ...]
+    number: int
+    heard: Property[int] = prop(default=0)
+    ticks: Property[int] = prop(default=0)
+
+    def started(self) -> None:
+        self.after(1.0, self.tick)
+
+    def tick(self) -> None:
+        self.ticks += 1
+        self.after(1.0, self.tick)
+        for neighbour in self.neighbours:
+            self.send(neighbour, Peer.hear)
+
+    @action
+    def hear(self) -> None:
+        self.heard += 1
+'''
+
+WORLDS = pytest.mark.parametrize("world", ["memory", "wire"])
+AGENTS: dict[str, Any] = {
+    "customer": {"from": "agent", "use": "town.py:Customer", "args": {"shop": "$(agents.shop)"}},
+    "shop": {"from": "agent", "use": "town.py:Shop", "args": {"customer": "$(agents.customer)"}},
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project(tmp_path_factory.mktemp("town"))
+    made.write("pyproject.toml", "")
+    made.write("town.py", TOWN)
+    return made
+
+
+def ran(project: Project, *steps: Any, seed: int = 1, **more: Any) -> RunResult:
+    """Run a scenario with a customer and a shop, 50 ms apart."""
+    data = {
+        "lmos": "scenario/v1",
+        "name": "town",
+        "timeout": "1h",
+        "agents": AGENTS,
+        "network": {"default": {"latency": "50ms"}},
+        "steps": list(steps),
+        **more,
+    }
+    resolved = load_scenario(project.root / project.write("f.json", json.dumps(data)), seeds=[seed])
+    return run_cell(resolved, resolved.cells[0], 1, real_limit=30)
+
+
+def passed(result: RunResult) -> RunResult:
+    assert result.failures == ()
+    assert result.ended == "passed"
+    return result
+
+
+def records(result: RunResult, kind: str) -> list[dict[str, Any]]:
+    return [each for each in map(json.loads, result.log[1:]) if each.get("kind") == kind]
+
+
+def do(action: str, target: str = "customer", **more: Any) -> dict[str, Any]:
+    return {"do": "invoke", "target": target, "action": action, **more}
+
+
+def wait(seconds: float) -> dict[str, Any]:
+    return {"do": "wait", "for": f"{seconds}s"}
+
+
+def restart(of: Any = "shop", id: str = "away", **more: Any) -> dict[str, Any]:
+    return {"do": "inject", "id": id, "fault": {"kind": "restart", "of": of, **more}}
+
+
+def answers(of: str, equals: Any) -> dict[str, Any]:
+    return {"do": "expect", "that": "output", "of": of, "equals": equals}
+
+
+def reads(name: str, equals: Any, target: str = "customer") -> list[dict[str, Any]]:
+    return [
+        {"do": "read", "target": target, "property": name, "id": f"{target}_{name}".replace("/", "_")},
+        answers(f"{target}_{name}".replace("/", "_"), equals),
+    ]
+
+
+def at_once(*branches: list[Any]) -> dict[str, Any]:
+    return {"do": "parallel", "branches": [list(branch) for branch in branches]}
+
+
+# ---- what others see
+
+
+@WORLDS
+def test_callers_see_what_callers_of_a_dead_process_see(project: Project, world: str) -> None:
+    result = passed(
+        ran(
+            project,
+            do("sell", "shop", input={"count": 5}),
+            at_once(
+                [do("order", id="order")],
+                [do("wrap", "shop", error={"is": "OutcomeUnknown"})],
+                [wait(1), restart(down="3s")],
+                [wait(2), do("buy", id="early"), do("sell", "shop", error={"is": "AgentUnavailable"})],
+            ),
+            answers("order", "OutcomeUnknown"),
+            answers("early", "AgentUnavailable"),
+            do("sell", "shop", id="alone"),  # the user need not wait for a connection
+            answers("alone", 1),
+            do("insist", id="insist"),
+            answers("insist", "2"),
+            *reads("notes", ["OutcomeUnknown", "AgentUnavailable", "2"]),
+            world=world,
+            checks=[
+                {"check": "restarts", "of": "shop", "equals": 0},
+                {"check": "restarts", "of": "root", "equals": 0},
+                {"check": "statistics", "of": "shop", "counter": "accepted", "equals": 5},
+                {"check": "statistics", "of": "shop", "counter": "dead_lettered", "equals": 0},
+                {"check": "never", "when": {"dead_letter": True}},
+            ],
+        )
+    )
+    (fault,) = result.faults
+    assert (fault.kind, fault.targets, fault.end - fault.begin) == ("restart", ("shop",), 3.0)
+    ends = [record["t"] for record in records(result, "network") if record["what"] == "disconnected"]
+    assert ends[:2] == [fault.begin, pytest.approx(fault.begin + 0.05)]  # the user has perfect links
+
+
+@WORLDS
+def test_nothing_of_what_it_does_while_it_unwinds_reaches_anybody(project: Project, world: str) -> None:
+    result = passed(
+        ran(
+            project,
+            {"do": "tell", "target": "customer", "action": "listen"},
+            at_once([do("wrap", "shop", error={"is": "OutcomeUnknown"})], [wait(1), restart(), wait(100)]),
+            *reads("notes", ["gap"]),
+            world=world,
+        )
+    )
+    after = [json.loads(line) for line in result.log[1:]]
+    begun = next(place for place, record in enumerate(after) if record["kind"] == "fault")
+    until = next(place for place, record in enumerate(after) if record["kind"] == "healed")
+    seen = [record for record in after[begun + 1 : until] if record["kind"] != "network"]
+    assert [(record["kind"], record["agent"]) for record in seen] == [("started", "shop")]
+
+
+@WORLDS
+def test_subscriptions_and_monitors_go_on_with_the_next_one(project: Project, world: str) -> None:
+    passed(
+        ran(
+            project,
+            {"do": "tell", "target": "customer", "action": "listen"},
+            {"do": "tell", "target": "customer", "action": "watch"},
+            wait(1),
+            do("sell", "shop"),
+            wait(1),
+            restart(down="500ms"),
+            wait(60),
+            do("sell", "shop"),
+            wait(1),
+            {"do": "read", "target": "customer", "property": "notes", "id": "notes"},
+            {"do": "expect", "that": "output", "of": "notes", "contains": "sale 1"},
+            *reads("notes", ["sale 1", "gap", "Down", "sale 1"]),
+            world=world,
+        )
+    )
+
+
+@WORLDS
+def test_behind_a_cut_the_end_of_a_node_is_noticed_by_heartbeats(project: Project, world: str) -> None:
+    """What says that it has ended does not come through."""
+    cut = {"kind": "partition", "sides": [["customer"], ["shop"]]}
+    result = passed(
+        ran(
+            project,
+            do("buy"),
+            {"do": "inject", "id": "cut", "fault": cut},
+            at_once([do("order", id="order")], [wait(1), restart(down="2s")]),
+            answers("order", "OutcomeUnknown"),
+            world=world,
+        )
+    )
+    (noticed,) = [record["t"] for record in records(result, "network") if record["to"] == "shop"
+                  and record["from"] == "customer" and record["what"] == "disconnected"]  # fmt: skip
+    assert 20 < noticed - result.faults[0].begin <= 61
+
+
+def test_datagrams_to_a_node_that_is_away_are_lost(project: Project) -> None:
+    result = passed(
+        ran(
+            project,
+            do("buy"),
+            at_once([restart(down="10s")], [wait(1), do("buy", id="late")]),
+            answers("late", "DeadlineExceeded"),
+            do("buy", id="back"),
+            answers("back", "1"),
+            network={"default": {"latency": "50ms"}, "delivery": "datagram"},
+        )
+    )
+    lost = [record["affordance"] for record in records(result, "network") if record["what"] == "lost"]
+    assert lost == ["sell"]
+
+
+# ---- what is lost with it
+
+
+def tree(*children: Any, **more: Any) -> dict[str, Any]:
+    return {"root": {"max_restarts": 0, "strategy": "one_for_all", "children": list(children), **more}}
+
+
+@WORLDS
+def test_no_supervisor_counts_it_or_takes_others_along(project: Project, world: str) -> None:
+    """Not with a strategy that restarts all, nor where no restart is allowed."""
+    passed(
+        ran(
+            project,
+            do("note", input={"what": "before"}),
+            *(step for number in range(5) for step in (restart(id=f"away{number}", down="100ms"), wait(1))),
+            do("note", input={"what": "after"}),
+            *reads("notes", ["before", "after"]),
+            world=world,
+            tree=tree("customer", "shop"),
+            checks=[{"check": "restarts", "of": "root", "equals": 0}],
+        )
+    )
+
+
+@WORLDS
+def test_all_that_is_on_the_node_goes_and_comes_back(project: Project, world: str) -> None:
+    """A supervisor with what is below it, a pool, some of a population; what agents had started is gone."""
+    agents = {
+        **AGENTS,
+        "till": {"from": "agent", "use": "town.py:Shop", "restart": "transient"},
+        "tills": {"from": "pool", "use": "town.py:Shop", "size": 2},
+    }
+    inner = {"name": "desk", "max_restarts": 0, "children": ["till", "tills"]}
+    result = passed(
+        ran(
+            project,
+            do("hire", "shop"),
+            do("sell", "till"),
+            do("sell", "tills"),
+            {"do": "stop", "target": "till"},
+            restart("city", down="1s"),
+            *reads("sold", 0, "till"),
+            do("sell", "tills", id="first"),
+            answers("first", 1),
+            do("note", input={"what": "mine goes on"}),
+            world=world,
+            agents=agents,
+            nodes={"city": ["desk", "shop"]},
+            tree={"root": {"children": ["customer", "shop", inner]}},
+            checks=[{"check": "restarts", "of": "desk", "equals": 0}],
+        )
+    )
+    again = [record["agent"] for record in records(result, "started") if record["t"] >= 1]
+    assert again == ["shop", "desk/till", "desk/tills/tills-1", "desk/tills/tills-2"]
+
+
+SIMULATION: dict[str, Any] = {
+    "lmos": "simulation/v1",
+    "name": "crowd",
+    "stop": {"at": "30s"},
+    "network": {"default": {"latency": "20ms"}},
+    "population": [
+        {"id": "peer", "count": 4, "use": "town.py:Peer", "args": {"number": "$(population.index)"}}
+    ],
+    "topology": {"kind": "complete", "of": "peer"},
+    "checks": [{"check": "always", "of": "peer", "expr": "state.heard >= 0"}],
+}
+
+
+def simulated(project: Project, timeline: list[Any], **more: Any) -> RunResult:
+    data = {**SIMULATION, "timeline": timeline, **more}
+    resolved = load_scenario(project.root / project.write("s.json", json.dumps(data)), seeds=[1])
+    return run_cell(resolved, resolved.cells[0], 1, real_limit=30)
+
+
+def entry(at: float, **more: Any) -> dict[str, Any]:
+    return {"at": f"{at}s", "do": "fault", **more}
+
+
+@WORLDS
+def test_some_of_a_population_are_picked(project: Project, world: str) -> None:
+    result = simulated(
+        project,
+        [entry(5.5, kind="restart", pick={"of": "peer", "count": 2}, down="10s")],
+        world=world,
+        checks=[
+            {"check": "eventually", "of": "peer", "expr": "state.ticks >= 29", "by": "30s"},
+            {"check": "restarts", "of": "peer", "equals": 0},
+        ],
+    )
+    (fault,) = result.faults
+    assert len(set(fault.targets)) == 2
+    (failure,) = result.failures
+    again = [record["agent"] for record in records(result, "started") if record["t"] > 1]
+    assert tuple(again) == fault.targets
+    assert "state.ticks" in failure.saw
+    ticks = [record for record in records(result, "delivered") if 6 <= record["t"] < 15.5]
+    assert {record["agent"] for record in ticks}.isdisjoint(fault.targets)
+
+
+def test_a_failed_check_says_which_nodes_are_down(project: Project) -> None:
+    result = simulated(
+        project,
+        [entry(5.5, kind="restart", of="peer/2", down="20s")],
+        stop={"at": "20s"},
+        checks=[{"check": "converges", "of": "peer", "field": "state.number", "within": "19s"}],
+        measure={"every": "1s", "series": {"heard": {"agg": "sum", "of": "peer", "expr": "state.heard"}}},
+    )
+    assert "since 5.5 s peer/2 is down" in result.failures[0].saw
+
+
+# ---- faults that meet
+
+
+@WORLDS
+@pytest.mark.parametrize(
+    "more",
+    [
+        [entry(5.5, kind="crash", target="peer/1", restart={"after": "9s"})],
+        [entry(4, kind="crash", target="peer/1", restart={"after": "3s"})],
+        [entry(4, kind="pause", target="peer/1", duration="9s")],
+        [entry(4, kind="clock_skew", target="peer/1", rate=2, duration="9s")],
+        [entry(5.5, kind="partition", sides=[["peer/1"], "rest"], duration="7s")],
+        [entry(5.5, kind="disconnect", between=["peer/1", "peer/2"])],
+        [entry(4, kind="swizzle", of="peer", every="500ms", duration="9s")],
+        [entry(6, kind="restart", down="1s")],
+        [entry(7.5, kind="restart", of="peer/2", down="1s")],
+    ],
+    ids=lambda more: more[0]["kind"] + more[0]["at"],
+)
+def test_with_any_other_fault_on_it_all_is_well_in_the_end(
+    project: Project, more: list[Any], world: str
+) -> None:
+    timeline = [*more, entry(5.5, id="away", kind="restart", of=["peer/1", "peer/3"], down="2s")]
+    checks = [
+        {"check": "eventually", "of": f"peer/{number}", "expr": "state.ticks >= 15", "by": "30s"}
+        for number in range(4)
+    ]
+    result = passed(simulated(project, timeline, world=world, checks=checks))
+    assert all(fault.end is not None for fault in result.faults)
+
+
+def test_a_node_that_is_down_cannot_end(project: Project) -> None:
+    result = simulated(
+        project,
+        [entry(5, kind="restart", of="peer/1", down="9s"), entry(6, kind="restart", of="peer/1")],
+    )
+    (failure,) = result.failures
+    assert (failure.expected, failure.saw) == ("a running node peer/1 to restart", "it is down")
+
+
+@WORLDS
+def test_agents_of_a_node_that_is_down_are_not_started_by_a_step(project: Project, world: str) -> None:
+    result = ran(
+        project,
+        do("note", input={"what": "here"}),
+        at_once([restart(down="5s")], [wait(1), {"do": "start", "target": "shop"}]),
+        world=world,
+    )
+    assert result.failures[0].expected == "a shop that can be started"
+
+
+# ---- what is kept
+
+
+SAFES: dict[str, Any] = {
+    "near": {"from": "agent", "use": "town.py:Safe"},
+    "far": {"from": "agent", "use": "town.py:Safe"},
+}
+
+
+def sold(*counts: int, of: str) -> list[dict[str, Any]]:
+    return [do("sell", of, input={"count": count}) for count in counts]
+
+
+@WORLDS
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("writes", ["kept", "lost", "torn"])
+def test_a_node_loses_commits_of_its_own_alone(project: Project, world: str, writes: str, seed: int) -> None:
+    result = passed(
+        ran(
+            project,
+            *(step for number in range(3) for of in SAFES for step in sold(10**number, of=of)),
+            restart("near", writes=writes),
+            {"do": "read", "target": "near", "property": "sold", "id": "near"},
+            {"do": "expect", "that": "output", "of": "near", "match": {"$.value": {"le": 111}}},
+            *sold(1000, of="near"),
+            *sold(1000, of="far"),
+            *reads("sold", 1111, "far"),
+            {"do": "read", "target": "near", "property": "sold", "id": "last"},
+            seed=seed,
+            world=world,
+            agents=SAFES,
+            store={"latency": "5ms"},
+        )
+    )
+    values = [record["value"] for record in records(result, "answered") if record["agent"] == "near"]
+    after = values[-1] - 1000
+    assert after in {"kept": (111,), "torn": (11,), "lost": (0, 1, 11)}[writes]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_under_way_to_the_store_is_there_as_a_whole_or_not_at_all(
+    project: Project, seed: int
+) -> None:
+    """What others have under way in the same commit is there."""
+    result = passed(
+        ran(
+            project,
+            at_once(
+                [do("sell", "near", error={"is": "OutcomeUnknown"})],
+                [do("sell", "far")],
+                [wait(0.5), restart("near", down="2s")],
+            ),
+            *reads("sold", 1, "far"),
+            {"do": "read", "target": "near", "property": "sold", "id": "near"},
+            seed=seed,
+            agents=SAFES,
+            store={"latency": "1s"},
+        )
+    )
+    kept = [record["restored"] for record in records(result, "started") if record["t"] > 1]
+    assert kept in ([True], [False])
+
+
+# ---- what files may say
+
+
+@pytest.mark.parametrize(
+    ("fault", "more", "expected"),
+    [
+        ({"of": "shpo"}, {}, 'no node "shpo", did you mean "shop"?'),
+        ({"of": "user"}, {}, '"user" is the node of steps, which does not end'),
+        ({"of": ["shop", "shop"]}, {}, '"shop" is on a node that is named already'),
+        ({"of": ["city", "shop"]}, {"nodes": {"city": ["shop"]}}, '"shop" is on a node that is named'),
+        ({"of": []}, {}, "expected a list, not empty"),
+        ({"pick": {"of": "shop", "count": 1}}, {}, '"shop" is one agent'),
+        ({"of": "shop", "pick": {"of": "shop", "count": 1}}, {}, 'a restart has "of", or "pick", or is of'),
+        ({"of": "shop", "target": "shop"}, {}, '"target"'),
+        ({"of": "shop", "writes": "lost"}, {}, '"writes"'),
+        ({"of": "shop", "duration": "1s"}, {}, '"duration"'),
+        ({"of": "shop"}, {"network": None}, '"of" needs a network, which the file has not'),
+        ({"pick": {"of": "shop", "count": 1}}, {"network": None}, '"pick" needs a network'),
+    ],
+)
+def test_mistakes_are_found_at_their_place(
+    project: Project, fault: dict[str, Any], more: dict[str, Any], expected: str
+) -> None:
+    data = {
+        "lmos": "scenario/v1",
+        "name": "town",
+        "agents": AGENTS,
+        "network": {},
+        "steps": [do("buy"), {"do": "inject", "fault": {"kind": "restart", **fault}}],
+        **more,
+    }
+    text = json.dumps({key: value for key, value in data.items() if value is not None}, indent=1)
+    with pytest.raises(FileError) as caught:
+        load_scenario(project.root / project.write("bad.json", text))
+    messages = [str(mistake) for mistake in caught.value.mistakes]
+    assert any(expected in message for message in messages), messages
+
+
+def test_a_timeline_has_the_same_rules(project: Project) -> None:
+    with pytest.raises(FileError) as caught:
+        simulated(
+            project,
+            [
+                entry(1, kind="restart", of=["peer", "peer/1"]),
+                entry(2, kind="restart", pick={"of": "peer", "count": 9}),
+                entry(3, kind="crash", target="peer/1", of="peer/1"),
+            ],
+        )
+    assert [mistake.message for mistake in caught.value.mistakes] == [
+        '"peer/1" is on a node that is named already',
+        '"peer" has 4 agents, fewer than 9',
+        '"of" does not apply to "kind: crash"',
+    ]
