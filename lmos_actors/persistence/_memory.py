@@ -105,6 +105,10 @@ class MemoryStore:
         self._records = Records()
         self._open = False
 
+    def wipe(self) -> None:
+        """Forget everything, as memory does at the end of its process."""
+        self._records = Records()
+
     def open(self) -> None:
         """Open the store. Raise StoreInUse if it is open."""
         if self._open:

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 
-from lmos_actors.actors import DEFAULT_MAILBOX
+from lmos_actors.actors import DEFAULT_MAILBOX, Slot
 from lmos_actors.errors import ConfigError, IdTaken
 
 from ._siblings import class_of
 from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from lmos_actors.actors import MailboxOptions, Runtime, Slot, Status
+    from lmos_actors.actors import MailboxOptions, Runtime, Status
 
+    from ._siblings import Sibling
     from ._spec import Spec
 
 C = TypeVar("C", bound="Labelled")
@@ -260,3 +261,19 @@ def check_top(spec: Spec) -> None:
         raise ConfigError(
             f"an agent cannot be called {spec.name!r}: the node serves something else at /{spec.name}"
         )
+
+
+def check_beside(spec: Spec, place_of: Callable[[Sibling], str], resolver: Any) -> None:
+    """Raise ConfigError unless what a new child refers to beside it is there, and of the right class."""
+    if isinstance(spec, ChildSpec | Pool):
+        references = spec.references
+    else:
+        references = tuple(reference.from_above(spec.name) for reference in spec.outward)
+    for reference in references:
+        path = place_of(reference.sibling)
+        found = None if resolver is None else resolver.at(path)
+        if found is None:
+            raise ConfigError(f"there is no agent {path!r} in this node", reference.place)
+        placed = found if isinstance(found, Slot) else found.placed
+        made_from = placed.spec if isinstance(placed, Slot) else placed.made_from
+        reference.check_class(class_of(made_from.factory))

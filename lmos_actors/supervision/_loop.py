@@ -55,10 +55,9 @@ from lmos_actors.errors import (
     WrongState,
 )
 
-from ._children import Ids, Names, check_top, mailbox_of, read_states
+from ._children import Ids, Names, check_beside, check_top, mailbox_of, read_states
 from ._inbox import Delays, Inbox, Request, merged_error, with_raised
 from ._plan import Decision, Plan
-from ._siblings import class_of
 from ._spec import ChildSpec, Pool, SupervisorSpec
 
 if TYPE_CHECKING:
@@ -103,8 +102,8 @@ class SupervisorLoop:
     """
 
     __slots__ = (  # CPython finds attributes quickly in slots, or in objects that have fewer than 30
-        "__weakref__", "_away", "_brutal", "_delays", "_members_of", "_prefix", "_work", "above", "agent",
-        "alive", "at_once", "ended", "failed_starts", "failure", "ids", "inbox", "incarnation",
+        "__weakref__", "_brutal", "_delays", "_members_of", "_prefix", "_work", "above", "agent",
+        "alive", "at_once", "away", "ended", "failed_starts", "failure", "ids", "inbox", "incarnation",
         "label", "lives", "lives_lost", "made_from", "members", "names", "nursery", "on_end", "parent",
         "path", "plan", "raised", "reason", "restarts", "rt", "runners", "spec", "specs_of_unnamed",
         "started", "status",
@@ -127,7 +126,6 @@ class SupervisorLoop:
         self._stand_below(parent if agent is None else cast("SupervisorLoop", agent.owner))
         self.status: Status = "starting"
         self.incarnation: int = 0
-        self.lives_lost: int = 0  # incarnations that have ended with the machine: in simulations
         self.runners: Runners | None = None
         self.on_end: Callable[[ExitReason], None] | None = None
         self.plan: Plan[Child] = Plan(self.spec)
@@ -141,13 +139,12 @@ class SupervisorLoop:
         self.failure: StartFailed | None = None
         self.reason: ExitReason | None = None
         self.raised: dict[Child, BaseException] = {}  # by children while they were being stopped
-        self.restarts: int = 0
-        self.failed_starts: int = 0
+        self.restarts = self.failed_starts = self.lives_lost = 0
         self.specs_of_unnamed: dict[type, tuple[ChildSpec[Any], MailboxOptions]] = {}
         self._work = trio.CancelScope()
         self._brutal = False
         self._delays = Delays(rt.timers, self.inbox)
-        self._away: dict[Child, None] = {}  # lost with their machine, until that is back
+        self.away: dict[Child, None] = {}  # lost with their machine, in simulations
         self.at_once = 0  # requests carried out in the asker's step since the last checkpoint
         self._members_of = members_of
         self.members: Members = members_of(self)  # last: it may make slots of this loop
@@ -333,8 +330,8 @@ class SupervisorLoop:
                 if not self.is_away(child):
                     await self.start_one(child)
             except (StartFailed, NameTaken) as exc:
-                if self.is_away(child):  # it was lost meanwhile
-                    continue
+                if self.is_away(child):
+                    continue  # it was lost meanwhile
                 self.failed_starts += 1
                 self.failure = StartFailed(self.path, str(exc))
                 self.failure.__cause__ = exc.__cause__ or exc
@@ -367,9 +364,9 @@ class SupervisorLoop:
     async def _start_suspended(self, child: Child) -> None:
         # else it is being stopped, or has been started meanwhile
         if isinstance(child, Slot) and child.suspended and child.status == "running":
-            failed = await self._try_to_start(child)
+            failed = await self.try_to_start(child)
             if failed is not None:
-                await self._carry_out(failed)
+                await self.carry_out(failed)
 
     def announce(self, children: Sequence[Child]) -> None:
         """Wake the tasks that wait for an agent to appear, and begin followings that wait for one."""
@@ -401,14 +398,14 @@ class SupervisorLoop:
         elif self.rt.failed:  # the node ends with an exception: nothing is restarted any more
             return
         elif len(item) == 2:  # a restart that is due
-            if not self.is_away(item[1]):
-                await self._carry_out(self.plan.try_again(item[1], trio.current_time()))
+            await self.carry_out(self.plan.try_again(item[1], trio.current_time()))
         else:
             child, incarnation, reason = item
             if child.incarnation == incarnation and not self.is_away(child):
-                await self._carry_out(self.plan.exited(child, reason, trio.current_time()))
+                await self.carry_out(self.plan.exited(child, reason, trio.current_time()))
 
-    async def _carry_out(self, decision: Decision[Child]) -> None:
+    async def carry_out(self, decision: Decision[Child]) -> None:
+        """Do what the plan has decided, in the loop's own task."""
         while True:
             for child in decision.stop:
                 await self.stop_one(child)
@@ -428,19 +425,19 @@ class SupervisorLoop:
             self.reason = SHUTDOWN
 
     async def _start_all(self, children: tuple[Child, ...]) -> Decision[Child] | None:
-        """Start children in order; return what to do next if one of them could not start."""
         for child in children:
             if self.is_away(child):
                 continue
             self.restarts += 1
             if self.rt.instrument is not None:
                 self.rt.instrument.record("restarting", child.path, {})
-            failed = await self._try_to_start(child)
+            failed = await self.try_to_start(child)
             if failed is not None:
                 return failed
         return None
 
-    async def _try_to_start(self, child: Child) -> Decision[Child] | None:
+    async def try_to_start(self, child: Child) -> Decision[Child] | None:
+        """Start a child; return what to do next if it could not start."""
         try:
             await self.start_one(child)
         except (StartFailed, NameTaken) as exc:
@@ -450,40 +447,17 @@ class SupervisorLoop:
             return self.plan.start_failed(child, exc.__cause__ or exc, trio.current_time())
         return None
 
+    def is_away(self, child: Child) -> bool:
+        """Return whether a child was lost with its machine, which is not back; see `lose` (`_members.py`)."""
+        return child in self.away
+
+    def drop_delay(self, child: Child) -> None:
+        """Forget a restart of the child that waits for its time."""
+        self._delays.drop(child)
+
     def is_delayed(self, child: Child) -> bool:
         """Return whether a restart of the child waits for its time."""
         return child in self._delays
-
-    # ---- children whose machine ends
-
-    def is_away(self, child: Child) -> bool:
-        """Return whether a child was lost with its machine, which is not back."""
-        return child in self._away
-
-    @enable_ki_protection
-    def lose(self, children: Iterable[Child]) -> None:
-        """End children at once, as with the machine that they are on; see `Supervisor.lose`."""
-        for child in children:
-            if child not in self.plan.children:
-                continue
-            self._away[child] = None
-            self._delays.drop(child)
-            self.plan.lost(child)
-            if isinstance(child, Slot):
-                child.stop(SHUTDOWN, "brutal")
-            else:
-                child.kill()
-
-    async def regain(self, children: Iterable[Child]) -> None:
-        """Start children again whose machine is back: a request; see `Supervisor.regain`."""
-        for child in children:
-            if self._away.pop(child, self) is self or child not in self.plan.children:  # values are None
-                continue
-            await (child.wait_down() if isinstance(child, Slot) else child.stop())
-            self.plan.lost(child, has_ended=True)
-            failed = await self._try_to_start(child)
-            if failed is not None:
-                await self._carry_out(failed)
 
     # ---- its end
 
@@ -596,7 +570,7 @@ class SupervisorLoop:
         Raises NameTaken; IdTaken; ConfigError for a spec that does not go with this supervisor or its tree.
         """
         self.spec.check_child(spec)
-        self.check_references(spec)
+        check_beside(spec, self.place_of, self.rt.resolver)
         self.ids.check((spec,), None)
         if self.above is None:
             check_top(spec)
@@ -605,21 +579,6 @@ class SupervisorLoop:
         child = self._new_child(spec, spec.name)
         self.names.add(spec.name, child)
         return child
-
-    def check_references(self, spec: Spec) -> None:
-        """Raise ConfigError unless what a new child refers to beside it is there, and of the right class."""
-        if isinstance(spec, ChildSpec | Pool):
-            references = spec.references
-        else:
-            references = tuple(reference.from_above(spec.name) for reference in spec.outward)
-        for reference in references:
-            path = self.place_of(reference.sibling)
-            found = None if self.rt.resolver is None else self.rt.resolver.at(path)
-            if found is None:
-                raise ConfigError(f"there is no agent {path!r} in this node", reference.place)
-            placed = found if isinstance(found, Slot) else found.placed
-            made_from = placed.spec if isinstance(placed, Slot) else placed.made_from
-            reference.check_class(class_of(made_from.factory))
 
     def forget(self, child: Child) -> None:
         """Remove a child whose spec is gone, and its slot."""

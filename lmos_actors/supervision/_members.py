@@ -13,16 +13,14 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from lmos_actors.actors import SHUTDOWN, PoolLink, start_now, wait_kept
+from lmos_actors.actors import SHUTDOWN, PoolLink, Slot, start_now, wait_kept
 from lmos_actors.errors import NameTaken, StartFailed, StopFailed, WrongState
 
 from ._children import mailbox_of, needs_waiting
 from ._spec import BulkSpec, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lmos_actors.actors import Slot
+    from collections.abc import Iterable, Sequence
 
     from ._loop import Child, Members, SupervisorLoop
 
@@ -260,6 +258,36 @@ class PoolMembers:
             if len(errors) > 1:
                 error = BaseExceptionGroup(f"raised while members of {self._loop.path} left", errors)
             raise StopFailed(child.path) from error
+
+
+# ---- children whose machine ends
+
+
+@enable_ki_protection
+def lose(loop: SupervisorLoop, children: Iterable[Child]) -> None:
+    """End children at once, as with the machine that they are on; see `Supervisor.lose`."""
+    for child in children:
+        if child not in loop.plan.children:
+            continue
+        loop.away[child] = None
+        loop.drop_delay(child)
+        loop.plan.lost(child)
+        if isinstance(child, Slot):
+            child.stop(SHUTDOWN, "brutal")
+        else:
+            child.kill()
+
+
+async def regain(loop: SupervisorLoop, children: Iterable[Child]) -> None:
+    """Start children again whose machine is back, in the loop's own task; see `Supervisor.regain`."""
+    for child in children:
+        if loop.away.pop(child, loop) is loop or child not in loop.plan.children:  # values are None
+            continue
+        await (child.wait_down() if isinstance(child, Slot) else child.stop())
+        loop.plan.lost(child, has_ended=True)
+        failed = await loop.try_to_start(child)
+        if failed is not None:
+            await loop.carry_out(failed)
 
 
 # ---- children that are added to a running supervisor

@@ -18,9 +18,17 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protect
 from lmos_actors.actors import SHUTDOWN, Ref, Slot, awaited, needs_name, start_now, wait_kept
 from lmos_actors.errors import ConfigError, DeadlineExceeded, NotFound, StartFailed, StopFailed, WrongState
 
-from ._children import ChildInfo, agent_class, is_durable, mailbox_of, needs_waiting, read_states
+from ._children import (
+    ChildInfo,
+    agent_class,
+    check_beside,
+    is_durable,
+    mailbox_of,
+    needs_waiting,
+    read_states,
+)
 from ._loop import BUDGET
-from ._members import BulkMembers, PoolMembers, start_new, take_back
+from ._members import BulkMembers, PoolMembers, lose, regain, start_new, take_back
 from ._siblings import name_of
 from ._spec import BulkSpec, ChildSpec, Pool, SupervisorSpec, UnnamedSpec
 
@@ -119,7 +127,7 @@ class Supervisor:
         if number is None:
             return Ref(await self._add(spec, numbered=True))
         if spec.references:
-            loop.check_references(spec)
+            check_beside(spec, loop.place_of, loop.rt.resolver)
         child = loop.new_slot(spec, number, mailbox)
         try:
             _begin(loop, child)
@@ -141,7 +149,7 @@ class Supervisor:
             raise ConfigError("is one agent's alone, and start_many() starts several", f"{spec.name}.id")
         if spec.key is not None:
             raise ConfigError("is one agent's alone, and start_many() starts several", f"{spec.name}.key")
-        loop.check_references(spec)
+        check_beside(spec, loop.place_of, loop.rt.resolver)
         loop.members.check_addition()
         first = loop.names.reserve(spec.name, count)
         if loop.idle and not needs_waiting(spec):
@@ -220,12 +228,11 @@ class Supervisor:
         self.loop.plan.postpone(self._child(name), seconds)
 
     def lose(self, children: Iterable[Slot | Supervisor]) -> None:
-        """End children at once, with all below them, as with the machine that they are on. Never blocks.
+        """End children at once, with all below them, as with their machine; for simulations. Never blocks.
 
-        Nothing of it counts towards the limit, and no strategy takes others along. They stay away until
-        `regain`, whatever becomes of this supervisor. For simulations.
+        It does not count, and no strategy takes others along. They stay away until `regain`.
         """
-        self.loop.lose(map(_child_of, children))
+        lose(self.loop, map(_child_of, children))
 
     async def regain(self, children: Iterable[Slot | Supervisor]) -> None:
         """Start children again that were lost, in that order, once they have unwound.
@@ -233,7 +240,7 @@ class Supervisor:
         One that cannot start is restarted as after any start that fails. Raises WrongState if this
         supervisor does not run.
         """
-        await self.loop.request(partial(self.loop.regain, tuple(map(_child_of, children))))
+        await self.loop.request(partial(regain, self.loop, tuple(map(_child_of, children))))
 
     @awaited("supervisor.")
     async def delete_child(self, name: str) -> None:
@@ -432,7 +439,7 @@ def _reserved(loop: SupervisorLoop, spec: Spec, numbered: bool) -> Any:
     if not numbered or not isinstance(spec, ChildSpec):
         return loop.reserve(spec)
     loop.spec.check_child(spec)
-    loop.check_references(spec)
+    check_beside(spec, loop.place_of, loop.rt.resolver)
     number = loop.names.next_number(spec.name)
     return loop.reserve(spec) if number is None else loop.new_slot(spec, number, mailbox_of(spec))
 

@@ -474,3 +474,45 @@ def test_agents_that_are_registered_are_used(folder: Path) -> None:
     path = folder / "file.yaml"
     path.write_text(SIMULATION)
     assert load_scenario(path).notes == ()
+
+
+# ---- nodes that end
+
+
+@both
+def test_a_node_that_ends_takes_nothing_back_and_registers_again(folder: Path, world: str) -> None:
+    """Its registration expires, as nobody has removed it."""
+    away = {"kind": "restart", "of": "weather"}
+    result = ran(
+        folder,
+        world,
+        {"do": "inject", "id": "short", "fault": {**away, "down": "2s"}},
+        TOTAL,
+        ask("wait"),
+        {
+            "do": "parallel",
+            "branches": [
+                [{"do": "inject", "id": "long", "fault": {**away, "down": f"{TTL + 20}s"}}],
+                [wait(2), TOTAL, ask(), wait(TTL + 10), TOTAL, ask()],
+            ],
+        },
+        wait(10),
+        TOTAL,
+        ask("wait"),
+    )
+    assert answers(result, "ask", "total", "wait") == [
+        2,
+        "rome",
+        2,
+        "AgentUnavailable",
+        1,
+        "AgentUnavailable",
+        2,
+        "rome",
+    ]
+
+
+@both
+def test_a_directory_that_ends_has_forgotten_all_and_hears_of_them_again(folder: Path, world: str) -> None:
+    result = ran(folder, world, TOTAL, inject("restart", of="directory"), TOTAL, wait(2 * TTL), TOTAL, ask())
+    assert answers(result) == [2, 0, 2, "rome"]

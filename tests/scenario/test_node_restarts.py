@@ -14,7 +14,7 @@ from tests.scenario.project import Project
 if TYPE_CHECKING:
     from lmos_actors.reports import RunResult
 
-TOWN = '''\
+CITY = '''\
 from __future__ import annotations
 
 import trio
@@ -138,16 +138,16 @@ class Peer(Agent):
 
 WORLDS = pytest.mark.parametrize("world", ["memory", "wire"])
 AGENTS: dict[str, Any] = {
-    "customer": {"from": "agent", "use": "town.py:Customer", "args": {"shop": "$(agents.shop)"}},
-    "shop": {"from": "agent", "use": "town.py:Shop", "args": {"customer": "$(agents.customer)"}},
+    "customer": {"from": "agent", "use": "city.py:Customer", "args": {"shop": "$(agents.shop)"}},
+    "shop": {"from": "agent", "use": "city.py:Shop", "args": {"customer": "$(agents.customer)"}},
 }
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project(tmp_path_factory.mktemp("town"))
+    made = Project(tmp_path_factory.mktemp("city"))
     made.write("pyproject.toml", "")
-    made.write("town.py", TOWN)
+    made.write("city.py", CITY)
     return made
 
 
@@ -155,7 +155,7 @@ def ran(project: Project, *steps: Any, seed: int = 1, **more: Any) -> RunResult:
     """Run a scenario with a customer and a shop, 50 ms apart."""
     data = {
         "lmos": "scenario/v1",
-        "name": "town",
+        "name": "city",
         "timeout": "1h",
         "agents": AGENTS,
         "network": {"default": {"latency": "50ms"}},
@@ -345,8 +345,8 @@ def test_all_that_is_on_the_node_goes_and_comes_back(project: Project, world: st
     """A supervisor with what is below it, a pool, some of a population; what agents had started is gone."""
     agents = {
         **AGENTS,
-        "till": {"from": "agent", "use": "town.py:Shop", "restart": "transient"},
-        "tills": {"from": "pool", "use": "town.py:Shop", "size": 2},
+        "till": {"from": "agent", "use": "city.py:Shop", "restart": "transient"},
+        "tills": {"from": "pool", "use": "city.py:Shop", "size": 2},
     }
     inner = {"name": "desk", "max_restarts": 0, "children": ["till", "tills"]}
     result = passed(
@@ -378,7 +378,7 @@ SIMULATION: dict[str, Any] = {
     "stop": {"at": "30s"},
     "network": {"default": {"latency": "20ms"}},
     "population": [
-        {"id": "peer", "count": 4, "use": "town.py:Peer", "args": {"number": "$(population.index)"}}
+        {"id": "peer", "count": 4, "use": "city.py:Peer", "args": {"number": "$(population.index)"}}
     ],
     "topology": {"kind": "complete", "of": "peer"},
     "checks": [{"check": "always", "of": "peer", "expr": "state.heard >= 0"}],
@@ -482,8 +482,8 @@ def test_agents_of_a_node_that_is_down_are_not_started_by_a_step(project: Projec
 
 
 SAFES: dict[str, Any] = {
-    "near": {"from": "agent", "use": "town.py:Safe"},
-    "far": {"from": "agent", "use": "town.py:Safe"},
+    "near": {"from": "agent", "use": "city.py:Safe"},
+    "far": {"from": "agent", "use": "city.py:Safe"},
 }
 
 
@@ -566,7 +566,7 @@ def test_mistakes_are_found_at_their_place(
 ) -> None:
     data = {
         "lmos": "scenario/v1",
-        "name": "town",
+        "name": "city",
         "agents": AGENTS,
         "network": {},
         "steps": [do("buy"), {"do": "inject", "fault": {"kind": "restart", **fault}}],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Ref
     from lmos_actors.bindings import LmosServer
+    from lmos_actors.persistence import Store
     from lmos_actors.security import Security
 
     from ._options import DirectoryOptions
@@ -31,9 +32,14 @@ NAME: Final = "directory"
 _PAGE: Final = 200
 
 
-def directory_spec(options: DirectoryOptions, name: str = NAME) -> ChildSpec[ThingDirectory]:
-    """Return the spec of a directory; its registrations survive a crash, in memory or on disk."""
-    return ChildSpec(name, partial(ThingDirectory, options=options, store=store_for(options)))
+def directory_spec(
+    options: DirectoryOptions, name: str = NAME, store: Store | None = None
+) -> ChildSpec[ThingDirectory]:
+    """Return the spec of a directory; its registrations survive a crash, in memory or on disk.
+
+    They are in `store`, if one is given, else in that of the options.
+    """
+    return ChildSpec(name, partial(ThingDirectory, options=options, store=store or store_for(options)))
 
 
 def directory_routes(

@@ -85,7 +85,7 @@ class ScheduledFault:
 class Permit:
     """A kind of fault that may be drawn, the agents or nodes that it may be on, and all nodes."""
 
-    drawn: DrawnFault | DrawnRestart
+    drawn: DrawnFault
     whom: tuple[str, ...]
     nodes: tuple[str, ...] = ()
 
@@ -173,7 +173,8 @@ def _drawn_data(permit: Permit, stream: RandomStream) -> dict[str, Any]:
     kind = str(drawn.__struct_config__.tag)
     if isinstance(drawn, DrawnRestart):
         writes = {} if drawn.writes is UNSET else {"writes": drawn.writes}
-        return {"kind": kind, **writes, "down": text_of_time(_time(drawn.down, stream))}
+        of = {"of": _one_of(permit.whom, stream)} if permit.whom else {}
+        return {"kind": kind, **of, **writes, "down": text_of_time(_time(drawn.down, stream))}
     if isinstance(drawn, DrawnPartition):
         return _partition(permit, drawn, stream)
     if kind in OF_NETWORK:
@@ -315,7 +316,8 @@ def _permits(cell: Cell, explore: Explore) -> Iterator[Permit]:
     for drawn in map(drawn_fault, explore.faults):
         kind = str(drawn.__struct_config__.tag)
         if isinstance(drawn, DrawnRestart):
-            yield Permit(drawn, ())
+            whom = () if drawn.of is UNSET else (drawn.of,) if isinstance(drawn.of, str) else drawn.of
+            yield Permit(drawn, tuple(names.nodes_of(whom)))
             continue
         of = drawn.of if drawn.of is not UNSET else explore.of
         given = None if of is UNSET else (of,) if isinstance(of, str) else of

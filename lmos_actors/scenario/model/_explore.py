@@ -84,8 +84,8 @@ class DrawnClockSkew(DrawnFault, frozen=True, kw_only=True, tag="clock_skew"):
     duration: Span | UnsetType = UNSET
 
 
-class DrawnRestart(Closed, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
-    """The node is killed and started again."""
+class DrawnRestart(DrawnFault, frozen=True, kw_only=True, tag="restart"):
+    """The node is killed and started again; with an `of` of its own, one of those nodes of the network."""
 
     writes: Literal["kept", "lost", "torn"] | UnsetType = UNSET
     down: Span = DurationRange(min=Duration(0.1), max=Duration(5.0))
@@ -140,7 +140,7 @@ AnyDrawn: TypeAlias = (
     | DrawnSwizzle
 )
 
-DRAWN: dict[str, type[DrawnFault | DrawnRestart]] = {
+DRAWN: dict[str, type[DrawnFault]] = {
     "crash": DrawnCrash,
     "pause": DrawnPause,
     "slow": DrawnSlow,
@@ -168,6 +168,6 @@ class Explore(Closed, frozen=True, kw_only=True):
     to: Duration | UnsetType = UNSET
 
 
-def drawn_fault(drawn: AnyDrawn) -> DrawnFault | DrawnRestart:
+def drawn_fault(drawn: AnyDrawn) -> DrawnFault:
     """Return what may be drawn of an entry, which may be the name of a kind alone."""
     return DRAWN[drawn]() if isinstance(drawn, str) else drawn

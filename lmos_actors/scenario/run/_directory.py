@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import RemoteLink
     from lmos_actors.discovery import ReplicaLink, ThingDirectory
     from lmos_actors.node import Node
+    from lmos_actors.persistence import MemoryStore
     from lmos_actors.protocol.td import Description
     from lmos_actors.simulation.network import NodeNetwork
 
@@ -65,8 +66,9 @@ class NodePlace:
 class NetworkDirectory:
     """The registrars and finders of the nodes of a simulated network, and the directory that they ask.
 
-    `ref` is that to the directory, an agent of `node`; `label` returns the node of the agent at a path;
-    `start_soon` starts a task of the real node, `ttl` is the time to live of registrations in seconds.
+    `ref` is that to the directory, an agent of `node`, whose registrations are in `store`; `label` returns
+    the node of the agent at a path; `start_soon` starts a task of the real node, `ttl` is the time to live of
+    registrations in seconds.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class NetworkDirectory:
         network: NodeNetwork,
         ref: Ref[ThingDirectory],
         *,
+        store: MemoryStore,
         label: Callable[[str], str],
         start_soon: Callable[..., None],
         ttl: float,
@@ -84,6 +87,7 @@ class NetworkDirectory:
         """Whether registrations go over links; see the module docstring."""
         self.network = network
         self.near = ref
+        self._store = store
         self.place = label(ref.path)
         """The node of the directory."""
         self.url = http_of(_base(self.place))
@@ -94,7 +98,7 @@ class NetworkDirectory:
         self._root = node.root
         self._tree = Tree(node.root)
         self._registrars: dict[str, Registrar] = {}
-        self._scopes: list[trio.CancelScope] = []
+        self._scopes: dict[str, trio.CancelScope] = {}
         self._finders: dict[str, AgentFinder] = {}
         self._known: OrderedDict[str, Any] = OrderedDict()  # the last links by path, of what is gone too
         self._near_spread = rt.spread
@@ -108,9 +112,9 @@ class NetworkDirectory:
         for node in nodes:
             served = ServedAgents(self._descriptions(node), partial(self._is_registered, node))
             registrar = Registrar(self._rt, LinkedDirectory(self, node), served, self._ttl, node)
+            scope = self._scopes[node] = trio.CancelScope()
             self._registrars[node] = registrar
-            self._scopes.append(trio.CancelScope())
-            self._start(node, self._run, registrar, self._scopes[-1], name=f"registration of {node}")
+            self._start(node, self._run, registrar, scope, name=f"registration of {node}")
 
     @staticmethod
     async def _run(registrar: Registrar, scope: trio.CancelScope) -> None:
@@ -119,8 +123,22 @@ class NetworkDirectory:
 
     def close(self) -> None:
         """End without taking registrations back, as the network ends."""
-        for scope in self._scopes:
+        for scope in self._scopes.values():
             scope.cancel("the network has ended")
+
+    def end_node(self, node: str) -> None:
+        """End the registrar and the finder of a node that ends now; what it has registered expires."""
+        self._registrars.pop(node, None)
+        self._finders.pop(node, None)
+        scope = self._scopes.pop(node, None)
+        if scope is not None:
+            scope.cancel("its node has ended")
+
+    def begin_node(self, node: str) -> None:
+        """Begin to register the agents of a node that has begun again; a directory on it is empty."""
+        if node == self.place:
+            self._store.wipe()
+        self.register((node,))
 
     def _is_registered(self, node: str, path: str) -> bool:
         return path != self.near.path and self._label(path) == node

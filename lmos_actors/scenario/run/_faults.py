@@ -35,16 +35,12 @@ from lmos_actors.supervision import supervisor_of
 from ..judge import Cut
 from ..model import (
     NETWORK,
-    OF_NETWORK,
     AnyFault,
     ClockSkew,
     Comeback,
     Crash,
     Disconnect,
-    FaultAt,
     FullDisk,
-    LateLinks,
-    LossyLinks,
     OnLinks,
     Partition,
     Pause,
@@ -105,7 +101,7 @@ class _InjectedFault:
     """The name of a fault of links for the network."""
     sides: tuple[tuple[str, ...], ...] = ()
     one_way: bool = False
-    ends: dict[str, Callable[[], object]] = attrs.field(factory=dict)
+    ends: dict[str, Callable[[], object]] = attrs.field(factory=dict[str, "Callable[[], object]"])
     """What undoes it on each agent, by path, where that is not its own affair."""
 
 
@@ -524,54 +520,6 @@ class Faults:
 def _ends(targets: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Return the ends of a cut as its sides; none where it is of the whole network."""
     return () if targets == (NETWORK,) else tuple((target,) for target in targets)
-
-
-def fault_of(entry: FaultAt) -> AnyFault:
-    """Return the fault that an entry of a timeline stands for, as a step would have it."""
-    if entry.kind in OF_NETWORK:
-        return _network_fault_of(entry)
-    if entry.kind == "crash":
-        return Crash(
-            target=entry.target,
-            pick=entry.pick,
-            with_="RuntimeError" if entry.with_ is UNSET else entry.with_,
-            restart=None if entry.restart is UNSET else entry.restart,
-        )
-    if entry.kind == "restart":
-        down = Duration(1.0) if entry.down is UNSET else entry.down
-        return Restart(of=entry.of, pick=entry.pick, writes=entry.writes, down=down)
-    assert entry.duration is not UNSET
-    if entry.kind == "full_disk":
-        return FullDisk(duration=entry.duration)
-    if entry.kind == "pause":
-        return Pause(target=entry.target, pick=entry.pick, duration=entry.duration)
-    if entry.kind == "clock_skew":
-        given: dict[str, Any] = {} if entry.skew is UNSET else {"skew": entry.skew}
-        given |= {} if entry.rate is UNSET else {"rate": entry.rate}
-        return ClockSkew(target=entry.target, pick=entry.pick, duration=entry.duration, **given)
-    assert entry.factor is not UNSET
-    if entry.kind == "slow_disk":
-        return SlowDisk(factor=entry.factor, duration=entry.duration)
-    return Slow(target=entry.target, pick=entry.pick, factor=entry.factor, duration=entry.duration)
-
-
-def _network_fault_of(entry: FaultAt) -> AnyFault:
-    given: dict[str, Any] = {} if entry.duration is UNSET else {"duration": entry.duration}
-    if entry.kind == "partition":
-        assert entry.sides is not UNSET
-        return Partition(sides=entry.sides, one_way=entry.one_way is True, **given)
-    if entry.kind == "swizzle":
-        assert entry.of is not UNSET
-        assert entry.every is not UNSET
-        return Swizzle(of=entry.of, every=entry.every, **given)
-    given |= {} if entry.between is UNSET else {"between": entry.between}
-    if entry.kind == "latency":
-        assert entry.delay is not UNSET
-        return LateLinks(delay=entry.delay, **given)
-    if entry.kind == "loss":
-        assert entry.share is not UNSET
-        return LossyLinks(share=entry.share, **given)
-    return Disconnect(how="reset" if entry.how is UNSET else entry.how, **given)
 
 
 def _log_fields(fault: AnyFault) -> dict[str, object]:

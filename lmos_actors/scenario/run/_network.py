@@ -110,16 +110,19 @@ class RunNetwork:
             yield
             return
         from lmos_actors.discovery import DirectoryOptions, ThingDirectory, directory_spec
+        from lmos_actors.persistence import MemoryStore
 
         from ._directory import NetworkDirectory  # few files need it
 
         assert self._network is not None
-        await node.start_child(directory_spec(DirectoryOptions(), DIRECTORY))
+        store = MemoryStore()
+        await node.start_child(directory_spec(DirectoryOptions(), DIRECTORY, store))
         connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
         self._discovery = NetworkDirectory(
             node,
             self._network,
             node.find(ThingDirectory, DIRECTORY),
+            store=store,
             label=self.names.of_path,
             start_soon=connections.start_soon,
             ttl=float(self._directory.ttl),
@@ -147,11 +150,15 @@ class RunNetwork:
         """Cut a node off, as the end of its process does: nothing reaches it, or comes from it."""
         assert self._network is not None
         self._network.end_node(node)
+        if self._discovery is not None:
+            self._discovery.end_node(node)
 
     def begin_node(self, node: str) -> None:
         """Let a node be reached again, whose agents start now."""
         assert self._network is not None
         self._network.begin_node(node)
+        if self._discovery is not None:
+            self._discovery.begin_node(node)
 
     def parts_of(self, node: str, root: Supervisor) -> list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]]:
         """Return what is on a node: children of supervisors, whole, by the supervisor, in start order."""

@@ -25,9 +25,9 @@ from ..format import remedy_for
 from ..judge import judge_error
 from ..model import HUB, USER, FaultAt, Invoke, InvokeAt, Read, Stream, Write, WriteAt, fill_late, is_answered
 from ..values import pick
-from ._faults import FaultFailed, fault_of
+from ._faults import FaultFailed
 from ._run import STEP
-from ._step_text import describe
+from ._step_text import describe, fault_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

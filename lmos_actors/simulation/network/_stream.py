@@ -21,11 +21,10 @@ from msgspec import UNSET
 from trio.lowlevel import checkpoint_if_cancelled
 
 from lmos_actors.actors import Carried, park_among, wake_all
-from lmos_actors.bindings import Backoff, RemoteThing, RunQuestion, as_near_error, means_unwell
+from lmos_actors.bindings import RemoteThing, RunQuestion, as_near_error, means_unwell
 from lmos_actors.errors import ActionCancelled, AgentUnavailable, ConnectFailed, InvalidInput, OutcomeUnknown
 
-from ._carrier import Carrier
-from ._heartbeats import OPENING
+from ._connecting import Connecting
 from ._life import Life
 from ._outgoing import Items, Told
 from ._peer import NetworkParts, NodePeer, requested
@@ -39,15 +38,6 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import PendingRequest, SentTell, SharedListening
     from lmos_actors.protocol.lmos import RunStatus
 
-ATTEMPT: Final = 10.0
-"""Seconds after which each part of an attempt to connect is given up; see `ConnectionOptions`."""
-
-STOOD: Final = 1.0
-"""Seconds that a connection lasts to count as a success."""
-
-RESET: Final = "during the handshake: the connection was reset"
-"""Why an attempt to connect has failed, where the other node had been reached."""
-
 OPEN: Final = 1024
 """Requests without an answer that one connection has at most; more stand in line."""
 
@@ -56,26 +46,16 @@ class StreamPeer(NodePeer):
     """A connection from one node to another, over lines that keep order; see the module docstring."""
 
     __slots__ = (
-        "_answered_at", "_attempt", "_backoff", "_ends", "_failures", "_gives_up", "_has_reached", "_heard",
-        "_left", "_life", "_open", "_questions", "_queue", "_retry", "_retry_at", "_told", "_waiting",
-        "failure", "is_connected",
+        "_connecting", "_heard", "_left", "_life", "_open", "_questions", "_queue", "_told", "_waiting",
+        "is_connected",
     )  # fmt: skip
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         super().__init__(network, source, target)
         self.is_connected = True
-        self.failure: ConnectFailed | None = None
         self._life = self._new_life()
         self._left: list[Life] = []  # which were before, and whose other end may not know that they are over
-        self._attempt: Carrier | None = None  # to connect
-        self._has_reached = False  # whether the other node has answered it, the handshake not yet
-        self._answered_at = 0.0  # when the other node has answered it last
-        self._ends = 0  # how often the other node had ended then
-        self._gives_up: Any = None  # the timer at which it is given up
-        self._backoff: Backoff | None = None  # made when it first breaks
-        self._failures = 0
-        self._retry_at: float | None = None
-        self._retry: Any = None  # the timer of the next attempt to connect
+        self._connecting: Connecting | None = None  # made when it first breaks
         self._waiting: list[trio.lowlevel.Task] = []
         self._open: dict[PendingRequest, Served] = {}
         self._queue: dict[PendingRequest, None] = {}
@@ -97,8 +77,8 @@ class StreamPeer(NodePeer):
         self._left = [life for life in self._left if not life.is_over]
         for life in (*self._left, self._life):
             life.look_at_lines()
-        if self._attempt is not None:
-            self._attempt.look_at_lines()
+        if self._connecting is not None:
+            self._connecting.look_at_lines()
 
     def _new_life(self, served_since: float | None = None) -> Life:
         return Life(self.network, self.source, self.target_node, self._end, served_since)
@@ -108,9 +88,16 @@ class StreamPeer(NodePeer):
         stood = self.is_connected
         for life in (*self._left, self._life):
             life.reset()
-        if self._attempt is not None and self._has_reached:
-            self._failed(RESET)
+        if self._connecting is not None:
+            self._connecting.reset()
         return stood
+
+    @property
+    def failure(self) -> ConnectFailed | None:
+        """The failure of the last attempt to connect, if there is no connection."""
+        if self.source in self.network.away:
+            return ConnectFailed(self.place, "this node has ended")
+        return None if self._connecting is None else self._connecting.failure
 
     # ---- a node that ends; see `Pair`
 
@@ -122,7 +109,6 @@ class StreamPeer(NodePeer):
             life.leave(0)
         self._stop_connecting()
         self.is_connected = False
-        self.failure = ConnectFailed(self.place, "this node has ended")
 
     def target_ended(self) -> None:
         """End the connection from the other end."""
@@ -133,16 +119,12 @@ class StreamPeer(NodePeer):
         """Be there at once, as at the first use."""
         if not self.is_connected:
             self._stop_connecting()
-            self._backoff = None
-            self._failures = 0
             self._stand(self._new_life())
 
     def _stop_connecting(self) -> None:
-        if self._retry is not None:
-            self._retry.cancel()
-        self._retry_at = self._retry = None
-        if self._attempt is not None:
-            self._end_attempt()
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None:
+            connecting.stop()
 
     def _end(self) -> None:
         """Take note that this end of the connection is gone."""
@@ -151,78 +133,24 @@ class StreamPeer(NodePeer):
             return
         self.network.note("disconnected", self._life.carrier.line())
         self.is_connected = False
-        self.failure = None
         self._left.append(self._life)
-        if self._backoff is None:
-            self._backoff = self.new_backoff()
-        if trio.current_time() - self._life.since >= STOOD:
-            self._backoff.reset()
+        if self._connecting is None:
+            ends = self.source, self.target_node
+            changed = partial(wake_all, self.rt.timers, self._waiting)
+            self._connecting = Connecting(self.network, ends, self.new_backoff(), self._connected, changed)
         self._lose()
-        self._try_later()
+        self._connecting.begin(trio.current_time() - self._life.since)
 
-    # ---- connecting: two round trips, for each of which there is a time
-
-    def _try_later(self) -> None:
-        assert self._backoff is not None
-        self._retry_at = trio.current_time() + self._backoff.next()
-        self._retry = self.rt.timers.call_at(self._retry_at, self._try)
-        wake_all(self.rt.timers, self._waiting)
-
-    def _try(self) -> None:
-        self._retry_at = self._retry = None
-        self._has_reached = False
-        self._attempt = Carrier(self.network, self.source, self.target_node)
-        self._make_round_trip(self._attempt, f"no connection within {ATTEMPT:g} s", self._reached)
-
-    def _make_round_trip(self, attempt: Carrier, why: str, then: Callable[[], object]) -> None:
-        self._gives_up = self.rt.timers.call_at(trio.current_time() + ATTEMPT, partial(self._failed, why))
-
-        def answer() -> None:
-            network, node = self.network, self.target_node
-            self._answered_at = trio.current_time()
-            if node in network.away or (self._has_reached and self._ends != network.ends[node]):
-                why = RESET if self._has_reached else "the connection was refused"
-                attempt.send(HEAD, partial(self._failed, why), back=True)
-                return
-            self._ends = network.ends[node]
-            attempt.send(HEAD, then, back=True)
-
-        attempt.send(HEAD, answer)
-
-    def _reached(self) -> None:
-        assert self._attempt is not None
-        self._has_reached = True
-        self._gives_up.cancel()
-        why = f"no answer to the handshake within {ATTEMPT:g} s"
-        self._make_round_trip(self._attempt, why, self._greeted)
-
-    def _greeted(self) -> None:
-        self._gives_up.cancel()
-        self._gives_up = self.rt.timers.call_at(trio.current_time() + OPENING, self._connected)
-
-    def _end_attempt(self) -> None:
-        assert self._attempt is not None
-        self._gives_up.cancel()
-        self._attempt.drop()
-        self._attempt = None
-
-    def _failed(self, why: str) -> None:
-        self._end_attempt()
-        self.failure = ConnectFailed(self.place, why)
-        self._failures += 1
-        self._try_later()
-
-    def _connected(self) -> None:
-        self._end_attempt()
-        life = self._new_life(self._answered_at)  # whose lines may have been cut since then
+    def _connected(self, served_since: float, has_ended: bool) -> None:
+        life = self._new_life(served_since)  # whose lines may have been cut since then
         self.network.note("connected", life.carrier.line())
         self._stand(life)
-        if self._ends != self.network.ends[self.target_node]:
-            life.leave(1)  # it ended while its answer was under way
+        if has_ended:
+            life.leave(1)
 
     def _stand(self, life: Life) -> None:
         self._life = life
-        self.is_connected, self.failure = True, None
+        self.is_connected = True
         for thing, _ in tuple(self._things.values()):
             for listening in tuple(thing.listenings.values()):
                 self.listen(listening)
@@ -250,22 +178,25 @@ class StreamPeer(NodePeer):
 
     def unavailable(self, path: str) -> AgentUnavailable:
         """Return the error for a request that cannot be sent now."""
-        why = f": {self.failure.why}" if self.failure is not None else ""
-        wait = None if self._retry_at is None else max(0.0, round(self._retry_at - trio.current_time(), 6))
+        failure = self.failure
+        retry_at = None if self._connecting is None else self._connecting.retry_at
+        why = f": {failure.why}" if failure is not None else ""
+        wait = None if retry_at is None else max(0.0, round(retry_at - trio.current_time(), 6))
         error = AgentUnavailable(path, f"no connection to {self.place}{why}", retry_in=wait)
-        error.__cause__ = self.failure
+        error.__cause__ = failure
         return error
 
     async def first(self) -> None:
         """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""
         await checkpoint_if_cancelled()
-        failures = self._failures
-        if self._retry is not None:
-            self._retry.cancel()
-            self._try()
+        connecting = self._connecting
+        failures = -1 if connecting is None else connecting.failures
+        if connecting is not None:
+            connecting.try_now()
         while not self.is_connected:
-            if self.failure is not None and self._failures > failures:
-                raise self.failure.at(self.failure.url)
+            failure = self.failure
+            if failure is not None and (connecting is None or connecting.failures > failures):
+                raise failure.at(failure.url)
             await park_among(self._waiting)
 
     async def connected(self, path: str) -> None:

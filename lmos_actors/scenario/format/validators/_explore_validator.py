@@ -73,7 +73,8 @@ class ExploreValidator:
         for index, each in enumerate(made.faults):
             drawn, here = drawn_fault(each), (*_HERE, "faults", index)
             self._ranges(drawn, here)
-            self._fault(drawn, here, self._whom(here) or whom)
+            own = self._whom(here)
+            self._fault(drawn, here, own if isinstance(drawn, DrawnRestart) else own or whom)
 
     def _window(self, explore: Explore) -> None:
         stop = self.names.made.get(("stop",))
@@ -109,15 +110,20 @@ class ExploreValidator:
     def _nodes(self) -> list[str]:
         return list(mapped(self.names.cell.data.get("nodes")))
 
-    def _fault(
-        self, drawn: DrawnFault | DrawnRestart, path: DataPath, whom: list[tuple[str, DataPath]]
-    ) -> None:
+    def _fault(self, drawn: DrawnFault, path: DataPath, whom: list[tuple[str, DataPath]]) -> None:
         kind = kind_of_drawn(drawn)
-        if kind in OF_NETWORK or isinstance(drawn, DrawnRestart):
+        if isinstance(drawn, DrawnRestart) and whom:
+            names = tuple(name for name, _ in whom)
+            self.faults.fault(_sample(drawn, names if isinstance(drawn.of, tuple) else names[0]), path)
+        elif kind in OF_NETWORK or isinstance(drawn, DrawnRestart):
             self.faults.fault(_sample(drawn, ""), path)
             if isinstance(drawn, DrawnSwizzle) and whom:
                 self._swizzled(whom)
-            return
+        else:
+            self._of_agents(drawn, path, whom)
+
+    def _of_agents(self, drawn: DrawnFault, path: DataPath, whom: list[tuple[str, DataPath]]) -> None:
+        kind = kind_of_drawn(drawn)
         for name, place in whom or self._likely(kind, path):
             if name in self._nodes:
                 why = f'"{name}" is a node, and "kind: {kind}" is of agents'
@@ -144,7 +150,7 @@ class ExploreValidator:
 
     # ---- ranges
 
-    def _ranges(self, drawn: DrawnFault | DrawnRestart, path: DataPath) -> None:
+    def _ranges(self, drawn: DrawnFault, path: DataPath) -> None:
         for name in drawn.__struct_fields__:
             value = getattr(drawn, name)
             if isinstance(value, DurationRange | OffsetRange | NumberRange):
@@ -182,17 +188,20 @@ class ExploreValidator:
             self.names.report((*path, "duration"), why, "shape", key=True)
 
 
-def kind_of_drawn(drawn: DrawnFault | DrawnRestart) -> str:
+def kind_of_drawn(drawn: DrawnFault) -> str:
     """Return the kind of a fault that may be drawn."""
     return str(drawn.__struct_config__.tag)
 
 
-def _sample(drawn: DrawnFault | DrawnRestart, name: str) -> Any:
-    """Return a fault such as may be drawn, on an agent of this name; one of the network is on nobody."""
+def _sample(drawn: DrawnFault, name: Any) -> Any:
+    """Return a fault such as may be drawn, on an agent of this name; one of the network is on nobody.
+
+    A restart is of nodes, or of the whole one without a name.
+    """
     kind = kind_of_drawn(drawn)
     nobody: Any = UNSET
     if isinstance(drawn, DrawnRestart):
-        return Restart(writes=drawn.writes)
+        return Restart(of=name or UNSET, writes=drawn.writes)
     if isinstance(drawn, DrawnCrash):
         return Crash(target=name, with_=drawn.with_)
     if kind == "pause":
