@@ -43,5 +43,8 @@ from ._tree import (
     class_at as class_at,
     draw as draw,
     is_member as is_member,
+    lose as lose,
+    regain as regain,
+    restarts_of as restarts_of,
     supervisors_of as supervisors_of,
 )

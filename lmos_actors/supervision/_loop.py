@@ -448,7 +448,7 @@ class SupervisorLoop:
         return None
 
     def is_away(self, child: Child) -> bool:
-        """Return whether a child was lost with its machine, which is not back; see `lose` (`_members.py`)."""
+        """Return whether a child was lost with its machine, which is not back; see `lose` (`_tree.py`)."""
         return child in self.away
 
     def drop_delay(self, child: Child) -> None:

@@ -264,8 +264,8 @@ class PoolMembers:
 
 
 @enable_ki_protection
-def lose(loop: SupervisorLoop, children: Iterable[Child]) -> None:
-    """End children at once, as with the machine that they are on; see `Supervisor.lose`."""
+def lose_children(loop: SupervisorLoop, children: Iterable[Child]) -> None:
+    """End children at once, as with the machine that they are on; see `lose` (`_tree.py`)."""
     for child in children:
         if child not in loop.plan.children:
             continue
@@ -278,8 +278,8 @@ def lose(loop: SupervisorLoop, children: Iterable[Child]) -> None:
             child.kill()
 
 
-async def regain(loop: SupervisorLoop, children: Iterable[Child]) -> None:
-    """Start children again whose machine is back, in the loop's own task; see `Supervisor.regain`."""
+async def regain_children(loop: SupervisorLoop, children: Iterable[Child]) -> None:
+    """Start children again whose machine is back, in the loop's own task; see `regain` (`_tree.py`)."""
     for child in children:
         if loop.away.pop(child, loop) is loop or child not in loop.plan.children:  # values are None
             continue

@@ -28,12 +28,12 @@ from ._children import (
     read_states,
 )
 from ._loop import BUDGET
-from ._members import BulkMembers, PoolMembers, lose, regain, start_new, take_back
+from ._members import BulkMembers, PoolMembers, start_new, take_back
 from ._siblings import name_of
 from ._spec import BulkSpec, ChildSpec, Pool, SupervisorSpec, UnnamedSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine
 
     from lmos_actors.actors import MailboxOptions, Runtime, Status
 
@@ -227,21 +227,6 @@ class Supervisor:
             raise ValueError(f"must be a finite number of seconds of at least 0, not {seconds!r}")
         self.loop.plan.postpone(self._child(name), seconds)
 
-    def lose(self, children: Iterable[Slot | Supervisor]) -> None:
-        """End children at once, with all below them, as with their machine; for simulations. Never blocks.
-
-        It does not count, and no strategy takes others along. They stay away until `regain`.
-        """
-        lose(self.loop, map(_child_of, children))
-
-    async def regain(self, children: Iterable[Slot | Supervisor]) -> None:
-        """Start children again that were lost, in that order, once they have unwound.
-
-        One that cannot start is restarted as after any start that fails. Raises WrongState if this
-        supervisor does not run.
-        """
-        await self.loop.request(partial(regain, self.loop, tuple(map(_child_of, children))))
-
     @awaited("supervisor.")
     async def delete_child(self, name: str) -> None:
         """Forget the spec of a child that is stopped. Raises NotFound, WrongState."""
@@ -280,16 +265,6 @@ class Supervisor:
     def incarnation(self) -> int:
         """The number of its incarnation, from 1; 0 before the first."""
         return self.loop.incarnation
-
-    @property
-    def restarts(self) -> int:
-        """How often it has begun again itself, but for those times when it had been lost with its machine."""
-        return max(0, self.loop.incarnation - 1 - self.loop.lives_lost)
-
-    def life_lost(self) -> None:
-        """Take note that its last incarnation, if there was one, was lost with its machine: no restart."""
-        if self.loop.incarnation:
-            self.loop.lives_lost += 1
 
     def _child(self, name: str) -> Child:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] # a ref, as often as not
@@ -522,10 +497,6 @@ async def _nothing() -> None:
 def _check_type(spec: object, *types: type) -> None:
     if not isinstance(spec, types):
         raise ConfigError(f"must be a {types[0].__name__}, not {spec!r}", "spec")
-
-
-def _child_of(face: Slot | Supervisor) -> Child:
-    return face if isinstance(face, Slot) else face.loop
 
 
 def _check_verdict(child: Child, verdict: str, needs: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lmos_actors.actors import PoolLink, Slot
@@ -9,12 +10,12 @@ from lmos_actors.actors import PoolLink, Slot
 from ._agent_supervisor import children_of
 from ._children import agent_class
 from ._loop import SupervisorLoop
-from ._members import PoolMembers
+from ._members import PoolMembers, lose_children, regain_children
 from ._spec import Pool
 from ._supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from lmos_actors.actors import Agent
 
@@ -189,3 +190,38 @@ def class_at(link: Any) -> type[Agent] | None:
     placed: SupervisorLoop = link.placed
     pool = placed.made_from
     return agent_class(pool.member(1)) if isinstance(pool, Pool) else None
+
+
+# ---- parts of a tree whose machine ends, in simulations
+
+
+def lose(above: Supervisor, children: Iterable[Slot | Supervisor]) -> None:
+    """End children of a supervisor at once, with all below them, as with their machine. Never blocks.
+
+    It does not count, and no strategy takes others along. They stay away until `regain`.
+    """
+    lose_children(above.loop, map(_child_of, children))
+
+
+async def regain(above: Supervisor, children: Iterable[Slot | Supervisor]) -> None:
+    """Start children again that were lost, in that order, once they have unwound. None of it is a restart.
+
+    One that cannot start is restarted as after any start that fails. Raises WrongState if the supervisor
+    does not run.
+    """
+    loop = above.loop
+    for child in children:
+        for slot in (child,) if isinstance(child, Slot) else agents_of(child):
+            slot.life_lost()
+        for below in () if isinstance(child, Slot) else supervisors_of(child):
+            below.loop.lives_lost += min(below.incarnation, 1)
+    await loop.request(partial(regain_children, loop, tuple(map(_child_of, children))))
+
+
+def restarts_of(supervisor: Supervisor) -> int:
+    """Return how often a supervisor has begun again, but for those times when it had been lost."""
+    return max(0, supervisor.incarnation - 1 - supervisor.loop.lives_lost)
+
+
+def _child_of(face: Slot | Supervisor) -> Child:
+    return face if isinstance(face, Slot) else face.loop

@@ -21,7 +21,7 @@ import trio
 from lmos_actors.actors import Slot
 from lmos_actors.errors import WrongState
 from lmos_actors.persistence import AgentStates, SimulatedDisk
-from lmos_actors.supervision import agents_of, children_of, supervisors_of
+from lmos_actors.supervision import agents_of, children_of, lose, regain
 
 from ..model import USER
 from ..values import draw
@@ -164,7 +164,7 @@ class Machine:
         self._away[name] = trio.Event()
         self._nodes.end_node(name)
         for supervisor, children in parts:
-            supervisor.lose(children)
+            lose(supervisor, children)
         keeping = self._node.root.rt.keeping
         if isinstance(keeping, AgentStates) and self.disk is not None:
             self.disk.crash_of(keeping.end_process({slot.spec.key or slot.path for slot in slots}), writes)
@@ -181,15 +181,9 @@ class Machine:
         assert self._nodes is not None
         self._nodes.begin_node(name)
         up = self._away.pop(name)
-        for slot in slots:
-            slot.life_lost()
-        for part in (child for _, children in parts for child in children):
-            if not isinstance(part, Slot):
-                for supervisor in supervisors_of(part):
-                    supervisor.life_lost()
         with suppress(WrongState):  # a supervisor has ended: there is nobody to start them, and no node soon
             for supervisor, children in parts:
-                await supervisor.regain(children)
+                await regain(supervisor, children)
         up.set()
         self.at_return(name, slots)
 

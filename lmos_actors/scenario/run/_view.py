@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lmos_actors.errors import LmosActorsError
+from lmos_actors.supervision import restarts_of
 
 from ..formulas import fields_known, state_of
 from ..model import ALL_AGENTS
@@ -88,7 +89,7 @@ class RunView:
         if name == ALL_AGENTS or "/" in name or name in self._run.agents.given:
             return None
         supervisor = self._run.agents.supervisor(name)
-        return supervisor.restarts if supervisor is not None else None
+        return restarts_of(supervisor) if supervisor is not None else None
 
     def messages_of(self, step: str | None) -> Sequence[int]:
         """Return the numbers of the messages that a step has sent; None: all steps."""
