@@ -111,6 +111,33 @@ STEPS = [
     {"do": "invoke", "id": "asked", "target": "asker", "action": "ask", "input": {"text": "19"}},
     expect("asked", {"$.output": "1: order 19 is sent"}, "output"),
 ]
+
+
+NETWORK: dict[str, Any] = {"default": {"latency": "50ms"}}
+
+
+@pytest.mark.parametrize("world", ["memory", "wire"])
+def test_a_bridge_crosses_the_links_of_a_network(project: Project, world: str) -> None:
+    """It connects for each turn, which takes two round trips; what is cut off is not reached."""
+    cut = {"kind": "partition", "sides": [["shop"], "rest"]}
+    failing = {**chat("cut", "18"), "error": {"is": "ActionFailed", "contains": "no connection within 10 s"}}
+    steps = [chat("first", "17"), {"do": "inject", "id": "cut-off", "fault": cut}, failing]
+    steps += [{"do": "heal", "of": "cut-off"}, chat("second", "18")]
+    agents = {name: entry for name, entry in AGENTS.items() if name != "asker"}
+    more = {"nodes": {"shop": ["desk", "orders"]}, "network": NETWORK, "agents": agents}
+    result = ran(project, world=world, timeout="2m", steps=steps, **more)
+    assert result.failures == (), result.failures
+    took = [round(step.end - step.begin, 6) for step in result.step_results if step.what.startswith("stream")]
+    assert took[0] == pytest.approx(8 * 0.05)
+    assert took[1] == 10
+
+
+def test_a_bridge_needs_a_connection(project: Project) -> None:
+    with pytest.raises(FileError) as caught:
+        ran(project, steps=[chat("first", "17")], network={**NETWORK, "delivery": "datagram"})
+    assert 'the bridge "door" connects, and needs "delivery: stream"' in str(caught.value)
+
+
 CHECKS = [
     {"check": "trace", "of": "first", "through": ["door", "desk", "orders"]},
     {"check": "trace", "of": "asked", "through": ["asker", "door", "desk", "orders"]},

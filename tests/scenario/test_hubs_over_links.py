@@ -218,12 +218,7 @@ def test_changed_bytes_end_a_connection(folder: Path) -> None:
     assert answers(result).count("fine") > 20
 
 
-CHAT = {"from": "bridge", "speaks": "omnia", "to": "weather"}
 MISTAKES = [
-    (
-        {"agents": {**AGENTS, "chat": CHAT}},
-        'a bridge that speaks omnia is not available yet in a file with "network"',
-    ),
     ({"nodes": {**NODES, "city": ["weather-bot"]}}, 'is on the node of its agent "weather", which is not'),
     ({"network": {"delivery": "datagram"}}, '"relay" needs "delivery: stream"'),
     ({"network": {"links": [{"between": ["home", "rely"], "latency": "1s"}]}}, 'did you mean "relay"?'),

@@ -44,14 +44,16 @@ THERE: Final = "session there"
 class RemoteChat(ChatAgent):
     """A chat agent behind a facade of Omnia's protocol, used like one of this node.
 
-    `url` is as for `open_chat`; it connects for each turn, by the network, with the trust and the credentials
-    of the node. Each session here has one there, whose id is kept with it. What the other server shows of its
-    tools is shown here too; tools of callers are not handed on. A turn there that fails, does not answer for
-    `silence` seconds, or cannot be reached, ends the one here: with its code, or with PROVIDER_ERROR.
+    `url` is as for `open_chat`; it connects for each turn, by `network` or that of the node, with the trust
+    and the credentials of the node. Each session here has one there, whose id is kept with it. What the other
+    server shows of its tools is shown here too; tools of callers are not handed on. A turn there that fails,
+    does not answer for `silence` seconds, or cannot be reached, ends the one here: with its code, or with
+    PROVIDER_ERROR.
     """
 
     url: str
     silence: float = SILENCE
+    network: Any = None
 
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
         """Pass a message on, and its answer back."""
@@ -130,7 +132,7 @@ class RemoteChat(ChatAgent):
             self.url,
             session=session,
             silence=self.silence,
-            network=wires.network,
+            network=wires.network if self.network is None else self.network,
             tls=wires.client_tls,
             credentials=wires.credentials,
         )

@@ -124,10 +124,12 @@ def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[A
 class Places:
     """Places at which agents of a file are reached by other protocols, and reach others.
 
-    `chat_url` returns the address of a chat agent, `line` the line of an agent to a relay.
+    `chat_url` returns the address of a chat agent, `chat_network` the network by which a bridge reaches it,
+    `line` the line of an agent to a relay.
     """
 
     chat_url: Callable[[str], str]
+    chat_network: Callable[[str, str], Any]
     line: Callable[[str], Any]
 
     def public_name(self, path: str) -> str:
@@ -214,10 +216,10 @@ class TreeBuilder:
     def _bridge(self, name: str, entry: Bridge) -> Any:
         cls = self._cell.agent_class(name)
         if entry.speaks == "omnia":
-            url = (
-                self._reached.chat_url(entry.to) if entry.url is None and entry.to is not None else entry.url
-            )
-            return partial(cls, url=url)
+            if entry.url is not None or entry.to is None:
+                return partial(cls, url=entry.url)
+            network = self._reached.chat_network(name, entry.to)
+            return partial(cls, url=self._reached.chat_url(entry.to), network=network)
         line = self._reached.line(name)
         if entry.to is not None:
             return partial(cls, line=line, agent=self._reached.public_name(self._cell.paths[entry.to]))

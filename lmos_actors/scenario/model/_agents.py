@@ -240,6 +240,11 @@ class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridg
     cert: ClassVar[None] = None
     key: ClassVar[None] = None
 
+    @property
+    def is_beside_agent(self) -> bool:
+        """Whether it is on the node of the agent that it leads to, which it calls without a message."""
+        return self.speaks == "relay" and self.to is not None
+
 
 class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
     """A remote agent, which steps send to; at least one of `url` and `description`.

@@ -30,7 +30,6 @@ from lmos_actors.supervision import Supervisor, agents_of
 from .._worlds import MOST_CONNECTIONS, wait_until_idle
 from ..model import (
     DIRECTORY,
-    HUB,
     NETWORK,
     Disconnect,
     LateLinks,
@@ -183,13 +182,17 @@ class RunNetwork:
         assert self._network is not None
         return self._network.ref(ref)
 
-    def to_hub(self, name: str, wires: MemoryNetwork) -> LineNetwork | None:
-        """Return the lines from the node of an agent, or `user`, to that of the hub; None if it is near."""
+    def lines_between(self, node: Node, name: str, to: str) -> LineNetwork | None:
+        """Return the lines from the node of an agent, or `user`, to that of another; None if that is near.
+
+        What connects by them connects to the real `node`, by its network.
+        """
         assert self._network is not None
-        (source,), (target,) = self.names.named(name), self.names.named(HUB)
+        (source,), (target,) = self.names.named(name), self.names.named(to)
         if source == target or (source == USER and not self.has_user):
             return None
-        return self._network.lines(wires, source, target)
+        connections: Any = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
+        return self._network.lines(connections.network, source, target)
 
     def count(self, what: str) -> int:
         """Return how often the network has done something; see `SimulatedNetwork.counts`."""

@@ -1,7 +1,8 @@
 """The nodes of the network of a file, by their names.
 
 A node is one of `nodes:`, or has the name of an agent that stands in none of them. Agents that an agent
-starts are on its node, as are the members of a pool on that of the pool, and a bridge on that of its agent.
+starts are on its node, as are the members of a pool on that of the pool, and a bridge to a relay on that of
+its agent.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class NodeNames:
                 place = self._paths.get(member) or supervisors.get(member, member)
                 self._node_of[place] = node
         for name, entry in scenario.agents.items():
-            if isinstance(entry, Bridge) and entry.to is not None and name in self._paths:
-                self._node_of[self._paths[name]] = self.of_path(self._paths[entry.to])
+            if isinstance(entry, Bridge) and entry.is_beside_agent and name in self._paths:
+                self._node_of[self._paths[name]] = self.of_path(self._paths[str(entry.to)])
 
     def of_path(self, path: str) -> str:
         """Return the node of the agent at a path."""

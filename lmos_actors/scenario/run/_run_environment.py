@@ -110,10 +110,8 @@ class RunEnvironment:
             from ._node_client import node_network
 
             network = network or node_network(cell.scenario.world)
-            wires = network
-            run.hub = RunHub(
-                cell, run.fail, run.note_number, run.watch.notify, lambda name: self._lines_of(name, wires)
-            )
+            to_hub = partial(self._lines_between, HUB)
+            run.hub = RunHub(cell, run.fail, run.note_number, run.watch.notify, to_hub)
             own = {"listen": ADDRESS, "network": network, "relay": relay_options(cell.scenario.relay)}
             self._options = {**own, **self._options}
         if cell.scenario.network is not None:
@@ -125,10 +123,17 @@ class RunEnvironment:
             self._options["security"] = _open_to_anyone(cell, opened)
         return network
 
-    def _lines_of(self, name: str, wires: MemoryNetwork | None) -> LineNetwork | None:
-        """Return the lines of an agent to the hub, None without a network, or on the node of the hub."""
-        network = self._run.network
-        return None if network is None or wires is None else network.to_hub(name, wires)
+    def _lines_between(self, to: str, name: str) -> LineNetwork | None:
+        """Return the lines from an agent to another one; None without a network, or on one node."""
+        network, node = self._run.network, self._node
+        return None if network is None or node is None else network.lines_between(node, name, to)
+
+    def _chat_network(self, name: str, to: str) -> LineNetwork | None:
+        """Return the network by which a bridge reaches a chat agent, None for that of the node."""
+        lines = self._lines_between(to, name)
+        if lines is not None:
+            lines.stands()  # it connects for each turn
+        return lines
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
@@ -175,7 +180,8 @@ class RunEnvironment:
     async def _start_agents(self, node: Node) -> None:
         """Start all agents of the file, populations last."""
         run = self._run
-        places = Places(partial(_chat_url, node, run.agents), partial(self._line, node))
+        chat_url = partial(_chat_url, node, run.agents)
+        places = Places(chat_url, self._chat_network, partial(self._line, node))
         tree = TreeBuilder(run.cell, run.agents.given, self._doubles.classes, places).root()
         for spec in tree.children:
             await _start(node, spec)

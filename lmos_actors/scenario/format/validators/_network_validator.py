@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET
 
 from ..._worlds import MOST_CONNECTIONS, MOST_REGISTERED, is_real
-from ...model import HUB, WORLDS, LinksBetween, Network, Normal, Rules, Topology
+from ...model import HUB, WORLDS, Bridge, LinksBetween, Network, Normal, Rules, Topology
 from ...values import problem_at
 from ._node_validator import NodeValidator
 from ._topology import neighbours_of, topology_problem
@@ -66,9 +66,8 @@ class NetworkValidator:
         if self.is_datagram and world == "wire":
             why = "datagrams are of world: memory; in wire messages go over connections, which keep order"
             self.names.report((*_HERE, "delivery"), why, "shape")
-        if self.is_datagram and HUB in data:
-            why = 'the agents on a hub have connections to it: "relay" needs "delivery: stream"'
-            self.names.report((*_HERE, "delivery"), why, "shape")
+        if self.is_datagram:
+            self._check_connected(data)
         if world == "wire":
             self._connections()
         if network.directory is not None:
@@ -78,6 +77,18 @@ class NetworkValidator:
             here = (*_HERE, "links", index)
             self._rules(links, here)
             self._ends_of(links, here)
+
+    def _check_connected(self, data: dict[str, Any]) -> None:
+        """Refuse datagrams where agents have connections of their own."""
+        here: DataPath = (*_HERE, "delivery")
+        if HUB in data:
+            why = 'the agents on a hub have connections to it: "relay" needs "delivery: stream"'
+            self.names.report(here, why, "shape")
+        for name, entry in self.names.agents.items():
+            if isinstance(entry, Bridge) and entry.speaks == "omnia":
+                self.names.report(
+                    here, f'the bridge "{name}" connects, and needs "delivery: stream"', "shape"
+                )
 
     def _directory(self, ttl: float, *, is_wire: bool) -> None:
         """Check the directory: how long registrations live, and how many there are."""

@@ -78,7 +78,7 @@ class NodeValidator:
                 return self._members[place][0]
             place = self._above_of(place)
         entry = self.names.agents.get(name)
-        if isinstance(entry, Bridge) and entry.to is not None:
+        if isinstance(entry, Bridge) and entry.is_beside_agent and entry.to is not None:
             led_to = self.names.agents.get(entry.to)
             return name if isinstance(led_to, Bridge) else self.node_of(entry.to)  # the former is a mistake
         base = self.names.base_of(name)
@@ -207,12 +207,8 @@ class NodeValidator:
 
     def _check_bridges(self) -> None:
         for name, entry in self.names.agents.items():
-            if isinstance(entry, Bridge) and entry.speaks != "relay":
-                path = (*self.names.places[name], "from")
-                why = f'a bridge that speaks {entry.speaks} is not available yet in a file with "network"'
-                self.names.report(path, f"{why}: what it says crosses no link", "later")
-            elif isinstance(entry, Bridge) and entry.to is not None and name in self._members:
+            if isinstance(entry, Bridge) and entry.is_beside_agent and name in self._members:
                 node, here = self._members[name]
-                if node != self.node_of(entry.to):
+                if node != self.node_of(str(entry.to)):
                     why = f'"{name}" is on the node of its agent "{entry.to}", which is not "{node}"'
                     self.names.report(here, why, "shape")
