@@ -186,11 +186,29 @@ def test_what_is_said_in_a_cut_comes_after_a_short_one(
 
 
 @both
-@pytest.mark.parametrize("fault", [inject("disconnect"), inject("crash", target="relay"), inject("restart")])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        inject("disconnect"),
+        inject("crash", target="relay"),
+        inject("restart"),
+        inject("restart", of="home"),
+        inject("restart", of="weather"),
+        inject("restart", of="relay"),
+        inject("restart", of=["home", "relay"]),
+    ],
+)
 def test_agents_come_back_after_a_fault(folder: Path, world: str, fault: Any) -> None:
     result = ran(folder, world, ASK, fault, wait(10), ASK, SAY, wait(1), HEARD)
     assert answers(result) == ["fine", "fine", 1]
     assert "connected" in {each["what"] for each in records(result, "network")}
+
+
+@both
+def test_a_node_that_ends_does_not_note_its_own_connections(folder: Path, world: str) -> None:
+    result = ran(folder, world, ASK, inject("restart", of="home"), wait(10), ASK)
+    between = [each["what"] for each in records(result, "network") if each["to"] == "relay"]
+    assert between == ["connected"]
 
 
 @both

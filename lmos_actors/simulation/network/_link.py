@@ -150,6 +150,11 @@ class NodeNetwork(ABC):
                 peer.source_ended()
             elif target == node:
                 peer.target_ended()
+        for source, target, lines in self._lines:
+            if source == node:
+                lines.end_here()
+            elif target == node:
+                lines.end_there()
 
     def begin_node(self, node: str) -> None:
         """Let a node that has ended be reached again; it has no connections. The user is there at once."""

@@ -162,6 +162,7 @@ class LineNetwork:
         self._has_stood = False
         self._carriers: dict[Carrier, LineStream | None] = {}  # with their streams, once there are any
         self._standing: Carrier | None = None
+        self._ends = 0  # how often this node had ended when the newest connection stood
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
         """Connect, which takes a round trip. Raises ConnectFailed."""
@@ -214,6 +215,7 @@ class LineNetwork:
     def stands(self) -> None:
         """Note that the handshake of the newest connection is done: from now on everything takes its time."""
         self._standing = next(reversed(self._carriers), None)
+        self._ends = self._parts.ends[self._source]
         if self._standing is not None:
             self._standing.is_instant = False
             if self._has_stood:
@@ -222,7 +224,7 @@ class LineNetwork:
 
     def has_ended(self) -> None:
         """Note that a connection has ended that stood, unless this end was that of a node that has ended."""
-        if self._source not in self._parts.away:
+        if self._source not in self._parts.away and self._ends == self._parts.ends[self._source]:
             self._parts.note("disconnected", self._parts.links.line(self._source, self._target))
 
     def _closed(self, stream: LineStream, carrier: Carrier) -> None:
