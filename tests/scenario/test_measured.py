@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.files import FileError, read
-from lmos_actors.scenario import load_scenario, run_cell
+from lmos_actors.scenario import load_scenario, log_header, run_cell
 from lmos_actors.scenario.explore import plain_cells, yaml_of
 from tests.scenario.project import Project
 
@@ -142,6 +142,12 @@ def test_a_file_that_explore_writes_has_the_values(folder: Path) -> None:
     (folder / "measured.csv").unlink()
     path.write_text(yaml_of(plain), encoding="utf-8")
     assert answers(path) == before
+
+
+def test_the_log_knows_the_file(folder: Path) -> None:
+    """So that a replay says that it has changed."""
+    resolved = load_scenario(written(folder, "10ms", SCENARIO))
+    assert "measured.csv" in str(log_header(resolved, resolved.cells[0], 1)["sources"])
 
 
 def test_what_only_looks_like_a_distribution_is_left_alone(folder: Path) -> None:

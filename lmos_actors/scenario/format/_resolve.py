@@ -162,6 +162,8 @@ class Resolved:
     notes: tuple[Note, ...]
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
     """The settings it was read with."""
+    measured: tuple[Path, ...] = ()
+    """The files that have values of its distributions."""
     access: RemoteAccess = attrs.Factory(RemoteAccess)
     """The access to remote agents whose entries say nothing of it."""
 
@@ -208,7 +210,8 @@ def resolve(
     mistakes += _missing_recordings(document, runs)
     if mistakes:
         raise FileError(mistakes)
-    return Resolved(document, targets.root, runs, _notes(document, cells, notes), dict(settings or {}))
+    found_notes, measured = _notes(document, cells, notes), cells.measured_files
+    return Resolved(document, targets.root, runs, found_notes, dict(settings or {}), measured)
 
 
 def _in_place_of(path: str | os.PathLike[str], text: str) -> Document:

@@ -39,6 +39,7 @@ from ._measured import MeasuredValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 MOST_COMBINATIONS: Final = 1_000
 _TYPES: Final[dict[str, Any]] = {
@@ -189,6 +190,11 @@ class Cells:
         for index, text in enumerate(shown):
             if text in shown[:index]:
                 self.wrong((self.axes, key, index), f'"{text}" stands in the {self.axes} twice')
+
+    @property
+    def measured_files(self) -> tuple[Path, ...]:
+        """The files whose values are in the cells."""
+        return self._measured.files
 
     def all(self) -> list[CellData]:
         """Return the cells, in the order of the matrix, its last key running fastest."""

@@ -46,6 +46,12 @@ class MeasuredValues:
         self._sources: dict[str, Source | None] = {}
         self._found: dict[tuple[Any, ...], list[Any]] = {}
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that have been read."""
+        folder = self._folder
+        return () if folder is None else tuple(folder / file for file in self._sources)
+
     def filled(self, data: Any, path: DataPath) -> Any:
         """Return data with values in place of the files that have them."""
         if is_mapping(data):

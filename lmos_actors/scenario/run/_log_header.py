@@ -36,13 +36,17 @@ def log_header(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
 
 
 def source_digests(resolved: Resolved, cell: Cell) -> dict[str, str]:
-    """Return the SHA-256 of the project files that define the classes of a cell, by relative path."""
+    """Return the SHA-256 of the project files that a cell needs, by relative path.
+
+    They define its classes, or have values of its distributions.
+    """
     modules = dict.fromkeys(cls.__module__ for cls in cell.classes.values())
     if cell.used is not None:
         modules |= {cell.used.module: None}
+    files: list[str | None] = [getattr(sys.modules.get(module), "__file__", None) for module in modules]
+    files += [str(file.resolve()) for file in resolved.measured]
     found: dict[str, str] = {}
-    for module in modules:
-        file = getattr(sys.modules.get(module), "__file__", None)
+    for file in files:
         if file is not None and Path(file).is_relative_to(resolved.root):
             found[Path(file).relative_to(resolved.root).as_posix()] = _sha256_of(file)
     return dict(sorted(found.items()))
