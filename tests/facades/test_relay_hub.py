@@ -12,8 +12,8 @@ import trio
 from lmos_actors import Agent, action, open_node, simulate
 from lmos_actors._core import RandomStream
 from lmos_actors.conformance.wire import exchange
-from lmos_actors.errors import ConfigError, ConnectFailed
-from lmos_actors.facades import RelayOptions
+from lmos_actors.errors import ActionFailed, ConfigError, ConnectFailed
+from lmos_actors.facades import RelayOptions, register_on_relay
 from lmos_actors.persistence import SimulatedDisk, SimulatedStore
 from lmos_actors.protocol.relay.extensions import History
 from lmos_actors.security import Access, Bearer, Security
@@ -239,6 +239,8 @@ def test_registrations_of_an_address_are_bounded_and_may_be_closed() -> None:
             await registered(network)
         found = await asked(network, "POST", "/register")
         assert (found.status, found.header("retry-after")) == (429, "13")
+        with pytest.raises(ActionFailed, match="too many registrations: try again in 13 s"):
+            await register_on_relay(URL, network=network)
         await trio.sleep(13)
         await registered(network)
 

@@ -115,6 +115,9 @@ async def _answer(
     if head.status == 200:
         return found
     code, message = found.get("error"), str(found.get("message") or "")
+    wait = head.header(b"retry-after")
+    if wait.isascii() and wait.isdigit():
+        message = f"{message or head.reason}: try again in {wait[:9]} s"
     if isinstance(code, str) and head.status < 500:
         raise ActionFailed({"code": code, "message": message})
     raise ConnectFailed(url, answered(head.status, head.reason, message), status=head.status)
