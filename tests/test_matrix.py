@@ -23,6 +23,7 @@ def test_an_ordinary_run_takes_a_share(
     assert matrix.few_or_all("few", "all") == ("all" if everything else "few")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "outcome"), [((), "1 deselected"), (("--matrix",), "1 test collected")])
 def test_a_marked_test_is_run_with_the_option_alone(words: tuple[str, ...], outcome: str) -> None:
     test = "tests/long/test_long_runs.py::test_few_seeds_pass"

@@ -697,6 +697,7 @@ def play(cls: type[Machine], program: dict[str, Any], mixed: bool = False) -> li
     return trio.run(main, clock=VirtualClock())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [Machine, Slowly])
 def test_m6_otp_the_same_order_as_gen_statem(cls: type[Machine]) -> None:
     programs = recorded()
@@ -705,6 +706,7 @@ def test_m6_otp_the_same_order_as_gen_statem(cls: type[Machine]) -> None:
         assert play(cls, program) == program["seen"], program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [Machine, Slowly])
 def test_m6_otp_the_same_order_when_some_are_asked_inline(cls: type[Machine]) -> None:
     for program in recorded():

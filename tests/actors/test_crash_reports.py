@@ -634,6 +634,7 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.text("abcdefgh", min_size=6, max_size=300), st.text("stuvwxyz\n\x00é", min_size=6), PLAIN)
 def test_no_report_shows_a_secret_and_every_report_is_bounded(token: str, key: str, given: Any) -> None:
     async def main() -> None:

@@ -548,6 +548,7 @@ async def test_no_worker_is_left_by_a_node_that_closes_while_they_work(pipe: str
     await trio.to_thread.run_sync(gone, pid)
 
 
+@pytest.mark.slow
 async def test_processes_of_a_node_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = [0, 0]
     call = _blocking_work.Pool.call

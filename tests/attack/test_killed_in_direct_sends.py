@@ -45,6 +45,7 @@ def lines(path: Path) -> list[tuple[str, int]]:
     return [(line.split()[0], int(line.split()[1])) for line in text.split("\n")[:-1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ROUNDS)
 async def test_of_a_killed_server_each_request_has_one_true_end(tmp_path: Path, seed: int) -> None:
     chance, path = random.Random(seed), tmp_path / "took"
@@ -108,6 +109,7 @@ async def test_of_a_killed_server_each_request_has_one_true_end(tmp_path: Path, 
     assert len([how for how in ends.values() if how == "taken"]) >= until - 1 - (not alone) * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ROUNDS)
 async def test_of_a_killed_client_each_request_is_carried_out_once_or_never(
     tmp_path: Path, seed: int

@@ -25,7 +25,7 @@ from tests.attack.seat_model import (
     program,
     start_players,
 )
-from tests.matrix import examples, few_or_all
+from tests.matrix import few_or_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ MESSAGES: SearchStrategy[Message] = st.recursive(
 FIRST = st.lists(st.tuples(SECONDS, MESSAGES), min_size=1, max_size=10)
 KINDS = st.lists(st.tuples(st.sampled_from([Player, Serial]), st.integers(1, 3)), min_size=3, max_size=3)
 EXAMPLES = settings(
-    max_examples=examples(1500),
+    max_examples=few_or_all(100, 1500),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -137,6 +137,7 @@ def test_no_circle_of_seats_stays(kinds: Any, first: Any) -> None:
     run(kinds, first, check_no_circle, shadow=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hundred", range(few_or_all(3, 40)))
 def test_programs_by_number(hundred: int) -> None:
     """Circles are rare in what Hypothesis draws; of these programs about every tenth has one."""

@@ -183,6 +183,7 @@ def test_a_search_for_minutes_is_the_beginning_of_the_same_search(tmp_path: Path
     assert longer[: len(shorter)] == shorter
 
 
+@pytest.mark.slow
 def test_a_file_in_which_nothing_fails_says_what_was_searched(project: Project) -> None:
     project.write("town.yaml", json.dumps({**COUNTING, "explore": {"faults": ["pause"], "of": ["counter"]}}))
     ran = project.command("explore", "town.yaml", "--runs", "10", timeout=PATIENCE)
@@ -191,6 +192,7 @@ def test_a_file_in_which_nothing_fails_says_what_was_searched(project: Project) 
     assert not list(project.root.glob("*found*"))
 
 
+@pytest.mark.slow
 def test_a_file_in_which_everything_fails_shrinks_to_almost_nothing(project: Project) -> None:
     check = {"check": "always", "name": "no", "of": "counter", "expr": "state.number < 0"}
     project.write("town.yaml", json.dumps({**COUNTING, "checks": [check]}))
@@ -227,6 +229,7 @@ def test_what_fails_only_sometimes_with_one_seed_is_not_shrunk(project: Project)
     assert "(2 agents" in ran.out
 
 
+@pytest.mark.slow
 def test_what_could_not_run_was_not_searched(project: Project) -> None:
     agents = {"ledger": {"from": "agent", "use": "cast.py:Stubborn"}}
     project.write("town.yaml", json.dumps({**COUNTING, "agents": agents}))
@@ -253,6 +256,7 @@ def test_what_takes_too_long_is_found_and_not_shrunk(project: Project) -> None:
     assert project.command(*again.split()[1:]).code == 124
 
 
+@pytest.mark.slow
 def test_faults_beside_the_steps_of_a_scenario(project: Project) -> None:
     project.write("story.yaml", json.dumps(STORY))
     data = explored(project, "--runs", "65", file="story.yaml")

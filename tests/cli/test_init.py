@@ -63,6 +63,7 @@ def python(folder: Path, *words: str) -> Ran:
     return Ran(ended.returncode, ended.stdout, ended.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_project_is_right_as_it_is(tmp_path: Path, call: Callable[..., Ran], template: str) -> None:
     written = call("init", "My Agents", "--template", template)

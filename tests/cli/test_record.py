@@ -218,6 +218,7 @@ PROTOCOLS: dict[str, tuple[tuple[str, ...], Any, tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speaks", PROTOCOLS)
 def test_what_is_recorded_plays_again_without_its_secrets(folder: Path, speaks: str) -> None:
     served, talk, steps = PROTOCOLS[speaks]
@@ -279,6 +280,7 @@ def with_digest(folder: Path, lines: list[str], *, chunks: bool) -> None:
     (folder / "log.jsonl").write_text(text + json.dumps(end) + "\n", encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_description_leads_back_to_the_recorder(folder: Path) -> None:
     with (
         serving(folder, "serve", "store=things.py:Store") as server,
@@ -293,6 +295,7 @@ def test_a_description_leads_back_to_the_recorder(folder: Path) -> None:
     assert [(data["target"], data["speaks"], data["status"]) for data in found] == [("/ws", "lmos", 101)]
 
 
+@pytest.mark.slow
 def test_requests_over_http_are_requests_to_the_thing(folder: Path) -> None:
     import urllib.request
 
@@ -333,6 +336,7 @@ def test_requests_over_http_are_requests_to_the_thing(folder: Path) -> None:
     assert "hunter22" not in (folder / "log.jsonl").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_it_connects_over_tls_and_clients_do_not(folder: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
@@ -353,6 +357,7 @@ def test_it_connects_over_tls_and_clients_do_not(folder: Path) -> None:
 # --- how it ends
 
 
+@pytest.mark.slow
 def test_a_recording_that_was_killed_is_as_good_as_far_as_it_goes(folder: Path) -> None:
     with (
         serving(folder, "serve", "store=things.py:Store") as server,
@@ -548,6 +553,7 @@ def test_peers_of_kotlin_wots_habits_are_understood_without_a_subprotocol(folder
 # --- mistakes
 
 
+@pytest.mark.slow
 def test_nothing_is_written_over(folder: Path) -> None:
     (folder / "log.jsonl").write_text("mine", encoding="utf-8")
     with serving(folder, "serve", "store=things.py:Store") as server:
@@ -598,6 +604,7 @@ def test_a_file_that_cannot_be_made(folder: Path) -> None:
     assert (code, "--out: nowhere/log.jsonl cannot be written" in said) == (2, True), said
 
 
+@pytest.mark.slow
 def test_a_recording_is_not_run_again_and_says_what_can_be_done(folder: Path) -> None:
     with (
         serving(folder, "serve", "store=things.py:Store") as server,

@@ -169,6 +169,7 @@ def hostile() -> Iterator[str]:
     thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
 @pytest.mark.parametrize(
     ("words", "typed", "code"), [(("ping",), "", 1), (("join",), "/help\r/quit\r", 0)], ids=["ping", "join"]
@@ -197,6 +198,7 @@ def test_a_terminal_obeys_no_relay_and_a_relay_that_answers_nothing_is_no_wait(
     assert (b"no answer" in seen) == (words == ("ping",))
 
 
+@pytest.mark.slow
 def test_text_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
     for text in ("NaN", '"\\ud800"', "[" * 5_000):
         code, _, err = relay(tmp_path, "send", "ws://127.0.0.1:1/arc", text, "--json-payload")
@@ -206,6 +208,7 @@ def test_text_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
         assert (code, err.splitlines()[0]) == (2, "lmos-actors: relay send: is no UTF-8: \\udcff"), err
 
 
+@pytest.mark.slow
 def test_listen_prints_lines_and_ends_after_a_count(url: str, tmp_path: Path) -> None:
     listener, sender = registered(tmp_path, url, "listener"), registered(tmp_path, url, "speaker")
     surround = {**surroundings(), "ARC_TOKEN": listener["token"]}
@@ -223,6 +226,7 @@ def test_listen_prints_lines_and_ends_after_a_count(url: str, tmp_path: Path) ->
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 def test_revoke_takes_ones_own_token_away(url: str, tmp_path: Path) -> None:
     token = registered(tmp_path, url)["token"]
     code, _, err = relay(tmp_path, "revoke", url, "echo", token=token)
@@ -250,6 +254,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "text"), WRONG, ids=[" ".join(words)[:40] for words, _ in WRONG])
 def test_wrong_usage(words: tuple[str, ...], text: str, tmp_path: Path) -> None:
     (tmp_path / "weights").write_text("clerk 2  # two\nchair many\n", encoding="utf-8")
@@ -260,6 +265,7 @@ def test_wrong_usage(words: tuple[str, ...], text: str, tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_nobody_is_there(tmp_path: Path) -> None:
     for words in (("ping",), ("listen",), ("register",), ("revoke",)):
         code, _, err = relay(tmp_path, *words, "ws://127.0.0.1:1/arc", token="tok")
@@ -282,6 +288,7 @@ def hub(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_hub_outlives_kill_9_and_ends_in_order(tmp_path: Path) -> None:
     words = (
         "--store",
@@ -306,6 +313,7 @@ def test_a_hub_outlives_kill_9_and_ends_in_order(tmp_path: Path) -> None:
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
 def test_join_on_a_terminal(url: str, tmp_path: Path) -> None:
     token = registered(tmp_path, url, "person")["token"]
@@ -350,6 +358,7 @@ def test_join_on_a_terminal(url: str, tmp_path: Path) -> None:
     os.close(leader)
 
 
+@pytest.mark.slow
 def test_join_from_a_pipe(url: str, tmp_path: Path) -> None:
     token = registered(tmp_path, url)["token"]
     command = [sys.executable, "-m", "lmos_actors", "relay", "join", url]
@@ -375,6 +384,7 @@ class Weather(Agent):
 '''
 
 
+@pytest.mark.slow
 def test_an_agent_is_served_on_a_relay_too(url: str, tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(AGENT, encoding="utf-8")
     bot, person = registered(tmp_path, url, "weather-bot"), registered(tmp_path, url, "asker")

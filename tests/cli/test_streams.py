@@ -245,6 +245,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(
     assert place.notes.empty()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_answers_are_printed_as_they_come_and_an_interrupt_cancels_the_run(place: Place, way: str) -> None:
     with running(place, way, "running", "--stream", "-") as process:

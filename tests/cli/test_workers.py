@@ -148,6 +148,7 @@ def test_results_are_shown_in_file_order(project: Project, call: Callable[..., R
     assert (project.root / "one.jsonl").read_text() == (project.root / "many.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_a_log_that_depends_on_the_hash_seed_is_seen_in_several_processes_too(
     project: Project, call: Callable[..., Ran]
 ) -> None:

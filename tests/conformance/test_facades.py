@@ -74,6 +74,7 @@ def test_without_permission_and_hints_the_rest_is_not_run() -> None:
     assert not ids(card, Verdict.FAILED, Verdict.TOLERATED, Verdict.NOT_OFFERED), told(card)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", BY_ID)
 def test_a_wrong_facade_is_caught_by_its_case_and_no_other(id: str) -> None:
     broken: BrokenFacade = BY_ID[id]

@@ -119,6 +119,7 @@ def test_every_prediction_is_about_a_case() -> None:
         assert any(fnmatchcase(case.id, pattern) for case in all_cases()), pattern
 
 
+@pytest.mark.slow
 def test_it_is_spoken_to_as_it_understands() -> None:
     assert "thingId, property, subscribeevent" in card(Level.LENIENT).spoken
     assert "no subprotocol" in card(Level.KOTLIN_WOT).spoken

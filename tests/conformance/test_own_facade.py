@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator  # noqa: TC003 -- types of agents are 
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
 import trio
 
 from lmos_actors import ActionFailed, open_node
@@ -79,6 +80,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 async def test_the_command_judges_a_facade_that_is_served(tmp_path: Path) -> None:
     (tmp_path / "hints.yaml").write_text("sya: hello\n", encoding="utf-8")
     async with open_node(listen="ws://127.0.0.1:0", omnia=True) as node:

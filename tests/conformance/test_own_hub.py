@@ -72,6 +72,7 @@ REFUSED: dict[tuple[str, ...], str] = {
 }
 
 
+@pytest.mark.slow
 async def test_the_command_judges_a_hub_that_is_served(tmp_path: Path) -> None:
     (tmp_path / "hints.yaml").write_text("agetns: {}\n", encoding="utf-8")
     (tmp_path / "token.yaml").write_text("agents: {kit-1: tok_1}\n", encoding="utf-8")
@@ -113,6 +114,7 @@ def test_the_cases_of_relays_are_listed(words: tuple[str, ...], tmp_path: Path) 
     assert listed == [case.id for case in all_relay_cases()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "error"),
     [

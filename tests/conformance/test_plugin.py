@@ -130,6 +130,7 @@ def test_cases_are_chosen_as_tests_are(server: Server, run: Callable[..., Any]) 
     assert [line for line in ran.outlines if "::" in line] == [f"lmos::{case.id}" for case in KNOWN]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

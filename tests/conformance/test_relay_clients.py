@@ -254,6 +254,7 @@ async def test_clients_speak_with_each_other(autojump_clock: trio.abc.Clock) -> 
 # ---- the command
 
 
+@pytest.mark.slow
 def test_our_commands_are_judged_as_a_user_judges_them(tmp_path: Path) -> None:
     words = (
         "conform",

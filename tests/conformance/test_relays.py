@@ -431,6 +431,7 @@ class OddServer(HubServer):
         self.peer_class = peer
 
 
+@pytest.mark.slow
 def test_no_hub_is_so_odd_that_the_kit_fails() -> None:
     """Frames whose members are of every type, in every case; what is odd is a failure of the hub."""
     odd = [None, 5, "text", [], [1], {}, {"code": []}, {"agents": 1}, True, -1.5, "x" * 5_000]

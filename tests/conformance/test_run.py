@@ -263,6 +263,7 @@ async def _until_cancelled(
             task_status.started(scope)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_card() -> None:
     one, other = card_of(seed=5), card_of(seed=5)
     assert one == attrs.evolve(other)

@@ -650,6 +650,7 @@ FRAMES = st.dictionaries(NAMES, VALUES, max_size=7) | st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(FRAMES, max_size=20))
 @settings(max_examples=200, deadline=None)
 def test_whatever_a_relay_sends_the_agent_goes_on(frames: list[Any]) -> None:

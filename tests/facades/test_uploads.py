@@ -226,6 +226,7 @@ def test_announcements_are_bounded_in_number_and_time(tmp_path: Path) -> None:
     told(main, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmos_actors.facades.omnia._uploads.FILES", 3)
 
@@ -256,6 +257,7 @@ def test_a_file_that_comes_after_its_connection_has_ended(tmp_path: Path) -> Non
     told(main, tmp_path)
 
 
+@pytest.mark.slow
 def test_files_are_removed_in_time(tmp_path: Path) -> None:
     async def main(network: MemoryNetwork) -> None:
         async with chat_at(network) as chat:

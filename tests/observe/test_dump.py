@@ -341,6 +341,7 @@ trio.run(main)
 """
 
 
+@pytest.mark.slow
 @has_signal
 @pytest.mark.parametrize(
     ("verb", "shown"), [("spin", "turn in progress: 'spin' of stuck"), ("wait", "run of 'wait'")]

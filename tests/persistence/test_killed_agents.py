@@ -40,6 +40,7 @@ def life(path: Path, chance: random.Random, module: str = "killed_agents") -> di
     return seen
 
 
+@pytest.mark.slow
 def test_nothing_that_others_saw_is_taken_back_by_a_kill_and_no_request_counts_twice(tmp_path: Path) -> None:
     chance, answered = random.Random(19), dict.fromkeys(range(AGENTS + JOURNALS), 0)
     seen_by_others = dict(answered)

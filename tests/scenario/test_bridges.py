@@ -168,6 +168,7 @@ MOCK: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["memory", "wire", "websocket"])
 @pytest.mark.parametrize("target", ["model", "door"])
 def test_a_mock_is_a_chat_agent(project: Project, world: str, target: str) -> None:

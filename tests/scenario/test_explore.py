@@ -423,6 +423,7 @@ def failures(draw: st.DrawFn) -> Callable[[Data], bool]:
     return fails
 
 
+@pytest.mark.slow
 @given(number=st.integers(0, 40), fails=failures())
 @settings(max_examples=60, deadline=None)
 def test_shrinking_ends_and_still_fails(number: int, fails: Callable[[Data], bool]) -> None:
@@ -432,6 +433,7 @@ def test_shrinking_ends_and_still_fails(number: int, fails: Callable[[Data], boo
         assert weight_of(found) <= weight_of(data)
 
 
+@pytest.mark.slow
 @given(number=st.integers(0, 40), fails=failures(), ahead=st.integers(1, 8))
 @settings(max_examples=30, deadline=None)
 def test_shrinking_does_not_depend_on_how_many_run_at_once(

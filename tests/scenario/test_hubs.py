@@ -274,6 +274,7 @@ RULES: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_mock_answers_by_its_rules(project: Project, world: str) -> None:
     steps = [

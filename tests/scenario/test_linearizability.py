@@ -209,6 +209,7 @@ def test_samples(history: list[Operation], part: list[int] | None) -> None:
         assert list(smallest_failing(history, INITIAL)) == [history[place] for place in part]
 
 
+@pytest.mark.slow
 def test_a_long_history_takes_a_look_for_each_operation() -> None:
     history = [
         each

@@ -865,6 +865,7 @@ def test_the_same_seed_has_the_same_log(project: Project) -> None:
     assert one.digest == again.digest != other.digest
 
 
+@pytest.mark.slow
 def test_a_run_is_compared_with_one_of_a_second_process(project: Project) -> None:
     ran = project.command("run", project.write("lossy.json", json.dumps({**LOSSY, "seeds": [7]})))
     assert ran.code == 0, ran.text

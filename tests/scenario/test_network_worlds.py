@@ -225,6 +225,7 @@ DONE = 900
 """Seconds after which everything is done that is insisted on: the last fault is over at 371 s."""
 
 
+@pytest.mark.slow
 @settings(
     max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )

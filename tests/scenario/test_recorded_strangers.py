@@ -82,6 +82,7 @@ TALK = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["memory", "wire", "websocket"])
 def test_a_replay_on_a_hub_answers_and_says_what_was_recorded(project: Project, world: str) -> None:
     write(project, *TALK)

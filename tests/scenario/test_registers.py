@@ -167,6 +167,7 @@ def test_values_are_compared_as_json() -> None:
     assert history.verdict().ok
 
 
+@pytest.mark.slow
 def test_what_is_not_decided_fails_and_names_the_bound() -> None:
     history = History()
     for number in range(24):

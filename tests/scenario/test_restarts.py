@@ -375,6 +375,7 @@ def test_a_timeline_has_the_same_rules(project: Project) -> None:
 # --- the shipped story
 
 
+@pytest.mark.slow
 @WORLDS
 def test_the_bank_loses_no_money_and_makes_some_without_the_gate(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, world: str
@@ -445,6 +446,7 @@ class Asker(Agent, durable=True):
 """
 
 
+@pytest.mark.slow
 @WORLDS
 @pytest.mark.parametrize("writes", ["kept", "lost", "torn"])
 def test_timers_fire_once_and_each_request_of_a_key_counts_once_over_restarts(

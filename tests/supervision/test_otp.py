@@ -74,6 +74,7 @@ def test_fresh_stories_end_as_in_otp() -> None:
     assert found == "", f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_real_agents_under_real_supervisors_end_as_in_otp(table: list[Recorded]) -> None:
     compared = 0
     for record in table:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.docs.test_documents import blocks
 from tests.matrix import few_or_all
 from tests.source import ROOT
@@ -18,6 +20,7 @@ GUIDE = ROOT / "docs/guides/test-your-agents.md"
 SETTINGS = "[pytest]\ntrio_mode = true\nfilterwarnings = error\n"
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_guide_pass(tmp_path: Path) -> None:
     files: dict[str, str] = {"pytest.ini": SETTINGS}
     for block in blocks(GUIDE.read_text(encoding="utf-8")):

@@ -87,6 +87,7 @@ def run(folder: Path, *args: str, **environment: str) -> str:
     return subprocess.run(call, cwd=folder, env=env, capture_output=True, text=True, check=False).stdout
 
 
+@pytest.mark.slow
 def test_fixtures_and_the_command_to_run_it_again(tmp_path: Path) -> None:
     said = run(tmp_path)
     assert "6 failed, 1 passed, 1 error" in said

@@ -154,6 +154,10 @@ class Peers:
             budget=self.budget,
         )
 
+    def be_unknown(self) -> None:
+        """Have the next connections be those of a client that no server remembers."""
+        self._names.clear()
+
     def headers_for(self, url: str, given: Headers = ()) -> Headers:
         """Return the headers of one request to a URL; see `headers_with`.
 

@@ -224,7 +224,7 @@ class AgentValues:
         if name == "delivered":
             return self._delivered.get(self._slot.path, 0)
         if name == "restarts":
-            return max(0, self._slot.incarnation - 1)
+            return self._slot.restarts
         return self._more(name)
 
     def _counter(self, name: str) -> int:

@@ -75,6 +75,10 @@ class Connecting:
             self._backoff.reset()
         self._try_later()
 
+    def begin_refused(self) -> None:
+        """Begin after a first attempt, in no time, that the other node has refused: it is away."""
+        self._note_failure(REFUSED)
+
     def try_now(self) -> None:
         """Have the next attempt come now, unless one is under way."""
         if self._retry is not None:
@@ -154,6 +158,9 @@ class Connecting:
 
     def _failed(self, why: str) -> None:
         self._end_attempt()
+        self._note_failure(why)
+
+    def _note_failure(self, why: str) -> None:
         self.failure = ConnectFailed(self._target, why)
         self.failures += 1
         self._try_later()

@@ -39,9 +39,12 @@ class Heartbeats:
 
     since: tuple[float, float]
     heard: list[float] = attrs.field(init=False)
+    next_ping: float = attrs.field(init=False)
+    """The instant before which no end pings."""
 
     def __attrs_post_init__(self) -> None:
         self.heard = list(self.since)
+        self.next_ping = min(self.since) + BEAT
 
     def ping(self, end: int) -> float:
         """Return when an end pings, if it hears nothing more: at the second look from then on."""
@@ -63,6 +66,7 @@ class Heartbeats:
             end = 0 if self.ping(0) <= self.ping(1) else 1
             ping = self.ping(end)
             if ping >= now - SLACK:
+                self.next_ping = ping
                 return
             if now - ping > LONG:
                 ping += 2 * BEAT * math.floor((now - ping - LONG / 2) / (2 * BEAT))

@@ -31,7 +31,7 @@ class Life:
     `served_since`: the instant since which it stands for the end that serves.
     """
 
-    __slots__ = ("_beats", "_ended", "_lost", "_timer", "_were_cut", "carrier", "serving")
+    __slots__ = ("_beats", "_ended", "_lost", "_timer", "_were_cut", "_whole_since", "carrier", "serving")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Life:
         self._ended = [False, False]
         self._timer: Any = None  # of the next look at which an end may give up
         self._were_cut = (False, False)  # the lines there and back, when they were looked at
+        self._whole_since = now  # neither has been cut
         self.look_at_lines()
 
     @property
@@ -84,26 +85,40 @@ class Life:
         are_cut = self.carrier.line().is_cut, self.carrier.line(back=True).is_cut
         if any(were_cut):
             self._hear_pings(now, were_cut)
-        elif any(are_cut) and not self._is_late(0) and not self._is_late(1):
+        elif any(are_cut) and not any(self._ended) and not self._is_late(0) and not self._is_late(1):
             self._beats.pass_idle_time(now)
+        if any(were_cut) and not any(are_cut):
+            self._whole_since = now
         if any(are_cut):
             self._look_again()
         self._were_cut = are_cut
         self.carrier.look_at_lines()
 
     def _hear(self, end: int) -> None:
-        self._beats.hear(end, trio.current_time())
+        now, beats = trio.current_time(), self._beats
+        if now > beats.next_ping and not any((*self._were_cut, *self._ended)):
+            is_idle = min(beats.ping(0), beats.ping(1)) > self._whole_since
+            if is_idle:  # else its pings come with what was held
+                beats.pass_idle_time(now)
+        beats.hear(end, now)
 
     def _hear_pings(self, now: float, were_cut: tuple[bool, bool]) -> None:
         """Take into account the pings of a cut until now: those that are held go before what is sent next."""
-        for end in (0, 1):
-            ping = self._beats.ping(end)
+        pings = self._beats.ping(0), self._beats.ping(1)
+        for end, ping in enumerate(pings):
             if ping >= now or self._ended[end]:
                 continue
-            if not were_cut[end]:
+            if were_cut[end]:
+                self._hold_word(end, ping)
+            else:
                 self._beats.hear(1 - end, ping)
-            elif not self.carrier.line(back=end == 1).is_cut:
-                self.carrier.hold(SMALL, ping, partial(self._hear, 1 - end), back=end == 1)
+                if were_cut[1 - end] and not self._ended[1 - end]:
+                    self._hold_word(1 - end, ping)  # the pong
+
+    def _hold_word(self, end: int, sent_at: float) -> None:
+        """Have been sent by an end, during a cut, what the other one is to hear; if the cut is over."""
+        if not self.carrier.line(back=end == 1).is_cut:
+            self.carrier.hold(SMALL, sent_at, partial(self._hear, 1 - end), back=end == 1)
 
     # ---- the looks of both ends
 
@@ -148,6 +163,11 @@ class Life:
             self._forget_timer()
             self.carrier.drop()
         self._end(end)
+
+    def never_stood(self) -> None:
+        """Be over at both ends, of which none hears anything: there was no connection."""
+        self._ended = [True, True]
+        self._forget_timer()
 
     def reset(self) -> None:
         """End the connection at both ends."""

@@ -62,6 +62,8 @@ class StreamPeer(NodePeer):
         self._told: dict[str, Told] = {}
         self._questions: dict[RunQuestion, None] = {}
         self._heard: dict[SharedListening, Served] = {}
+        if target in network.away:
+            self._refused_first()
 
     # ---- the lines
 
@@ -116,10 +118,20 @@ class StreamPeer(NodePeer):
             life.leave(1)
 
     def begin_again(self) -> None:
-        """Be there at once, as at the first use."""
-        if not self.is_connected:
-            self._stop_connecting()
+        """Be as at the first use: there at once, unless the other node is away."""
+        if self.is_connected:
+            return
+        self._stop_connecting()
+        if self.target_node in self.network.away:
+            self._refused_first()
+        else:
             self._stand(self._new_life())
+
+    def _refused_first(self) -> None:
+        """Begin without a connection: the other node refuses it, as it is away."""
+        self.is_connected = False
+        self._life.never_stood()
+        self._ensure_connecting().begin_refused()
 
     def _stop_connecting(self) -> None:
         connecting, self._connecting = self._connecting, None
@@ -134,12 +146,15 @@ class StreamPeer(NodePeer):
         self.network.note("disconnected", self._life.carrier.line())
         self.is_connected = False
         self._left.append(self._life)
+        self._lose()
+        self._ensure_connecting().begin(trio.current_time() - self._life.since)
+
+    def _ensure_connecting(self) -> Connecting:
         if self._connecting is None:
             ends = self.source, self.target_node
             changed = partial(wake_all, self.rt.timers, self._waiting)
             self._connecting = Connecting(self.network, ends, self.new_backoff(), self._connected, changed)
-        self._lose()
-        self._connecting.begin(trio.current_time() - self._life.since)
+        return self._connecting
 
     def _connected(self, served_since: float, has_ended: bool) -> None:
         life = self._new_life(served_since)  # whose lines may have been cut since then

@@ -159,7 +159,7 @@ class LineNetwork:
         self._network = network
         self._source = source
         self._target = target
-        self._has_stood = False
+        self._is_first = True  # the next connection: it is made in no time
         self._carriers: dict[Carrier, LineStream | None] = {}  # with their streams, once there are any
         self._standing: Carrier | None = None
         self._ends = 0  # how often this node had ended when the newest connection stood
@@ -170,7 +170,7 @@ class LineNetwork:
         if self._source in self._parts.away:
             raise ConnectFailed(endpoint.url, "this node has ended")
         carrier = Carrier(self._parts, self._source, self._target)
-        carrier.is_instant = not self._has_stood
+        carrier.is_instant, self._is_first = self._is_first, False
         self._carriers[carrier] = None
         try:
             ends = await self._make_round_trip(carrier)
@@ -210,17 +210,17 @@ class LineNetwork:
     @property
     def opening(self) -> float:
         """Seconds between the handshake of the newest connection and its first look for life."""
-        return OPENING if self._has_stood else 0.0
+        newest = next(reversed(self._carriers), None)
+        return 0.0 if newest is None or newest.is_instant else OPENING
 
     def stands(self) -> None:
         """Note that the handshake of the newest connection is done: from now on everything takes its time."""
         self._standing = next(reversed(self._carriers), None)
         self._ends = self._parts.ends[self._source]
         if self._standing is not None:
-            self._standing.is_instant = False
-            if self._has_stood:
+            if not self._standing.is_instant:
                 self._parts.note("connected", self._standing.line())
-        self._has_stood = True
+            self._standing.is_instant = False
 
     def has_ended(self) -> None:
         """Note that a connection has ended that stood, unless this end was that of a node that has ended."""
@@ -241,6 +241,11 @@ class LineNetwork:
 
     # ---- a node that ends
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether a connection would be refused now: the other node is away."""
+        return self._target in self._parts.away
+
     def end_here(self) -> None:
         """End the end of each connection that is on this node."""
         for stream in tuple(self._carriers.values()):
@@ -255,7 +260,7 @@ class LineNetwork:
 
     def begin_again(self) -> None:
         """Have the next connection be the first."""
-        self._has_stood = False
+        self._is_first = True
 
     def reset(self) -> bool:
         """Reset the connection, at both ends. Return whether it stood."""

@@ -143,6 +143,7 @@ class PairEnvironment:
         self.budget: Budget = peers.budget
         self.failed = peers.failed
         self.release_peer = peers.release_peer
+        self.be_unknown = peers.be_unknown
 
     async def connect(self, url: str, headers: Headers) -> Connection:
         """Return a new connection over the lines. Raises ConnectFailed."""
@@ -163,23 +164,29 @@ class NodePairPeer(Peer):
     def __init__(self, node: PairEnvironment, url: str, source: str, target: str) -> None:
         super().__init__(node, url, (), place=target, chance=f"peer {source} > {target}")
         self.lines = node.lines
+        self.environment = node
         self._early: dict[PendingRequest, None] = {}
 
     @property
     def is_connected(self) -> bool:
         """Whether the connection stands; before it is made first, it is as good as there."""
-        return self.connection is not None or not self.tried
+        return self.connection is not None or self._is_to_stand
+
+    @property
+    def _is_to_stand(self) -> bool:
+        """Whether the first connection is about to be made, and the other node does not refuse it."""
+        return not self.tried and not self.lines.is_refused
 
     def post(self, request: PendingRequest) -> None:
         """Send a request, or let it stand in line; see `RemotePeer`."""
-        if self.tried:
-            super().post(request)
-        else:
+        if self._is_to_stand:
             self._early[request] = None
+        else:
+            super().post(request)
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
-        if self.tried:
+        if not self._is_to_stand:
             return super().tell(sent, name, payload, trace)
         self._early[TurnTell(sent.far, sent.op.verb, name, payload, None, trace, sent=sent)] = None
         return True
@@ -212,7 +219,7 @@ class NodePairPeer(Peer):
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
         """Return where the items of an input stream of a request go."""
-        return super().target(request, name) if self.tried else StreamTarget(self, request, name)
+        return StreamTarget(self, request, name) if self._is_to_stand else super().target(request, name)
 
     # ---- a node that ends; see `Pair`
 
@@ -220,10 +227,12 @@ class NodePairPeer(Peer):
         """End the connection from this end, without a word to what was asked here: it ends too."""
         self.lines.end_here()
         self._early.clear()
+        self.environment.be_unknown()
 
     def target_ended(self) -> None:
         """End the connection from the other end."""
         self.lines.end_there()
+        self.environment.be_unknown()  # it has forgotten what it has answered
 
     def begin_again(self) -> None:
         """Connect at once, as at the first use."""

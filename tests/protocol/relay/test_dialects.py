@@ -123,6 +123,7 @@ def taken(opened: dict[str, HubConnection]) -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_difference_is_a_row_and_every_row_a_difference() -> None:
     used: set[int] = set()
     without: list[Any] = []

@@ -615,6 +615,7 @@ FRAMES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), FRAMES), max_size=20))
 @settings(max_examples=300, deadline=None)
 def test_whatever_agents_send_the_hub_goes_on_and_its_counts_add_up(said: list[tuple[str, Any]]) -> None:
