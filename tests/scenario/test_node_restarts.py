@@ -359,6 +359,22 @@ def test_datagrams_to_a_node_that_is_away_are_lost(project: Project) -> None:
     assert lost == ["sell"]
 
 
+def test_what_waits_in_its_mailboxes_is_gone_without_a_word(project: Project) -> None:
+    """Also where the messages have come over no connection that would end first."""
+    passed(
+        ran(
+            project,
+            {"do": "inject", "fault": {"kind": "pause", "target": "shop", "duration": "9s"}},
+            *({"do": "tell", "target": "shop", "action": "sell"} for _ in range(3)),
+            restart(),
+            do("buy", id="next"),
+            answers("next", "1"),
+            network={"delivery": "datagram"},
+            checks=[{"check": "never", "when": {"dead_letter": True}}],
+        )
+    )
+
+
 # ---- what is lost with it
 
 
@@ -605,7 +621,7 @@ def test_what_is_under_way_to_the_store_is_there_as_a_whole_or_not_at_all(projec
                 project,
                 at_once(
                     [do("sell", "near", error={"is": "OutcomeUnknown"})],
-                    [do("sell", "far")],
+                    [wait(0.125), do("sell", "far")],
                     [wait(0.25), do("sell", "near", error={"is": "OutcomeUnknown"})],
                     [wait(0.5), restart("near", down="2s")],
                 ),
