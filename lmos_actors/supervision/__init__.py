@@ -47,4 +47,5 @@ from ._tree import (
     regain as regain,
     restarts_of as restarts_of,
     supervisors_of as supervisors_of,
+    wait_unwound as wait_unwound,
 )

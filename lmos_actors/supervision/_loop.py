@@ -407,7 +407,7 @@ class SupervisorLoop:
     async def carry_out(self, decision: Decision[Child]) -> None:
         """Do what the plan has decided, in the loop's own task."""
         while True:
-            for child in decision.stop:
+            for child in (each for each in decision.stop if not self.is_away(each)):
                 await self.stop_one(child)
             for child in decision.forget:
                 self.forget(child)

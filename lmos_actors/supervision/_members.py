@@ -283,7 +283,6 @@ async def regain_children(loop: SupervisorLoop, children: Iterable[Child]) -> No
     for child in children:
         if loop.away.pop(child, loop) is loop or child not in loop.plan.children:  # values are None
             continue
-        await (child.wait_down() if isinstance(child, Slot) else child.stop())
         loop.plan.lost(child, has_ended=True)
         failed = await loop.try_to_start(child)
         if failed is not None:

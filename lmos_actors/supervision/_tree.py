@@ -203,8 +203,14 @@ def lose(above: Supervisor, children: Iterable[Slot | Supervisor]) -> None:
     lose_children(above.loop, map(_child_of, children))
 
 
+async def wait_unwound(children: Iterable[Slot | Supervisor]) -> None:
+    """Wait until children that were lost have unwound, with all below them."""
+    for child in children:
+        await (child.wait_down() if isinstance(child, Slot) else child.loop.stop())
+
+
 async def regain(above: Supervisor, children: Iterable[Slot | Supervisor]) -> None:
-    """Start children again that were lost, in that order, once they have unwound. None of it is a restart.
+    """Start children again that were lost and have unwound, in that order. None of it is a restart.
 
     One that cannot start is restarted as after any start that fails. Raises WrongState if the supervisor
     does not run.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 CITY = '''\
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+
 import trio
 
 from lmos_actors import (
@@ -61,6 +63,23 @@ class Clerk(Agent):
 
     def started(self) -> None:
         self.seen = 1
+
+
+class Diner(Shop):
+    """Takes its time to open and to close."""
+
+    opens: float = 0.0
+
+    @asynccontextmanager
+    async def lifespan(self):
+        await trio.sleep(self.opens)
+        try:
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(30)
+            self.send(self.customer, Customer.note, "closed")
+            self.sale.emit(1_000)
 
 
 class Safe(Agent, durable=True):
@@ -275,6 +294,72 @@ def test_nothing_of_what_it_does_while_it_unwinds_reaches_anybody(project: Proje
     seen = [record for record in after[begun + 1 : until] if record["kind"] not in ("network", "healed")]
     lost = [("dead_letter", "shop")] * 3  # of the user, who does not know what has become of them
     assert [(record["kind"], record["agent"]) for record in seen] == [*lost, ("started", "shop")]
+
+
+@WORLDS
+def test_what_it_had_sent_arrives_and_is_cancelled_once_word_of_its_end_has_come(
+    project: Project, world: str
+) -> None:
+    result = passed(
+        ran(
+            project,
+            at_once(
+                [{"do": "tell", "target": "customer", "action": "order"}],
+                [wait(0.02), restart("customer")],
+            ),
+            world=world,
+        )
+    )
+    wraps = [each for each in map(json.loads, result.log[1:]) if each.get("affordance") == "wrap"]
+    assert [(each["kind"], each["t"]) for each in wraps] == [
+        ("sent", 0.05),
+        ("delivered", 0.05),
+        ("cancelled", 0.07),
+    ]
+    assert len({each["id"] for each in wraps}) == 1
+
+
+DINER: dict[str, Any] = {**AGENTS, "shop": {**AGENTS["shop"], "use": "city.py:Diner"}}
+
+
+@WORLDS
+@pytest.mark.parametrize("strategy", ["one_for_one", "one_for_all", "rest_for_one"])
+def test_a_node_that_takes_long_to_unwind_is_away_until_then(
+    project: Project, world: str, strategy: str
+) -> None:
+    """Nothing of it reaches anybody, and no supervisor waits for it."""
+    crash = {"do": "inject", "id": "crash", "fault": {"kind": "crash", "target": "customer"}}
+    result = passed(
+        ran(
+            project,
+            at_once([restart(down="2s")], [wait(5), crash]),
+            wait(10),
+            *reads("notes", []),
+            *reads("sold", 0, "shop"),
+            agents=DINER,
+            world=world,
+            tree={"root": {"strategy": strategy, "children": ["customer", "shop"]}},
+        )
+    )
+    assert [each for each in records(result, "event") if each["t"] <= 40] == []
+    again = [(record["t"], record["agent"]) for record in records(result, "started") if record["t"] > 0]
+    assert again == [(5.0, "customer"), (30.0, "shop")]
+    assert {each.id: each.end for each in result.faults} == {"away": 30.0, "crash": 5.0}
+
+
+@WORLDS
+def test_a_node_that_takes_long_to_start_cannot_end_before_it_has(project: Project, world: str) -> None:
+    agents = {**DINER, "shop": {**DINER["shop"], "args": {"customer": "$(agents.customer)", "opens": 20}}}
+    result = ran(
+        project,
+        at_once([restart(down="2s")], [wait(40), restart(id="again")]),
+        agents=agents,
+        world=world,
+    )
+    assert (result.failures[0].expected, result.failures[0].saw) == (
+        "a running node shop to restart",
+        "it is down",
+    )
 
 
 @WORLDS

@@ -7,7 +7,8 @@ process see: `OutcomeUnknown` for what they had asked, `AgentUnavailable` until 
 
 `Machine.kill_node` does the same to one node of a simulated network, which is a part of the real one: it is
 cut off, its agents are killed outside of all accounts of their supervisors, what it had handed to the store
-is forgotten, and what it does while it unwinds is no record. Its agents start again when its time has come.
+is forgotten, and what it does while it unwinds is no record. Its agents start again when its time has come,
+and they have unwound.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import trio
 from lmos_actors.actors import Slot
 from lmos_actors.errors import WrongState
 from lmos_actors.persistence import AgentStates, SimulatedDisk
-from lmos_actors.supervision import agents_of, children_of, lose, regain
+from lmos_actors.supervision import agents_of, children_of, lose, regain, wait_unwound
 
 from ..model import USER
 from ..values import draw
@@ -71,7 +72,8 @@ class Machine:
         self._full = 0
         self._factors: list[float] = []
         self._nodes: RunNetwork | None = None
-        self._away: dict[str, trio.Event] = {}
+        self._away: dict[str, trio.Event] = {}  # until all agents have begun again
+        self._unwinding: dict[str, None] = {}  # until they begin
         self._boots: trio.Nursery | None = None
 
     def put_in_disk(self, declared: Store | None, entropy: Entropy) -> SimulatedDisk:
@@ -103,6 +105,7 @@ class Machine:
         self.at_death(None)
         self.deaths += 1
         self._away.clear()
+        self._unwinding.clear()
         self.is_down, self.has_node = True, False
         self.back_at = trio.current_time() + down
         self._up = trio.Event()
@@ -161,7 +164,7 @@ class Machine:
         slots = dict.fromkeys(slot for _, children in parts for child in children for slot in _agents(child))
         self.at_death(slots)
         self._watch.muted = True
-        self._away[name] = trio.Event()
+        self._away[name], self._unwinding[name] = trio.Event(), None
         self._nodes.end_node(name)
         for supervisor, children in parts:
             lose(supervisor, children)
@@ -179,21 +182,27 @@ class Machine:
 
     async def _begin_again(self, name: str, parts: Parts, slots: Collection[Slot]) -> None:
         assert self._nodes is not None
+        for _, children in parts:
+            await wait_unwound(children)
+        if self._unwinding.pop(name, self) is self:  # the values are None
+            return  # the whole node has been killed in the same instant
         self._nodes.begin_node(name)
-        up = self._away.pop(name)
         with suppress(WrongState):  # a supervisor has ended: there is nobody to start them, and no node soon
             for supervisor, children in parts:
                 await regain(supervisor, children)
-        up.set()
-        self.at_return(name, slots)
+        up = self._away.pop(name, None)
+        if up is not None:  # else the whole node has been killed in the same instant
+            up.set()
+            self.at_return(name, slots)
 
     def _is_of_dead(self, kind: Kind, agent: str, fields: dict[str, object]) -> bool:
         """Return whether a record is of what a node does that was killed, while it unwinds."""
-        if not self._away or self._nodes is None or kind in ("network", "fault", "healed"):
+        if not self._unwinding or self._nodes is None or kind in ("network", "fault", "healed"):
             return False
-        if kind in ("sent", "dead_letter"):
-            agent = str(fields.get("from") or USER)
-        return self._nodes.of_path(agent) in self._away
+        of_path, sender = self._nodes.of_path, str(fields.get("from") or USER)
+        if kind == "sent" and of_path(agent) not in self._unwinding:
+            return False  # it was on its way before
+        return of_path(sender if kind in ("sent", "dead_letter") else agent) in self._unwinding
 
     # ---- the disk
 

@@ -243,8 +243,8 @@ class LineNetwork:
 
     @property
     def is_refused(self) -> bool:
-        """Whether a connection would be refused now: the other node is away."""
-        return self._target in self._parts.away
+        """Whether there can be no connection now: one of both nodes is away."""
+        return self._target in self._parts.away or self._source in self._parts.away
 
     def end_here(self) -> None:
         """End the end of each connection that is on this node."""
