@@ -84,6 +84,8 @@ def _story_cases() -> Iterator[Case]:
             what = f"deliveries over links, {delivery}, {agents:,} agents, logged"
             over = partial(links.deliveries, agents, delivery)
             yield Case(f"{delivery}s-{name}", what, over, n, 300, 0.25, tell)
+    what = "deliveries over 960 connections of world: wire, 160 agents, logged"
+    yield Case("wires", what, partial(links.deliveries, 160, "stream", world="wire"), 20_000, 50, None)
     what = "deliveries, 1,000 agents, no log"
     yield Case(
         "deliveries-unlogged",

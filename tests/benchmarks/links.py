@@ -53,9 +53,14 @@ class Peer(Agent):
         self.after(0.5 + self.random.random(), self.forward)
 
 
-def deliveries(agents: int, delivery: str, n: int) -> float:
+def deliveries(agents: int, delivery: str, n: int, world: str = "memory") -> float:
     """Return the messages that come to agents in a second of this machine, each of them in the log."""
-    given = {"count": str(max(8, min(agents, n))), "wanted": str(n), "delivery": delivery}
+    given = {
+        "count": str(max(8, min(agents, n))),
+        "wanted": str(n),
+        "delivery": delivery,
+        "world": world,
+    }
     resolved = load_scenario(FILES / "links.yaml", settings=given)
     Heard.count = 0
     ran = run_cell(resolved, resolved.cells[0], 1, real_limit=3_600, whole_log=False)
