@@ -149,6 +149,17 @@ class Peer(Agent):
     heard: Property[int] = prop(default=0)
     ticks: Property[int] = prop(default=0)
 
+    unwinds: float = 0.0
+
+    @asynccontextmanager
+    async def lifespan(self):
+        try:
+            yield
+        finally:
+            self.ticks += 1_000
+            with trio.CancelScope(shield=True):
+                await trio.sleep(self.unwinds)
+
     def started(self) -> None:
         self.after(1.0, self.tick)
 
@@ -605,6 +616,28 @@ def test_a_failed_check_says_which_nodes_are_down(project: Project) -> None:
         measure={"every": "1s", "series": {"heard": {"agg": "sum", "of": "peer", "expr": "state.heard"}}},
     )
     assert "since 5.5 s peer/2 is down" in result.failures[0].saw
+
+
+@WORLDS
+def test_formulas_have_no_state_of_a_node_that_unwinds(project: Project, world: str) -> None:
+    args = {**SIMULATION["population"][0]["args"], "unwinds": 5}
+    series = {
+        "here": {"agg": "count", "of": "peer", "expr": "state.ticks >= 0"},
+        "most": {"agg": "max", "of": "peer", "expr": "state.ticks"},
+    }
+    passed(
+        simulated(
+            project,
+            [entry(10.5, kind="restart", of="peer/2", down="2s")],
+            population=[{**SIMULATION["population"][0], "args": args}],
+            world=world,
+            measure={"every": "1s", "series": series},
+            checks=[
+                {"check": "never", "when": {"expr": "series.most > 100"}},
+                {"check": "eventually", "expr": "series.here == 3", "by": "12s"},
+            ],
+        )
+    )
 
 
 # ---- faults that meet

@@ -150,6 +150,15 @@ class Machine:
         """Return whether a node of the network was killed, and its agents have not all begun again."""
         return name in self._away
 
+    def is_unwinding(self, path: str) -> bool:
+        """Return whether an agent is on a node of the network that was killed and has not begun again."""
+        return bool(self._unwinding) and self._is_of_killed(path)
+
+    @property
+    def has_unwinding(self) -> bool:
+        """Whether there are agents of which `is_unwinding` is true."""
+        return bool(self._unwinding)
+
     async def wait_node_up(self, name: str) -> None:
         """Wait until a node of the network is there again, or the whole node is killed."""
         while name in self._away:
@@ -197,12 +206,16 @@ class Machine:
 
     def _is_of_dead(self, kind: Kind, agent: str, fields: dict[str, object]) -> bool:
         """Return whether a record is of what a node does that was killed, while it unwinds."""
-        if not self._unwinding or self._nodes is None or kind in ("network", "fault", "healed"):
+        if not self._unwinding or kind in ("network", "fault", "healed"):
             return False
-        of_path, sender = self._nodes.of_path, str(fields.get("from") or USER)
-        if kind == "sent" and of_path(agent) not in self._unwinding:
+        is_of_killed, sender = self._is_of_killed, str(fields.get("from") or USER)
+        if kind == "sent" and not is_of_killed(agent):
             return False  # it was on its way before
-        return of_path(sender if kind in ("sent", "dead_letter") else agent) in self._unwinding
+        return is_of_killed(sender if kind in ("sent", "dead_letter") else agent)
+
+    def _is_of_killed(self, path: str) -> bool:
+        assert self._nodes is not None
+        return self._nodes.of_path(path) in self._unwinding
 
     # ---- the disk
 

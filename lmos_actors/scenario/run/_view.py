@@ -27,7 +27,16 @@ class RunView:
         self._run = run
         self._names = {path: name for name, path in paths.items()}
 
-    fields = staticmethod(fields_known)
+    def fields(self, cls: Any) -> Mapping[str, tuple[str, bool]]:
+        """Return attribute and secrecy of the fields of a class.
+
+        Raises LookupError while agents unwind whose node has ended: those have no state, so that each is
+        looked at alone.
+        """
+        machine = self._run.machine
+        if machine is not None and machine.has_unwinding:
+            raise LookupError("some agents have no state")
+        return fields_known(cls)
 
     def now(self) -> float:
         """Return the virtual time, in seconds since the run began."""
@@ -69,8 +78,10 @@ class RunView:
         return self._run.agents.size(of)
 
     def state(self, slot: Any) -> AgentState | None:
-        """Return the state of an agent; None while none runs."""
-        return state_of(slot)
+        """Return the state of an agent; None while none runs, and while one unwinds whose node has ended."""
+        machine = self._run.machine
+        is_lost = machine is not None and machine.is_unwinding(slot.path)
+        return None if is_lost else state_of(slot)
 
     def faults_active(self) -> bool:
         """Return whether a fault is in force."""
