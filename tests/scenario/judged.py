@@ -31,13 +31,17 @@ class Agent:
     mailbox: Any = attrs.Factory(lambda: SimpleNamespace(size=8))
     running: int = 0
 
+    @property
+    def restarts(self) -> int:
+        return max(0, self.incarnation - 1)
+
     def statistics(self) -> Any:
         return SimpleNamespace(
             accepted=self.accepted,
             handled=self.handled,
             running=self.running,
             waiting=self.accepted - self.begun,
-            restarts=self.incarnation - 1,
+            restarts=self.restarts,
         )
 
 

@@ -133,7 +133,7 @@ def slot(number: int, state: tuple[Any, Any] | None) -> Any:
         path=f"peer/{number}",
         agent=None if state is None else Shelf(n=state[0], other=state[1]),
         mailbox=SimpleNamespace(size=8),
-        incarnation=number % 3,
+        restarts=number % 3,
         extra=None,
         **counts,
     )
