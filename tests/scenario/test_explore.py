@@ -484,6 +484,77 @@ def test_wrong_clocks_and_swizzles_become_small() -> None:
     assert Duration.parse(swizzled["every"]) < 0.01
 
 
+def test_fewer_agents_may_need_the_fault_at_another_instant() -> None:
+    """With fewer it fails only where something happens to them."""
+
+    def fails(data: Data) -> bool:
+        crashes = [fault for fault in faults_of(data) if fault["kind"] == "crash"]
+        at = [Duration.parse(fault["at"]) for fault in crashes]
+        few = data["population"][0]["count"] <= 2
+        in_time = bool(at) and (at[0] == 0.251 if few else at[0] < 10)
+        return in_time and Duration.parse(data["stop"]["at"]) >= 1
+
+    asked: list[Data] = []
+
+    def instants(data: Data) -> Sequence[int]:
+        asked.append(data)
+        return [100_000, 250_000, 50 * SECOND]
+
+    fault = ScheduledFault(at=3 * SECOND, permit=0, data={"kind": "crash", "target": "peer/0"})
+    data = with_schedule(SIMULATION, 1, [fault])
+    several = Shrinker(data, lambda files: first_of(files, fails)).run()
+    few = Shrinker(data, lambda files: first_of(files, fails), instants=instants).run()
+    assert (several["population"][0]["count"], few["population"][0]["count"]) == (3, 1)
+    assert asked
+    assert not any(map(faults_of, asked))
+
+
+def first_of(files: Sequence[Data], fails: Callable[[Data], bool]) -> int | None:
+    return next((number for number, data in enumerate(files) if fails(data)), None)
+
+
+@pytest.mark.parametrize("drawn", [2, 29])
+def test_a_late_fault_does_not_keep_the_run_long(drawn: int) -> None:
+    def fails(data: Data) -> bool:
+        return any(fault["kind"] == "crash" and "duration" not in fault for fault in faults_of(data))
+
+    data = {**SIMULATION, "stop": {"at": "30s"}}
+    fault = ScheduledFault(at=drawn * SECOND, permit=0, data={"kind": "crash", "target": "peer/0"})
+    found, _ = shrunk(with_schedule(data, 77, [fault]), fails)
+    assert Duration.parse(found["stop"]["at"]) <= 3
+    assert found["seeds"] == [1]
+
+
+def test_a_fault_goes_on_to_end() -> None:
+    """Without its duration it would last to the end, and be another one."""
+
+    def fails(data: Data) -> bool:
+        return any(fault["kind"] == "partition" for fault in faults_of(data))
+
+    sides = {"kind": "partition", "sides": [["peer/0"], "rest"]}
+    fault = ScheduledFault(at=SECOND, permit=0, data=sides, duration=3_210_000)
+    found, _ = shrunk(with_schedule(SIMULATION, 1, [fault]), fails)
+    assert Duration.parse(faults_of(found)[0]["duration"]) < 0.01
+
+
+def test_a_timeline_is_in_the_order_of_time_in_the_end() -> None:
+    def fails(data: Data) -> bool:
+        return len(faults_of(data)) == 2 and sum(map(is_said, data.get("timeline", ()))) >= 2
+
+    faults = [
+        ScheduledFault(at=at * SECOND, permit=0, data={"kind": "crash", "target": f"peer/{at}"})
+        for at in (1, 2)
+    ]
+    found, _ = shrunk(with_schedule(SIMULATION, 1, faults), fails)
+    times = [Duration.parse(entry["at"]) for entry in found["timeline"]]
+    assert times == sorted(times)
+    assert len(times) == 4
+
+
+def is_said(entry: Data) -> bool:
+    return bool(entry.get("action") == "say")
+
+
 def test_no_more_is_tried_than_is_allowed() -> None:
     shrinker = Shrinker(with_schedule(SIMULATION, 1, drawn(1)), lambda several: None, most=10)
     shrinker.run()

@@ -84,7 +84,11 @@ class Finds:
             self._folder.keep_finds()
 
     def _shrink(self, find: Find) -> None:
-        shrinker = Shrinker(find.data, lambda files: self._first(files, find.failure, shrinker))
+        shrinker = Shrinker(
+            find.data,
+            lambda files: self._first(files, find.failure, shrinker),
+            instants=lambda data: next(self._runs.in_order([data])).outcome.instants,
+        )
         try:
             find.data = shrinker.run()
             find.shrunk = True

@@ -18,6 +18,7 @@ only draws. `guided=False` only draws; tests compare the two.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -51,13 +52,13 @@ _ENDS_ALIGNED: Final = 0.3
 """The share of faults that end where something happens."""
 _TOGETHER: Final = 0.5
 """The share of further faults that are put where another one is in force."""
-_COVERS: Final = 0.5
+_COVERS: Final = 0.4
 """The share of faults that are in force at such an instant, having begun before it."""
 _ENDS: Final = 0.1
 """The share of those that end there; the others begin there."""
 _KEEPS_SEED: Final = 0.8
 _LARGEST_SEED: Final = 1_000_000
-_SMALLEST_NUDGES: Final = (100, 1_000, 10_000, 100_000, 1_000_000)
+_SMALLEST_NUDGE: Final = 100
 _ENDLESS: Final = 16
 """The parent of so many runs is as likely as a new one half as good."""
 
@@ -247,10 +248,11 @@ def _placed(
 
     It is in force then, or begins or ends there, just before, or just after.
     """
+    usable = [at for at in instants if space.start <= at < space.end]
     if others and stream.random() < _TOGETHER:
         target = _of_fault(others[stream.randrange(len(others))], stream)
-    elif instants and stream.random() < _ALIGNED:
-        target = instants[stream.randrange(len(instants))]
+    elif usable and stream.random() < _ALIGNED:
+        target = usable[stream.randrange(len(usable))]
     else:
         return fault
     lasts = fault.duration or 0
@@ -284,8 +286,8 @@ def _longer_or_shorter(
 
 
 def _nudge(stream: RandomStream) -> int:
-    """Draw a small difference, from a tenth of a millisecond to a second."""
-    size = min(_SMALLEST_NUDGES[stream.randrange(5)] * (1 + stream.randrange(9)), SECOND)
+    """Draw a difference from a tenth of a millisecond to a second, each ratio as likely as another."""
+    size = round(_SMALLEST_NUDGE * math.pow(SECOND / _SMALLEST_NUDGE, stream.random()))
     return size if stream.random() < 0.5 else -size
 
 

@@ -8,6 +8,9 @@ A failure that needs the faults that were drawn must go on to need them: a candi
 not fail so without them. Without that rule a file would shrink to another failure, such as a check that
 nothing could fulfil because the run is too short, or too few agents are there.
 
+A failure may need an instant, such as that of a message, and fewer agents have their messages at others. So
+where fewer agents do not fail, the faults are moved to the instants at which something happens to them.
+
 What is run is not known here: `Fails` says which candidates of several fail in the same way. Several are
 handed over at once so that they can be run at the same time; the first that fails counts, so the result does
 not depend on how many are.
@@ -20,7 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._plain import text_of, without_drawn
-from ._simpler import WAYS, tidied
+from ._simpler import WAYS, fewer_of_population, moved_faults, tidied
 from ._weight import weight_of
 
 if TYPE_CHECKING:
@@ -31,8 +34,14 @@ if TYPE_CHECKING:
 Fails: TypeAlias = Callable[[Sequence["Data"]], int | None]
 """Returns the number of the first of several files that fails in the same way, None if none does."""
 
+Instants: TypeAlias = Callable[["Data"], Sequence[int]]
+"""Runs a file, and returns the instants at which something happened, in microseconds."""
+
 AT_ONCE: Final = 8
 """Candidates that are handed over at once."""
+
+MOST_INSTANTS: Final = 32
+"""Instants of one run to which faults are moved; of more, some are left out."""
 
 MOST_TRIED: Final = 2_000
 """Candidates that are tried at most."""
@@ -41,10 +50,13 @@ MOST_TRIED: Final = 2_000
 class Shrinker:
     """The shrinking of one file. `tried` candidates were run, and `data` is the simplest that fails."""
 
-    def __init__(self, data: Data, fails: Fails, *, most: int = MOST_TRIED) -> None:
+    def __init__(
+        self, data: Data, fails: Fails, *, instants: Instants | None = None, most: int = MOST_TRIED
+    ) -> None:
         self.data = data
         self.tried = 0
         self._fails = fails
+        self._instants = instants
         self._most = most
         self._seen = {text_of(data)}
         self._alone: dict[str, bool] = {}
@@ -59,7 +71,7 @@ class Shrinker:
         before = None
         while before is not self.data and self.tried < self._most:
             before = self.data
-            for way in WAYS:
+            for way in (*WAYS, self._fewer_agents_at_other_instants):
                 self._follow(way)
         self._tidy_up()
         return self.data
@@ -72,6 +84,15 @@ class Shrinker:
             if found is not None:
                 self.data = found
                 candidates = self._lighter(way)
+
+    def _fewer_agents_at_other_instants(self, data: Data) -> Iterator[Data]:
+        if self._instants is None or not self._needs_drawn:
+            return
+        for fewer in fewer_of_population(data):
+            if weight_of(fewer) < weight_of(self.data):
+                instants = self._instants(without_drawn(fewer))
+                for at in instants[:: -(-len(instants) // MOST_INSTANTS) or 1]:
+                    yield from moved_faults(fewer, at)
 
     def _lighter(self, way: Callable[[Data], Iterator[Data]]) -> Iterator[Data]:
         weight = weight_of(self.data)

@@ -18,6 +18,7 @@ from ._plain import (
     at_path,
     each_entry,
     each_part,
+    is_drawn,
     is_fault,
     places_of_faults,
     without,
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from ._plain import Data
 
 _FEW: Final = 2
+_BESIDE: Final = (0, 1_000, -1_000)
+"""Microseconds from an instant to a fault that is moved to it."""
 _SEEDS: Final = range(1, 6)
-_SEEDS_OF_FEW: Final = range(1, 21)
-"""Seeds for a population of a few: what needs an instant may be found with another, and this is worth it."""
 _UNITS: Final = (1_000_000, 100_000, 10_000, 1_000)
 _FIXED: Final = frozenset({"lmos", "name", "seeds", "agents", "population", "steps", "timeline", "stop"})
 """Keys of a file that no candidate lacks; what is in them is left out one by one."""
@@ -89,9 +90,37 @@ def _population(data: Data, index: int, name: str, fewer: int) -> Iterator[Data]
         found["population"][index]["count"] = fewer
         _fit_to_count(found, name, fewer)
         yield found
-        for seed in _SEEDS_OF_FEW if fewer <= _FEW else _SEEDS:
+        for seed in _SEEDS:
             if [seed] != data.get("seeds"):
                 yield {**found, "seeds": [seed]}
+
+
+def fewer_of_population(data: Data) -> Iterator[Data]:
+    """Yield files with a few agents of each population that has more, and with their seed."""
+    for index, entry in enumerate(listed(data.get("population"))):
+        name, count = mapped(entry).get("id"), mapped(entry).get("count")
+        if isinstance(name, str) and isinstance(count, int):
+            for fewer in range(1, min(_FEW, count - 1) + 1):
+                yield next(_population(data, index, name, fewer))
+
+
+def moved_faults(data: Data, at: int) -> Iterator[Data]:
+    """Yield files whose first drawn fault is at an instant, or just beside it, the others as far from it."""
+    times = {
+        (*path, "at"): microseconds(entry.get("at")) for path, entry in each_entry(data) if is_drawn(entry)
+    }
+    end = microseconds(mapped(data.get("stop")).get("at"))
+    for beside in _BESIDE if times else ():
+        by = at + beside - min(times.values())
+        if by and at + beside >= 0 and max(times.values()) + by < end:
+            yield _with_times(data, {path: time + by for path, time in times.items()})
+
+
+def _with_times(data: Data, times: dict[DataPath, int]) -> Data:
+    found = deepcopy(data)
+    for path, time in times.items():
+        at_path(found, path[:-1])[path[-1]] = text_of_time(time)
+    return found
 
 
 def _mentions(data: Data, name: str) -> Iterator[tuple[DataPath, int]]:
@@ -276,10 +305,7 @@ def _earlier(data: Data, by: int) -> Iterator[Data]:
     """Yield a file whose faults come so much earlier, if there is time for that."""
     times = {(*path, "at"): microseconds(entry.get("at")) - by for path, entry in places_of_faults(data)}
     if times and min(times.values()) >= 0:
-        found = deepcopy(data)
-        for path, at in times.items():
-            at_path(found, path[:-1])["at"] = text_of_time(at)
-        yield found
+        yield _with_times(data, times)
 
 
 def simpler_seed(data: Data) -> Iterator[Data]:

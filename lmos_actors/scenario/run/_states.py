@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..judge import AgentDirectory
 
-MOST_VALUES: Final = 16
+MOST_VALUES: Final = 24
 """Digests of one field in one run at most."""
 
 MOST_INSTANTS: Final = 128
@@ -139,7 +139,7 @@ def _fields(slot: Slot) -> Iterator[tuple[str, object]]:
             yield name, _coarse(value, 0)
     runs: Iterable[Any] = slot.extra.runs if slot.extra is not None else ()
     yield " work", sorted(_names(run.envelope for run in runs))[:_MOST_PARTS]
-    yield " waiting", _size(len(slot.queue))
+    yield " waiting", _level(len(slot.queue))
 
 
 def _names(items: Iterable[Any]) -> Iterable[str]:
@@ -192,6 +192,17 @@ def _coarse_fields(value: Any, depth: int) -> object:
         return cls.__name__
     parts = [(name, _coarse(getattr(value, name, None), depth)) for name in list(names)[:_MOST_PARTS]]
     return (cls.__name__, parts)
+
+
+def _level(number: int) -> int:
+    """Return how full a mailbox is: exactly up to 16 messages, then in quarters of the order of magnitude.
+
+    Nothing else leads to a full one in so many steps, each of which is progress for a search.
+    """
+    if number <= _SMALL:
+        return number
+    unit = 1 << (number.bit_length() - 3)
+    return number // unit * unit
 
 
 def _size(number: int) -> int:
