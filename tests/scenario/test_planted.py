@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import attrs
 import pytest
 
 from lmos_actors.cli.explore import explored
-from lmos_actors.files import FileError, parse
+from lmos_actors.files import FileError
 from lmos_actors.scenario import (
     ExploredRun,
     RunLost,
@@ -65,14 +66,14 @@ class Bug:
 
 
 BUGS = [
-    Bug("lost-update", "lists:Device", "lists:RightDevice", "check eventually all_there: not met", 19, 3),
-    Bug("two-leaders", "terms:Candidate", "terms:RightCandidate", "check never two_leaders: broken", 10, 1.5),
-    Bug("double-charge", "checkout:Bank", "checkout:RightBank", "check always charged_once: broken", 24, 3),
-    Bug("handled-twice", "newspaper:Reader", "newspaper:RightReader", "check never read_twice: broken", 4, 3),
-    Bug("lost-message", "meters:Meter", "meters:RightMeter", "check always none_missing: broken", 24, 2.5),
-    Bug("own-writes", "notes:Author", "notes:RightAuthor", "check always fresh: broken", 1, 2),
+    Bug("lost-update", "lists:Device", "lists:RightDevice", "check eventually all_there: not met", 18, 3),
+    Bug("two-leaders", "terms:Candidate", "terms:RightCandidate", "check never two_leaders: broken", 1, 1.9),
+    Bug("double-charge", "checkout:Bank", "checkout:RightBank", "check always charged_once: broken", 3, 3),
+    Bug("handled-twice", "newspaper:Reader", "newspaper:RightReader", "check never read_twice: broken", 9, 3),
+    Bug("lost-message", "meters:Meter", "meters:RightMeter", "check always none_missing: broken", 7, 2.5),
+    Bug("own-writes", "notes:Author", "notes:RightAuthor", "check always fresh: broken", 15, 3),
 ]
-SLOW = ("two-leaders",)
+SLOW = ("lost-message", "lost-update", "two-leaders")
 by_bug = pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.file)
 
 
@@ -85,7 +86,7 @@ class Hunt:
         resolved = load_scenario(self._place)
         (self._data,) = plain_cells(resolved.document, {})
         if right:
-            self._data = parse(text_of(self._data).replace(bug.wrong, bug.right), name="").data
+            self._data = json.loads(text_of(self._data).replace(bug.wrong, bug.right))
         self._space = space_of(resolved.cells[0], 0.0)
 
     def run(self, data: Data) -> Explored:

@@ -84,11 +84,10 @@ class Finds:
             self._folder.keep_finds()
 
     def _shrink(self, find: Find) -> None:
-        shrinker = Shrinker(
-            find.data,
-            lambda files: self._first(files, find.failure, shrinker),
-            instants=lambda data: next(self._runs.in_order([data])).outcome.instants,
-        )
+        def first(files: Sequence[Data]) -> int | None:
+            return self._first(files, find.failure, shrinker)
+
+        shrinker = Shrinker(find.data, first, instants=self._instants)
         try:
             find.data = shrinker.run()
             find.shrunk = True
@@ -104,6 +103,10 @@ class Finds:
             return failure in run.failures
 
         return self._runs.first(files, fails)
+
+    def _instants(self, data: Data) -> Sequence[int]:
+        (run,) = self._runs.in_order([data])
+        return run.outcome.instants
 
     def _write(self, find: Find) -> None:
         """Write the file of a failure, and its log once two runs of it are the same."""

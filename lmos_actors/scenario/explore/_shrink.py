@@ -23,7 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._plain import text_of, without_drawn
-from ._simpler import WAYS, fewer_of_population, moved_faults, tidied
+from ._simpler import WAYS, fewer_of_population, gentler_faults, moved_faults, tidied
 from ._weight import weight_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ class Shrinker:
         before = None
         while before is not self.data and self.tried < self._most:
             before = self.data
-            for way in (*WAYS, self._fewer_agents_at_other_instants):
+            for way in WAYS:
+                if way is gentler_faults:  # after which a fault fits one instant alone
+                    self._follow(self._fewer_agents_at_other_instants)
                 self._follow(way)
         self._tidy_up()
         return self.data

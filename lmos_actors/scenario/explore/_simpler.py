@@ -105,15 +105,14 @@ def fewer_of_population(data: Data) -> Iterator[Data]:
 
 
 def moved_faults(data: Data, at: int) -> Iterator[Data]:
-    """Yield files whose first drawn fault is at an instant, or just beside it, the others as far from it."""
-    times = {
-        (*path, "at"): microseconds(entry.get("at")) for path, entry in each_entry(data) if is_drawn(entry)
-    }
+    """Yield files with one drawn fault at an instant, or just beside it, and the others as far from it."""
+    drawn = [(path, entry) for path, entry in each_entry(data) if is_drawn(entry)]
+    times = {(*path, "at"): microseconds(entry.get("at")) for path, entry in drawn}
     end = microseconds(mapped(data.get("stop")).get("at"))
-    for beside in _BESIDE if times else ():
-        by = at + beside - min(times.values())
-        if by and at + beside >= 0 and max(times.values()) + by < end:
-            yield _with_times(data, {path: time + by for path, time in times.items()})
+    for one in dict.fromkeys(times.values()):
+        for by in (at + beside - one for beside in _BESIDE):
+            if by and min(times.values()) + by >= 0 and max(times.values()) + by < end:
+                yield _with_times(data, {path: time + by for path, time in times.items()})
 
 
 def _with_times(data: Data, times: dict[DataPath, int]) -> Data:
