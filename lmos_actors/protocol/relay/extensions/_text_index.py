@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import weakref
 from typing import Any, Final, cast
 
 import msgspec
@@ -26,6 +27,7 @@ class TextIndex:
     def __init__(self) -> None:
         # no other thread uses it; simulations run it in the thread that made it, too
         self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self._database.close)  # hubs have no end; Python 3.13 warns of one left open
         try:
             self._database.execute("CREATE VIRTUAL TABLE texts USING fts5(words)")
         except sqlite3.OperationalError as error:
