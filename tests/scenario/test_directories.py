@@ -513,6 +513,14 @@ def test_a_node_that_ends_takes_nothing_back_and_registers_again(folder: Path, w
 
 
 @both
+def test_a_node_has_one_registrar_however_often_it_ends(folder: Path, world: str) -> None:
+    ends = ({"do": "inject", "id": f"r{n}", "fault": {"kind": "restart", "of": "weather"}} for n in range(3))
+    result = ran(folder, world, *ends, wait(10), TOTAL, wait(TTL), TOTAL)
+    renewals = times(result, "sent", "partiallyUpdateThing", "weather")
+    assert len(renewals) == len({round(instant, 1) for instant in renewals}) <= 4
+
+
+@both
 def test_a_directory_that_ends_has_forgotten_all_and_hears_of_them_again(folder: Path, world: str) -> None:
     result = ran(folder, world, TOTAL, inject("restart", of="directory"), TOTAL, wait(2 * TTL), TOTAL, ask())
     assert answers(result) == [2, 0, 2, "rome"]

@@ -471,6 +471,19 @@ def test_what_waits_in_its_mailboxes_is_gone_without_a_word(project: Project) ->
     )
 
 
+def test_datagrams_of_what_unwinds_go_nowhere(project: Project) -> None:
+    result = passed(
+        ran(
+            project,
+            at_once([do("wrap", "shop", error={"is": "AgentDied"})], [wait(1), restart()]),
+            wait(1),
+            *reads("notes", []),
+            network={"delivery": "datagram"},
+        )
+    )
+    assert records(result, "network") == []
+
+
 # ---- what is lost with it
 
 
