@@ -159,6 +159,7 @@ def test_a_bug_is_found_and_its_file_is_small_and_fails_each_time(bug: Bug, tmp_
 
 
 @pytest.mark.matrix
+@pytest.mark.timeout(900)
 @by_bug
 def test_a_search_needs_fewer_runs_than_chance(bug: Bug) -> None:
     """Chance goes on until it has had its share of runs: more would prove nothing more."""

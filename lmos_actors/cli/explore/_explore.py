@@ -241,7 +241,8 @@ class _Exploration:
 
     def _progress(self) -> None:
         seconds = max(monotonic() - self._began, 1e-9)
-        text = f"{self._done} runs, {self._states} states, {len(self._folder.finds)} failures found"
+        found = f"{count(len(self._folder.finds), 'failure')} found"
+        text = f"{count(self._done, 'run')}, {count(self._states, 'state')}, {found}"
         self._show.progress(f"{text}, {self._runs.count / seconds:.0f} runs/s")
 
     # ---- the end

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""The number of what is written here and of what a search draws: the runs of another are of no use."""
 MOST_BYTES: Final = 1 << 30
 """The largest file of runs that is read."""
 
