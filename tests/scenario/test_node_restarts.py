@@ -396,6 +396,49 @@ def test_subscriptions_and_monitors_go_on_with_the_next_one(project: Project, wo
 
 
 @WORLDS
+@pytest.mark.parametrize("seconds", [1.2, 2.5, 4])
+def test_it_connects_anew_whatever_attempt_it_had_under_way(
+    project: Project, world: str, seconds: float
+) -> None:
+    result = passed(
+        ran(
+            project,
+            do("buy"),
+            {"do": "inject", "fault": {"kind": "disconnect"}},
+            wait(seconds),  # an attempt takes two round trips
+            restart("customer", down="500ms"),
+            do("buy", id="next"),
+            answers("next", "2"),
+            world=world,
+            network={"default": {"latency": "1s"}},
+        )
+    )
+    assert [each for each in records(result, "network") if each["what"] == "connected"] == []
+
+
+def test_waits_for_connections_are_drawn_anew_in_each_life(project: Project) -> None:
+    """They are the same in both worlds."""
+    steps: list[Any] = []
+    for number in range(3):
+        steps += [do("buy"), {"do": "inject", "fault": {"kind": "disconnect"}}, wait(10)]
+        steps.append(restart("customer", id=f"away{number}", down="500ms"))
+    memory, wire = (
+        [
+            (each["t"], each["what"])
+            for each in records(passed(ran(project, *steps, world=world)), "network")
+            if (each["from"], each["to"]) == ("customer", "shop")
+        ]
+        for world in ("memory", "wire")
+    )
+    assert [what for _, what in memory] == ["disconnected", "connected"] * 3
+    times = [time for time, _ in memory]
+    waits = {round(end - begin, 6) for begin, end in zip(times[::2], times[1::2], strict=True)}
+    assert len(waits) == 3
+    assert [what for _, what in wire] == [what for _, what in memory]
+    assert [time for time, _ in wire] == pytest.approx(times)
+
+
+@WORLDS
 def test_what_it_has_answered_is_forgotten_with_it(project: Project, world: str) -> None:
     """A request that is made again is carried out again."""
     cut = {"kind": "partition", "sides": [["shop"], ["customer"]], "one_way": True}
@@ -437,6 +480,26 @@ def test_behind_a_cut_the_end_of_a_node_is_noticed_by_heartbeats(project: Projec
     (noticed,) = [record["t"] for record in records(result, "network") if record["to"] == "shop"
                   and record["from"] == "customer" and record["what"] == "disconnected"]  # fmt: skip
     assert 20 < noticed - result.faults[0].begin <= 61
+
+
+@WORLDS
+def test_a_step_behind_a_cut_goes_on_with_the_connection_that_it_has(project: Project, world: str) -> None:
+    cut = {"kind": "partition", "sides": [["user"], ["shop"]]}
+    result = passed(
+        ran(
+            project,
+            do("sell", "shop"),
+            {"do": "inject", "id": "cut", "fault": cut},
+            restart(),
+            do("sell", "shop", error={"is": "OutcomeUnknown"}),
+            {"do": "heal", "of": "cut"},
+            wait(1),
+            *reads("sold", 0, "shop"),
+            world=world,
+        )
+    )
+    ends = [each["t"] for each in records(result, "network") if each["what"] == "disconnected"]
+    assert ends[0] == pytest.approx(60, abs=0.1)
 
 
 def test_datagrams_to_a_node_that_is_away_are_lost(project: Project) -> None:

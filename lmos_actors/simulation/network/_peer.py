@@ -59,6 +59,11 @@ class NetworkParts:
         self.ends[node] += 1
         self.away[node] = None
 
+    def chance(self, source: str, target: str) -> str:
+        """Return the name of the stream that waits of one node for another are drawn from, in its life."""
+        lives = self.ends[source]
+        return f"peer {source} > {target}" + (f" {lives}" if lives else "")
+
     def note(self, what: str, line: Line, request: Any = None) -> None:
         """Count and record what the network did to a message, or to a connection."""
         self.counts[what] += 1
@@ -78,12 +83,13 @@ class NodePeer:
     tried = True
     ended = False
 
-    __slots__ = ("_things", "network", "source", "target_node")
+    __slots__ = ("_random", "_things", "network", "source", "target_node")
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         self.network = network
         self.source = source
         self.target_node = target
+        self._random = network.rt.entropy.stream(network.chance(source, target))
         self._things: dict[str, tuple[RemoteThing, Any]] = {}  # and the slot or the pool that each is
 
     @property
@@ -142,7 +148,7 @@ class NodePeer:
 
     def new_backoff(self) -> Backoff:
         """Return a new backoff that draws from this pair's random stream."""
-        return Backoff(self.rt.entropy.stream(f"peer {self.source} > {self.target_node}"))
+        return Backoff(self._random)
 
 
 def requested(peer: NodePeer, request: PendingRequest) -> Served:

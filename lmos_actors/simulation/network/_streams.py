@@ -44,6 +44,7 @@ HIGH_BIT: Final = 0x80
 
 RESET: Final = "the connection was reset"
 REFUSED: Final = "the connection was refused"
+HERE_ENDED: Final = "this node has ended"
 
 
 class LineStream(MemoryStream):
@@ -168,7 +169,7 @@ class LineNetwork:
         """Connect, which takes a round trip. Raises ConnectFailed."""
         await checkpoint()
         if self._source in self._parts.away:
-            raise ConnectFailed(endpoint.url, "this node has ended")
+            raise ConnectFailed(endpoint.url, HERE_ENDED)
         carrier = Carrier(self._parts, self._source, self._target)
         carrier.is_instant, self._is_first = self._is_first, False
         self._carriers[carrier] = None
@@ -215,6 +216,7 @@ class LineNetwork:
 
     def stands(self) -> None:
         """Note that the handshake of the newest connection is done: from now on everything takes its time."""
+        self._is_first = False
         self._standing = next(reversed(self._carriers), None)
         self._ends = self._parts.ends[self._source]
         if self._standing is not None:
@@ -245,6 +247,11 @@ class LineNetwork:
     def is_refused(self) -> bool:
         """Whether there can be no connection now: one of both nodes is away."""
         return self._target in self._parts.away or self._source in self._parts.away
+
+    @property
+    def chance(self) -> str:
+        """The name of the stream that waits for the other node are drawn from; see `NetworkParts`."""
+        return self._parts.chance(self._source, self._target)
 
     def end_here(self) -> None:
         """End the end of each connection that is on this node."""

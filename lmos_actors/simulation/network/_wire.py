@@ -20,12 +20,12 @@ import trio
 
 from lmos_actors.actors import LookupLink
 from lmos_actors.bindings import Peer, RemoteLink, StreamTarget, TurnTell
-from lmos_actors.errors import AgentUnavailable, ConfigError
+from lmos_actors.errors import AgentUnavailable, ConfigError, ConnectFailed
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.supervision import class_at
 
 from ._link import USER, NodeNetwork, Pair
-from ._streams import LineNetwork
+from ._streams import HERE_ENDED, LineNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -144,25 +144,32 @@ class PairEnvironment:
         self.failed = peers.failed
         self.release_peer = peers.release_peer
         self.be_unknown = peers.be_unknown
+        self._attempt = trio.CancelScope()
 
     async def connect(self, url: str, headers: Headers) -> Connection:
         """Return a new connection over the lines. Raises ConnectFailed."""
-        connection = await self._peers.connect(url, headers)
-        try:
-            await trio.sleep(self.lines.opening)
-        except BaseException:
-            with trio.CancelScope(shield=True):
-                await connection.aclose()
-            raise
-        self.lines.stands()
-        return connection
+        with trio.CancelScope() as self._attempt:
+            connection = await self._peers.connect(url, headers)
+            try:
+                await trio.sleep(self.lines.opening)
+            except BaseException:
+                with trio.CancelScope(shield=True):
+                    await connection.aclose()
+                raise
+            self.lines.stands()
+            return connection
+        raise ConnectFailed(url, HERE_ENDED)
+
+    def abandon(self) -> None:
+        """End an attempt to connect that is under way, as this node ends."""
+        self._attempt.cancel(HERE_ENDED)
 
 
 class NodePairPeer(Peer):
     """The connection from one node to another. What is asked before it first stands waits for that."""
 
     def __init__(self, node: PairEnvironment, url: str, source: str, target: str) -> None:
-        super().__init__(node, url, (), place=target, chance=f"peer {source} > {target}")
+        super().__init__(node, url, (), place=target, chance=node.lines.chance)
         self.lines = node.lines
         self.environment = node
         self._early: dict[PendingRequest, None] = {}
@@ -225,6 +232,7 @@ class NodePairPeer(Peer):
 
     def source_ended(self) -> None:
         """End the connection from this end, without a word to what was asked here: it ends too."""
+        self.environment.abandon()
         self.lines.end_here()
         self._early.clear()
         self.environment.be_unknown()
@@ -235,10 +243,13 @@ class NodePairPeer(Peer):
         self.environment.be_unknown()  # it has forgotten what it has answered
 
     def begin_again(self) -> None:
-        """Connect at once, as at the first use."""
+        """Connect at once, as at the first use; unless the end of a connection has not been noticed yet."""
+        if self.connection is not None:
+            return
         self.tried = False
         self.failure = None
-        self._backoff.reset()
+        self._random = self.environment.rt.entropy.stream(self.lines.chance)
+        self._backoff = self.new_backoff()
         self.lines.begin_again()
         if self._pause is not None:
             self._pause.cancel("the node has begun again")
