@@ -61,11 +61,10 @@ class Diagram {
     const begun = new Set();
     this.rows.forEach((record, row) => {
       if (record.kind === 'started') begun.add(record.agent);
-      if (endsAll(record)) {
+      if (endsLives(record)) {
         const down = begins.has('crashed');
-        if (!down) for (const span of open.values()) add(span, row);
-        if (!down) open.clear();
-        else for (const agent of begun) if (!open.has(agent)) open.set(agent, { agent, row });
+        if (!down) for (const [about, span] of [...open]) if (endsLife(record, span.agent)) { add(span, row); open.delete(about); }
+        if (down) for (const agent of begun) if (endsLife(record, agent) && !open.has(agent)) open.set(agent, { agent, row });
       }
       const name = key(record);
       if (name === undefined || name === null) return;

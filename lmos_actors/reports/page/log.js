@@ -1,8 +1,13 @@
 // The message log of one run: records, who sent what to whom, and what befell agents.
 
-// A restart of the node: it ends all agents at once, and no record says so of each.
-function endsAll(record) {
+// A restart of the node, or of one of the network: it ends agents at once, and no record says so of each.
+function endsLives(record) {
   return record.kind === 'fault' && record.name === 'restart';
+}
+
+// Whether such a record ends an agent. Who is on a node with a name of its own, no log says.
+function endsLife(record, agent) {
+  return record.agent === 'root' || record.agent === agent || agent.startsWith(`${record.agent}/`);
 }
 
 const LIFE = new Set(['started', 'stopped', 'crashed', 'restarting', 'fault', 'healed']);

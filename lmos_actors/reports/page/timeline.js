@@ -179,11 +179,13 @@ function lives(log, whole) {
   const found = new Map();
   const end = (life, at) => { if (life.begin !== null) life.spans.push([life.begin, at]); life.begin = null; };
   for (const record of log.lives) {
-    if (endsAll(record)) for (const life of found.values()) end(life, record.t);
+    if (endsLives(record)) for (const life of found.values()) if (endsLife(record, life.agent)) end(life, record.t);
     if (!found.has(record.agent)) found.set(record.agent, { agent: record.agent, spans: [], marks: [], begin: null });
     const life = found.get(record.agent);
-    if (record.kind === 'started') life.begin = record.t;
-    else {
+    if (record.kind === 'started') {
+      end(life, record.t); // that it ended no record says, where its node has a name of its own
+      life.begin = record.t;
+    } else {
       if (record.kind === 'crashed' || record.kind === 'stopped') end(life, record.t);
       if (record.kind !== 'stopped') life.marks.push(record);
     }

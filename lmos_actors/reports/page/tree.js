@@ -47,18 +47,20 @@ function treeAt(log, at) {
     return made;
   };
   for (const record of log.lives) {
+    if (record.kind === 'fault' || record.kind === 'healed') continue; // of a node, perhaps, which is no agent
     const own = node(record.agent);
     own.lives = own.lives || record.kind === 'started';
   }
   for (let n = 0; n <= at; n++) {
-    if (endsAll(log.records[n])) for (const own of nodes.values()) if (own.lives) Object.assign(own, { state: 'stopped', reason: 'the node restarts', waiting: 0, running: 0 });
-    count(log.records[n], node);
+    const record = log.records[n];
+    if (endsLives(record)) for (const own of nodes.values()) if (own.lives && endsLife(record, own.path)) Object.assign(own, { state: 'stopped', reason: 'the node restarts', waiting: 0, running: 0 });
+    count(record, node);
   }
   return root;
 }
 
 function count(record, node) {
-  const own = record.kind === 'fault' || record.kind === 'healed' || (!LIFE.has(record.kind) && record.agent === 'user') ? null : node(record.agent);
+  const own = record.kind === 'fault' || record.kind === 'healed' || record.kind === 'network' || (!LIFE.has(record.kind) && record.agent === 'user') ? null : node(record.agent);
   if (!own) return;
   switch (record.kind) {
     case 'started':
