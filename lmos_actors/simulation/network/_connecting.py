@@ -86,7 +86,7 @@ class Connecting:
             self._try()
 
     def stop(self) -> None:
-        """Give up what is under way, and try no more."""
+        """End the attempt that is under way, and try no more."""
         if self._retry is not None:
             self._retry.cancel()
         self.retry_at = self._retry = None
