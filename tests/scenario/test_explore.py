@@ -193,6 +193,7 @@ def test_a_field_that_counts_says_nothing() -> None:
     """Each run has another value of it, so it makes no run rare, nor the parent of others."""
     search = Search([SPACE], [1], 1)
     search.take([Outcome(states=(1,))])
+    assert search.states_with([Outcome(states=(1, 1 << 16)), Outcome(states=(3 << 16,), void=True)]) == 2
     search.take([Outcome(states=(1, (1 << 16) + n)) for n in range(BATCH)])
     assert search.states == 1
 

@@ -224,9 +224,10 @@ class _Exploration:
 
     def _note_batch(self, search: Search, batch: Sequence[Schedule], runs: list[Explored]) -> bool:
         """Take what a batch has found; return whether to go on."""
+        outcomes = [run.outcome for run in runs]
+        self._states = search.states_with(outcomes)
         if len(runs) == len(batch):
-            search.take([run.outcome for run in runs])
-            self._states = search.states
+            search.take(outcomes)
         refused = [run.refused for run in runs if run.refused is not None]
         if refused and len(refused) == len(runs):
             raise ConfigError(refused[0], self._file)

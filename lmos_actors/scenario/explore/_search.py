@@ -116,7 +116,14 @@ class Search:
     @property
     def states(self) -> int:
         """The number of different states that have been reached, without mere counters."""
-        return sum(number for number in self._values.values() if number <= MOST_VALUES)
+        return self.states_with(())
+
+    def states_with(self, outcomes: Sequence[Outcome]) -> int:
+        """Return that number with some runs of the batch under way, of which nothing is drawn yet."""
+        reached = (state for outcome in outcomes if not outcome.void for state in outcome.states)
+        new = dict.fromkeys(state for state in reached if state not in self._hits)
+        values = self._values + Counter(state >> 16 for state in new)
+        return sum(number for number in values.values() if number <= MOST_VALUES)
 
     @property
     def runs(self) -> int:
