@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING
@@ -74,6 +75,9 @@ BUGS = [
     Bug("own-writes", "notes:Author", "notes:RightAuthor", "check always fresh: broken", 15, 2.5),
 ]
 SLOW = ("lost-message", "lost-update", "two-leaders")
+of_the_oldest = pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="searches are the same with every Python; one of them looks at many"
+)
 by_bug = pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.file)
 
 
@@ -159,6 +163,7 @@ def test_a_bug_is_found_and_its_file_is_small_and_fails_each_time(bug: Bug, tmp_
 
 
 @pytest.mark.matrix
+@of_the_oldest
 @pytest.mark.timeout(900)
 @by_bug
 def test_a_search_needs_fewer_runs_than_chance(bug: Bug) -> None:
@@ -176,6 +181,7 @@ def test_a_search_needs_fewer_runs_than_chance(bug: Bug) -> None:
 
 
 @pytest.mark.matrix
+@of_the_oldest
 @by_bug
 def test_nothing_is_found_in_agents_without_the_bug(bug: Bug) -> None:
     """So no file asks for what cannot be."""
