@@ -20,6 +20,7 @@ from lmos_actors.errors import ConnectFailed
 from lmos_actors.transport import MemoryStream, Pipe, pair_of, secured
 
 from ._carrier import Carrier
+from ._connecting import REFUSED
 from ._heartbeats import OPENING
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ HIGH_BIT: Final = 0x80
 """What is changed of a byte of text, so that it is none: see `corrupted`."""
 
 RESET: Final = "the connection was reset"
-REFUSED: Final = "the connection was refused"
 HERE_ENDED: Final = "this node has ended"
 
 
