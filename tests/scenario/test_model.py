@@ -243,12 +243,12 @@ def test_a_cell_has_its_values_with_their_types(project: Project) -> None:
     assert ask.input == {"question": "What in New York?", "units": "$(saved.units)"}
     (status,) = [step for step in cell.scenario.steps if getattr(step, "that", "") == "status"]
     assert status.within == Duration(2.0)
-    assert {name: found.__name__ for name, found in cell.classes.items()} == {
+    assert {name: found.__name__ for name, found in cell.system.classes.items()} == {
         "weather": "WeatherAgent",
         "concierge": "ConciergeAgent",
     }
-    assert cell.root.strategy == "rest_for_one"
-    desk = cell.root.children[1]
+    assert cell.system.root.strategy == "rest_for_one"
+    desk = cell.system.root.children[1]
     assert isinstance(desk, Supervisor)
     assert desk.children == ("concierge",)
 
@@ -266,7 +266,7 @@ steps:
 def test_a_small_file_has_the_defaults(project: Project) -> None:
     (cell,) = project.resolve(SMALL).cells
     assert (cell.seed, cell.scenario.world, cell.scenario.timeout) == (1, "memory", 30.0)
-    assert cell.root == Root(children=("weather",))
+    assert cell.system.root == Root(children=("weather",))
     assert cell.scenario.agents["weather"] == AgentEntry(use="people.weather:WeatherAgent")
     assert cell.label == "seed=1"
 
@@ -588,7 +588,7 @@ def test_a_matrix_may_choose_the_class(project: Project) -> None:
     text = (
         SMALL.replace("WeatherAgent", "$(matrix.impl)") + "matrix: {impl: [WeatherAgent, ConciergeAgent]}\n"
     )
-    assert [cell.classes["weather"].__name__ for cell in project.resolve(text).cells] == [
+    assert [cell.system.classes["weather"].__name__ for cell in project.resolve(text).cells] == [
         "WeatherAgent",
         "ConciergeAgent",
     ]
@@ -598,7 +598,7 @@ def test_a_matrix_may_choose_the_class(project: Project) -> None:
 
 def test_classes_may_be_left_alone(project: Project) -> None:
     text = SMALL.replace("people.weather:WeatherAgent", "nowhere:Nobody")
-    assert project.resolve(text, classes=False).cells[0].classes == {}
+    assert project.resolve(text, classes=False).cells[0].system.classes == {}
     with pytest.raises(FileError) as caught:
         project.resolve(text)
     assert [mistake.kind for mistake in caught.value.mistakes] == ["name"]

@@ -346,16 +346,16 @@ class _Names:
 
     def agents_of(self, given: tuple[str, ...] | None, *, slow: bool) -> Iterator[str]:
         """Yield agents, each once: those of names, or all; to be slowed, those that take time."""
-        names = (*self._cell.paths, *self._counts) if given is None else given
+        names = (*self._cell.system.paths, *self._counts) if given is None else given
         chosen = [name for name in names if not slow or self._timed.get(name.partition("/")[0], True)]
         yield from dict.fromkeys(agent for name in chosen for agent in self._single(name))
 
     def _single(self, name: str) -> Iterator[str]:
         if name in self._counts:
             yield from (f"{name}/{number}" for number in range(self._counts[name]))
-        elif isinstance(self._cell.scenario.agents.get(name), PoolEntry) or name in self._cell.pools:
+        elif isinstance(self._cell.scenario.agents.get(name), PoolEntry) or name in self._cell.system.pools:
             label = name.rpartition("/")[2]
-            yield from (f"{name}/{label}-{number}" for number in range(1, self._cell.pools[name] + 1))
+            yield from (f"{name}/{label}-{number}" for number in range(1, self._cell.system.pools[name] + 1))
         else:
             yield name
 

@@ -36,7 +36,9 @@ def load_scenario(
     with every mistake found; ConfigError as `resolve` does.
     """
     found = resolve(path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording)
-    remotes: list[dict[str, Bridge | Remote]] = [{**cell.remotes, **cell.bridges_out} for cell in found.cells]
+    remotes: list[dict[str, Bridge | Remote]] = [
+        {**cell.system.remotes, **cell.system.bridges_out} for cell in found.cells
+    ]
     mistakes = unusable_access(found.document, remotes, access or RemoteAccess())
     if mistakes and access is not None:
         raise FileError(mistakes)

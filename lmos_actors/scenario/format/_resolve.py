@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
-from msgspec import UNSET
 
-from lmos_actors.actors import Agent
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import Document, FileError, Kind, Mistake, Note, decode, mapped, parse, read
 
@@ -32,25 +30,23 @@ from ..model import (
     Cells,
     Directory,
     Mock,
-    PoolEntry,
-    Remote,
     Replay,
-    Root,
     Scenario,
     SeedRange,
     Simulation,
 )
-from ._cell_names import CellNames, is_durable_class
+from ._cell_names import CellNames
 from ._hub_names import all_steps
 from ._remote_access import RemoteAccess, hide_secrets
+from ._system import System
 from ._targets import import_target, project_root
-from ._used_tree import paths, use_tree
+from ._used_tree import use_tree
 from .validators._cell_check import check_cell, has_required_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lmos_actors.actors import Contract
+    from lmos_actors.actors import Agent
     from lmos_actors.files import DataPath
 
     from ..doubles import Recording
@@ -62,17 +58,15 @@ if TYPE_CHECKING:
 class Cell:
     """One combination of the matrix with one seed: what is run `scenario.trials.count` times.
 
-    `values` are those of the matrix, `classes` the agents' classes by name (empty if not asked for), and
-    `recordings` those of replays, but for those that are to be recorded anew.
+    `values` are those of the matrix, `recordings` those of replays, but for those that are to be recorded
+    anew.
     """
 
     scenario: Scenario | Simulation
     seed: int
     values: dict[str, Any]
-    classes: dict[str, type]
+    system: System
     recordings: Mapping[str, Recording] = attrs.Factory(dict[str, "Recording"])
-    used: UsedTree | None = None
-    """The tree of the project that it uses, if it does."""
 
     @property
     def label(self) -> str:
@@ -80,76 +74,15 @@ class Cell:
         shown = {key: mapped(value).get(LABEL, value) for key, value in self.values.items()}
         return " ".join([*(f"{key}={value}" for key, value in shown.items()), f"seed={self.seed}"])
 
-    def agent_class(self, name: str) -> Any:
-        """Return the class of an agent, or of `peer/3` of a population; checked by `accepts`.
-
-        Where a tree of the project has a function make an agent, it is the class that others take it for.
-
-        That of a mock without `use` has what its rules name, that of a replay what its log names.
-        """
-        used = {} if self.used is None else self.used.expected
-        while name and name not in self.classes:
-            if name in used:
-                return used[name]
-            name = name.rpartition("/")[0]
-        return self.classes.get(name, Agent)
-
-    def contract(self, name: str) -> Contract | None:
-        """Return the contract of an agent, None where its class is not known before it is made."""
-        return getattr(self.agent_class(name), "__contract__", None)
-
-    @property
-    def has_durable_agents(self) -> bool:
-        """Whether an agent of the file, or of its tree, keeps its state in a store."""
-        used = () if self.used is None else map(self.used.class_of, self.used.agents)
-        return any(map(is_durable_class, (*self.classes.values(), *used)))
-
-    @property
-    def root(self) -> Root:
-        """The root supervisor: the file's, or the one that a file without a tree has; without populations.
-
-        Of a tree of the project: what the file adds to it.
-        """
-        tree = self.scenario.tree
-        if tree is not None and tree.root is not UNSET:
-            return tree.root
-        if tree is not None:
-            return Root(children=tree.children)
-        own = (name for name, entry in self.scenario.agents.items() if not isinstance(entry, Remote))
-        return Root(children=tuple(own))
-
-    @property
-    def paths(self) -> dict[str, str]:
-        """The paths in the tree of all agents and pools, by their names; without populations."""
-        used = {} if self.used is None else dict.fromkeys(self.used.agents)
-        own = {DIRECTORY: DIRECTORY} if self.directory is not None else {}
-        return own | {path: path for path in used} | paths(self.root)
-
     @property
     def directory(self) -> Directory | None:
         """The directory of the network, None where there is none."""
-        network = self.scenario.network
-        return None if network is None else network.directory
+        return directory_of(self.scenario)
 
-    @property
-    def pools(self) -> dict[str, int]:
-        """The sizes of pools, by their names."""
-        entries = self.scenario.agents
-        own = {name: entry.size for name, entry in entries.items() if isinstance(entry, PoolEntry)}
-        used = {} if self.used is None else self.used.pools
-        return {name: size for name, size in used.items() if name not in entries} | own
 
-    @property
-    def remotes(self) -> dict[str, Remote]:
-        """The agents of others, by name."""
-        entries = self.scenario.agents.items()
-        return {name: entry for name, entry in entries if isinstance(entry, Remote)}
-
-    @property
-    def bridges_out(self) -> dict[str, Bridge]:
-        """The bridges to servers elsewhere, by name."""
-        entries = self.scenario.agents.items()
-        return {name: entry for name, entry in entries if isinstance(entry, Bridge) and entry.url is not None}
+def directory_of(scenario: Scenario | Simulation) -> Directory | None:
+    """Return the directory of the network of a file, None where there is none."""
+    return None if scenario.network is None else scenario.network.directory
 
 
 @attrs.frozen
@@ -259,7 +192,15 @@ class _Decoded:
 
     scenario: Scenario | Simulation | None
     classes: dict[str, type] = attrs.Factory(dict[str, type])
-    tree: UsedTree | None = None
+    used: UsedTree | None = None
+
+    @property
+    def system(self) -> System:
+        """The agents and the tree of the scenario, which is there."""
+        scenario = self.scenario
+        assert scenario is not None
+        beside = {} if directory_of(scenario) is None else {DIRECTORY: DIRECTORY}
+        return System(scenario.agents, scenario.tree, self.classes, self.used, beside)
 
 
 class _Targets:
@@ -400,9 +341,8 @@ def _with_seeds(
             made.scenario,
             seed,
             data.values,
-            made.classes,
-            recordings.of(replays_among(made.scenario.agents), [], made.classes),
-            made.tree,
+            made.system,
+            recordings.of(replays_among(made.scenario.agents), [], made.system.classes),
         )
         for data, made in zip(found, decoded, strict=True)
         if made.scenario is not None

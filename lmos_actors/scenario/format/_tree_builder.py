@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from msgspec import UnsetType
 
     from ..model import Backoff as BackoffEntry, Mailbox, Supervising
-    from ._resolve import Cell
+    from ._system import System
 
 
 class _AgentFactory(partial[Agent]):
@@ -140,7 +140,7 @@ class Places:
 
 
 class TreeBuilder:
-    """Makes the specs of the tree of one run.
+    """Makes the specs of the tree of a system.
 
     `refs` are those that `$(agents.NAME)` stands for, `doubles` the classes, made for this run, of its mocks
     and replays, `reached` where agents of the file are reached by other protocols.
@@ -148,25 +148,25 @@ class TreeBuilder:
 
     def __init__(
         self,
-        cell: Cell,
+        system: System,
         refs: Mapping[str, Any],
         doubles: Mapping[str, type[Agent]],
         reached: Places,
     ) -> None:
-        self._cell = cell
+        self._system = system
         self._refs = refs
         self._doubles = doubles
         self._reached = reached
 
     def root(self) -> SupervisorSpec:
         """Return the spec of the root with all that is below it, but for populations."""
-        used = self._cell.used
+        used = self._system.used
         if used is None:
-            return self._supervisor(self._cell.root)
+            return self._supervisor(self._system.root)
         made: dict[str, SupervisorSpec] = {}
         for path, spec in reversed(used.supervisors.items()):  # from below: a tree may be of any depth
             made[path] = attrs.evolve(spec, children=self._built(spec, f"{path}/", made))
-        more = tuple(map(self._child, self._cell.root.children))
+        more = tuple(map(self._child, self._system.root.children))
         return attrs.evolve(used.spec, children=(*self._built(used.spec, "", made), *more))
 
     # ---- the tree of the file
@@ -189,16 +189,16 @@ class TreeBuilder:
     def _child(self, child: str | Supervisor) -> Any:
         if isinstance(child, Supervisor):
             return self._supervisor(child)
-        entry = self._cell.scenario.agents[child]
+        entry = self._system.agents[child]
         assert not isinstance(entry, Remote)  # supervised by another node
         if isinstance(entry, PoolEntry):
-            return pool_of(child, entry, _maker(entry, self._cell.agent_class(child), self._refs))
+            return pool_of(child, entry, _maker(entry, self._system.agent_class(child), self._refs))
         if child in self._doubles:
             return spec_of(child, entry, self._double(child, entry))
         if isinstance(entry, Bridge):
             return spec_of(child, entry, self._bridge(child, entry))
         assert isinstance(entry, (AgentEntry, Replay))
-        return spec_of(child, entry, _maker(entry, self._cell.agent_class(child), self._refs))
+        return spec_of(child, entry, _maker(entry, self._system.agent_class(child), self._refs))
 
     def _double(self, name: str, entry: Supervised) -> Any:
         double: Any = self._doubles[name]
@@ -214,7 +214,7 @@ class TreeBuilder:
         return stranger
 
     def _bridge(self, name: str, entry: Bridge) -> Any:
-        cls = self._cell.agent_class(name)
+        cls = self._system.agent_class(name)
         if entry.speaks == "omnia":
             if entry.url is not None or entry.to is None:
                 return partial(cls, url=entry.url)
@@ -222,7 +222,7 @@ class TreeBuilder:
             return partial(cls, url=self._reached.chat_url(entry.to), network=network)
         line = self._reached.line(name)
         if entry.to is not None:
-            return partial(cls, line=line, agent=self._reached.public_name(self._cell.paths[entry.to]))
+            return partial(cls, line=line, agent=self._reached.public_name(self._system.paths[entry.to]))
         more = {"id": name, "credentials": line.credentials, "tls": line.tls, "network": line.network}
         return partial(cls, url=line.url, follows=entry.follows, **more)
 
@@ -239,7 +239,7 @@ class TreeBuilder:
         if isinstance(child, BulkSpec):
             return child
         factory = child.filled(ref_to)
-        entry = self._cell.scenario.agents.get(path)
+        entry = self._system.agents.get(path)
         if entry is None:
             return attrs.evolve(child, factory=factory)
         assert isinstance(entry, Supervised)
@@ -261,6 +261,6 @@ class TreeBuilder:
             return self._doubles[path]
         assert isinstance(entry, (AgentEntry, Replay))  # a replay that is recorded anew
         made: Any = factory
-        in_tree = self._cell.used is not None and self._cell.used.class_of(path) is not None
+        in_tree = self._system.used is not None and self._system.used.class_of(path) is not None
         known = made.keywords if in_tree and isinstance(made, partial) else None
-        return _maker(entry, self._cell.agent_class(path), self._refs, known)
+        return _maker(entry, self._system.agent_class(path), self._refs, known)

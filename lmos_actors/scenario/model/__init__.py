@@ -3,6 +3,7 @@
 from ._agents import (
     TOPOLOGY_KEYS as TOPOLOGY_KEYS,
     AgentEntry as AgentEntry,
+    AnyAgent as AnyAgent,
     Backoff as Backoff,
     Bridge as Bridge,
     Chunk as Chunk,

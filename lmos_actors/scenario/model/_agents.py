@@ -269,7 +269,7 @@ class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
     insecure: bool = False
 
 
-Agent: TypeAlias = Annotated[AgentEntry | PoolEntry | Mock | Replay | Bridge | Remote, Later("process")]
+AnyAgent: TypeAlias = Annotated[AgentEntry | PoolEntry | Mock | Replay | Bridge | Remote, Later("process")]
 
 # --- trees
 

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from lmos_actors.files import Duration, Later, Size, schema_of_file
 
-from ._agents import Agent, Population, Topology, Tree
+from ._agents import AnyAgent, Population, Topology, Tree
 from ._base import Closed, Delay, Name, Scalar
 from ._checks import AnyCheck, Measure
 from ._explore import Explore
@@ -137,7 +137,7 @@ class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/
 
     matrix: dict[str, Choices] = {}
     timeout: Duration = Duration(30.0)
-    agents: dict[str, Agent] = {}
+    agents: dict[str, AnyAgent] = {}
     tree: Tree | None = None
     steps: Annotated[tuple[AnyStep, ...], Meta(min_length=1)]
     later: ClassVar[Later] = Later("env", "secrets", "facades", "listen")
@@ -159,7 +159,7 @@ class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulat
 
     sweep: dict[str, Choices | SweepRange] = {}
     stop: StopAt
-    agents: dict[str, Agent] = {}
+    agents: dict[str, AnyAgent] = {}
     tree: Tree | None = None
     population: Annotated[tuple[Population, ...], Meta(min_length=1)]
     topology: Topology | None = None

@@ -37,7 +37,7 @@ class Doubles:
         self.classes: dict[str, type[Agent]] = {}
         """The class that stands for an agent in this run, by name."""
         for name, entry in cell.scenario.agents.items():
-            cls = cell.classes.get(name)
+            cls = cell.system.classes.get(name)
             if isinstance(entry, Mock) and cls is not None:
                 mock = MockScript(name, entry, document.place, paths)
                 self._acting.append(mock)

@@ -40,9 +40,9 @@ def source_digests(resolved: Resolved, cell: Cell) -> dict[str, str]:
 
     They define its classes, or have values of its distributions.
     """
-    modules = dict.fromkeys(cls.__module__ for cls in cell.classes.values())
-    if cell.used is not None:
-        modules |= {cell.used.module: None}
+    modules = dict.fromkeys(cls.__module__ for cls in cell.system.classes.values())
+    if cell.system.used is not None:
+        modules |= {cell.system.used.module: None}
     files: list[str | None] = [getattr(sys.modules.get(module), "__file__", None) for module in modules]
     files += [str(file.resolve()) for file in resolved.measured]
     found: dict[str, str] = {}

@@ -28,11 +28,11 @@ class NodeNames:
         self._populations: dict[str, int] = {}
         if isinstance(scenario, Simulation):
             self._populations = {entry.id: entry.count for entry in scenario.population}
-        self._paths: Mapping[str, str] = cell.paths
+        self._paths: Mapping[str, str] = cell.system.paths
         if scenario.relay is not None:
             self._paths = {**self._paths, HUB: HUB}
         self._names = {path: name for name, path in self._paths.items()}
-        supervisors = supervisor_paths(cell.root, cell.used)
+        supervisors = supervisor_paths(cell.system.root, cell.system.used)
         self._nodes: Mapping[str, tuple[str, ...]] = scenario.nodes
         self._node_of: dict[str, str] = {}
         for node, members in scenario.nodes.items():

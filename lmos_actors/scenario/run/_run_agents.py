@@ -56,7 +56,7 @@ class RunAgents:
             self._counts = {entry.id: entry.count for entry in cell.scenario.population}
         self._paths = paths
         self._hub = () if cell.scenario.relay is None else (HUB,)
-        self._pools = cell.pools
+        self._pools = cell.system.pools
         self._pool_at = {paths[name]: name for name in self._pools}
         self._refs: dict[str, Ref[Any]] = {}
         self._population_refs: dict[str, tuple[Ref[Any], ...]] = {}
@@ -65,7 +65,7 @@ class RunAgents:
         self._remotes: dict[str, ConsumedThing] = {}
         self._slots: dict[str, tuple[Slot, ...]] = {}
         self._members: dict[str, tuple[Slot, ...]] = {}  # of populations, by number
-        known = dict.fromkeys((*paths, *cell.remotes), 1)
+        known = dict.fromkeys((*paths, *cell.system.remotes), 1)
         self.given = _GivenRefs(self, known | self._counts)
         """Values of `$(agents.NAME)`: a ref, or the refs of a population."""
         self._machine = machine
@@ -129,7 +129,7 @@ class RunAgents:
         return found
 
     def _class_of(self, target: str) -> Any:
-        return self._cell.agent_class(target)
+        return self._cell.system.agent_class(target)
 
     def path(self, target: str) -> str:
         """Return the path in the tree."""

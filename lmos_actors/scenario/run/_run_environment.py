@@ -84,7 +84,7 @@ class RunEnvironment:
         world = cell.scenario.world
         if isinstance(cell.scenario, Simulation):
             entropy = change_environment().entropy
-            self._populations = Populations(cell.scenario, run.document, cell.classes, entropy)
+            self._populations = Populations(cell.scenario, run.document, cell.system.classes, entropy)
             change_environment(staging=self._populations)
         network: MemoryNetwork | None = None
         if world in LISTEN_ADDRESSES:
@@ -94,7 +94,7 @@ class RunEnvironment:
             self._options = node_options(world, network)
         network = self._speak(network)
         machine = run.machine = Machine(run.watch, network)
-        if cell.has_durable_agents and not is_real(world):
+        if cell.system.has_durable_agents and not is_real(world):
             machine.put_in_disk(cell.scenario.store, change_environment().entropy)
         async with self._restartable() if _is_restarted(cell.scenario) else self._opened():
             yield
@@ -141,7 +141,7 @@ class RunEnvironment:
         run, cell = self._run, self._run.cell
         machine = run.machine
         assert machine is not None
-        store: Store | str | None = "memory:" if cell.has_durable_agents else None
+        store: Store | str | None = "memory:" if cell.system.has_durable_agents else None
         if machine.disk is not None:
             store = SimulatedStore(machine.disk)
         async with AsyncExitStack() as stack:
@@ -158,7 +158,7 @@ class RunEnvironment:
                 self._connect_again(before, node)
             if run.client is not None:
                 await run.client.open()
-                for name, entry in cell.remotes.items():
+                for name, entry in cell.system.remotes.items():
                     run.agents.add_remote(name, await self._find(name, entry))
                 begin_time()
             if run.hub is not None:
@@ -182,7 +182,7 @@ class RunEnvironment:
         run = self._run
         chat_url = partial(_chat_url, node, run.agents)
         places = Places(chat_url, self._chat_network, partial(self._line, node))
-        tree = TreeBuilder(run.cell, run.agents.given, self._doubles.classes, places).root()
+        tree = TreeBuilder(run.cell.system, run.agents.given, self._doubles.classes, places).root()
         for spec in tree.children:
             await _start(node, spec)
         self._set_service_times()
@@ -285,7 +285,7 @@ class RunEnvironment:
     def _connect_observers(self, node: Node) -> None:
         """Connect judges, faults and counters to the records, before the first agent starts."""
         run, scenario = self._run, self._run.cell.scenario
-        places = run.cell.paths if scenario.relay is None else {**run.cell.paths, HUB: HUB}
+        places = run.cell.system.paths if scenario.relay is None else {**run.cell.system.paths, HUB: HUB}
         if scenario.world in LISTEN_ADDRESSES:
             from ._node_client import NodeClient
 
@@ -343,9 +343,9 @@ def _is_restarted(scenario: Scenario | Simulation) -> bool:
 
 
 def _root_spec(cell: Cell) -> SupervisorSpec:
-    root = cell.root
-    if cell.used is not None:
-        return attrs.evolve(cell.used.spec, children=())
+    root = cell.system.root
+    if cell.system.used is not None:
+        return attrs.evolve(cell.system.used.spec, children=())
     return SupervisorSpec(
         "root",
         strategy=root.strategy,
@@ -360,7 +360,7 @@ def _open_to_anyone(cell: Cell, names: Sequence[str]) -> Security:
     from lmos_actors.bindings import public_name
     from lmos_actors.security import Access, Security
 
-    return Security(access={public_name(cell.paths[name]): Access(invoke="anyone") for name in names})
+    return Security(access={public_name(cell.system.paths[name]): Access(invoke="anyone") for name in names})
 
 
 def _chat_url(node: Node, agents: RunAgents, name: str) -> str:
@@ -387,7 +387,7 @@ def is_crash_expected(cell: Cell, path: str) -> bool:
     A check of restarts counts if it is of the agent, its population, or a supervisor above it other than the
     root, which is never restarted. A temporary agent is not restarted either, so no count shows its crash.
     """
-    places = {place: name for name, place in cell.paths.items()}
+    places = {place: name for name, place in cell.system.paths.items()}
     name, above = places.get(path, path), path.rpartition("/")[0]
     entry = _entry_of(cell, name)
     if isinstance(entry, (Mock, Replay)) or isinstance(
@@ -408,8 +408,8 @@ def is_crash_expected(cell: Cell, path: str) -> bool:
 def _entry_of(cell: Cell, name: str) -> Any:
     """Return the entry of the file for a name or path; None for agents that agents start."""
     scenario = cell.scenario
-    if cell.used is not None and name in cell.used.agents and name not in scenario.agents:
-        return cell.used.agents[name]
+    if cell.system.used is not None and name in cell.system.used.agents and name not in scenario.agents:
+        return cell.system.used.agents[name]
     if name in scenario.agents or not isinstance(scenario, Simulation):
         return scenario.agents.get(name)
     above = name.partition("/")[0]

@@ -125,7 +125,7 @@ def run_cell(
     run = Run(cell, resolved.document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
     _instrument(run, log, stop, states)
     guard = Guard(limit := real_limit_of(cell) if real_limit is None else real_limit, on_stuck)
-    doubles = Doubles(cell, resolved.document, cell.paths)
+    doubles = Doubles(cell, resolved.document, cell.system.paths)
     state = _RunState(run, resolved.root, log, guard, doubles, on_start)
     began = perf_counter()
     try:
@@ -272,7 +272,7 @@ def _note_failed_start(state: _RunState, error: StartFailed) -> None:
     if not state.tree or state.run.agents.never_started(path):
         state.ended = "could not run"
     saw = describe_error(error.__cause__ or error, state.root)
-    remote = state.run.cell.remotes.get(path)
+    remote = state.run.cell.system.remotes.get(path)
     fix = "" if remote is None else remedy_for(remote, error.__cause__ or error)
     saw = f"{saw}; {fix}" if fix else saw
     state.add_problem(f"start {path}", "a running agent", saw, _declared(state.run, path))

@@ -151,7 +151,7 @@ class StepExecutor:
         if isinstance(call, LocalCall):
             return bool(call.op.result_secrecy)
         key = step.action if isinstance(step, (Invoke, InvokeAt, Stream)) else f"?{step.property}"
-        contract = self.run.cell.contract(step.target)
+        contract = self.run.cell.system.contract(step.target)
         op: Any = None if contract is None else contract.table.get(key)
         return bool(getattr(op, "result_secrecy", 0))
 
@@ -170,7 +170,7 @@ class StepExecutor:
         raise unknown_step(step)
 
     def _open_with_sources(self, step: Invoke | Stream, path: DataPath) -> AbstractAsyncContextManager[Any]:
-        contract = self.run.cell.contract(step.target)
+        contract = self.run.cell.system.contract(step.target)
         assert contract is not None  # else the file has been refused
         op = contract.table[step.action]
         data = self.fill_saved(step, path, step.input)
@@ -239,7 +239,7 @@ class StepExecutor:
 
     def _fix(self, step: Any, error: AgentError) -> str:
         """Return the remedy for a remote agent's refusal, as the end of a message; empty without one."""
-        remote = self.run.cell.remotes.get(getattr(step, "target", HUB))
+        remote = self.run.cell.system.remotes.get(getattr(step, "target", HUB))
         fix = "" if remote is None else remedy_for(remote, error)
         return f"; {fix}" if fix else ""
 

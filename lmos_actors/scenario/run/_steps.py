@@ -217,7 +217,7 @@ class Story(StepExecutor):
     # ---- listening
 
     async def _listen(self, step: Observe | Subscribe, path: DataPath) -> None:
-        contract = self.run.cell.contract(step.target)
+        contract = self.run.cell.system.contract(step.target)
         key: object = (step.as_, step.event) if isinstance(step, Subscribe) else step.id or ""
         if isinstance(step, Observe):
             seen = self._readings.setdefault(step.id or "", [])

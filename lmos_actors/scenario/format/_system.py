@@ -1,0 +1,101 @@
+"""The system of a file: its agents, their classes and their tree, whatever is done with them.
+
+A scenario tells it a story, a deployment runs it as processes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from msgspec import UNSET
+
+from lmos_actors.actors import Agent
+
+from ..model import Bridge, PoolEntry, Remote, Root
+from ._cell_names import is_durable_class
+from ._used_tree import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.actors import Contract
+
+    from ..model import AnyAgent, Tree
+    from ._used_tree import UsedTree
+
+
+@attrs.frozen
+class System:
+    """Agents by name, as the file has them, and their tree.
+
+    `classes` are the agents' classes by name (empty if not asked for), `used` the tree of the project that
+    the file uses, if it does. `beside` are the paths of agents that the file has, but not in its tree.
+    """
+
+    agents: Mapping[str, AnyAgent]
+    tree: Tree | None
+    classes: dict[str, type]
+    used: UsedTree | None = None
+    beside: Mapping[str, str] = attrs.Factory(dict[str, str])
+
+    def agent_class(self, name: str) -> Any:
+        """Return the class of an agent, or of `peer/3` of a population; checked by `accepts`.
+
+        Where a tree of the project has a function make an agent, it is the class that others take it for.
+
+        That of a mock without `use` has what its rules name, that of a replay what its log names.
+        """
+        used = {} if self.used is None else self.used.expected
+        while name and name not in self.classes:
+            if name in used:
+                return used[name]
+            name = name.rpartition("/")[0]
+        return self.classes.get(name, Agent)
+
+    def contract(self, name: str) -> Contract | None:
+        """Return the contract of an agent, None where its class is not known before it is made."""
+        return getattr(self.agent_class(name), "__contract__", None)
+
+    @property
+    def has_durable_agents(self) -> bool:
+        """Whether an agent of the file, or of its tree, keeps its state in a store."""
+        used = () if self.used is None else map(self.used.class_of, self.used.agents)
+        return any(map(is_durable_class, (*self.classes.values(), *used)))
+
+    @property
+    def root(self) -> Root:
+        """The root supervisor: the file's, or the one that a file without a tree has; without populations.
+
+        Of a tree of the project: what the file adds to it.
+        """
+        if self.tree is not None and self.tree.root is not UNSET:
+            return self.tree.root
+        if self.tree is not None:
+            return Root(children=self.tree.children)
+        own = (name for name, entry in self.agents.items() if not isinstance(entry, Remote))
+        return Root(children=tuple(own))
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The paths in the tree of all agents and pools, by their names; without populations."""
+        used = {} if self.used is None else dict.fromkeys(self.used.agents)
+        return {**self.beside, **{path: path for path in used}, **paths(self.root)}
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """The sizes of pools, by their names."""
+        own = {name: entry.size for name, entry in self.agents.items() if isinstance(entry, PoolEntry)}
+        used = {} if self.used is None else self.used.pools
+        return {name: size for name, size in used.items() if name not in self.agents} | own
+
+    @property
+    def remotes(self) -> dict[str, Remote]:
+        """The agents of others, by name."""
+        return {name: entry for name, entry in self.agents.items() if isinstance(entry, Remote)}
+
+    @property
+    def bridges_out(self) -> dict[str, Bridge]:
+        """The bridges to servers elsewhere, by name."""
+        entries = self.agents.items()
+        return {name: entry for name, entry in entries if isinstance(entry, Bridge) and entry.url is not None}
