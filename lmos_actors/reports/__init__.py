@@ -28,6 +28,7 @@ from ._results import (
     FaultResult as FaultResult,
     FileResult as FileResult,
     Missing as Missing,
+    NodeRestart as NodeRestart,
     Repeated as Repeated,
     RunResult as RunResult,
     SeriesResult as SeriesResult,

@@ -61,10 +61,23 @@ class SeriesResult:
 
 
 @attrs.frozen(kw_only=True)
+class NodeRestart:
+    """The restart of one node of a network: until `end` (None: for good) the agents on it were away.
+
+    `agents` are paths, each of an agent, or of a supervisor with all that is below it.
+    """
+
+    node: str
+    agents: tuple[str, ...]
+    end: float | None
+
+
+@attrs.frozen(kw_only=True)
 class FaultResult:
     """A fault, the paths of the agents it struck, and when it was in force; `end` None: until the end.
 
     Of a partition, `sides` are the nodes of each; with `one_way` only the first is not heard by others.
+    Of a restart of nodes of a network, `restarted` is what was away of each.
     """
 
     id: str
@@ -74,6 +87,7 @@ class FaultResult:
     end: float | None
     sides: tuple[tuple[str, ...], ...] = ()
     one_way: bool = False
+    restarted: tuple[NodeRestart, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

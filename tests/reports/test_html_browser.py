@@ -7,6 +7,7 @@ import math
 import os
 import random
 import time
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from lmos_actors.reports import (
     FaultResult,
     FileResult,
     Missing,
+    NodeRestart,
     SeriesResult,
     StepResult,
     html_page,
@@ -29,6 +31,8 @@ from tests.reports.test_html import unpacked
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from lmos_actors.reports import RunResult
 
 pytestmark = pytest.mark.browser
 
@@ -605,6 +609,72 @@ async def test_who_was_cut_off_from_whom_has_lanes(page: Page, tmp_path: Path) -
         "b: does not hear a",
         "a → b: no connection",
     ]
+
+
+def away() -> RunResult:
+    """A run with a node of two agents that restarts behind a cut; one of them has crashed before."""
+    log = Writing()
+    for agent in ("shop", "tills/till-1", "customer"):
+        log.add("started", agent, incarnation=1)
+    log.at = 1.0
+    log.add("crashed", "shop", reason="RuntimeError")
+    log.add("restarting", "shop")
+    log.add("started", "shop", incarnation=2)
+    for log.at, ends in ((2.0, 6.0), (8.0, 9.0)):
+        log.add("fault", "mall", fault="restart", id="away", targets=1, down=ends - log.at)
+        log.at = ends
+        log.add("started", "shop", incarnation=3)
+        log.add("started", "tills/till-1", incarnation=2)
+        log.add("healed", "mall", fault="restart", id="away")
+    mall = partial(NodeRestart, node="mall", agents=("shop", "tills"))
+    mine = NodeRestart(node="customer", agents=("customer",), end=None)
+    two = {"id": "away", "kind": "restart", "targets": ("mall",), "sides": (("mall",),)}
+    cut = FaultResult(
+        id="cut", kind="partition", targets=("mall",), begin=1.5, end=3.0, sides=(("mall",), ("customer",))
+    )
+    faults = (
+        cut,
+        FaultResult(**two, begin=2.0, end=6.0, restarted=(mall(end=6.0),)),
+        FaultResult(**two, begin=8.0, end=None, restarted=(mall(end=9.0), mine)),
+    )
+    return run(faults=faults, log=tuple(log.lines), logged=len(log.lines), virtual=10.0)
+
+
+async def test_a_node_that_is_away_is_shown_with_its_agents(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "away.html").write_text(html_page([result(away())], title="away"), encoding="utf-8")
+
+    async def texts(where: str) -> list[str]:
+        found: list[str] = await page.run(
+            f"[...document.querySelectorAll({where!r})].map((e) => e.textContent)"
+        )
+        return found
+
+    await page.open(tmp_path / "away.html", "#run=0&view=timeline")
+    await drawn(page)
+    assert await texts(".cutoff title") == [
+        "mall: cut off from customer\n1.5 s to 3 s",
+        "mall: away with shop, tills\n2 s to 6 s",
+        "mall: away with shop, tills\n8 s to 9 s",
+        "customer: cut off from mall\n1.5 s to 3 s",
+        "customer: away\n8 s to 10 s",
+    ]
+    assert [each.partition("\n")[0] for each in await texts(".faultband title")] == [
+        "partition cut: mall",
+        "restart away: mall (shop, tills)",
+        "restart away: mall (shop, tills), customer",
+    ]
+    assert [each for each in await texts(".life rect title") if each.startswith("tills")] == [
+        "tills/till-1 runs from 0 s to 2 s",
+        "tills/till-1 runs from 6 s to 8 s",
+        "tills/till-1 runs from 9 s to 10 s",
+    ]
+    await page.open(tmp_path / "away.html", "#run=0&view=tree")
+    await page.until("document.querySelector('#view.view-tree') !== null")
+    await drawn(page)
+    words = " ".join(await texts(".node"))
+    assert "1 restart · 2 comebacks with its node" in words
+    assert words.count("restart of its node mall") == 2
+    assert "till-1running2 comebacks with its node" in words
 
 
 @pytest.mark.slow

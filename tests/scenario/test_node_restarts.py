@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors.files import FileError
+from lmos_actors.reports import FileResult, NodeRestart, html_page
 from lmos_actors.scenario import load_scenario, run_cell
+from tests.reports.test_html import report
 from tests.scenario.project import Project
 
 if TYPE_CHECKING:
@@ -636,6 +638,8 @@ def test_all_that_is_on_the_node_goes_and_comes_back(project: Project, world: st
     )
     again = [record["agent"] for record in records(result, "started") if record["t"] >= 1]
     assert again == ["shop", "desk/till", "desk/tills/tills-1", "desk/tills/tills-2"]
+    (fault,) = result.faults
+    assert fault.restarted == (NodeRestart(node="city", agents=("shop", "desk"), end=fault.end),)
 
 
 SIMULATION: dict[str, Any] = {
@@ -675,12 +679,36 @@ def test_some_of_a_population_are_picked(project: Project, world: str) -> None:
     )
     (fault,) = result.faults
     assert len(set(fault.targets)) == 2
+    assert fault.restarted == tuple(
+        NodeRestart(node=node, agents=(node,), end=15.5) for node in fault.targets
+    )
     (failure,) = result.failures
     again = [record["agent"] for record in records(result, "started") if record["t"] > 1]
     assert tuple(again) == fault.targets
     assert "state.ticks" in failure.saw
     ticks = [record for record in records(result, "delivered") if 6 <= record["t"] < 15.5]
     assert {record["agent"] for record in ticks}.isdisjoint(fault.targets)
+
+
+def test_results_say_when_each_node_was_back(project: Project) -> None:
+    """A population that is on it as a whole is named as one, also on the page of results."""
+    (peer,) = SIMULATION["population"]
+    slow = {**peer, "id": "slow", "args": {"number": 0, "neighbours": [], "unwinds": 5}}
+    result = passed(
+        simulated(
+            project,
+            [entry(5.5, kind="restart", of=["east", "west"], down="2s")],
+            population=[peer, slow],
+            nodes={"east": ["peer"], "west": ["slow/0", "slow/2"]},
+            checks=[],
+        )
+    )
+    file = FileResult("s.json", "crowd", pass_rate=1.0, trials=1, cells=1, runs=[result])
+    (shown,) = report(html_page([file], title="away"))["runs"]
+    assert shown["faults"][0]["restarted"] == [
+        {"node": "east", "agents": ["peer"], "end": 7.5},
+        {"node": "west", "agents": ["slow/0", "slow/2"], "end": 10.5},
+    ]
 
 
 def test_a_failed_check_says_which_nodes_are_down(project: Project) -> None:

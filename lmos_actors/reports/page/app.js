@@ -63,7 +63,7 @@ class Page {
     if (!run.log) return Promise.resolve(null);
     if (!this.logs.has(run.index)) {
       if (this.logs.size > 3) this.logs.clear(); // a log is large: only the last few stay
-      this.logs.set(run.index, unpacked(`log-${run.index}`).then((text) => new Log(text)));
+      this.logs.set(run.index, unpacked(`log-${run.index}`).then((text) => new Log(text, run.faults)));
     }
     return this.logs.get(run.index);
   }

@@ -63,8 +63,8 @@ class Diagram {
       if (record.kind === 'started') begun.add(record.agent);
       if (endsLives(record)) {
         const down = begins.has('crashed');
-        if (!down) for (const [about, span] of [...open]) if (endsLife(record, span.agent)) { add(span, row); open.delete(about); }
-        if (down) for (const agent of begun) if (endsLife(record, agent) && !open.has(agent)) open.set(agent, { agent, row });
+        if (!down) for (const [about, span] of [...open]) if (isOnNode(record, span.agent)) { add(span, row); open.delete(about); }
+        if (down) for (const agent of begun) if (isOnNode(record, agent) && !open.has(agent)) open.set(agent, { agent, row });
       }
       const name = key(record);
       if (name === undefined || name === null) return;

@@ -5,22 +5,37 @@ function endsLives(record) {
   return record.kind === 'fault' && record.name === 'restart';
 }
 
-// Whether such a record ends an agent. Who is on a node with a name of its own, no log says.
-function endsLife(record, agent) {
-  return record.agent === 'root' || record.agent === agent || agent.startsWith(`${record.agent}/`);
+// Whether an agent is on the node that such a record, or one of its comeback, is about.
+function isOnNode(record, agent) {
+  if (record.agent === 'root') return true;
+  for (let place = agent; place; place = place.slice(0, Math.max(place.lastIndexOf('/'), 0))) if (record.on.has(place)) return true;
+  return false;
 }
+
+// What is on the nodes of the network that faults have ended, by the node: agents, and supervisors with all below.
+function onNodes(faults) {
+  return new Map(faults.flatMap((fault) => fault.restarted).map(({ node, agents }) => [node, new Set(agents)]));
+}
+
+// The names of many as one text.
+const few = (names, most = 6) => (names.length > most ? `${names.slice(0, 3).join(', ')} and ${names.length - 3} more` : names.join(', '));
+
+// A node, and what is on it unless that has the same name.
+const nodeAndAgents = (node, agents) => (agents.length === 1 && agents[0] === node ? node : `${node} (${few(agents)})`);
 
 const LIFE = new Set(['started', 'stopped', 'crashed', 'restarting', 'fault', 'healed']);
 const LOST = new Set(['refused', 'dropped', 'cancelled', 'dead_letter']);
 
 class Log {
-  constructor(text) {
+  // `faults` are those of the run: no record says what is on a node.
+  constructor(text, faults) {
     const lines = text.split('\n');
     this.head = {};
     this.lines = [];
     this.records = [];
     this.sent = new Map();
     this.agents = new Map([['user', 0]]);
+    this.nodes = onNodes(faults);
     for (const line of lines) this._take(line);
     const own = (record) => (record.kind === 'sent' ? record : this.sent.get(record.id));
     for (const record of this.records) {
@@ -51,6 +66,7 @@ class Log {
     kept.said = said === undefined || said === null ? '' : cut(JSON.stringify(said), 90);
     kept.reason = record.reason === undefined ? '' : String(record.reason);
     if (kind === 'network') Object.assign(kept, { what: record.what, to: record.to });
+    if (kept.name === 'restart' && (kind === 'fault' || kind === 'healed')) kept.on = this.nodes.get(agent) || new Set([agent]);
     kept.from = record.from === null ? 'unknown' : record.from;
     this.records.push(kept);
     this.lines.push(line);
@@ -93,11 +109,16 @@ function told(record) {
     case 'item': return `${name} gives ${record.said}`;
     case 'changed': return `${name} is now ${record.said}`;
     case 'started': return `started${record.incarnation > 1 ? ` (#${record.incarnation})` : ''}`;
-    case 'fault': return `fault ${name}`;
+    case 'fault': return `fault ${name}${onNode(record)}`;
+    case 'healed': return `healed ${name}${onNode(record)}`;
     case 'network': return `${record.what}${name ? ` ${name}` : ''}`;
     case 'dead_letter': return `dead letter ${name} (${record.reason})`;
     default: return `${record.kind}${name ? ` ${name}` : ''}${record.reason ? `: ${record.reason}` : ''}${failed}`;
   }
+}
+
+function onNode(record) {
+  return record.on && !(record.on.size === 1 && record.on.has(record.agent)) ? ` of ${few([...record.on])}` : '';
 }
 
 const SIGNS = {

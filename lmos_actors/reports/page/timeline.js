@@ -149,8 +149,9 @@ class Timeline {
   cutBar({ name, spans }, y) {
     return svg('g', { class: 'cutoff' }, spans.filter((span) => this.inside(span.begin, span.end)).map((span) => {
       const x = this.x(span.begin), width = Math.max(this.x(span.end) - x, 2);
+      const room = Math.min(width, ...spans.filter((other) => other.begin > span.begin).map((other) => this.x(other.begin) - x));
       return svg('g', {}, svg('rect', { x, y: y + 2, width, height: 11, rx: 2 }),
-        width > 60 ? svg('text', { x: x + 4, y: y + 11 }, cut(span.what, Math.floor((width - 6) / 6.2))) : null,
+        room > 60 ? svg('text', { x: x + 4, y: y + 11 }, cut(span.what, Math.floor((room - 6) / 6.2))) : null,
         svg('title', {}, `${name}: ${span.what}\n${seconds(span.begin)} to ${seconds(span.end)}`));
     }));
   }
@@ -179,7 +180,12 @@ function lives(log, whole) {
   const found = new Map();
   const end = (life, at) => { if (life.begin !== null) life.spans.push([life.begin, at]); life.begin = null; };
   for (const record of log.lives) {
-    if (endsLives(record)) for (const life of found.values()) if (endsLife(record, life.agent)) end(life, record.t);
+    const others = record.on && record.agent !== 'root' ? [...found.values()].filter((life) => isOnNode(record, life.agent)) : [];
+    if (endsLives(record)) for (const life of record.agent === 'root' ? found.values() : others) end(life, record.t);
+    if (others.length) { // the node may have a name of its own, and is no agent
+      for (const life of others) life.marks.push(record);
+      continue;
+    }
     if (!found.has(record.agent)) found.set(record.agent, { agent: record.agent, spans: [], marks: [], begin: null });
     const life = found.get(record.agent);
     if (record.kind === 'started') {
@@ -196,16 +202,17 @@ function lives(log, whole) {
 
 // Who was cut off from whom, and when: nodes by partitions, of very many each side as one, and pairs by their connections.
 function cutOff(run, log, whole) {
-  const found = new Map(), few = 6;
+  const found = new Map(), most = 6;
   const add = (name, span) => { if (!found.has(name)) found.set(name, { name, spans: [] }); found.get(name).spans.push(span); };
-  const shown = (names) => (names.length > few ? `${names.slice(0, 3).join(', ')} and ${names.length - 3} more` : names.join(', '));
   for (const fault of run.faults) {
+    for (const { node, agents, end } of fault.restarted) add(node, { begin: fault.begin, end: end === null ? whole : end, what: agents.length === 1 && agents[0] === node ? 'away' : `away with ${few(agents)}` });
+    if (fault.restarted.length) continue;
     (fault.sides || []).forEach((side, n) => {
       const others = fault.sides.filter((other, m) => m !== n && (!fault.one_way || n === 0 || m === 0)).flat();
-      const what = fault.one_way ? (n === 0 ? `not heard by ${shown(others)}` : `does not hear ${shown(fault.sides[0])}`) : `cut off from ${shown(others)}`;
+      const what = fault.one_way ? (n === 0 ? `not heard by ${few(others)}` : `does not hear ${few(fault.sides[0])}`) : `cut off from ${few(others)}`;
       if (fault.one_way && n !== 0 && !others.length) return;
       const span = { begin: fault.begin, end: fault.end === null ? whole : fault.end, what };
-      for (const name of side.length > few ? [shown(side)] : side) add(name, span);
+      for (const name of side.length > most ? [few(side)] : side) add(name, span);
     });
   }
   const down = new Map();
@@ -224,16 +231,21 @@ function tick(time, x, y, width) {
   return svg('text', { x: Math.min(x, width - 4), y, class: x > width - 30 ? 'tick end' : 'tick' }, seconds(time));
 }
 
+// What a fault has struck: agents, or nodes, those that were restarted with what is on them.
+function struck(fault) {
+  return fault.restarted.length ? fault.restarted.map(({ node, agents }) => nodeAndAgents(node, agents)) : fault.targets;
+}
+
 function faultBands(faults, x, inside, top, bottom, whole, labels) {
   const shown = faults.filter((fault) => inside(fault.begin, fault.end === null ? whole : fault.end));
   const begins = shown.map((fault) => x(fault.begin));
   return shown.map((fault, n) => {
-    const begin = x(fault.begin), end = fault.end === null ? whole : fault.end, width = Math.max(x(end) - begin, 2), targets = fault.targets;
+    const begin = x(fault.begin), end = fault.end === null ? whole : fault.end, width = Math.max(x(end) - begin, 2);
     // a label has the room up to where another band begins; of those that begin in one place the first has it
     const taken = begins.some((other, m) => m !== n && Math.abs(other - begin) < 8 && (m < n)), next = Math.min(...begins.filter((other) => other >= begin + 8));
     const room = Math.min(width, next - begin - 4);
     return svg('g', { class: 'faultband' }, svg('rect', { x: begin, y: top, width, height: bottom - top }),
-      svg('title', {}, `${fault.kind} ${fault.id}: ${targets.slice(0, 10).join(', ')}${targets.length > 10 ? ` and ${targets.length - 10} more` : ''}\n${seconds(fault.begin)} to ${fault.end === null ? 'the end' : seconds(fault.end)}`),
+      svg('title', {}, `${fault.kind} ${fault.id}: ${few(struck(fault), 10)}\n${seconds(fault.begin)} to ${fault.end === null ? 'the end' : seconds(fault.end)}`),
       taken ? null : svg('text', { x: begin + (room > 30 ? 3 : -3), y: labels }, room > 30 ? cut(`${fault.kind} ${fault.id}`, Math.floor(room / 6.5)) : SIGNS.fault));
   });
 }
@@ -242,6 +254,6 @@ function faultBands(faults, x, inside, top, bottom, whole, labels) {
 function faultList(run) {
   if (!run.faults.length) return null;
   const span = (fault) => `${seconds(fault.begin)} to ${fault.end === null ? 'the end' : seconds(fault.end)}`;
-  return h('p', { class: 'legend faults' }, run.faults.slice(0, 20).map((fault, n) => h('span', {}, n ? '; ' : `${SIGNS.fault} `, h('strong', {}, fault.kind), ` ${fault.id === fault.kind ? '' : `${fault.id} `}${span(fault)}`)),
+  return h('p', { class: 'legend faults' }, run.faults.slice(0, 20).map((fault, n) => h('span', {}, n ? '; ' : `${SIGNS.fault} `, h('strong', {}, fault.kind), ` ${fault.id === fault.kind ? '' : `${fault.id} `}${span(fault)}${fault.restarted.length ? `: ${few(struck(fault))}` : ''}`)),
     run.faults.length > 20 ? `; and ${run.faults.length - 20} more` : null);
 }

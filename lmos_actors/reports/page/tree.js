@@ -41,7 +41,7 @@ function treeAt(log, at) {
   const node = (path) => {
     if (nodes.has(path)) return nodes.get(path);
     const cutAt = path.lastIndexOf('/'), above = cutAt < 0 ? root : node(path.slice(0, cutAt));
-    const made = { name: path.slice(cutAt + 1), path, above, children: new Map(), state: 'not yet started', starts: 0, waiting: 0, running: 0, handled: 0, again: 0, reason: '', lives: false };
+    const made = { name: path.slice(cutAt + 1), path, above, children: new Map(), state: 'not yet started', starts: 0, comebacks: 0, isAway: false, waiting: 0, running: 0, handled: 0, again: 0, reason: '', lives: false };
     above.children.set(made.name, made);
     nodes.set(path, made);
     return made;
@@ -53,10 +53,20 @@ function treeAt(log, at) {
   }
   for (let n = 0; n <= at; n++) {
     const record = log.records[n];
-    if (endsLives(record)) for (const own of nodes.values()) if (own.lives && endsLife(record, own.path)) Object.assign(own, { state: 'stopped', reason: 'the node restarts', waiting: 0, running: 0 });
+    if (endsLives(record)) for (const own of nodes.values()) if (own.lives && own.state !== 'stopped' && isOnNode(record, own.path)) goAway(own, record);
     count(record, node);
   }
   return root;
+}
+
+// An agent ends with its node, and comes back with it: no supervisor restarts it.
+function goAway(own, { agent }) {
+  if (own.starts) Object.assign(own, { state: 'stopped', reason: `restart of its node${agent === 'root' || agent === own.path ? '' : ` ${agent}`}`, isAway: true, waiting: 0, running: 0 });
+}
+
+function restarts({ starts, comebacks }) {
+  const again = starts - 1 - comebacks;
+  return [again > 0 ? many(again, 'restart') : '', comebacks ? `${many(comebacks, 'comeback')} with its node` : ''].filter(Boolean);
 }
 
 function count(record, node) {
@@ -64,7 +74,7 @@ function count(record, node) {
   if (!own) return;
   switch (record.kind) {
     case 'started':
-      Object.assign(own, { state: 'running', starts: own.starts + 1, waiting: 0, running: 0 });
+      Object.assign(own, { state: 'running', starts: own.starts + 1, comebacks: own.comebacks + own.isAway, isAway: false, waiting: 0, running: 0 });
       for (let up = own.above; up.above && !up.lives; up = up.above) up.state = 'running';
       break;
     case 'crashed': case 'stopped': Object.assign(own, { state: record.kind, reason: record.reason, waiting: 0, running: 0 }); break;
@@ -90,7 +100,7 @@ function entry(node) {
     node.again ? h('span', { class: 'quiet' }, many(node.again, 'restart')) : null);
   const style = node.state.replaceAll(' ', '-');
   return h('div', { class: `node ${style}` }, h('strong', {}, node.name), h('span', { class: `state ${style}` }, node.state),
-    h('span', { class: 'quiet' }, [node.starts > 1 ? many(node.starts - 1, 'restart') : null, node.waiting ? `${node.waiting} waiting` : null, node.running ? `${node.running} running` : null, node.handled ? `${node.handled.toLocaleString('en')} handled` : null].filter(Boolean).join(' · ')),
+    h('span', { class: 'quiet' }, [...restarts(node), node.waiting ? `${node.waiting} waiting` : null, node.running ? `${node.running} running` : null, node.handled ? `${node.handled.toLocaleString('en')} handled` : null].filter(Boolean).join(' · ')),
     node.reason && node.state !== 'running' ? h('span', { class: 'reason' }, node.reason) : node.reason && node.starts > 1 ? h('span', { class: 'quiet' }, `before: ${node.reason}`) : null);
 }
 
@@ -101,7 +111,7 @@ function cells(nodes) {
   const words = [...counts].map(([state, number]) => `${number.toLocaleString('en')} ${state}`).join(', ');
   const reading = h('p', { class: 'reading' }, words), side = 11, columns = 64;
   const shown = nodes.slice(0, MOST_CELLS), squares = shown.map((node, n) => svg('rect', { x: (n % columns) * side, y: Math.floor(n / columns) * side, width: side - 2, height: side - 2, rx: 2, class: `cell ${node.state.replaceAll(' ', '-')}${node.starts > 1 ? ' again' : ''}`, 'data-n': n }));
-  const about = (node) => `${node.path}: ${node.state}${node.starts > 1 ? `, ${many(node.starts - 1, 'restart')}` : ''}, ${node.handled} handled${node.reason ? `, ${node.reason}` : ''}`;
+  const about = (node) => `${node.path}: ${node.state}${restarts(node).map((words) => `, ${words}`).join('')}, ${node.handled} handled${node.reason ? `, ${node.reason}` : ''}`;
   const rows = Math.ceil(shown.length / columns);
   const others = [...counts].filter(([state, number]) => number < nodes.length / 2).map(([state]) => {
     const own = nodes.filter((node) => node.state === state);

@@ -29,7 +29,7 @@ from lmos_actors.actors import (
 )
 from lmos_actors.errors import NotFound
 from lmos_actors.files import Duration
-from lmos_actors.reports import FaultResult
+from lmos_actors.reports import FaultResult, NodeRestart
 from lmos_actors.supervision import supervisor_of
 
 from ..judge import Cut
@@ -103,6 +103,10 @@ class _InjectedFault:
     one_way: bool = False
     ends: dict[str, Callable[[], object]] = attrs.field(factory=dict[str, "Callable[[], object]"])
     """What undoes it on each agent, by path, where that is not its own affair."""
+    agents: dict[str, tuple[str, ...]] = attrs.field(factory=dict[str, tuple[str, ...]])
+    """What is on each node of the network that a restart has ended, by the node."""
+    back_at: dict[str, float] = attrs.field(factory=dict[str, float])
+    """When each of them was there again."""
 
 
 class Faults:
@@ -358,6 +362,7 @@ class Faults:
             fields = {"fault": "restart", "id": id, "targets": len(nodes), **_log_fields(fault)}
             self._watch.record("fault", node, fields)
         injected.sides = (tuple(nodes),)
+        injected.agents = {node: machine.agents_on(node) for node in nodes}
         for node in nodes:
             machine.kill_node(node, "kept" if fault.writes is UNSET else fault.writes, float(fault.down))
         return nodes
@@ -469,6 +474,8 @@ class Faults:
     def _heal(self, injected: _InjectedFault, paths: Sequence[str]) -> None:
         for path in paths:
             injected.left.pop(path, None)
+            if path in injected.agents:
+                injected.back_at[path] = trio.current_time()
         if not injected.left:
             injected.end = trio.current_time()
             del self._in_force[injected]
@@ -512,6 +519,10 @@ class Faults:
                 end=injected.end,
                 sides=injected.sides,
                 one_way=injected.one_way,
+                restarted=tuple(
+                    NodeRestart(node=node, agents=agents, end=injected.back_at.get(node))
+                    for node, agents in injected.agents.items()
+                ),
             )
             for injected in self._injected
         )

@@ -159,6 +159,16 @@ class Machine:
         """Whether there are agents of which `is_unwinding` is true."""
         return bool(self._unwinding)
 
+    def agents_on(self, name: str) -> tuple[str, ...]:
+        """Return the paths of what is on a node of the network: agents, and supervisors with all below."""
+        assert self._node is not None
+        assert self._nodes is not None
+        found: list[str] = []
+        for supervisor, children in self._nodes.parts_of(name, self._node.root):
+            is_whole = supervisor.numbered is not None and len(supervisor.numbered) == len(children) > 1
+            found += [supervisor.path] if is_whole else [child.path for child in children]
+        return tuple(found)
+
     async def wait_node_up(self, name: str) -> None:
         """Wait until a node of the network is there again, or the whole node is killed."""
         while name in self._away:
