@@ -18,7 +18,7 @@ from lmos_actors.security import is_loopback
 from lmos_actors.transport import endpoint_of
 
 from ._passage import Refused, words_of
-from ._pipes import CHUNK, GONE, Pipes
+from ._pipes import CHUNK, GOING_AWAY, GONE, Pipes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -294,10 +294,10 @@ class Client:
         conversation = passage.conversation(request.target.decode("latin-1"), offered, selected)
         pipes = Pipes(conversation, self._stream, stream)
         try:
-            await pipes.run(self._http.trailing_data[0], server.rest)
+            await passage.converse(pipes, self._http.trailing_data[0], server.rest)
         finally:
             by = pipes.ended_by or "recorder"
-            conversation.close(by)
+            conversation.close(by, GOING_AWAY if pipes.closed else None)
             passage.outcomes.lost += by == "server" and not conversation.is_closed
 
 

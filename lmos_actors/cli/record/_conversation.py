@@ -135,13 +135,13 @@ class Conversation:
         """Whether a side has sent a Close."""
         return self._closer is not None
 
-    def close(self, by: Side | Literal["recorder"]) -> None:
-        """Write how it has ended; `by` is who has ended it, where nobody has sent a Close."""
+    def close(self, by: Side | Literal["recorder"], code: int | None) -> None:
+        """Write how it has ended: by whom, and by which Close of the recorder, where no side has sent one."""
         self._transcript.unread += sum(reader.is_lost for reader in self._readers.values())
         if self._protocol is not None and (self._closer or by) != "server":
             self._protocol.left()
         if self._closer is None:
-            self._transcript.closed(self._number, by, None, "")
+            self._transcript.closed(self._number, by, code, "")
         else:
             reader = self._readers[self._closer]
             self._transcript.closed(self._number, self._closer, reader.code, reader.reason)

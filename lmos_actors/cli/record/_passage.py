@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Network
 
     from ._conversation import Speech
+    from ._pipes import Pipes
     from ._transcript import Transcript
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -102,12 +103,38 @@ class Passage:
         self._is_exposed = not (target.secure or is_loopback(target.host) or insecure)
         self._describe = describe
         self._on_note = on_note
+        self._pipes: set[Pipes] = set()
+        self._is_closing = False
+        self._all_closed = trio.Event()
 
     def note(self, text: str) -> None:
         """Print a line once."""
         if text not in self.outcomes.notes and len(self.outcomes.notes) < 100:
             self.outcomes.notes[text] = None
             self._on_note(text)
+
+    async def converse(self, pipes: Pipes, from_client: bytes, from_server: bytes) -> None:
+        """Pass on what is said on a WebSocket until it has ended; the bytes are what has come already."""
+        self._pipes.add(pipes)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(pipes.run, from_client, from_server)
+                if self._is_closing:
+                    nursery.start_soon(pipes.close)
+        finally:
+            self._pipes.discard(pipes)
+            if self._is_closing and not self._pipes:
+                self._all_closed.set()
+
+    async def close(self) -> None:
+        """Close all WebSockets in order, and wait until both sides of each have answered."""
+        self._is_closing = True
+        if not self._pipes:
+            return
+        async with trio.open_nursery() as nursery:
+            for pipes in tuple(self._pipes):
+                nursery.start_soon(pipes.close)
+            await self._all_closed.wait()
 
     async def connect(self) -> trio.abc.Stream:
         """Connect to the server. Raises Refused."""

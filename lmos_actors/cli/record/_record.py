@@ -26,7 +26,7 @@ from ._transcript import Transcript
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from lmos_actors.transport import Endpoint, Listener, Network
 
@@ -37,6 +37,9 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 DESCRIBE_SECONDS: Final = 5.0
 """In which the descriptions of the things behind a WebSocket have to come."""
+
+CLOSING_SECONDS: Final = 2.0
+"""For the answers to the Closes that are sent at the end."""
 
 WELL_KNOWN: Final = "/.well-known/wot"
 NOT_LET_IN: Final = (401, 403)
@@ -107,6 +110,12 @@ def _first(error: BaseException) -> Exception:
 
 def _complain(text: str) -> None:
     print(f"lmos-actors: {printable(text)}", file=sys.stderr, flush=True)
+
+
+async def _cancel_at_interrupt(received: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    async for number in received:
+        if number == signal.SIGINT:  # a SIGTERM may come twice, to the process and to its group
+            scope.cancel("another interrupt")
 
 
 class _Recording:
@@ -191,7 +200,7 @@ class _Recording:
         )
         async with trio.open_nursery() as nursery:
             if threading.current_thread() is threading.main_thread():
-                await nursery.start(self._stop_at_signal)
+                await nursery.start(self._stop_at_signal, passage)
             self._announce(authority)
             with self._stop:
                 await Proxy(passage, left).serve(listener)
@@ -204,10 +213,18 @@ class _Recording:
         here = f"{scheme}://{authority}{self._target.target}".removesuffix("/")
         print(f"recording {self._request.to}: connect to {here}; ends {ends}", flush=True)
 
-    async def _stop_at_signal(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _stop_at_signal(
+        self, passage: Passage, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Close what is open at a signal and stop then, or after a while, or at another SIGINT."""
         with trio.open_signal_receiver(*SIGNALS) as received:
             task_status.started()
             await anext(received)
+            with trio.move_on_after(CLOSING_SECONDS) as closing:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_cancel_at_interrupt, received, closing)
+                    await passage.close()
+                    nursery.cancel_scope.cancel("all is closed")
         self._stop.cancel("a signal to stop")
 
     # ---- descriptions

@@ -1,0 +1,57 @@
+"""The places in the bytes of a WebSocket at which a frame ends, and a Close of the recorder may follow."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_CLOSE: Final = 8
+_MORE: Final = {126: 2, 127: 8}
+"""Bytes of the length behind the first two of a frame, by what those say."""
+
+_MASK_BYTES: Final = 4
+
+
+class FrameEdges:
+    """The frames of one direction, by their heads alone."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._left = 0
+        self.is_closed = False
+        """Whether a Close has gone by, whole."""
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no frame has begun that has not ended."""
+        return not self._left and not self._head
+
+    def feed(self, data: bytes, *, rest_only: bool = False) -> int:
+        """Take bytes and return how many: all, or with `rest_only` those of a frame that has begun."""
+        place, size = 0, len(data)
+        while place < size and not self.is_closed and not (rest_only and self.is_between):
+            if not self._left:
+                wanted = self._missing()
+                self._head += data[place : place + wanted]
+                place += wanted
+                if self._missing():
+                    continue
+                self._left = self._payload()
+            taken = min(self._left, size - place)
+            self._left -= taken
+            place += taken
+            if not self._left:
+                self.is_closed = self._head[0] & 0x0F == _CLOSE
+                self._head.clear()
+        return place if rest_only else size
+
+    def _missing(self) -> int:
+        """Return how many bytes of the head are missing, as far as that is known."""
+        head = self._head
+        if len(head) < 2:
+            return 2 - len(head)
+        mask = _MASK_BYTES if head[1] & 0x80 else 0
+        return 2 + _MORE.get(head[1] & 0x7F, 0) + mask - len(head)
+
+    def _payload(self) -> int:
+        size = self._head[1] & 0x7F
+        return int.from_bytes(self._head[2 : 2 + _MORE[size]], "big") if size in _MORE else size
