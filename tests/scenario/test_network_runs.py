@@ -448,6 +448,16 @@ def test_a_loss_on_a_stream_is_a_delay(project: Project) -> None:
     assert instants_of(result, "sell") == sorted(instants_of(result, "sell"))
 
 
+@pytest.mark.parametrize("world", ["memory", "wire"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_connection_does_not_wait_for_what_the_one_before_it_has_lost(
+    project: Project, world: str, seed: int
+) -> None:
+    lossy = inject("lossy", kind="loss", share=0.9, duration="200s")
+    story = (lossy, do("buy", wait=False), wait(200 + 60), do("buy", id="buy"), answers("buy", "done"))
+    passed(ran(project, *story, world=world, seed=seed))
+
+
 def test_a_reset_ends_what_is_open_and_is_over_at_once(project: Project) -> None:
     story = (do("order", seconds=1.0, wait=False), wait(0.5), inject("reset", kind="disconnect"), wait(5))
     again = (do("buy", id="buy"), answers("buy", "done"))

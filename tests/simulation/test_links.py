@@ -51,7 +51,7 @@ def test_in_order_everything_arrives_once_and_in_order(
     line, arrivals = made.line("a", "b"), list[float]()
     for pause, size in messages:
         now += pause
-        arrivals.append(made.send_in_order(line, size, now))
+        arrivals.append(made.send_in_order(line, size, now, after=arrivals[-1] if arrivals else 0.0))
         assert arrivals[-1] >= now
     assert all(first <= second for first, second in pairwise(arrivals))
 

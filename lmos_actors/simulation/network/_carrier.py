@@ -18,9 +18,12 @@ class Carrier:
 
     `source` is the node that connects; what the other node sends goes `back`. What is sent while its line is
     cut is held, and is sent again after the cut. `drop` lets go of all that has not arrived.
+
+    Each connection has an order of its own: what one has lost holds up nothing of another on the same lines,
+    such as the one that is made after it.
     """
 
-    __slots__ = ("_generation", "_held", "is_instant", "network", "source", "target")
+    __slots__ = ("_generation", "_held", "_last_at", "is_instant", "network", "source", "target")
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         self.network = network
@@ -30,6 +33,7 @@ class Carrier:
         """Whether everything arrives at once, whatever the lines are."""
         self._generation = 0
         self._held: list[tuple[Line, float, int, Callable[[], object]]] = []
+        self._last_at: dict[Line, float] = {}  # when the last message arrives that was sent over each
 
     def line(self, *, back: bool = False) -> Line:
         """Return the line to the other node, or back, as it is now."""
@@ -40,6 +44,10 @@ class Carrier:
     def is_cut(self) -> bool:
         """Whether one of the lines is cut."""
         return self.line().is_cut or self.line(back=True).is_cut
+
+    def last_at(self, *, back: bool = False) -> float:
+        """Return when the last message arrives that was sent to the other node, or back."""
+        return self._last_at.get(self.line(back=back), 0.0)
 
     def send(self, size: int, arrive: Callable[[], object], *, back: bool = False) -> float | None:
         """Have something happen at the other end, when so many bytes arrive there.
@@ -53,7 +61,8 @@ class Carrier:
         if line.is_cut:
             self._held.append((line, now, size, arrive))
             return None
-        arrives = links.send_in_order(line, size, now)
+        arrives = links.send_in_order(line, size, now, after=self._last_at.get(line, 0.0))
+        self._last_at[line] = arrives
         if line.retries:
             self.network.note("late", line)
         self._at(arrives, arrive)
@@ -82,7 +91,9 @@ class Carrier:
             if line.is_cut:
                 self._held.append((line, sent_at, size, arrive))
             else:
-                self._at(links.send_again(line, size, sent_at, now), arrive)
+                after = self._last_at.get(line, 0.0)
+                arrives = self._last_at[line] = links.send_again(line, size, sent_at, now, after=after)
+                self._at(arrives, arrive)
 
     def drop(self) -> None:
         """Let go of everything that has not arrived."""

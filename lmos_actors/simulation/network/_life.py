@@ -143,7 +143,7 @@ class Life:
 
     def _is_late(self, end: int) -> bool:
         """Return whether something is on the way to an end that nothing else can overtake."""
-        return self.carrier.line(back=end == 0).last_at > trio.current_time()
+        return self.carrier.last_at(back=end == 0) > trio.current_time()
 
     def _forget_timer(self) -> None:
         if self._timer is not None:

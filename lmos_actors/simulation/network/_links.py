@@ -102,8 +102,6 @@ class Line:
     """The instant since which nothing gets through, None where something does."""
     free_at: float = 0.0
     """The instant at which the last byte of what was sent has left, on a line with a bandwidth."""
-    last_at: float = 0.0
-    """The instant at which the last message arrives that has been sent in order."""
     version: int = -1
     """Of the faults that `cut_since`, `faults` and `loss` are of."""
     faults: tuple[LinkFault, ...] = ()
@@ -177,21 +175,22 @@ class Links:
 
     # ---- messages
 
-    def send_in_order(self, line: Line, size: int, now: float) -> float:
-        """Return when a message arrives that is sent now, after all that were sent before. The line is up."""
+    def send_in_order(self, line: Line, size: int, now: float, *, after: float = 0.0) -> float:
+        """Return when a message arrives that is sent now. The line is up.
+
+        `after`: the instant at which the one before it on its connection arrives.
+        """
         seconds = self._on_the_way(line)
         losses = line.retries = self._losses(line)
-        arrives = max(self._departure(line, size, now) + seconds + _retries(losses), line.last_at)
-        line.last_at = arrives
-        return arrives
+        return max(self._departure(line, size, now) + seconds + _retries(losses), after)
 
-    def send_again(self, line: Line, size: int, sent_at: float, now: float) -> float:
+    def send_again(self, line: Line, size: int, sent_at: float, now: float, *, after: float = 0.0) -> float:
         """Return when a message arrives that was sent while its line was cut, which is up again now.
 
         It is sent again when its sender's timer says so: later, the longer the cut has lasted.
         """
         wait = _retries(_retries_until(now - sent_at)) - (now - sent_at)
-        return self.send_in_order(line, size, now + max(wait, 0.0))
+        return self.send_in_order(line, size, now + max(wait, 0.0), after=after)
 
     def send_alone(self, line: Line, size: int, now: float) -> tuple[float, ...]:
         """Return when a datagram arrives that is sent now: twice if it is doubled, never if it is lost."""
