@@ -1,5 +1,8 @@
 """Things used over HTTP: one client for requests, descriptions and directories, over the node's `Network`."""
 
+from ._sse import (
+    EventReader as EventReader,
+)
 from ._stream import (
     BadAnswer as BadAnswer,
     Head as Head,

@@ -129,11 +129,13 @@ class Client:
         passage, target = self._passage, request.target.decode("latin-1")
         headers = passage.onward(request)
         passage.keep(target, request.headers)
-        record = passage.exchange(request.method.decode("latin-1"), target)
+        accept = _header(request.headers, b"accept").decode("latin-1")
+        record = passage.exchange(request.method.decode("latin-1"), target, accept)
+        failure: Exception | None = None
         try:
             stream = await passage.connect()
         except Refused:
-            record.end()
+            record.end(has_left=False)
             raise
         try:
             server = _Server(stream)
@@ -144,7 +146,6 @@ class Client:
                     headers=[*headers, (b"Connection", b"close")],
                 )
             )
-            failure: Exception | None = None
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._pass_body, server, record, nursery.cancel_scope)
                 try:
@@ -155,7 +156,7 @@ class Client:
             if failure is not None:
                 raise failure
         finally:
-            record.end()
+            record.end(has_left=failure is None)
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
 
@@ -192,7 +193,8 @@ class Client:
             raise Refused(502, "the recorder: the server has ended the connection without an answer")
         self._passage.keep("", event.headers)
         kind = _header(event.headers, b"content-type")
-        record.head(event.status_code, kind.decode("latin-1"))
+        location = _header(event.headers, b"location").decode("latin-1")
+        record.head(event.status_code, kind.decode("latin-1"), location)
         if kind.partition(b";")[0].strip().lower() in DESCRIPTIONS and request.method != b"HEAD":
             await self._pass_json(server, request, event, record)
         else:
@@ -227,6 +229,7 @@ class Client:
             record.add_output(bytes(event.data))
             await self._send(event)
             event = await server.event()
+        record.is_whole = isinstance(event, h11.EndOfMessage)
         await self._end(event)
 
     async def _end(self, event: Any) -> None:

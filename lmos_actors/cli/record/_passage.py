@@ -18,6 +18,7 @@ from lmos_actors.security import is_loopback
 from ._conversation import Conversation
 from ._requests import WebExchange
 from ._rewriting import Rewriter
+from ._web_answers import WebMemory
 
 if TYPE_CHECKING:
     import ssl
@@ -103,6 +104,7 @@ class Passage:
         self._is_exposed = not (target.secure or is_loopback(target.host) or insecure)
         self._describe = describe
         self._on_note = on_note
+        self._memory = WebMemory()
         self._pipes: set[Pipes] = set()
         self._is_closing = False
         self._all_closed = trio.Event()
@@ -203,10 +205,10 @@ class Passage:
         self._transcript.connected(0, target, status, self._speaks)
         self.note(f"the server has refused a WebSocket: {status}")
 
-    def exchange(self, method: str, target: str) -> WebExchange:
+    def exchange(self, method: str, target: str, accept: str) -> WebExchange:
         """Begin to record a request over HTTP."""
         self.outcomes.requests += 1
-        return WebExchange(self._transcript, method, target)
+        return WebExchange(self._transcript, self._memory, method, target, accept)
 
     def keep(self, target: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Take note of the credentials in a request or an answer."""

@@ -1,7 +1,8 @@
 """Requests over HTTP that go through the recorder: of those to things, what they read, write and invoke.
 
 Which operation a request is follows from the forms of the descriptions that have been seen. Bodies are kept
-for that as far as they are JSON and not too long; streams of events are not written.
+for that as far as they are JSON and not too long; those of many values are read as they go by
+(`_web_answers.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from lmos_actors.errors import ActionFailed, RemoteProtocolError
 from lmos_actors.files import is_mapping, mapped
-from lmos_actors.protocol import lmos
 
 from ._transcript import MISSING
+from ._web_answers import EVENTS, LINES, Run, StreamOfValues, WebMemory, take_status, write_failure
 
 if TYPE_CHECKING:
     from ._things import Operation, Schema
@@ -28,14 +28,21 @@ VERBS: Final = {"readproperty": "read", "writeproperty": "write", "invokeaction"
 
 
 class WebExchange:
-    """One request and its answer, as they go by."""
+    """One request and its answer, as they go by. `accept` is the header of that name."""
 
-    def __init__(self, transcript: Transcript, method: str, target: str) -> None:
+    def __init__(
+        self, transcript: Transcript, memory: WebMemory, method: str, target: str, accept: str
+    ) -> None:
         self._transcript = transcript
+        self._memory = memory
         self._method = method
         self._target = target
-        found = transcript.things.at(method, target)
-        self._operation: Operation | None = found if found is not None and found.op in VERBS else None
+        self._operation = transcript.things.at(method, target, listens=EVENTS in accept.lower())
+        self._runs = memory.runs_at(target.partition("?")[0]) if self._operation is None else []
+        self._stream: StreamOfValues | None = None
+        self._location = ""
+        self.is_whole = False
+        """Whether the answer has come to its end."""
         self._given: bytearray | None = bytearray()
         self._answer: bytearray | None = bytearray()
         self._number: int | None = None
@@ -49,7 +56,7 @@ class WebExchange:
     def asked(self) -> None:
         """Take note that the request has been read. Raises OSError where it cannot be written."""
         operation = self._operation
-        if operation is None:
+        if operation is None or operation.op not in VERBS:
             return
         thing, name, verb = operation.thing, operation.affordance, VERBS[operation.op]
         given: Any = MISSING
@@ -80,38 +87,83 @@ class WebExchange:
         shown = redaction.described(value, schema)
         return {**query, **shown} if query and is_mapping(shown) else shown
 
-    def head(self, status: int, content_type: str) -> None:
+    def head(self, status: int, content_type: str, location: str) -> None:
         """Take the head of the answer."""
         self._status, self._kind = status, content_type.partition(";")[0].strip().lower()
+        self._location = location
+        operation = self._operation
+        if operation is None or status != 200 or self._kind not in (EVENTS, *LINES):
+            return
+        if operation.op not in VERBS or (operation.op == "invokeaction" and self._number is not None):
+            self._stream = StreamOfValues(self._transcript, self._memory, operation, self._kind, self._number)
 
     def add_output(self, data: bytes) -> None:
         """Take a piece of the body of the answer."""
+        if self._stream is not None:
+            self._stream.feed(data)
+            return
         is_json = self._kind == "application/json" or self._kind.endswith("+json")
-        self._answer = _grown(self._answer, data, keep=self._number is not None and is_json)
+        is_read = self._number is not None or bool(self._runs)
+        self._answer = _grown(self._answer, data, keep=is_read and is_json)
 
-    def end(self) -> None:
-        """Take note that the exchange is over. Raises OSError where it cannot be written."""
-        self._transcript.asked(self._method, self._target, self._status)
-        if self._number is None or self._operation is None or self._status is None or self._answer is None:
+    def end(self, *, has_left: bool) -> None:
+        """Take note that the exchange is over; `has_left`: if the answer is not whole, it is by the client.
+
+        Raises OSError where it cannot be written.
+        """
+        transcript = self._transcript
+        transcript.asked(self._method, self._target, self._status)
+        if self._stream is not None:
+            self._stream.end(is_whole=self.is_whole, has_left=has_left)
+        elif self._runs and self._status is not None and self._status < 300:
+            self._take_run()
+        elif self._number is not None and self._operation is not None and self._status is not None:
+            self._take_answer(self._operation, self._number, self._status)
+
+    def _take_run(self) -> None:
+        if self._method == "DELETE":
+            run = next((run for run in reversed(self._runs) if not run.is_over), None)
+            if run is not None:
+                run.is_over = True
+                self._transcript.cancelled(run.thing.name, run.action, run.number)
             return
-        operation, number, transcript = self._operation, self._number, self._transcript
-        thing, name, verb = operation.thing, operation.affordance, VERBS[operation.op]
-        try:
-            value = msgspec.json.decode(bytes(self._answer)) if self._answer else None
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            transcript.unread += 1
+        value = self._value()
+        if value is not MISSING and self._method == "GET":
+            run = self._memory.named(value) or (self._runs[0] if len(self._runs) == 1 else None)
+            if run is not None:
+                take_status(self._transcript, run, value)
+
+    def _take_answer(self, operation: Operation, number: int, status: int) -> None:
+        thing, name, verb, transcript = (
+            operation.thing,
+            operation.affordance,
+            VERBS[operation.op],
+            self._transcript,
+        )
+        value = self._value()
+        if value is MISSING:
             return
-        if self._status in (200, 204):
+        if status in (200, 204):
             schema = thing.output_of(name) if verb == "invoke" else thing.property_of(name)
             shown = None if verb == "write" else transcript.redaction.described(value, schema)
             transcript.answered(thing.name, name, number, shown)
-        elif self._status >= 400:
-            error = _error_in(value, self._status)
-            output: Any = None
-            if isinstance(error, ActionFailed):
-                output = transcript.redaction.described(error.output, thing.output_of(name))
-                error = ActionFailed(output)
-            transcript.failed(thing.name, name, number, error, output)
+        elif status in (201, 202) and verb == "invoke":
+            run = Run(number, thing, name)
+            href = mapped(value).get("href")
+            self._memory.keep(run, self._location or (href if isinstance(href, str) else ""))
+            take_status(transcript, run, value)
+        elif status >= 400:
+            write_failure(transcript, thing, name, number, {"status": status, **mapped(value)})
+
+    def _value(self) -> Any:
+        """Return the value of the answer, None without one, MISSING for one that cannot be read."""
+        if self._answer is None:
+            return MISSING
+        try:
+            return msgspec.json.decode(bytes(self._answer)) if self._answer else None
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            self._transcript.unread += 1
+            return MISSING
 
 
 def _grown(body: bytearray | None, data: bytes, *, keep: bool) -> bytearray | None:
@@ -135,24 +187,3 @@ def _of_query(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return text
-
-
-def _error_in(value: Any, status: int) -> Exception:
-    """Return the exception that problem details stand for."""
-    data = mapped(value)
-    path, started = data.get("path"), data.get("started")
-    detail = str(data.get("detail") or "")
-    message = lmos.Error(
-        thing_id="-",
-        message_id="-",
-        type=str(data.get("type") or ""),
-        title=str(data.get("title") or ""),
-        status=str(status),
-        detail=detail,
-        instance="",
-        path=path if isinstance(path, str) else None,
-        started=started if isinstance(started, bool) else None,
-        about=mapped(data.get("about")) or None,
-    )
-    error = lmos.error_of(message)
-    return RuntimeError(detail or f"HTTP {status}") if isinstance(error, RemoteProtocolError) else error

@@ -29,6 +29,10 @@ _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 ANYTHING: Final[Schema] = {}
 
+ASKED: Final = ("readproperty", "writeproperty", "invokeaction")
+LISTENED: Final = ("observeproperty", "subscribeevent")
+"""The operations over HTTP that are written."""
+
 
 @attrs.frozen
 class Operation:
@@ -86,7 +90,7 @@ class Things:
         self._redaction = redaction
         self._by_id: dict[str, Thing] = {}
         self._by_path: dict[str, Thing] = {}
-        self._operations: dict[tuple[str, str], Operation] = {}
+        self._operations: dict[tuple[str, str, bool], Operation] = {}
         self._names: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -120,7 +124,8 @@ class Things:
             if (found := OF_OUR_NODES.search(url)) is not None:
                 self._by_path[found[0]] = thing
         for method, path, op, affordance in _operations(description, source_url):
-            self._operations[method, path] = Operation(thing, op, affordance)
+            if op in ASKED or op in LISTENED:
+                self._operations[method, path, op in LISTENED] = Operation(thing, op, affordance)
         return True
 
     def _learn_scheme(self, scheme: SecurityScheme) -> None:
@@ -135,9 +140,14 @@ class Things:
         found = OF_OUR_NODES.search(thing_id)
         return self._by_id.get(thing_id) or (None if found is None else self._by_path.get(found[0]))
 
-    def at(self, method: str, target: str) -> Operation | None:
-        """Return the operation that a request over HTTP is, None if no form is known that has it."""
-        return self._operations.get((method, target.partition("?")[0]))
+    def at(self, method: str, target: str, *, listens: bool) -> Operation | None:
+        """Return the operation that a request over HTTP is, None if no form is known that has it.
+
+        `listens`: the client accepts a stream of events, so an observation comes before a read.
+        """
+        path = target.partition("?")[0]
+        found = self._operations.get((method, path, True)) if listens else None
+        return found or self._operations.get((method, path, False))
 
     def name_of(self, thing_id: str, hint: str = "") -> str:
         """Return what a thing is called in recordings: a name that no other one has."""
