@@ -20,6 +20,7 @@ from ._layout import LayoutError as LayoutError, lay_out_json as lay_out_json, l
 from ._order import key_orders as key_orders
 from ._references import (
     KEEP as KEEP,
+    REPLICA as REPLICA,
     BadReference as BadReference,
     Keep as Keep,
     Lookup as Lookup,

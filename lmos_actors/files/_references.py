@@ -19,12 +19,15 @@ _FOUND = re.compile(r"\$\$\(|\$\(([^()\n]*)\)|\$\(")
 _DOTTED = re.compile(r"([A-Za-z_][\w-]*)([.:])(.+)")
 _NAME = re.compile(r"[^\W\d][\w-]*")
 
+REPLICA: Final = "replica"
+"""The one reference without a namespace: the number of a process of its group."""
+
 
 @attrs.frozen
 class Reference:
     """Reference such as `$(vars.city)`; `start` and `end` are offsets into its text.
 
-    `name` may hold dots: `$(matrix.policy.size)` names a member of a value.
+    `name` is empty in `$(replica)`. It may hold dots: `$(matrix.policy.size)` names a member of a value.
     """
 
     namespace: str
@@ -76,6 +79,8 @@ def _reference(hit: re.Match[str]) -> Reference:
             "$( is not closed; write $$( for the characters themselves", hit.start(), hit.end()
         )
     parts = _DOTTED.fullmatch(body)
+    if body == REPLICA:
+        return Reference(REPLICA, "", hit.start(), hit.end())
     if parts is None:
         hint = f", did you mean $(vars.{body})?" if _NAME.fullmatch(body) else ", as in $(vars.city)"
         raise BadReference(f"$({body}) names no namespace{hint}", hit.start(), hit.end())

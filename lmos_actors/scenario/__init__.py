@@ -26,6 +26,7 @@ from .explore import (
 )
 from .format import (
     Cell as Cell,
+    DeploymentFile as DeploymentFile,
     RemoteAccess as RemoteAccess,
     Resolved as Resolved,
     UsedTree as UsedTree,
@@ -33,6 +34,8 @@ from .format import (
     fields_of_agent as fields_of_agent,
     import_function as import_function,
     import_target as import_target,
+    is_deployment as is_deployment,
+    load_deployment as load_deployment,
     load_scenario as load_scenario,
     orders_of as orders_of,
     project_root as project_root,
@@ -66,15 +69,21 @@ from .judge import (
 from .model import (
     USER as USER,
     Compare as Compare,
+    Deployment as Deployment,
+    Group as Group,
     Scenario as Scenario,
     Simulation as Simulation,
     fill_late as fill_late,
+    filled_for as filled_for,
+    needs_of as needs_of,
     scenario_schema as scenario_schema,
+    texts_of as texts_of,
 )
 from .run import (
     REAL_LIMIT as REAL_LIMIT,
     AgentSnapshot as AgentSnapshot,
     ExploredRun as ExploredRun,
+    GroupAgents as GroupAgents,
     Guard as Guard,
     RunLost as RunLost,
     RunOrder as RunOrder,

@@ -379,7 +379,7 @@ WRONG = [
     ("within: $(vars.budget)", "within: $(budget)", "did you mean $(vars.budget)?"),
     ("within: $(vars.budget)", "within: $(vars.budget", "is not closed"),
     ("within: $(vars.budget)", "within: $(saved.units)", "stands only in"),
-    ("within: $(vars.budget)", "within: $(secrets.key)", "is not available yet"),
+    ("within: $(vars.budget)", "within: $(secrets.key)", 'unknown namespace "secrets"'),
     ("within: $(vars.budget)", "within: $(vars.city)", "is not a duration"),
     ("size: $(matrix.size)", "size: $(matrix.sice)", 'no matrix key "sice", did you mean "size"?'),
     ("size: $(matrix.size)", "size: 1", 'matrix key "size" does nothing'),
@@ -504,7 +504,6 @@ def test_a_broken_step_is_not_a_missing_one(project: Project) -> None:
 # --- not built yet
 
 LATER = [
-    ("lmos: scenario/v1", "lmos: deployment/v1"),
     ("world: memory", "world: process"),
     ("from: agent\n    use: people.weather:WeatherAgent", "from: process"),
     ("    state: {units", "    listen: ws\n    state: {units"),
@@ -529,14 +528,19 @@ def test_what_is_not_available_yet_says_so(old: str, new: str, project: Project)
 
 def test_another_format_says_only_that(project: Project) -> None:
     text = "lmos: deployment/v1\npopulation: []\n"
-    assert project.mistakes(text) == [(1, '"lmos: deployment/v1" is not available yet')]
+    assert project.mistakes(text) == [
+        (1, '"deployment/v1" has no steps: "up" runs it, and "validate" checks it')
+    ]
     assert project.mistakes("lmos: scenario/v2\nx: 1\n") == [
         (
             1,
-            'unknown lmos "scenario/v2", did you mean "scenario/v1"? (known: scenario/v1, simulation/v1)',
+            'unknown lmos "scenario/v2", did you mean "scenario/v1"? '
+            "(known: scenario/v1, simulation/v1, deployment/v1)",
         )
     ]
-    assert project.mistakes("name: x\n") == [(1, 'missing key "lmos" (one of: scenario/v1, simulation/v1)')]
+    assert project.mistakes("name: x\n") == [
+        (1, 'missing key "lmos" (one of: scenario/v1, simulation/v1, deployment/v1)')
+    ]
     assert project.mistakes("lmoss: x\n") == [(1, 'unknown key "lmoss", did you mean "lmos"?')]
     assert project.mistakes("- 1\n") == [(1, "expected a mapping, saw a list")]
 
@@ -623,7 +627,7 @@ def test_escaped_references_stay_text_until_the_run(project: Project) -> None:
 
 def test_the_schema_names_every_key_of_the_good_files() -> None:
     schema = scenario_schema()
-    assert schema["properties"]["lmos"] == {"enum": ["scenario/v1", "simulation/v1"]}
+    assert schema["properties"]["lmos"] == {"enum": ["scenario/v1", "simulation/v1", "deployment/v1"]}
     parts = schema["$defs"]
     for name, part in parts.items():
         assert part["additionalProperties"] is False, name

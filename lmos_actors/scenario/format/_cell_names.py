@@ -250,7 +250,7 @@ class CellNames:
         for key, message in entry_mistakes(entry):
             self.report((*path, key), message, "shape")
         world = self.cell.data.get("world", "memory")
-        if world in WORLDS and not is_real(world):
+        if world in WORLDS and not is_real(world) and "groups" not in self.cell.data:
             message = f"a remote agent can be used in world: websocket, not in world: {world}"
             self.report((*path, "from"), message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
@@ -133,7 +133,7 @@ def resolve(
     found = cells.all()
     mistakes += cells.mistakes
     recordings = Recordings(document, recording=recording)
-    targets = _Targets(document, project_root(cast("Path", document.path)), accepts, recordings)
+    targets = Targets(document, project_root(cast("Path", document.path)), accepts, recordings)
     given = targets if classes else None
     notes: dict[Note, None] = {}
     decoded = [_scenario(document, data, mistakes, given, notes, fitted=fitted) for data in found]
@@ -153,15 +153,22 @@ def _in_place_of(path: str | os.PathLike[str], text: str) -> Document:
 
 def _check_format(document: Document) -> None:
     """Refuse what is not a scenario file before looking at the rest of it."""
-    if mapped(document.data).get("lmos") not in ("scenario/v1", "simulation/v1"):
+    kind = mapped(document.data).get("lmos")
+    if kind == DEPLOYMENT:
+        why = f'"{DEPLOYMENT}" has no steps: "up" runs it, and "validate" checks it'
+        raise FileError([document.mistake(("lmos",), why)])
+    if kind not in ("scenario/v1", "simulation/v1"):
         raise FileError(decode(document, AnyFile)[1])
+
+
+DEPLOYMENT: Final = "deployment/v1"
 
 
 def _scenario(
     document: Document,
     cell: CellData,
     mistakes: list[Mistake],
-    targets: _Targets | None,
+    targets: Targets | None,
     notes: dict[Note, None],
     *,
     fitted: bool,
@@ -203,7 +210,7 @@ class _Decoded:
         return System(scenario.agents, scenario.tree, self.classes, self.used, beside)
 
 
-class _Targets:
+class Targets:
     """Imports each target once, whatever happens."""
 
     def __init__(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from msgspec import UnsetType
 
+    from lmos_actors.node import Node
+
     from ..model import Backoff as BackoffEntry, Mailbox, Supervising
     from ._system import System
 
@@ -139,11 +141,36 @@ class Places:
         return public_name(path)
 
 
+def root_spec(system: System) -> SupervisorSpec:
+    """Return the spec of the root of a system, without children."""
+    root = system.root
+    if system.used is not None:
+        return attrs.evolve(system.used.spec, children=())
+    return SupervisorSpec(
+        "root",
+        strategy=root.strategy,
+        max_restarts=root.max_restarts,
+        max_seconds=float(root.max_seconds),
+        auto_shutdown=root.auto_shutdown,
+    )
+
+
+async def start_spec(node: Node, spec: Any) -> None:
+    """Start a child of the root of a node. Raises StartFailed, NameTaken, ConfigError."""
+    if isinstance(spec, SupervisorSpec | BulkSpec):
+        await node.start_supervisor(spec)
+    elif isinstance(spec, Pool):
+        await node.start_pool(spec)  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        await node.start_child(spec)
+
+
 class TreeBuilder:
     """Makes the specs of the tree of a system.
 
     `refs` are those that `$(agents.NAME)` stands for, `doubles` the classes, made for this run, of its mocks
-    and replays, `reached` where agents of the file are reached by other protocols.
+    and replays, `reached` where agents of the file are reached by other protocols: needed where it has
+    bridges, or mocks that speak these.
     """
 
     def __init__(
@@ -151,7 +178,7 @@ class TreeBuilder:
         system: System,
         refs: Mapping[str, Any],
         doubles: Mapping[str, type[Agent]],
-        reached: Places,
+        reached: Places | None = None,
     ) -> None:
         self._system = system
         self._refs = refs
@@ -204,6 +231,7 @@ class TreeBuilder:
         double: Any = self._doubles[name]
         if not isinstance(entry, Mock | Replay) or entry.speaks != "relay":
             return double
+        assert self._reached is not None  # see above
         line = self._reached.line(name)
 
         def stranger() -> Any:
@@ -214,6 +242,7 @@ class TreeBuilder:
         return stranger
 
     def _bridge(self, name: str, entry: Bridge) -> Any:
+        assert self._reached is not None  # see above
         cls = self._system.agent_class(name)
         if entry.speaks == "omnia":
             if entry.url is not None or entry.to is None:

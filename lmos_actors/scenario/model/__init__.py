@@ -25,6 +25,7 @@ from ._agents import (
     Waited as Waited,
     When as When,
 )
+from ._any_file import AnyFile as AnyFile, scenario_schema as scenario_schema
 from ._base import (
     ALL_AGENTS as ALL_AGENTS,
     COMMANDS as COMMANDS,
@@ -77,6 +78,18 @@ from ._checks import (
     Statistics as Statistics,
     Trace as Trace,
 )
+from ._deployment import (
+    Deployment as Deployment,
+    Drain as Drain,
+    Group as Group,
+    Launcher as Launcher,
+    Limits as Limits,
+    Omnia as Omnia,
+    Update as Update,
+    filled_for as filled_for,
+    needs_of as needs_of,
+    texts_of as texts_of,
+)
 from ._explore import (
     DRAWN as DRAWN,
     DrawnClockSkew as DrawnClockSkew,
@@ -98,14 +111,12 @@ from ._explore import (
 )
 from ._files import (
     WORLDS as WORLDS,
-    AnyFile as AnyFile,
     RateText as RateText,
     Relay as Relay,
     Scenario as Scenario,
     SeedRange as SeedRange,
     Simulation as Simulation,
     Store as Store,
-    scenario_schema as scenario_schema,
 )
 from ._network import (
     Directory as Directory,

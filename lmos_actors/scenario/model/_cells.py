@@ -14,6 +14,7 @@ from msgspec import structs
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import (
     KEEP,
+    REPLICA,
     UNKNOWN,
     BadReference,
     DataPath,
@@ -34,6 +35,7 @@ from lmos_actors.files import (
     parse,
 )
 
+from ._deployment import Deployment
 from ._files import WORLDS, Choices, Scenario, Simulation, SweepRange, Variable, World
 from ._measured import MeasuredValues
 
@@ -50,7 +52,6 @@ _TYPES: Final[dict[str, Any]] = {
     "duration": Duration,
     "size": Size,
 }
-_LATER = ("secrets", "find", "group")
 _LATE_KEYS = frozenset(
     {"input", "streams", "value", "payload", "ref", "members", "of", "equals", "contains", "sequence"}
 )
@@ -100,6 +101,8 @@ def is_late(path: DataPath) -> tuple[str, ...]:
         return ("agents",)
     if path[:1] == ("population",) and len(path) > 3 and path[2] == "args":
         return ("agents", "population")
+    if path[:1] == ("groups",):
+        return (REPLICA,)
     if path[:1] != ("steps",):
         return ()
     rest = split_step(path)[1]
@@ -289,7 +292,7 @@ class Cells:
                 lost = lost or known[name] is UNKNOWN
                 return "" if known[name] is UNKNOWN else known[name]
             if reference.namespace in namespaces:
-                late.append(LateReference(path, reference, text == f"$({'.'.join(name)})"))
+                late.append(LateReference(path, reference, text == text[reference.start : reference.end]))
                 return KEEP
             lost = True
             self._dangling(text, path, reference, known)
@@ -308,7 +311,6 @@ class Cells:
     ) -> None:
         part = text[reference.start : reference.end]
         namespace, name = reference.namespace, reference.name
-        kind: Any = "name"
         spaces = ("vars", self.axes, "agents", "population" if self.axes == "sweep" else "saved")
         if name in mapped(self.data.get(namespace)) and namespace in ("vars", self.axes):
             return  # there, but wrong in itself
@@ -320,11 +322,11 @@ class Cells:
             message = f'no {what} "{name}"{did_you_mean(name, names)}'
         elif namespace in spaces:
             message = f"$({namespace}.…) stands only in {_WHERE[namespace]}"
-        elif namespace in _LATER:
-            message, kind = f"$({namespace}…) is not available yet", "later"
+        elif namespace == REPLICA:
+            message = f"$({REPLICA}) stands only in the groups of a deployment"
         else:
             message = f'unknown namespace "{namespace}"{did_you_mean(namespace, spaces)}'
-        self.mistakes.append(self.document.mistake_in(path, part, message, kind))
+        self.mistakes.append(self.document.mistake_in(path, part, message, "name"))
 
     def _check_used(self) -> None:
         for key in self.matrix:
@@ -354,9 +356,12 @@ LABEL: Final = "name"
 """The member of a matrix value that is shown for it."""
 
 
-def struct_of(data: Mapping[str, Any]) -> type[Scenario | Simulation]:
+def struct_of(data: Mapping[str, Any]) -> type[Scenario | Simulation | Deployment]:
     """Return the struct of a file by its data."""
-    return Simulation if data.get("lmos") == "simulation/v1" else Scenario
+    kind = data.get("lmos")
+    if kind == "deployment/v1":
+        return Deployment
+    return Simulation if kind == "simulation/v1" else Scenario
 
 
 def known_keys(data: Mapping[str, Any]) -> frozenset[str]:
@@ -365,12 +370,12 @@ def known_keys(data: Mapping[str, Any]) -> frozenset[str]:
 
 
 @cache
-def _keys(struct: type[Scenario | Simulation]) -> frozenset[str]:
+def _keys(struct: type[Scenario | Simulation | Deployment]) -> frozenset[str]:
     return struct.later.words.union(["lmos"], (field.encode_name for field in structs.fields(struct)))
 
 
 @cache
-def needed_keys(struct: type[Scenario | Simulation]) -> tuple[str, ...]:
+def needed_keys(struct: type[Scenario | Simulation | Deployment]) -> tuple[str, ...]:
     """Return the keys that a file must have."""
     return tuple(field.encode_name for field in structs.fields(struct) if field.required)
 

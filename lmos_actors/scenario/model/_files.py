@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from lmos_actors.files import Duration, Later, Size, schema_of_file
+from lmos_actors.files import Duration, Later, Size
 
 from ._agents import AnyAgent, Population, Topology, Tree
 from ._base import Closed, Delay, Name, Scalar
@@ -165,12 +165,3 @@ class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulat
     topology: Topology | None = None
     timeline: tuple[TimelineEntry, ...] = ()
     later: ClassVar[Later] = Later("env", "secrets", "facades", "listen", "processes")
-
-
-AnyFile: TypeAlias = Annotated[Scenario | Simulation, Later("deployment/v1")]
-"""Either kind of file, distinguished by `lmos`."""
-
-
-def scenario_schema() -> dict[str, Any]:
-    """Return the JSON Schema of scenario and simulation files, for editors."""
-    return schema_of_file(AnyFile, title="lmos-actors scenario/v1 and simulation/v1")

@@ -1,6 +1,7 @@
 """One run of one cell: its world, agents, steps, timeline and faults."""
 
 from ._doubles import recordings_of as recordings_of
+from ._group_agents import GroupAgents as GroupAgents
 from ._guard import Guard as Guard, refusing_exit as refusing_exit, restoring_directory as restoring_directory
 from ._log_header import log_header as log_header
 from ._node_names import NodeNames as NodeNames

@@ -59,14 +59,39 @@ def place_of(node: Node, network: MemoryNetwork) -> Place:
     return Place(connections, network, f"{node.urls[0]}/ws", partial(thing_id, node))
 
 
+class RemoteAgents:
+    """The agents of others that one node reaches: those that the file names."""
+
+    def __init__(self, node: Node) -> None:
+        self._connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
+        self._by_access: dict[RemoteAccess, Peers] = {RemoteAccess(): self._connections.peers}
+        self._peers_of: dict[str, Peers] = {}
+
+    async def consume(self, name: str, source: str, thing: str | None, access: RemoteAccess) -> ConsumedThing:
+        """Connect to an agent of another node. Raises TransportError, ConfigError.
+
+        Agents that are reached with the same access share connections, and no others.
+        """
+        peers = self._by_access.get(access)
+        if peers is None:
+            peers = self._connections.peers_with(tls=access.tls(), credentials=access.presented())
+            self._by_access[access] = peers
+        self._peers_of[name] = peers
+        return await consume_thing(peers, source, thing=thing)
+
+    def ref_to(self, cls: type[Any], name: str, other: ConsumedThing) -> Ref[Any]:
+        """Return a ref to an agent of another node, by its name in the file."""
+        return remote_ref(self._peers_of[name], cls, other.url, other.id)
+
+
 class NodeClient:
     """Client of the node of one run. `sent` is called with the number of each message it sends."""
 
     def __init__(self, node: Node, sent: Callable[[int], None]) -> None:
-        self._connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
-        self._peers = self._connections.peers
-        self._peers_by_access: dict[RemoteAccess, Peers] = {RemoteAccess(): self._peers}
-        self._peers_of: dict[str, Peers] = {}
+        connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
+        self._peers = connections.peers
+        self.remotes = RemoteAgents(node)
+        """The agents of others that the file names."""
         self._url = f"{node.urls[0]}/ws"
         self._id = partial(thing_id, node)
         self._is_real = node.root.rt.real
@@ -80,22 +105,6 @@ class NodeClient:
     def ref(self, cls: type[Any], path: str) -> Ref[Any]:
         """Return a ref to the agent at a path, which need not exist yet."""
         return remote_ref(self._peers, cls, self._url, self._id(path))
-
-    async def consume(self, name: str, source: str, thing: str | None, access: RemoteAccess) -> ConsumedThing:
-        """Connect to an agent of another node. Raises TransportError, ConfigError.
-
-        Agents that are reached with the same access share connections, and no others.
-        """
-        peers = self._peers_by_access.get(access)
-        if peers is None:
-            peers = self._connections.peers_with(tls=access.tls(), credentials=access.presented())
-            self._peers_by_access[access] = peers
-        self._peers_of[name] = peers
-        return await consume_thing(peers, source, thing=thing)
-
-    def ref_to(self, cls: type[Any], name: str, other: ConsumedThing) -> Ref[Any]:
-        """Return a ref to an agent of another node, by its name in the file."""
-        return remote_ref(self._peers_of[name], cls, other.url, other.id)
 
     def thing(self, path: str) -> ConsumedThing:
         """Return the untyped view of the agent at a path."""

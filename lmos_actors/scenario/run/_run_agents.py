@@ -109,7 +109,7 @@ class RunAgents:
         assert self._client is not None
         other, cls = self._remotes.get(target), self._class_of(target)
         if other is not None:
-            return self._client.ref_to(cls, target, other)
+            return self._client.remotes.ref_to(cls, target, other)
         return self._client.ref(cls, self.path(target))
 
     def given_refs(self, of: str) -> Sequence[Ref[Any]]:

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import trio
 from msgspec import UNSET
 
@@ -19,10 +18,9 @@ from lmos_actors.actors import Ref, set_service_time
 from lmos_actors.errors import LmosActorsError, StartFailed, raise_together
 from lmos_actors.node import open_node
 from lmos_actors.persistence import SimulatedStore
-from lmos_actors.supervision import BulkSpec, Pool, SupervisorSpec
 
 from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, is_real, wait_until_idle
-from ..format import Places, TreeBuilder
+from ..format import Places, TreeBuilder, root_spec, start_spec
 from ..judge import AgentDirectory, Judges
 from ..model import (
     HUB,
@@ -145,7 +143,7 @@ class RunEnvironment:
         if machine.disk is not None:
             store = SimulatedStore(machine.disk)
         async with AsyncExitStack() as stack:
-            opened = open_node(_root_spec(cell), instrument=run.watch, store=store, **self._options)
+            opened = open_node(root_spec(cell.system), instrument=run.watch, store=store, **self._options)
             node = await stack.enter_async_context(opened)
             before, self._node = self._node, node
             machine.power_on(node)
@@ -184,7 +182,7 @@ class RunEnvironment:
         places = Places(chat_url, self._chat_network, partial(self._line, node))
         tree = TreeBuilder(run.cell.system, run.agents.given, self._doubles.classes, places).root()
         for spec in tree.children:
-            await _start(node, spec)
+            await start_spec(node, spec)
         self._set_service_times()
         if self._populations is not None:
             for index in range(len(self._populations)):
@@ -278,7 +276,7 @@ class RunEnvironment:
         source = str(folder / str(entry.description)) if entry.url is None else entry.url
         try:
             access = self._run.access.of(entry, folder)
-            return await client.consume(name, source, entry.thing, access)
+            return await client.remotes.consume(name, source, entry.thing, access)
         except LmosActorsError as error:
             raise StartFailed(name, str(error)) from error
 
@@ -342,19 +340,6 @@ def _is_restarted(scenario: Scenario | Simulation) -> bool:
     )
 
 
-def _root_spec(cell: Cell) -> SupervisorSpec:
-    root = cell.system.root
-    if cell.system.used is not None:
-        return attrs.evolve(cell.system.used.spec, children=())
-    return SupervisorSpec(
-        "root",
-        strategy=root.strategy,
-        max_restarts=root.max_restarts,
-        max_seconds=float(root.max_seconds),
-        auto_shutdown=root.auto_shutdown,
-    )
-
-
 def _open_to_anyone(cell: Cell, names: Sequence[str]) -> Security:
     """Return the access rules of a node whose agents of these names are called by anybody."""
     from lmos_actors.bindings import public_name
@@ -367,15 +352,6 @@ def _chat_url(node: Node, agents: RunAgents, name: str) -> str:
     from lmos_actors.bindings import public_name  # few files need it
 
     return f"{node.urls[0]}/?agent={public_name(agents.path(name))}"
-
-
-async def _start(node: Node, spec: Any) -> None:
-    if isinstance(spec, SupervisorSpec | BulkSpec):
-        await node.start_supervisor(spec)
-    elif isinstance(spec, Pool):
-        await node.start_pool(spec)  # pyright: ignore[reportUnknownArgumentType]
-    else:
-        await node.start_child(spec)
 
 
 # --- crashes that the file expects

@@ -15,6 +15,7 @@ from ._check_validator import CheckValidator
 from ._double_validator import DoubleValidator
 from ._explore_validator import ExploreValidator
 from ._fault_validator import FaultValidator
+from ._group_validator import GroupValidator
 from ._link_fault_validator import LinkFaultValidator
 from ._network_validator import NetworkValidator
 from ._store_validator import StoreValidator
@@ -66,6 +67,13 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     _check_reports(names)
     if names.fitted and whole and not names.mistakes:
         _check_unused(names)
+
+
+def check_system(names: CellNames, folder: Path) -> None:
+    """Check the agents of a deployment and its groups; mistakes go to `names`. `folder` is the file's."""
+    ValueValidator(names).agents()
+    IdentityValidator(names, folder).check()
+    GroupValidator(names).check()
 
 
 def _check_reports(names: CellNames) -> None:

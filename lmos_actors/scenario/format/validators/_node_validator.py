@@ -1,9 +1,10 @@
-"""Validation of the nodes of a file, and on which of them an agent is."""
+"""Validation of the nodes of a file, or of its groups, and on which of them an agent is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, listed, mapped
@@ -17,17 +18,35 @@ if TYPE_CHECKING:
     from ...model import Supervising
     from .._cell_names import CellNames
 
-_NODES: Final[DataPath] = ("nodes",)
+
+@attrs.frozen
+class Parts:
+    """What the agents of a file are parted into: its key, what one is called, and where its agents are."""
+
+    key: str
+    noun: str
+    agents: tuple[str, ...] = ()
+
+    def members(self, raw: Any) -> Any:
+        """Return the agents of one part of the file."""
+        for key in self.agents:
+            raw = mapped(raw).get(key)
+        return raw
+
+
+NODES: Final = Parts("nodes", "node")
+GROUPS: Final = Parts("groups", "group", ("agents",))
 
 NEEDED: Final = 'needs a network, which the file has not: "network: {}" makes one'
 
 
 class NodeValidator:
-    """Validates `nodes`, and knows them; mistakes go to `names`."""
+    """Validates `nodes`, or `groups`, and knows them; mistakes go to `names`."""
 
-    def __init__(self, names: CellNames) -> None:
+    def __init__(self, names: CellNames, parts: Parts = NODES) -> None:
         self.names = names
-        self._nodes = [node for node in mapped(names.cell.data.get("nodes")) if node != USER]
+        self._parts = parts
+        self._nodes = [node for node in mapped(names.cell.data.get(parts.key)) if node != USER]
         self._members: dict[str, tuple[str, DataPath]] = {}
         """What stands in nodes, as the tree has it: the node, and the place in the file."""
         self._above: dict[str, str] = {}
@@ -42,8 +61,8 @@ class NodeValidator:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the file has a network, be it with mistakes."""
-        return "network" in self.names.cell.data
+        """Whether the file has a network, be it with mistakes, or groups."""
+        return self._parts is GROUPS or "network" in self.names.cell.data
 
     def _take_tree(self, tree: Tree) -> None:
         todo: list[tuple[Supervising | Tree, DataPath, str]] = [(tree, ("tree",), "")]
@@ -119,15 +138,14 @@ class NodeValidator:
 
     def check(self) -> None:
         """Check the nodes of the file, and that each supervisor is on one of them."""
-        raw, before = mapped(self.names.cell.data.get("nodes")), len(self.names.mistakes)
-        if "nodes" in self.names.cell.data and not self.is_needed:
-            self.names.report(_NODES, f'"nodes" {NEEDED}', "shape", key=True)
-        for node, members in raw.items():
-            here: DataPath = (*_NODES, node)
-            self._check_name(node, here)
-            for index, member in enumerate(listed(members)):
+        key, before = self._parts.key, len(self.names.mistakes)
+        if key in self.names.cell.data and not self.is_needed:
+            self.names.report((key,), f'"{key}" {NEEDED}', "shape", key=True)
+        for node, raw in mapped(self.names.cell.data.get(key)).items():
+            self._check_name(node, (key, node))
+            for index, member in enumerate(listed(self._parts.members(raw))):
                 if isinstance(member, str):
-                    self._member(member, node, (*here, index))
+                    self._member(member, node, (key, node, *self._parts.agents, index))
         self._check_overlaps()
         if self.is_needed:
             self._check_bridges()
@@ -139,20 +157,22 @@ class NodeValidator:
             self.names.report(here, f'"{USER}" is the node of steps; another has another name', key=True)
         elif not NAME.fullmatch(node):
             self.names.report(here, f'"{node}" is not a name: {NAMED}', key=True)
-        elif node in self.names.places or node in self._places:
+        elif self._parts is NODES and (node in self.names.places or node in self._places):
             what = "an agent" if node in self.names.places else "a supervisor"
             self.names.report(here, f'"{node}" is {what}, and a node has a name of its own', key=True)
 
     def _member(self, member: str, node: str, here: DataPath) -> None:
         base = self.names.base_of(member)
         if base in self.names.pools and base != member:
-            self.names.report(here, f'the members of the pool "{base}" are on one node: name the pool')
+            self.names.report(
+                here, f'the members of the pool "{base}" are on one {self._parts.noun}: name the pool'
+            )
             return
         if member in ("root", USER):
             why = (
-                f'"{USER}" is a node of its own'
+                f'"{USER}" is a {self._parts.noun} of its own'
                 if member == USER
-                else "the root is on no node: name what is below it"
+                else f"the root is on no {self._parts.noun}: name what is below it"
             )
             self.names.report(here, why)
             return
@@ -167,7 +187,7 @@ class NodeValidator:
         node, path = self._members[first]
         where = self.names.document.place(path)
         more = "" if first in (member, self._by_name.get(member)) else f' with "{first}"'
-        why = f'"{member}" stands in a node twice, first in "{node}"{more} at {where}'
+        why = f'"{member}" stands in a {self._parts.noun} twice, first in "{node}"{more} at {where}'
         self.names.report(here, why, "shape")
 
     def _check_overlaps(self) -> None:
@@ -185,6 +205,7 @@ class NodeValidator:
     def _check_supervisors(self) -> None:
         """Refuse a supervisor, other than the root, whose agents are on several nodes."""
         below: dict[str, list[str]] = {}
+        noun = self._parts.noun
         for name in self.names.names:
             top = self._top(name)
             if top is not None:
@@ -193,8 +214,8 @@ class NodeValidator:
             nodes = list(dict.fromkeys(map(self.node_of, agents)))
             if len(nodes) > 1:
                 why = (
-                    f'the children of "{supervisor}" are on several nodes, "{nodes[0]}" and "{nodes[1]}", '
-                    f'and a supervisor is where those are that it restarts: put "{supervisor}" on one node'
+                    f'the children of "{supervisor}" are on several {noun}s, "{nodes[0]}" and "{nodes[1]}", '
+                    f'and a supervisor is where those are that it restarts: put "{supervisor}" on one {noun}'
                 )
                 self.names.report(self._places[supervisor], why, "shape")
 

@@ -1,0 +1,124 @@
+"""Deployment files as they are read: every name resolved, every value checked against its class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import attrs
+
+from lmos_actors.files import FileError, Note, decode, mapped, read
+
+from ..doubles import Recordings
+from ..model import AnyFile, Cells, Deployment
+from ._cell_names import CellNames
+from ._fields import accepts
+from ._remote_access import RemoteAccess, hide_secrets, unusable_access
+from ._resolve import DEPLOYMENT, Targets
+from ._system import System
+from ._targets import project_root
+from .validators._cell_check import check_system, has_required_parts
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from lmos_actors.files import DataPath, Document, Mistake
+
+    from ..model import CellData
+
+
+@attrs.frozen
+class DeploymentFile:
+    """A deployment file that is right. `root` is the project root; `notes` are warnings."""
+
+    document: Document
+    root: Path
+    deployment: Deployment
+    system: System
+    notes: tuple[Note, ...]
+
+
+def is_deployment(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file says that it is a deployment. Blocks on the disk. Raises FileError."""
+    return mapped(read(path).data).get("lmos") == DEPLOYMENT
+
+
+def load_deployment(
+    path: str | os.PathLike[str], *, settings: Mapping[str, str] | None = None, classes: bool = True
+) -> DeploymentFile:
+    """Read a deployment file, and check it; without `classes`, which imports them, not against its agents.
+
+    `settings` set variables to text from the command line. Blocks on the disk and runs the code of the
+    modules named. Raises FileError with every mistake found; ConfigError for a setting that the file does
+    not know.
+    """
+    document = read(path)
+    if mapped(document.data).get("lmos") != DEPLOYMENT:
+        raise FileError(_of_other_kind(document))
+    cells = Cells(document, settings or {})
+    mistakes = [*document.mistakes, *cells.mistakes]
+    found = cells.all()
+    mistakes += cells.mistakes
+    root = project_root(cast("Path", document.path))
+    made = _Deployment(document, mistakes, root, classes=classes)
+    decoded = [made.read(data) for data in found]
+    if mistakes or not decoded or decoded[0] is None:
+        raise FileError(hide_secrets(document, mistakes))
+    deployment, system = decoded[0]
+    unused = [
+        document.note(("vars", name), f"$(vars.{name}) is not used", key=True)
+        for name in cells.unused_variables()
+    ]
+    notes = sorted([*document.notes, *unused, *made.notes], key=lambda note: (note.line, note.column))
+    return DeploymentFile(document, root, deployment, system, tuple(notes))
+
+
+def _of_other_kind(document: Document) -> tuple[Mistake, ...]:
+    kind = mapped(document.data).get("lmos")
+    if kind in ("scenario/v1", "simulation/v1"):
+        why = f'"{kind}" is told a story, by "run"; what runs as processes is "{DEPLOYMENT}"'
+        return (document.mistake(("lmos",), why),)
+    return decode(document, AnyFile)[1]
+
+
+class _Deployment:
+    """Decoding and checks of the data of one file; `mistakes` and `notes` grow."""
+
+    def __init__(self, document: Document, mistakes: list[Mistake], root: Path, *, classes: bool) -> None:
+        self.document = document
+        self.mistakes = mistakes
+        self.notes: list[Note] = []
+        self._targets = (
+            Targets(document, root, accepts, Recordings(document, recording=False)) if classes else None
+        )
+
+    def read(self, cell: CellData) -> tuple[Deployment, System] | None:
+        """Return the deployment and its system, None where the file is wrong."""
+        made: dict[DataPath, object] = {}
+        deployment, wrong = decode(self.document, AnyFile, cell.data, made=made)
+        self.mistakes += wrong
+        if not has_required_parts(cell.data):
+            return None
+        names = CellNames(self.document, cell, made)
+        use = mapped(cell.data.get("tree")).get("use")
+        if isinstance(use, str):
+            names.tree = self._targets.tree(use, self.mistakes) if self._targets else None
+            if names.tree is None and self._targets is not None:
+                return None
+        if names.tree is not None or not isinstance(use, str):
+            self._check(names)
+        if not isinstance(deployment, Deployment):
+            return None
+        system = System(deployment.agents, deployment.tree, names.classes, names.tree)
+        for each in unusable_access(self.document, [system.remotes], RemoteAccess()):
+            self.notes.append(Note(each.file, each.line, each.column, f"{each.message}; a run needs it"))
+        return deployment, system
+
+    def _check(self, names: CellNames) -> None:
+        names.check()
+        names.classes = self._targets.classes(names, self.mistakes) if self._targets else {}
+        names.fitted = self._targets is not None
+        check_system(names, cast("Path", self.document.path).parent)
+        self.mistakes += names.mistakes
+        self.notes += names.notes

@@ -1,0 +1,233 @@
+"""Validation of the groups of a deployment: their agents, what they need, where they listen and keep things.
+
+Nothing is opened: a certificate, a security file or a port may be of another machine. `doctor` looks at them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import did_you_mean
+from lmos_actors.persistence import store_of
+from lmos_actors.security import is_loopback
+from lmos_actors.transport import endpoint_of
+
+from ...model import Group, filled_for, needs_of, texts_of
+from ._node_validator import GROUPS, NodeValidator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors.files import DataPath
+
+    from .._cell_names import CellNames
+
+DATABASE: Final = "sqlite:"
+"""Stores that one process at a time has."""
+
+
+class GroupValidator:
+    """Validates `groups`; mistakes go to `names`."""
+
+    def __init__(self, names: CellNames) -> None:
+        self.names = names
+        self._nodes = NodeValidator(names, GROUPS)
+        self._groups: dict[str, Group] = {}
+        for path, made in names.made.items():
+            if isinstance(made, Group) and len(path) == len(("groups", "name")):
+                self._groups[str(path[1])] = made
+        self._all = list(names.cell.data["groups"]) if isinstance(names.cell.data.get("groups"), dict) else []
+
+    def check(self) -> None:
+        """Check all groups."""
+        self._nodes.check()
+        self._check_placed()
+        for name, group in self._groups.items():
+            here: DataPath = ("groups", name)
+            self._check_content(name, group, here)
+            self._check_needs(name, group, here)
+            for key in ("register", "lookup"):
+                self._check_directories(name, group, key, here)
+            self._check_addresses(group, here)
+            self._check_protection(group, here)
+            self._check_update(group, here)
+        self._check_circles()
+        self._check_shared()
+        self._check_refs()
+
+    def _report(self, path: DataPath, why: str, *, key: bool = False) -> None:
+        self.names.report(path, why, "shape", key=key)
+
+    # ---- agents
+
+    def _check_placed(self) -> None:
+        """Refuse agents that are in no group."""
+        for name in self.names.names:
+            if name in self.names.remotes or self._nodes.node_of(name) in self._all:
+                continue
+            near = f', such as "{self._all[0]}"' if len(self._all) == 1 else ""
+            why = (
+                f'the agent "{name}" is in no group, so nothing runs it: name it in the "agents" of one{near}'
+            )
+            self.names.report(self.names.places[name], why, key=not self.names.is_of_tree(name))
+
+    def _check_content(self, name: str, group: Group, here: DataPath) -> None:
+        if not (group.agents or group.directory or group.relay):
+            self._report(
+                here, f'the group "{name}" has nothing to run: "agents", a "directory" or a "relay"', key=True
+            )
+
+    def _check_refs(self) -> None:
+        """Refuse refs to agents of other groups that no directory leads to."""
+        for late in self.names.cell.late:
+            user, target = late.path[1], late.reference.name
+            if late.reference.namespace != "agents" or target not in self.names.agents:
+                continue
+            source, sought = self._nodes.node_of(str(user)), self._nodes.node_of(target)
+            if source == sought or source not in self._groups or sought not in self._groups:
+                continue
+            known = {*texts_of(self._groups[source].register), *texts_of(self._groups[source].lookup)}
+            if self._groups[source].directory:
+                known.add(source)
+            if not known & {*texts_of(self._groups[sought].register)}:
+                why = (
+                    f'"{target}" is in the group "{sought}", and "{source}" finds it in a directory: '
+                    f'"{sought}" needs "register", and "{source}" needs "register" or "lookup" there'
+                )
+                self._report(late.path, why)
+
+    # ---- what a group needs
+
+    def _check_needs(self, name: str, group: Group, here: DataPath) -> None:
+        for need in group.needs:
+            path = (*here, "needs", need)
+            if need == name:
+                self._report(path, f'"{name}" cannot need itself', key=True)
+            elif need not in self._all:
+                self.names.report(path, f'no group "{need}"{did_you_mean(need, self._all)}', key=True)
+
+    def _check_directories(self, name: str, group: Group, key: str, here: DataPath) -> None:
+        hosts = [each for each, other in self._groups.items() if other.directory]
+        for index, text in enumerate(texts_of(getattr(group, key))):
+            path = (*here, key, index) if isinstance(getattr(group, key), tuple) else (*here, key)
+            if "://" in text:
+                continue
+            if text not in self._all:
+                self.names.report(path, f'no group "{text}"{did_you_mean(text, self._all)}, and it is no URL')
+            elif text in self._groups and text not in hosts:
+                self._report(
+                    path, f'the group "{text}" hosts no directory: "directory: true" in it makes one'
+                )
+            elif text == name and key == "lookup":
+                self._report(path, f'"{name}" looks in its own directory anyway')
+
+    def _check_circles(self) -> None:
+        """Refuse groups each of which waits for another of them."""
+        needs = {name: [need for need in needs_of(group) if need in self._groups and need != name]
+                 for name, group in self._groups.items()}  # fmt: skip
+        done: set[str] = set()
+        for name in needs:
+            circle = _circle(name, needs, done, [])
+            if circle:
+                shown = " needs ".join(f'"{each}"' for each in circle)
+                where = ("groups", circle[0])
+                self._report(where, f"these groups wait for each other: {shown}", key=True)
+
+    # ---- addresses, stores, updates
+
+    def _check_addresses(self, group: Group, here: DataPath) -> None:
+        for index, url in enumerate(texts_of(group.listen)):
+            path = (*here, "listen", index) if isinstance(group.listen, tuple) else (*here, "listen")
+            try:
+                endpoint = endpoint_of(filled_for(url, 1))
+            except ConfigError as error:
+                self._report(path, error.message)
+                continue
+            if endpoint.secure and group.cert is None:
+                self._report(path, f'"{url}" needs a certificate: "cert", and "key" if it is in another file')
+        if group.store is not None:
+            try:
+                store_of(filled_for(group.store, 1))
+            except ConfigError as error:
+                self._report((*here, "store"), error.message)
+
+    def _check_protection(self, group: Group, here: DataPath) -> None:
+        for key in ("key", "client_ca"):
+            if group.cert is None and getattr(group, key) is not None:
+                self._report((*here, key), f'"{key}" goes with "cert"', key=True)
+        if group.security is not None or group.insecure or group.client_ca is not None:
+            return
+        for url in texts_of(group.listen):
+            try:
+                host = endpoint_of(filled_for(url, 1)).host
+            except ConfigError:
+                continue
+            if not is_loopback(host):
+                why = (
+                    f'"{url}" is reached from other machines, and anyone who can reach it can use all: '
+                    'set access rules by "security", listen at 127.0.0.1, or allow it by "insecure: true"'
+                )
+                self._report((*here, "listen"), why)
+
+    def _check_update(self, group: Group, here: DataPath) -> None:
+        """Refuse updates with two processes where there can be one."""
+        if group.update.order != "start_first":
+            return
+        path = (*here, "update", "order")
+        if group.store is not None and group.store.startswith(DATABASE):
+            why = f'with "start_first" two processes would have the store "{group.store}": one at a time may'
+            self._report(path, why)
+        for url in texts_of(group.listen):
+            if _port(url):
+                why = f'with "start_first" two processes would listen at "{url}": port 0 finds each its own'
+                self._report(path, why)
+
+    def _check_shared(self) -> None:
+        """Refuse what two processes would have: a port, or the file of a store."""
+        first: dict[tuple[str, str], tuple[str, int]] = {}
+        for name, group in self._groups.items():
+            for key, text in _owned(group):
+                for replica in range(1, max(group.replicas, 1) + 1):
+                    own = (key, filled_for(text, replica))
+                    other = first.setdefault(own, (name, replica))
+                    if other == (name, replica):
+                        continue
+                    if other[0] == name:
+                        why = f'{group.replicas} processes of "{name}" would have "{text}", and one can'
+                        fix = f'put "$(replica)" in it{" or use port 0" if key == "listen" else ""}'
+                    else:
+                        why, fix = f'the group "{other[0]}" has "{own[1]}", too', "each needs its own"
+                    self._report(("groups", name, key), f"{why}: {fix}")
+                    break
+
+
+def _port(url: str) -> int:
+    try:
+        return endpoint_of(filled_for(url, 1)).port
+    except ConfigError:
+        return 0
+
+
+def _owned(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield what a process has to itself: the key, and the text before `$(replica)` is filled in."""
+    for url in texts_of(group.listen):
+        if _port(url):
+            yield "listen", url
+    if group.store is not None and group.store.startswith(DATABASE):
+        yield "store", group.store
+    if isinstance(group.directory, str):
+        yield "directory", group.directory
+
+
+def _circle(name: str, needs: dict[str, list[str]], done: set[str], above: list[str]) -> list[str]:
+    if name in above:
+        return [*above[above.index(name) :], name]
+    if name in done:
+        return []
+    done.add(name)
+    for need in needs[name]:
+        found = _circle(need, needs, done, [*above, name])
+        if found:
+            return found
+    return []

@@ -1,0 +1,136 @@
+"""Structs of a deployment: the groups of agents of a system, each of which runs as processes."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType
+
+from lmos_actors.files import Duration, Later, Size, fill
+
+from ._agents import AgentEntry, Backoff, PoolEntry, Remote, Strategy, Tree
+from ._base import Closed, Count, Name, Scalar
+from ._files import Relay, Variable
+
+MOST_REPLICAS: Final = 1_000
+"""Most processes of one group."""
+
+DeployedAgent: TypeAlias = Annotated[AgentEntry | PoolEntry | Remote, Later("bridge")]
+Texts: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
+"""One text, or several."""
+
+
+class Drain(Closed, frozen=True, kw_only=True):
+    """The end of a process in order: what runs may go on for `timeout`; then it is stopped hard.
+
+    Connections are closed one after another over `spread`, so that not all clients come anew at once.
+    """
+
+    timeout: Duration = Duration(10.0)
+    spread: Duration = Duration(0.0)
+
+
+class Limits(Closed, frozen=True, kw_only=True):
+    """Limits of each process: open files and connections, bytes of memory, processors it may run on."""
+
+    descriptors: Annotated[int, Meta(ge=64, le=1 << 20)] | UnsetType = UNSET
+    memory: Size | UnsetType = UNSET
+    processors: Annotated[int, Meta(ge=1, le=1024)] | UnsetType = UNSET
+
+
+class Update(Closed, frozen=True, kw_only=True):
+    """How `restart --rolling` replaces the processes of a group: so many at a time, with pauses between.
+
+    With `start_first` the new process is ready before the old one is drained.
+    """
+
+    order: Literal["start_first", "stop_first"] = "stop_first"
+    batch: Annotated[int, Meta(ge=1, le=MOST_REPLICAS)] = 1
+    pause: Duration = Duration(0.0)
+
+
+class Omnia(Closed, frozen=True, kw_only=True):
+    """Chat agents served by Omnia's chat protocol too, or by it alone; `uploads` is a folder."""
+
+    only: bool = False
+    strict_sessions: bool = False
+    uploads: Name | None = None
+
+
+class Group(Closed, frozen=True, kw_only=True):
+    """A group of agents that run in one process, or in several that are the same: its `replicas`.
+
+    Paths are relative to `cwd`, which is the folder of the file unless given. In texts `$(replica)` is the
+    number of the process, from 1 on. `register` and `lookup` are directories: names of groups that host one,
+    or URLs.
+    """
+
+    agents: tuple[Name, ...] = ()
+    replicas: Annotated[int, Meta(ge=0, le=MOST_REPLICAS)] = 1
+    needs: dict[str, Literal["ready", "started"]] = {}
+    listen: Texts = "ws://127.0.0.1:0"
+    public_url: Name | None = None
+    cert: Name | None = None
+    key: Name | None = None
+    client_ca: Name | None = None
+    security: Name | None = None
+    origins: tuple[Name, ...] = ()
+    insecure: bool = False
+    register: Texts | None = None
+    lookup: Texts | None = None
+    directory: Name | bool = False
+    store: Name | None = None
+    metrics: bool = False
+    tracing: Name | None = None
+    omnia: Omnia | bool = False
+    relay: Relay | bool = False
+    env: dict[str, str] = {}
+    cwd: Name | None = None
+    limits: Limits = Limits()
+    ready: Annotated[Duration, Meta(gt=0)] = Duration(30.0)
+    drain: Drain = Drain()
+    update: Update = Update()
+    max_restarts: Count = 3
+    max_seconds: Duration = Duration(5.0)
+    backoff: Backoff | UnsetType = UNSET
+
+
+class Launcher(Closed, frozen=True, kw_only=True):
+    """The supervisor of the groups: what the end of one means for others, and how often it may happen."""
+
+    strategy: Strategy = "one_for_one"
+    max_restarts: Count = 3
+    max_seconds: Duration = Duration(5.0)
+
+
+class Deployment(Closed, frozen=True, kw_only=True, tag_field="lmos", tag="deployment/v1"):
+    """A system that runs as processes, group by group."""
+
+    name: Name
+    summary: str = ""
+    labels: dict[str, Scalar] = {}
+    vars: dict[str, Variable] = {}
+    agents: dict[str, DeployedAgent] = {}
+    tree: Tree | None = None
+    groups: Annotated[dict[str, Group], Meta(min_length=1)]
+    launcher: Launcher = Launcher()
+    later: ClassVar[Later] = Later("autoscale")
+
+
+def texts_of(value: Texts | None) -> tuple[str, ...]:
+    """Return the texts of a key that has one, several or none."""
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else value
+
+
+def needs_of(group: Group) -> dict[str, Literal["ready", "started"]]:
+    """Return the groups that a group waits for: its `needs`, and those whose directories it uses."""
+    used = [text for text in (*texts_of(group.register), *texts_of(group.lookup)) if "://" not in text]
+    hosts: dict[str, Literal["ready", "started"]] = dict.fromkeys(used, "ready")
+    return {**hosts, **group.needs}
+
+
+def filled_for(text: str, replica: int) -> str:
+    """Return a text of a group as the process of that number has it."""
+    return str(fill(text, lambda _: replica))

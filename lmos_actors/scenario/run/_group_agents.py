@@ -1,0 +1,121 @@
+"""The agents of one group of a deployment on the node of its process.
+
+A ref to an agent of the same group leads to it in this process. Agents of other groups are looked for in the
+directories of the group, by their name and class; of several processes one after another is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lmos_actors.actors import Ref
+from lmos_actors.errors import LmosActorsError, StartFailed
+
+from ..format import RemoteAccess, TreeBuilder, root_spec, start_spec, supervisor_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lmos_actors.node import Node
+    from lmos_actors.supervision import SupervisorSpec
+
+    from ..format import DeploymentFile, System
+    from ..model import Deployment
+
+
+class GroupAgents:
+    """The agents of one group; `name` is that of the group."""
+
+    def __init__(self, file: DeploymentFile, name: str) -> None:
+        self._file = file
+        self._name = name
+        self._group_of = _GroupNames(file.deployment, file.system)
+
+    @property
+    def root(self) -> SupervisorSpec:
+        """The root supervisor of the process, without children: `start` starts them."""
+        return root_spec(self._file.system)
+
+    async def start(self, node: Node) -> None:
+        """Start the agents in the order of the tree. Raises StartFailed."""
+        refs = _Refs(node, self._file, self._name, self._group_of, await self._remotes(node))
+        tree = TreeBuilder(self._file.system, refs, {}).root()
+        for child in tree.children:
+            if self._group_of.path(child.name) == self._name:
+                await start_spec(node, child)
+
+    async def _remotes(self, node: Node) -> dict[str, Ref[Any]]:
+        """Connect to the agents of others that the file names."""
+        system, path = self._file.system, self._file.document.path
+        folder, found = Path() if path is None else path.parent, dict[str, Ref[Any]]()
+        if system.remotes:
+            from ._node_client import RemoteAgents
+
+            others = RemoteAgents(node)
+            for name, entry in system.remotes.items():
+                source = entry.url or str(folder / str(entry.description))
+                try:
+                    access = RemoteAccess().of(entry, folder)
+                    thing = await others.consume(name, source, entry.thing, access)
+                except LmosActorsError as error:
+                    raise StartFailed(name, str(error)) from error
+                found[name] = others.ref_to(system.agent_class(name), name, thing)
+        return found
+
+
+class _GroupNames:
+    """The groups of a deployment by the paths of their agents."""
+
+    def __init__(self, deployment: Deployment, system: System) -> None:
+        places, above = system.paths, supervisor_paths(system.root, system.used)
+        self._groups = {
+            places.get(member) or above.get(member, member): name
+            for name, group in deployment.groups.items()
+            for member in group.agents
+        }
+
+    def path(self, path: str) -> str | None:
+        """Return the group of what is at a path: of an agent, or of a supervisor with all below it."""
+        place = path
+        while place:
+            if place in self._groups:
+                return self._groups[place]
+            place = place.rpartition("/")[0]
+        return next((group for below, group in self._groups.items() if below.startswith(f"{path}/")), None)
+
+
+@attrs.define(eq=False)
+class _Refs(Mapping[str, Any]):
+    """The refs that `$(agents.NAME)` stands for, made when they are needed."""
+
+    node: Node
+    file: DeploymentFile
+    group: str
+    groups: _GroupNames
+    remotes: Mapping[str, Ref[Any]]
+
+    def __getitem__(self, name: str) -> Ref[Any]:
+        if name in self.remotes:
+            return self.remotes[name]
+        system = self.file.system
+        cls, path = system.agent_class(name), system.paths[name]
+        group = self.groups.path(path)
+        if group is None or group == self.group:
+            return self.node.find(cls, path)
+        several = self.file.deployment.groups[group].replicas > 1
+        return self.node.find(cls, path, title=_title(cls), spread="round_robin" if several else None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.file.system.paths, *self.remotes))
+
+    def __len__(self) -> int:
+        return len(self.file.system.paths) + len(self.remotes)
+
+
+def _title(cls: Any) -> str | None:
+    contract: Any = getattr(cls, "__contract__", None)
+    return None if contract is None else str(contract.title)
