@@ -441,6 +441,26 @@ def test_waits_for_connections_are_drawn_anew_in_each_life(project: Project) -> 
 
 
 @WORLDS
+def test_what_is_sent_while_it_unwinds_makes_no_connection(project: Project, world: str) -> None:
+    """Heartbeats are counted from the comeback, though what unwinds has used that way before."""
+    cut = {"kind": "partition", "sides": [["customer"], ["shop"]]}
+    result = passed(
+        ran(
+            project,
+            at_once(
+                [do("wrap", "shop", error={"is": "OutcomeUnknown"})],  # sends once it is cut short
+                [wait(1), restart(down="50s")],
+                [wait(2), {"do": "inject", "id": "cut", "fault": cut}],
+            ),
+            wait(70),
+            world=world,
+        )
+    )
+    (noticed,) = [each["t"] for each in records(result, "network") if each["from"] == "shop"]
+    assert 51 + 20 < noticed <= 51 + 60
+
+
+@WORLDS
 def test_what_it_has_answered_is_forgotten_with_it(project: Project, world: str) -> None:
     """A request that is made again is carried out again."""
     cut = {"kind": "partition", "sides": [["shop"], ["customer"]], "one_way": True}

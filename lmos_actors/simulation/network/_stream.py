@@ -62,7 +62,10 @@ class StreamPeer(NodePeer):
         self._told: dict[str, Told] = {}
         self._questions: dict[RunQuestion, None] = {}
         self._heard: dict[SharedListening, Served] = {}
-        if target in network.away:
+        if source in network.away:  # what unwinds there uses it, and reaches nobody: see `begin_again`
+            self.is_connected = False
+            self._life.never_stood()
+        elif target in network.away:
             self._refused_first()
 
     # ---- the lines
