@@ -418,6 +418,34 @@ def test_it_connects_anew_whatever_attempt_it_had_under_way(
     assert [each for each in records(result, "network") if each["what"] == "connected"] == []
 
 
+@WORLDS
+@pytest.mark.parametrize("seconds", [0.5, 1.5, 2.5])
+def test_a_node_that_ends_in_a_handshake_is_not_connected_to(
+    project: Project, world: str, seconds: float
+) -> None:
+    """Before or after the other node has answered; once it has in both round trips, the connection stands."""
+    result = passed(
+        ran(
+            project,
+            do("buy"),
+            {"do": "inject", "fault": {"kind": "disconnect"}},
+            wait(seconds),
+            at_once(
+                [restart(down="20s")],
+                *([wait(each), do("buy", id=f"buy{each}")] for each in (5, 9, 13)),
+            ),
+            *(answers(f"buy{each}", "AgentUnavailable") for each in (5, 9, 13)),
+            do("insist", id="insist"),
+            answers("insist", "1"),
+            world=world,
+            network={"default": {"latency": "1s"}},
+        )
+    )
+    shop = [each for each in records(result, "network") if each["from"] == "customer"]
+    assert shop[-1]["what"] == "connected"
+    assert all(each["t"] >= result.faults[-1].end for each in shop if each["what"] == "connected")
+
+
 def test_waits_for_connections_are_drawn_anew_in_each_life(project: Project) -> None:
     """They are the same in both worlds."""
     steps: list[Any] = []
