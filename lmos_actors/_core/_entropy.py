@@ -184,8 +184,19 @@ class RandomStream:
 
     def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
         """Return a float of the normal distribution; always two draws, none kept for the next call."""
-        radius = math.sqrt(-2.0 * math.log(1.0 - self.random()))
-        return mu + sigma * radius * math.cos(math.tau * self.random())
+        state = self._state
+        self._state = state + 2 * _NEXT
+        # random, written out twice: its calls would cost more than the logarithm and the rest
+        z = state * _WEYL
+        z = (z ^ (z >> 64)) & _MASK
+        z = ((z ^ (z >> 30)) * _FIRST) & _MASK
+        z = ((z ^ (z >> 27)) * _SECOND) & _MASK
+        radius = math.sqrt(-2.0 * math.log(1.0 - ((z ^ (z >> 31)) >> 11) * _UNIT))
+        z = (state + _NEXT) * _WEYL
+        z = (z ^ (z >> 64)) & _MASK
+        z = ((z ^ (z >> 30)) * _FIRST) & _MASK
+        z = ((z ^ (z >> 27)) * _SECOND) & _MASK
+        return mu + sigma * radius * math.cos(math.tau * (((z ^ (z >> 31)) >> 11) * _UNIT))
 
     def normalvariate(self, mu: float = 0.0, sigma: float = 1.0) -> float:
         """Do the same as `gauss`."""

@@ -39,7 +39,9 @@ def draw(given: Drawn, stream: RandomStream) -> float:
 
 
 def _seconds(value: float) -> float:
-    return round(min(max(value, 0.0), LONGEST) * 1_000_000) / 1_000_000
+    if not 0.0 <= value <= LONGEST:
+        value = min(max(value, 0.0), LONGEST)
+    return round(value * 1_000_000) / 1_000_000
 
 
 def sampler(given: Drawn) -> Callable[[RandomStream], float]:
@@ -47,16 +49,20 @@ def sampler(given: Drawn) -> Callable[[RandomStream], float]:
     if isinstance(given, Duration):
         seconds = float(given)
         return lambda _: seconds
-    if isinstance(given, Lognormal):
-        middle, spread = _of_logarithm(given)
-        drawn: Callable[[RandomStream], float] = lambda stream: math.exp(  # noqa: E731
-            min(middle + spread * stream.gauss(), _LARGEST_EXPONENT)
-        )
-    else:
-        drawn = partial(_draw, given)
+    drawn = _lognormal(given) if isinstance(given, Lognormal) else partial(_draw, given)
     if not is_time(given):
         return drawn
     return lambda stream: _seconds(drawn(stream))
+
+
+def _lognormal(given: Lognormal) -> Callable[[RandomStream], float]:
+    middle, spread = _of_logarithm(given)
+
+    def drawn(stream: RandomStream) -> float:
+        exponent = middle + spread * stream.gauss()
+        return math.exp(exponent if exponent < _LARGEST_EXPONENT else _LARGEST_EXPONENT)
+
+    return drawn
 
 
 def number_type(schema: Mapping[str, Any]) -> Literal["number", "integer"] | None:
