@@ -6,6 +6,9 @@ message, the parent id for the message itself. Ids of this node are made of the 
 drawn once, so no table has to be kept for them; ids of others are kept with the message, and for a while by
 trace, so that two messages of one trace are in one trace here too.
 
+A request that never leaves the node, over a link of a simulated network, has its number as it is in place of
+a text that would be parsed again at once: `outgoing_mark`, `incoming_mark`.
+
 A node without an instrument numbers nothing. It sends no trace of its own, but hands on what came with a
 request: to what its runs ask, near and far. `tracestate` has the member `lmosactors`, the path of the sender.
 
@@ -17,7 +20,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, unquote
 
 import trio
@@ -116,6 +119,10 @@ class TraceContext:
         found = self._sent.pop(number, None)
         return None if found is None else (number, *found)
 
+    def has_come(self, number: int) -> bool:
+        """Return whether a message of this node has arrived before, or has been forgotten."""
+        return self._sent.pop(number, None) is None
+
     # ---- ids of others
 
     def trace_in(self, trace_id: str, number: int) -> int:
@@ -169,7 +176,10 @@ def current_mark(rt: Runtime) -> Mark | None:
 
 def next_mark(rt: Runtime, number: int) -> Mark:
     """Return the mark of a message that the code that runs now sends, and that has this number."""
-    outer = current_mark(rt)
+    return _mark_within(rt, current_mark(rt), number)
+
+
+def _mark_within(rt: Runtime, outer: Mark | None, number: int) -> Mark:
     if outer is None:
         return (number, number, None, None)
     origin = outer[2]
@@ -205,13 +215,30 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
     if rt.instrument is None:
         return {} if outer is None else _members(rt, outer, 0)
     rt.messages = number = rt.messages + 1
-    mark = next_mark(rt, number)
+    mark = _mark_within(rt, outer, number)
     trace_context(rt).under_way(number, _sender(rt), mark[1])
     return _members(rt, mark, number)
 
 
+def outgoing_mark(rt: Runtime) -> TraceMembers:
+    """Do as `outgoing_trace`, for a request to an agent of this node, which is taken by `incoming_mark`.
+
+    A trace of others is a text here too: what they have added to it has to be handed on.
+    """
+    outer = None if rt.instrument is None else current_mark(rt)
+    if rt.instrument is None or (outer is not None and (outer[2] is not None or not outer[1])):
+        return outgoing_trace(rt)
+    rt.messages = number = rt.messages + 1
+    trace, sender = number if outer is None else outer[1], _sender(rt)
+    trace_context(rt).under_way(number, sender, trace)
+    return cast("TraceMembers", {"mark": (number, trace, sender)})
+
+
 def sent_numbers(rt: Runtime, said: TraceMembers) -> tuple[int, int] | None:
     """Return number and trace of a request that was sent with this, None where nothing is numbered."""
+    mark: Any = said.get("mark")
+    if mark is not None:
+        return mark[0], mark[1]
     found = None if rt.instrument is None else read_trace(said.get("traceparent"), None)
     if found is None:
         return None
@@ -241,10 +268,12 @@ def _span_of(rt: Runtime, origin: Origin) -> str:
 
 
 def _said(rt: Runtime, parent: str, others: str) -> TraceMembers:
-    slot = _sender(rt)
-    sender = "user" if slot is None else slot.path or "user"
-    state = _state(sender, others)
+    state = _state(_name_of(_sender(rt)), others)
     return {"traceparent": parent, "tracestate": state} if state else {"traceparent": parent}
+
+
+def _name_of(slot: Any) -> str:
+    return "user" if slot is None else slot.path or "user"
 
 
 def recorded_trace(rt: Runtime, said: TraceMembers, span: Origin) -> TraceMembers:
@@ -290,6 +319,21 @@ def incoming_trace(
         return
     rt.messages = number = rt.messages + 1
     envelope.trace = (number, number, None, None) if said is None else _marked(rt, number, said[0], said[2])
+
+
+def incoming_mark(rt: Runtime, envelope: Envelope, said: TraceMembers) -> None:
+    """Do as `incoming_trace`, with what `outgoing_mark` has returned, or `outgoing_trace`."""
+    mark: Any = said.get("mark")
+    if mark is None:
+        incoming_trace(rt, envelope, said.get("traceparent"), said.get("tracestate"))
+        return
+    number, trace, sender = mark
+    if not trace_context(rt).has_come(number):
+        envelope.sender = sender
+        envelope.trace = (number, trace, None, None)
+        return
+    rt.messages = number = rt.messages + 1
+    envelope.trace = (number, trace, None, _read_state(_state(_name_of(sender), ""))[1])
 
 
 def put_in_span(envelope: Envelope, span: Origin) -> None:

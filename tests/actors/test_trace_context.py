@@ -16,8 +16,11 @@ from lmos_actors.actors import (
     Carried,
     TraceMembers,
     emitted_trace,
+    incoming_mark,
     incoming_trace,
+    outgoing_mark,
     outgoing_trace,
+    sent_numbers,
     slot_of,
 )
 from lmos_actors.actors.messages._mailbox import Tell
@@ -111,7 +114,7 @@ async def started(node: Node, name: str, **given: Any) -> Ref[Asked]:
     return await node.start_child(ChildSpec(name, partial(Asked, **given)))
 
 
-def arrive(ref: Ref[Asked], name: str, said: TraceMembers) -> None:
+def arrive(ref: Ref[Any], name: str, said: TraceMembers) -> None:
     """Have a request come in over a wire."""
     slot = slot_of(ref)
     envelope = Tell(slot, slot.operation(name), (), None)
@@ -130,6 +133,61 @@ def trace_id(said: Any) -> str:
 
 
 # --- this node's own messages
+
+
+class Sending(Agent):
+    """Has the trace context of a message to the same node made, in a turn or in a run."""
+
+    outgoing: Any
+
+    @action
+    def turn(self) -> None:
+        SEEN.append(self.outgoing(slot_of(self.ref).rt))
+
+    @action
+    async def run(self) -> None:
+        self.turn()
+
+
+def story_of_messages(outgoing: Callable[[Any], TraceMembers], incoming: Callable[..., None]) -> list[str]:
+    """Return the log of messages that come twice each: of the user, of a turn, of a run, in another trace."""
+    log = TraceLog()
+
+    async def main() -> None:
+        SEEN.clear()
+        async with open_node(instrument=log) as node:
+            sender = await node.start_child(ChildSpec("sender", partial(Sending, outgoing=outgoing)))
+            receiver = slot_of(await started(node, "receiver"))
+            rt = receiver.rt
+            SEEN.append(outgoing(rt))
+            await sender.invoke(Sending.turn)
+            await sender.invoke(Sending.run)
+            arrive(sender, "run", {"traceparent": PARENT, "tracestate": "others=1"})
+            await trio.sleep(1)
+            assert len(SEEN) == 4
+            for said in 2 * SEEN:
+                numbers = sent_numbers(rt, said)
+                assert numbers is not None
+                envelope = Tell(receiver, receiver.operation("emit"), (), None)
+                incoming(rt, envelope, said)
+                rt.record("network", receiver, sent=list(numbers), came=repr(envelope.trace))
+                receiver.post(envelope)
+            await trio.sleep(1)
+
+    simulate(main, log=log)
+    return log.lines()
+
+
+def test_a_mark_and_the_text_of_a_trace_are_the_same() -> None:
+    def read(rt: Any, envelope: Any, said: TraceMembers) -> None:
+        incoming_trace(rt, envelope, said.get("traceparent"), said.get("tracestate"))
+
+    with_text = story_of_messages(outgoing_trace, read)
+    texts = [said.get("traceparent") for said in SEEN]
+    with_marks = story_of_messages(outgoing_mark, incoming_mark)
+    assert with_marks == with_text
+    assert [said.get("traceparent") for said in SEEN] == [None, None, None, texts[3]]
+    assert sum('"kind":"answered"' in line for line in with_marks) == 3 + 8
 
 
 def test_a_message_to_this_very_node_is_the_message_that_was_sent() -> None:

@@ -125,16 +125,25 @@ class _Entrance:
 
 
 class RemoteLink:
-    """A link to one far agent by one interface; see `Link`."""
+    """A link to one far agent by one interface; see `Link`.
 
-    __slots__ = ("_interface", "_released", "_sinks", "far", "rt", "table", "turns")
+    `outgoing` returns the trace context of a request that the code that runs now sends.
+    """
 
-    def __init__(self, far: RemoteThing, interface: RemoteInterface) -> None:
+    __slots__ = ("_interface", "_outgoing", "_released", "_sinks", "far", "rt", "table", "turns")
+
+    def __init__(
+        self,
+        far: RemoteThing,
+        interface: RemoteInterface,
+        outgoing: Callable[[Runtime], TraceMembers] = outgoing_trace,
+    ) -> None:
         self.far = far
         self.rt: Runtime = far.rt
         self.turns: Turns = far.rt.turns
         self.table = interface.table
         self._interface = interface
+        self._outgoing = outgoing
         self._sinks: RemoteSinks | None = None
         self._released = False
 
@@ -191,7 +200,7 @@ class RemoteLink:
     def _instrumented(self, op: Operation) -> tuple[Going | None, TraceMembers]:
         """Return the instrument of a request, None without one, and its trace. Call once for each request."""
         if self.rt.edge is None:
-            return None, outgoing_trace(self.rt)
+            return None, self._outgoing(self.rt)
         going = self.rt.edge.goes(op, self.far.path, self.far.peer.way)
         return going, going.trace
 
@@ -211,7 +220,7 @@ class RemoteLink:
         op, args, payload, names = self._bound(key, args, kwargs)
         edge = self.rt.edge
         going = None if edge is None else edge.goes(op, self.far.path, self.far.peer.way)
-        trace = outgoing_trace(self.rt) if going is None else going.trace
+        trace = self._outgoing(self.rt) if going is None else going.trace
         deadline = None if seconds is None else trio.current_time() + seconds
         return op, PendingAsk(
             self.far, op.verb, op.name, payload, names, trace, seconds, deadline, going, attempt
@@ -275,7 +284,7 @@ class RemoteLink:
         run = CURRENT.get()
         sent = SentTell(self, op, args, turns.slot if run is None else run.slot)  # as `_sender`
         if rt.edge is None:  # as `_instrumented` and `_put`
-            trace = outgoing_trace(rt)
+            trace = self._outgoing(rt)
             is_put = self.far.peer.tell(sent, op.name, payload, trace)
         else:
             going, trace = self._instrumented(op)

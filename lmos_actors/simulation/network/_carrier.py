@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import trio
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,7 +21,7 @@ class Carrier:
     such as the one that is made after it.
     """
 
-    __slots__ = ("_generation", "_held", "_last_at", "is_instant", "network", "source", "target")
+    __slots__ = ("_generation", "_held", "_last_at", "_lines", "is_instant", "network", "source", "target")
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         self.network = network
@@ -31,14 +29,18 @@ class Carrier:
         self.target = target
         self.is_instant = False
         """Whether everything arrives at once, whatever the lines are."""
+        links = network.links
+        self._lines = links.line(source, target), links.line(target, source)
         self._generation = 0
         self._held: list[tuple[Line, float, int, Callable[[], object]]] = []
         self._last_at: dict[Line, float] = {}  # when the last message arrives that was sent over each
 
     def line(self, *, back: bool = False) -> Line:
         """Return the line to the other node, or back, as it is now."""
-        ends = (self.target, self.source) if back else (self.source, self.target)
-        return self.network.links.line(*ends)
+        line, links = self._lines[back], self.network.links
+        if line.version != links.version:
+            links.update(line)
+        return line
 
     @property
     def is_cut(self) -> bool:
@@ -57,8 +59,8 @@ class Carrier:
         if self.is_instant:
             arrive()
             return None
-        line, now, links = self.line(back=back), trio.current_time(), self.network.links
-        if line.is_cut:
+        line, now, links = self.line(back=back), self.network.now(), self.network.links
+        if line.cut_since is not None:
             self._held.append((line, now, size, arrive))
             return None
         arrives = links.send_in_order(line, size, now, after=self._last_at.get(line, 0.0))
@@ -84,7 +86,7 @@ class Carrier:
 
     def look_at_lines(self) -> None:
         """Send again what was held, where its line is up again."""
-        now, links = trio.current_time(), self.network.links
+        now, links = self.network.now(), self.network.links
         held, self._held = self._held, []
         for line, sent_at, size, arrive in held:
             links.line(line.source, line.target)  # as it is now

@@ -22,7 +22,7 @@ from lmos_actors.errors import (
 )
 
 from ._peer import NetworkParts, NodePeer, requested
-from ._requests import HEAD, KINDS, Served
+from ._requests import HEAD, Served
 from ._serving import Serving
 
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     )
     from lmos_actors.bindings import PendingRequest, SentTell, SharedListening
     from lmos_actors.protocol.lmos import RunStatus
-
-
-def _arrive(arrive: Callable[[], object]) -> None:
-    arrive()
 
 
 ALONE: Final = "a network of datagrams carries single messages: {} needs `delivery: stream`"
@@ -65,18 +61,18 @@ class DatagramPeer(NodePeer):
     def look_at_lines(self) -> None:
         """Do nothing: what is sent from now on meets the lines as they are."""
 
-    def _go(self, served: Served, size: int, arrive: Callable[[], object], *, back: bool = False) -> None:
+    def _go(self, served: Served, size: int, arrive: Callable[[], None], *, back: bool = False) -> None:
         ends = (self.target_node, self.source) if back else (self.source, self.target_node)
         line, links = self.network.links.line(*ends), self.network.links
         if line.source in self.network.away:
             return  # what a node does that has ended reaches nobody
-        arrivals = links.send_alone(line, size, trio.current_time())
+        arrivals = links.send_alone(line, size, self.network.now())
         if not arrivals:
             self.network.note("lost", line, served)
         elif len(arrivals) > 1:
             self.network.note("doubled", line, served)
         for when in arrivals:
-            self.rt.timers.call_at(when, partial(_arrive, arrive))
+            self.network.rt.timers.call_at(when, arrive)
 
     # ---- a node that ends; see `Pair`
 
@@ -117,14 +113,13 @@ class DatagramPeer(NodePeer):
         if self._serving is None:
             back: Any = self
             self._serving = Serving(back, self.network.limits, alone=True)
-        self._serving.take(served if served.tell is None else msgspec.structs.replace(served))
+        if served.has_come and served.tell is not None:  # doubled: it is a message of its own
+            served = msgspec.structs.replace(served, open=True, has_come=False)
+        self._serving.take(served)
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message."""
-        parent, state = trace.get("traceparent"), trace.get("tracestate")
-        served = self.served(
-            sent, name, payload, verb=KINDS["invoke"], tell=0, traceparent=parent, tracestate=state
-        )
+        served = self.served_tell(sent, name, payload, trace)
         self._go(served, served.weight, partial(self._arrived, served))
         return True
 

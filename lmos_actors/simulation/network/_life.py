@@ -75,8 +75,8 @@ class Life:
             self._hear(0 if back else 1)
             arrive()
 
-        arrives, now = self.carrier.send(size, arrived, back=back), trio.current_time()
-        if arrives is not None and arrives - now > BEAT:
+        arrives = self.carrier.send(size, arrived, back=back)
+        if arrives is not None and arrives - self.carrier.network.now() > BEAT:
             self._look_again()
 
     def look_at_lines(self) -> None:
@@ -95,7 +95,7 @@ class Life:
         self.carrier.look_at_lines()
 
     def _hear(self, end: int) -> None:
-        now, beats = trio.current_time(), self._beats
+        now, beats = self.carrier.network.now(), self._beats
         if now > beats.next_ping and not any((*self._were_cut, *self._ended)):
             is_idle = min(beats.ping(0), beats.ping(1)) > self._whole_since
             if is_idle:  # else its pings come with what was held

@@ -132,7 +132,8 @@ class Links:
         self._lines: dict[tuple[str, str], Line] = {}
         self._faults: dict[int, tuple[LinkFault, float]] = {}  # and when each began
         self._numbers = count(1)
-        self._version = 0
+        self.version = 0
+        """The number of changes of the faults, which each line takes note of when it is looked at."""
 
     def __iter__(self) -> Iterator[Line]:
         """Return the lines that have been used."""
@@ -145,14 +146,15 @@ class Links:
             rules = self._rules(source, target)
             found = Line(source, target, rules, self._stream(f"link {source} > {target}"))
             self._lines[source, target] = found
-        if found.version != self._version:
-            self._update(found)
+        if found.version != self.version:
+            self.update(found)
         return found
 
-    def _update(self, line: Line) -> None:
+    def update(self, line: Line) -> None:
+        """Have a line be as it is now."""
         found = [each for each in self._faults.values() if each[0].selects(line.source, line.target)]
         faults = tuple(each for each, _ in found)
-        line.version, line.faults = self._version, faults
+        line.version, line.faults = self.version, faults
         line.cut_since = min((began for each, began in found if each.cuts), default=None)
         kept = 1.0 - line.rules.loss
         for each in faults:
@@ -165,13 +167,13 @@ class Links:
         """Put a fault into force, and return its number."""
         number = next(self._numbers)
         self._faults[number] = fault, now
-        self._version += 1
+        self.version += 1
         return number
 
     def heal(self, number: int) -> None:
         """End a fault; one that has ended already is passed over."""
         if self._faults.pop(number, None) is not None:
-            self._version += 1
+            self.version += 1
 
     # ---- messages
 
@@ -180,9 +182,12 @@ class Links:
 
         `after`: the instant at which the one before it on its connection arrives.
         """
-        seconds = self._on_the_way(line)
-        losses = line.retries = self._losses(line)
-        return max(self._departure(line, size, now) + seconds + _retries(losses), after)
+        arrives = self._on_the_way(line)
+        losses = line.retries = self._losses(line) if line.loss else 0
+        arrives += now if line.rules.bandwidth is None else self._departure(line, size, now)
+        if losses:
+            arrives += _retries(losses)
+        return arrives if arrives > after else after
 
     def send_again(self, line: Line, size: int, sent_at: float, now: float, *, after: float = 0.0) -> float:
         """Return when a message arrives that was sent while its line was cut, which is up again now.
@@ -200,9 +205,10 @@ class Links:
         is_doubled = random.random() < rules.duplicate if rules.duplicate else False
         is_overtaken = random.random() < rules.reorder if rules.reorder else False
         again = self._on_the_way(line) if is_doubled or is_overtaken else 0.0
-        if line.is_cut or is_lost or line.waiting_bytes(now) + size > rules.queue:
+        waiting = 0.0 if rules.bandwidth is None else line.waiting_bytes(now)
+        if line.cut_since is not None or is_lost or waiting + size > rules.queue:
             return ()
-        left = self._departure(line, size, now)
+        left = now if rules.bandwidth is None else self._departure(line, size, now)
         first = left + seconds + (max(again, OVERTAKEN) if is_overtaken else 0.0)
         return (first, left + again) if is_doubled else (first,)
 
@@ -221,7 +227,7 @@ class Links:
     def _losses(line: Line) -> int:
         """Draw how often a message is lost before it gets through."""
         losses = 0
-        while line.loss and losses < 64 and line.random.random() < line.loss:
+        while losses < 64 and line.random.random() < line.loss:
             losses += 1
         return losses
 

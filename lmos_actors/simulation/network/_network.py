@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from lmos_actors.actors import LookupLink
+from lmos_actors.actors import LookupLink, outgoing_mark
 from lmos_actors.bindings import RemoteLink
 from lmos_actors.errors import AgentUnavailable
 from lmos_actors.supervision import class_at
@@ -63,7 +63,7 @@ class SimulatedNetwork(NodeNetwork):
         if cls is None:
             raise AgentUnavailable(link.path, "it has not started yet")
         peer = self.peer(source, self._label(link.path))
-        return RemoteLink(peer.thing_of(link), self._interface(cls))
+        return RemoteLink(peer.thing_of(link), self._interface(cls), outgoing_mark)
 
     def peer(self, source: str, target: str) -> StreamPeer | DatagramPeer:
         """Return the connection from one node to another."""

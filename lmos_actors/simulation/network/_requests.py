@@ -47,9 +47,8 @@ class Served(msgspec.Struct, eq=False):
     verb: Word
     name: str
     text: bytes = b""  # the payload as JSON, empty where there is none
+    trace: TraceMembers = {}
     remaining: float | None = None
-    traceparent: str | None = None
-    tracestate: str | None = None
     message_id: str = ""
     is_attempt: bool = False
     key: str | None = None

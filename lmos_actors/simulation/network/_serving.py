@@ -14,7 +14,7 @@ import msgspec
 import trio
 from msgspec import UNSET
 
-from lmos_actors.actors import STREAM, Far, OneWay, PoolLink, Slot, far_key, incoming_trace, keyed_requests_of
+from lmos_actors.actors import STREAM, Far, OneWay, PoolLink, Slot, far_key, incoming_mark, keyed_requests_of
 from lmos_actors.bindings import (
     EXITED,
     IncomingTells,
@@ -180,16 +180,16 @@ class Serving:
     def _post(self, served: Served, slot: Slot, op: Any, args: tuple[Any, ...]) -> Far:
         if served.tell is not None and self._alone:
             alone = _Alone(slot, op, args, self, served)
-            incoming_trace(self._rt, alone, served.traceparent, served.tracestate)
+            incoming_mark(self._rt, alone, served.trace)
             slot.post(alone)
             return alone
         if served.tell is not None:
             tell = OneWay(slot, op, args, self._teller(), served)
-            incoming_trace(self._rt, tell, served.traceparent, served.tracestate)
+            incoming_mark(self._rt, tell, served.trace)
             self._teller().post(tell)
             return tell
         far = served.far = Far(slot, op, args, self, served)
-        incoming_trace(self._rt, far, served.traceparent, served.tracestate)
+        incoming_mark(self._rt, far, served.trace)
         self._open[served] = None
         try:
             if self._tells is not None:

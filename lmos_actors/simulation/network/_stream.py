@@ -246,8 +246,10 @@ class StreamPeer(NodePeer):
 
     @property
     def _has_room(self) -> bool:
+        if len(self._open) >= OPEN:
+            return False
         line = self._life.carrier.line()
-        return len(self._open) < OPEN and line.waiting_bytes(trio.current_time()) <= line.rules.queue
+        return line.rules.bandwidth is None or line.waiting_bytes(self.network.now()) <= line.rules.queue
 
     def post(self, request: PendingRequest) -> None:
         """Send a request, or let it stand in line; see `RemotePeer`."""
@@ -255,7 +257,7 @@ class StreamPeer(NodePeer):
             raise self.unavailable(request.far.path)
         told = self._told.get(request.far.thing_id)
         if request.sent is not None:
-            told = self._told.setdefault(request.far.thing_id, Told())
+            told = self._told_to(request.far.thing_id)
             if told.line or self._queue or not told.has_credit or not self._has_room:
                 told.line[request] = None
                 self._look_for_room()
@@ -268,6 +270,12 @@ class StreamPeer(NodePeer):
             self._look_for_room()
         else:
             self._put(request)
+
+    def _told_to(self, thing_id: str) -> Told:
+        told = self._told.get(thing_id)
+        if told is None:
+            told = self._told[thing_id] = Told()
+        return told
 
     def _look_for_room(self) -> None:
         """Come back when the line has sent what waits for its bandwidth, if that is what is missing."""
@@ -291,7 +299,7 @@ class StreamPeer(NodePeer):
         """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
         if not self.is_connected:
             raise self.unavailable(sent.far.path)
-        told = self._told.setdefault(sent.far.thing_id, Told())
+        told = self._told_to(sent.far.thing_id)
         if told.line or self._queue or not told.has_credit or not self._has_room:
             return False
         self._send_tell(told, sent, name, payload, trace)
@@ -303,10 +311,7 @@ class StreamPeer(NodePeer):
         request.on_sent()
 
     def _send_tell(self, told: Told, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> None:
-        parent, state = trace.get("traceparent"), trace.get("tracestate")
-        served = self.served(
-            sent, name, payload, verb=KINDS["invoke"], tell=0, traceparent=parent, tracestate=state
-        )
+        served = self.served_tell(sent, name, payload, trace)
         told.open[served] = sent
         told.size += served.weight
         self._go(served.weight, partial(self._arrived, self._life, served))
@@ -343,7 +348,8 @@ class StreamPeer(NodePeer):
                 self._put(request)
             except InvalidInput as error:
                 request.fail(error)
-        for told in tuple(self._told.values()):
+        lines = [told for told in self._told.values() if told.line]
+        for told in lines:
             while told.line and self._has_room:
                 request = next(iter(told.line))
                 if request.sent is not None and not told.has_credit:
@@ -356,7 +362,7 @@ class StreamPeer(NodePeer):
                         self._put_tell(request, told)
                 except InvalidInput as error:
                     request.fail(error)
-        if self._queue or any(told.line for told in self._told.values()):
+        if self._queue or any(told.line for told in lines):
             self._look_for_room()
 
     # ---- runs
@@ -427,13 +433,9 @@ class StreamPeer(NodePeer):
         """Ask for something to be listened to, now or on the next connection."""
         if not self.is_connected:
             return
-        target, trace = self._things[listening.far.thing_id][1], listening.trace
+        target = self._things[listening.far.thing_id][1]
         served = self._heard[listening] = Served(
-            target,
-            KINDS[listening.kind],
-            listening.name,
-            traceparent=trace.get("traceparent"),
-            tracestate=trace.get("tracestate"),
+            target, KINDS[listening.kind], listening.name, trace=listening.trace
         )
         served.also = (listening,)
         self._go(HEAD, partial(self._arrived, self._life, served))
