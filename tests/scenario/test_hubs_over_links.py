@@ -196,12 +196,37 @@ def test_what_is_said_in_a_cut_comes_after_a_short_one(
         inject("restart", of="weather"),
         inject("restart", of="relay"),
         inject("restart", of=["home", "relay"]),
+        inject("restart", of=["weather", "relay"]),
     ],
 )
 def test_agents_come_back_after_a_fault(folder: Path, world: str, fault: Any) -> None:
     result = ran(folder, world, ASK, fault, wait(10), ASK, SAY, wait(1), HEARD)
     assert answers(result) == ["fine", "fine", 1]
     assert "connected" in {each["what"] for each in records(result, "network")}
+
+
+@both
+@pytest.mark.parametrize("of", ["relay", "ben"])
+def test_a_bridge_that_comes_back_without_its_hub_holds_up_nobody(folder: Path, world: str, of: str) -> None:
+    """The hub is away with its node, or behind a cut; its supervisor starts others, the hub too."""
+    cut = inject("partition", sides=[["weather"], ["relay"]], duration="60s")
+    result = ran(
+        folder,
+        world,
+        *([cut] if of == "ben" else []),
+        {
+            "do": "parallel",
+            "branches": [
+                [{**inject("restart", of=of, down="15s"), "id": "other"}],
+                [wait(1), {**inject("restart", of="weather"), "id": "bridge"}],
+            ],
+        },
+        wait(100),
+        ASK,
+    )
+    assert answers(result) == ["fine"]
+    (back,) = [each.end for each in result.faults if each.id == "other"]
+    assert back == pytest.approx(15, abs=0.2)  # a mock connects first
 
 
 @both

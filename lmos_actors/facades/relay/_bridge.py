@@ -131,6 +131,7 @@ class Bridge:
         self._introduction_wanted = trio.Event()
         self._quiet = trio.Event()
         self._quiet.set()
+        self._tried = trio.Event()
         self._connected = trio.Event()
         self._ready = trio.Event()
 
@@ -169,6 +170,10 @@ class Bridge:
         """Wait until the relay has taken the agent for the first time."""
         await self._connected.wait()
 
+    async def wait_tried(self) -> None:
+        """Wait until the relay has taken the agent, or has not been reached once."""
+        await self._tried.wait()
+
     async def wait_ready(self) -> None:
         """Wait until the agent is there, too, and its events are followed."""
         await self._ready.wait()
@@ -194,6 +199,7 @@ class Bridge:
             except ConnectFailed as failure:
                 if _is_final(failure) or not (patiently or self._connected.is_set()):
                     raise
+                self._tried.set()
                 if not attempt:
                     self._report(f"the relay {self.options.url} is not reached, and tried again: {failure}")
                 asked_for = failure.retry_in or 0.0
@@ -207,6 +213,7 @@ class Bridge:
 
     async def _serve(self, relay: Relay) -> None:
         """Answer questions. Raise ConnectFailed, ConfigError."""
+        self._tried.set()
         self._connected.set()
         exposed = await self._present_agent()
         failure: ConnectFailed | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of agents are read
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from lmos_actors._core import Headers
     from lmos_actors.facades.relay import Bridge
     from lmos_actors.transport import Network
+
+
+ATTEMPT: Final = 10.0
+"""Seconds that a bridge waits for the hub as it starts, once the run has begun."""
 
 
 @attrs.frozen
@@ -49,6 +53,8 @@ class HubLine:
     is_own: bool = False
     """Whether it leads to the hub of the file, which comes back by itself."""
     bridge: Bridge | None = None
+    has_begun: bool = False
+    """Whether the run has begun, so that the hub may be away with its node, or behind a cut."""
 
 
 class HubBridge(Agent, private=True):
@@ -59,7 +65,11 @@ class HubBridge(Agent, private=True):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Be on the relay, from its first welcome on."""
+        """Be on the relay, from its first welcome on.
+
+        Once the run has begun it is waited for during one attempt: the hub may be away, and come back by the
+        supervisor that starts this agent, which does nothing else in the meantime.
+        """
         line: HubLine = self.line
         wires: Any = self._place().rt.wires
         options = RelayBridge(url=line.url, agent=self.agent, credentials=line.credentials)
@@ -67,7 +77,11 @@ class HubBridge(Agent, private=True):
         try:
             async with trio.open_nursery(strict_exception_groups=True) as nursery:
                 nursery.start_soon(partial(bridge.stay, patiently=line.is_own))
-                await bridge.wait_connected()
+                if line.has_begun:
+                    with trio.move_on_after(ATTEMPT):
+                        await bridge.wait_tried()
+                else:
+                    await bridge.wait_connected()
                 line.bridge = bridge
                 yield
                 nursery.cancel_scope.cancel("the bridge ends")

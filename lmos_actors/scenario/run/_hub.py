@@ -246,6 +246,8 @@ class RunHub:
 
     def begin(self) -> None:
         """Have what is said take its time over the links of the file, as the run begins."""
+        for line in self._lines:
+            line.has_begun = line.is_own
         if not self._has_begun:
             self._has_begun = True
             for each in self._networks:
