@@ -21,6 +21,7 @@ from lmos_actors.protocol.relay import EVERYBODY, RELAY
 from lmos_actors.scenario import CUT_SHORT, LogFile
 
 from ._exchanges import MISSING, error_words, exchanges_in, is_fault, speech_of
+from ._omnia import CALL
 from ._things import plain_name
 
 if TYPE_CHECKING:
@@ -235,10 +236,12 @@ class _Story:
         return steps[-1]
 
     def _of_chat(self, request: LoggedRequest) -> dict[str, Any] | None:
-        if not request.is_answered:
+        agent = self._name(request.agent, "omnia")
+        if request.name == CALL:  # its sound is not in the log
+            self._agents[agent]["unused"] = "allowed"
+        if request.name == CALL or not request.is_answered:
             self.left_out += 1
             return None
-        agent = self._name(request.agent, "omnia")
         session = f"session-{request.more['session']}"
         given: dict[str, Any] = {**mapped(_escaped(request.given)), "session": session}
         if (agent, session) not in self._sessions:
@@ -291,9 +294,15 @@ class _Story:
             step["error"] = _error(request)
             return []
         if speech_of(request) == "omnia":
-            text = _escaped(request.value) or ""
-            done = {"type": "done", **({"text": text} if text else {})}
-            return [{"do": "expect", "that": "items", "of": of, "equals": done}]
+            shown = [item for item in request.items if not isinstance(item, str)]
+            parts = [part for item in shown for part in mapped(item).get("parts", ())]
+            text = request.value or ""
+            done = {"type": "done"} | ({"text": text} if text else {}) | ({"parts": parts} if parts else {})
+            items = [item for item in shown if mapped(item).get("type") != "chunk"]
+            return [
+                {"do": "expect", "that": "items", "of": of, "equals": _escaped(item)}
+                for item in (*items, done)
+            ]
         if step["do"] == "stream":
             return [{"do": "expect", "that": "items", "of": of, "sequence": _escaped(request.items)}]
         if step["do"] == "write":

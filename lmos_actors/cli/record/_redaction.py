@@ -49,10 +49,10 @@ SHOWN_IN_QUERIES: Final = frozenset({"agent", "namespace", "binary", "client_too
 NAMED: Final = frozenset(
     {
         "access_token", "api_key", "apikey", "authorization", "cookie", "credentials", "invitation",
-        "passwd", "password", "refresh_token", "secret", "token",
+        "passwd", "password", "refresh_token", "secret", "token", "upload_url",
     }
 )  # fmt: skip
-"""Members of frames without a schema that are credentials by their names."""
+"""Members of frames without a schema that are credentials, as is the address of an upload."""
 
 _TOKEN: Final = r"tok_[A-Za-z0-9_\-]{4,}"
 

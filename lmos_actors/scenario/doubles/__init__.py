@@ -8,6 +8,7 @@ from ._mocks import (
     stranger_contract as stranger_contract,
 )
 from ._recordings import (
+    RecordedAgent as RecordedAgent,
     Recording as Recording,
     Recordings as Recordings,
     log_path as log_path,

@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- type
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
+import msgspec
 import trio
 from msgspec import UNSET
 
 from lmos_actors.errors import ActionFailed
 from lmos_actors.facades import ChatAgent, ChatTurn
+from lmos_actors.facades.chat import ChatPart, MediaPiece, TextChunk, ToolCalled, ToolReturned
 
 from ..model import USER, Chunk, Done, Rule, Waited
 from ..values import exception_class
@@ -18,11 +20,16 @@ from ._replays import error_of
 from ._rules import Request
 
 if TYPE_CHECKING:
+    from ..model import Replay
     from ._mocks import MockScript
+    from ._recordings import RecordedAgent, Recording
     from ._replays import ReplayScript
 
 MESSAGE: Final = "message"
 """The action of rules: something is said to the mock."""
+
+CALL: Final = "call"
+"""The action of a recorded call with sound."""
 
 
 class ChatMock(ChatAgent):
@@ -50,16 +57,22 @@ class ChatReplay(ChatAgent):
 
     script: ClassVar[ReplayScript | None] = None
 
-    async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
         """Answer as it was recorded, after the same time."""
         assert self.script is not None
         exchange = self.script.match("invoke", MESSAGE, _said(turn), USER, allow_missing=True)
         began, silent = trio.current_time(), True
         for after, kind, what in exchange.effects:
             await trio.sleep_until(began + after)
-            if kind == "item":
-                silent = False
-                yield str(what)
+            if kind != "item":
+                continue
+            silent, item = False, _item(what)
+            if isinstance(item, TextChunk):
+                yield item.text
+                for part in item.parts:
+                    yield part
+            else:
+                await turn.show(item)
         if exchange.ended is None:
             await trio.sleep_forever()
         await trio.sleep_until(began + (exchange.ended or 0.0))
@@ -76,9 +89,36 @@ def chat_replay_class(name: str, script: ReplayScript) -> type[ChatReplay]:
     return cast("type[ChatReplay]", made(name, (ChatReplay,), body))
 
 
+def chat_problem(entry: Replay, recording: Recording, recorded: RecordedAgent) -> str | None:
+    """Return what of a recording cannot be played by a chat agent, None if all can."""
+    for exchange in recorded.exchanges:
+        place = f"{recording.name}:{exchange.line}"
+        if exchange.affordance == CALL and entry.unused != "allowed":
+            return f'{place}: a call with sound, which cannot be replayed; "unused: allowed" leaves it out'
+        try:
+            for _, kind, what in exchange.effects:
+                if kind == "item" and exchange.affordance == MESSAGE:
+                    _item(what)
+        except msgspec.ValidationError as error:
+            return f"{place}: the answer has an item that cannot be replayed: {error}"
+    return None
+
+
+def _item(what: Any) -> TextChunk | ToolCalled | ToolReturned | MediaPiece:
+    """Return a recorded item of an answer. Raises ValidationError."""
+    if isinstance(what, str):
+        return TextChunk(what)
+    return msgspec.convert(what, TextChunk | ToolCalled | ToolReturned | MediaPiece)
+
+
 def _said(turn: ChatTurn) -> dict[str, Any]:
     """Return what is said to a chat agent as recordings have it: in which session does not count."""
-    return {"content": turn.text, "metadata": turn.metadata} if turn.metadata else {"content": turn.text}
+    text = "".join(part.text or "" for part in turn.parts) or turn.text
+    said: dict[str, Any] = {"content": text}
+    if turn.metadata:
+        said["metadata"] = turn.metadata
+    media = [msgspec.to_builtins(part) for part in turn.parts if part.type != "text"]
+    return {**said, "parts": media} if media else said
 
 
 async def _answer(agent: Any, script: MockScript, turn: ChatTurn) -> AsyncGenerator[str]:

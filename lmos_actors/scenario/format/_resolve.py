@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Agent
     from lmos_actors.files import DataPath
 
-    from ..doubles import Recording
+    from ..doubles import RecordedAgent, Recording
     from ._targets import Accepts
     from ._used_tree import UsedTree
 
@@ -358,13 +358,24 @@ def _with_seeds(
 
 
 def _missing_recordings(document: Document, cells: Iterable[Cell]) -> Iterator[Mistake]:
-    """Find replays whose log has no run for a cell, or not the agent in it."""
+    """Find replays whose log has no run for a cell, not the agent in it, or what cannot be played."""
     for cell in cells:
         for name, recording in cell.recordings.items():
+            entry, place = replays_among(cell.scenario.agents)[name], ("agents", name, "log")
             try:
-                recorded_agent_of(name, replays_among(cell.scenario.agents)[name], recording, cell.label)
+                recorded = recorded_agent_of(name, entry, recording, cell.label)
             except LookupError as error:
-                yield document.mistake(("agents", name, "log"), str(error.args[0]), "name")
+                yield document.mistake(place, str(error.args[0]), "name")
+                continue
+            problem = _chat_problem(entry, recording, recorded) if entry.speaks == "omnia" else None
+            if problem is not None:
+                yield document.mistake(place, problem, "shape")
+
+
+def _chat_problem(entry: Replay, recording: Recording, recorded: RecordedAgent) -> str | None:
+    from ..doubles._chat_mocks import chat_problem  # few files need it
+
+    return chat_problem(entry, recording, recorded)
 
 
 def _seeds(scenario: Scenario | Simulation) -> Sequence[int]:
