@@ -381,7 +381,8 @@ def test_what_fails_without_a_drawn_fault_has_none_in_the_end() -> None:
     found, _ = shrunk(with_schedule(SIMULATION, 5, drawn(3)), lambda data: True)
     assert faults_of(found) == []
     assert found["population"][0]["count"] == 1
-    assert set(found) == {"lmos", "name", "seeds", "stop", "population"}
+    assert set(found) == {"lmos", "name", "seeds", "stop", "population", "checks"}
+    assert found["checks"] == [{"check": "always", "of": "*", "expr": "restarts == 0"}]  # one that passes
 
 
 def test_a_failure_that_needs_a_fault_does_not_become_one_that_needs_none() -> None:

@@ -273,6 +273,10 @@ WRONG = [
         SCENARIO,
         "network: {}",
         ("network: {default: {bandwidth: @10B}}", "takes 32 s at that, and the run is over after 30 s"),
+        (
+            "timeout: 10m\nnetwork: {default: {bandwidth: @5B}}",
+            "takes 64 s at that, and a connection ends after 60 s in which nothing comes",
+        ),
         ("network: {delivery: datagram, default: {queue: @100B}}", "has room for no message"),
         ("network: {delivery: @udp}", 'unknown word "udp" (known: stream, datagram)'),
         ("world: websocket\n@network: {}", "that of websocket is this machine's own"),
@@ -367,6 +371,18 @@ WRONG = [
         ("of: @slow}", '"slow" has a duration, and ends by itself'),
         ("of: @boom}", '"boom" is no fault of the network, and ends by itself'),
         ("of: @blink}", '"blink" is over in an instant'),
+    ),
+    *wrong(
+        SIMULATION,
+        "{at: 9s, do: heal, of: away}",
+        (
+            "{at: 9s, do: heal, of: away}\n  - {at: 9s, do: heal, of: @split}",
+            '"split" is healed already, at 8s',
+        ),
+        (
+            "{at: 9s, do: heal, of: away}\n  - {at: 9s, do: heal, of: @away}",
+            '"away" is healed already, at 9s',
+        ),
     ),
     *wrong(
         SIMULATION,

@@ -147,12 +147,18 @@ class LinkFaultValidator:
         self.names.report((*path, "of"), why)
 
     def _after(self, step: Any, path: DataPath) -> None:
-        """Check that an entry of a timeline heals what has begun by then."""
+        """Check that an entry of a timeline heals what has begun by then, and is not healed yet."""
         for index, raw in enumerate(self.names.cell.data.get("timeline", ())):
-            fault: Any = self.names.made.get(("timeline", index))
-            begins = getattr(fault, "at", None)
-            if mapped(raw).get("id") == step.of and begins is not None and begins > step.at:
-                self.names.report((*path, "at"), f'"{step.of}" begins later, at {begins}', "shape")
+            entry: Any = self.names.made.get(("timeline", index))
+            at = getattr(entry, "at", None)
+            if at is None:
+                continue
+            if mapped(raw).get("id") == step.of and at > step.at:
+                self.names.report((*path, "at"), f'"{step.of}" begins later, at {at}', "shape")
+            is_earlier = (at, index) < (step.at, path[-1])
+            if is_earlier and mapped(raw).get("do") == "heal" and entry.of == step.of:
+                self.names.report((*path, "of"), f'"{step.of}" is healed already, at {at}', "shape")
+                return
 
 
 def _lasts(fault: dict[str, Any]) -> bool:

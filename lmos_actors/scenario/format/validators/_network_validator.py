@@ -27,6 +27,9 @@ SMALLEST: Final = 1_024
 MESSAGE: Final = 320
 """Bytes of the smallest message, about."""
 
+SILENCE: Final = 60.0
+"""Seconds without a sign of the other end that no connection outlasts."""
+
 SHORTEST_TTL: Final = 3.0
 DAY: Final = 86_400.0
 LONGEST_TTL: Final = 366 * DAY
@@ -154,7 +157,7 @@ class NetworkValidator:
             self._queue(rules, path)
 
     def _bandwidth(self, bandwidth: float, path: DataPath) -> None:
-        """Refuse a bandwidth over which the smallest message does not get before the end of the run."""
+        """Refuse a bandwidth at which the run or a connection ends before the smallest message has come."""
         if not bandwidth:
             self.names.report(path, "a line without bandwidth carries nothing", "shape")
             return
@@ -162,6 +165,9 @@ class NetworkValidator:
         if end is not None and needed > end:
             why = f"a message of {MESSAGE} B takes {needed:g} s at that, and the run is over after {end:g} s"
             self.names.report(path, why, "shape")
+        elif needed > SILENCE and not self.is_datagram:
+            why = f"a message of {MESSAGE} B takes {needed:g} s at that, and a connection ends"
+            self.names.report(path, f"{why} after {SILENCE:g} s in which nothing comes", "shape")
 
     def _end(self) -> float | None:
         """Return the time of the run; None where there are mistakes in it."""
