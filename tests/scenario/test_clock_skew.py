@@ -11,6 +11,7 @@ import pytest
 from lmos_actors.files import FileError, Offset
 from lmos_actors.scenario import load_scenario, run_cell
 from tests.scenario.project import Project
+from tests.scenario.steps import answers, inject, invoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,32 +67,23 @@ def file(project: Project, *steps: Any, **more: Any) -> str:
 
 
 def skew(**fault: Any) -> dict[str, Any]:
-    whole = {"kind": "clock_skew", "target": "watch", "duration": "4s", **fault}
-    return {"do": "inject", "id": "skewed", "fault": whole}
-
-
-def invoke(action: str, **more: Any) -> dict[str, Any]:
-    return {"do": "invoke", "target": "watch", "action": action, **more}
-
-
-def equal(id: str, value: object) -> dict[str, Any]:
-    return {"do": "expect", "that": "output", "of": id, "equals": value}
+    return inject("clock_skew", id="skewed", **{"target": "watch", "duration": "4s", **fault})
 
 
 @pytest.mark.parametrize("world", ["memory", "wire"])
 def test_an_agent_sees_another_date_and_its_timers_take_another_time(project: Project, world: str) -> None:
     steps = [
-        invoke("ahead", save={"right": "$.output"}),
+        invoke("ahead", "watch", save={"right": "$.output"}),
         skew(skew="-3s", rate=1.5),
-        invoke("begin"),
+        invoke("begin", "watch"),
         {"do": "wait", "for": "2s"},
-        invoke("fired", id="fired"),
-        invoke("ahead", id="during", input={"of": "$(saved.right)"}),
+        invoke("fired", "watch", id="fired"),
+        invoke("ahead", "watch", id="during", input={"of": "$(saved.right)"}),
         {"do": "wait", "for": "2s"},
-        invoke("ahead", id="after", input={"of": "$(saved.right)"}),
-        equal("fired", 2.0),
-        equal("during", -2.0),
-        equal("after", 0.0),
+        invoke("ahead", "watch", id="after", input={"of": "$(saved.right)"}),
+        answers("fired", 2.0),
+        answers("during", -2.0),
+        answers("after", 0.0),
     ]
     resolved = load_scenario(file(project, *steps, world=world))
     result = run_cell(resolved, resolved.cells[0], 1, real_limit=20)
@@ -114,7 +106,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("fault", "more", "message"), MISTAKES)
 def test_mistakes(project: Project, fault: dict[str, Any], more: dict[str, Any], message: str) -> None:
     with pytest.raises(FileError) as caught:
-        load_scenario(file(project, skew(**fault), invoke("begin"), **more))
+        load_scenario(file(project, skew(**fault), invoke("begin", "watch"), **more))
     assert any(message in mistake.message for mistake in caught.value.mistakes), str(caught.value)
 
 

@@ -13,6 +13,7 @@ from lmos_actors.reports import mermaid
 from lmos_actors.scenario import load_scenario, run_cell
 from tests.matrix import few_or_all
 from tests.scenario.project import Project
+from tests.scenario.steps import at_once, heal, inject, invoke, records, wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,42 +120,30 @@ def ran(folder: Path, world: str, *steps: Any, network: Any = None, **more: Any)
 
 
 def ask(action: str = "ask", target: str = "clerk", **data: Any) -> dict[str, Any]:
-    return {"do": "invoke", "target": target, "action": action, "input": data}
-
-
-def wait(seconds: float) -> dict[str, Any]:
-    return {"do": "wait", "for": f"{round(seconds * 1000)}ms"}
-
-
-def inject(kind: str, **more: Any) -> dict[str, Any]:
-    return {"do": "inject", "id": f"{kind}-{more.get('target', 'all')}", "fault": {"kind": kind, **more}}
+    return invoke(action, target, input=data)
 
 
 TOTAL = {"do": "read", "target": "directory", "property": "total"}
-CUT = inject("partition", sides=[["directory"], "rest"])
-HEAL = {"do": "heal", "of": "partition-all"}
+CUT = inject("partition", id="cut", sides=[["directory"], "rest"])
+HEAL = heal("cut")
 
 
-def answers(result: RunResult, *names: str) -> list[Any]:
+def answered(result: RunResult, *names: str) -> list[Any]:
     """Return what clerks have answered, and the totals of the directory, in their order."""
-    records = [each for each in map(json.loads, result.log) if "kind" in each]
     wanted = names or ("ask", "ask_able", "ask_all", "wait", "total")
     return [
         each.get("value", each.get("error"))
-        for each in records
-        if each["kind"] == "answered" and each["affordance"] in wanted
+        for each in records(result, "answered")
+        if each["affordance"] in wanted
     ]
 
 
 def times(result: RunResult, kind: str, affordance: str, sender: str | None = None) -> list[float]:
     """Return when the messages of a kind were recorded."""
-    records = [each for each in map(json.loads, result.log) if "kind" in each]
     return [
         each["t"]
-        for each in records
-        if each["kind"] == kind
-        and affordance in (each.get("affordance"), each.get("event"))
-        and sender in (None, each.get("from"))
+        for each in records(result, kind)
+        if affordance in (each.get("affordance"), each.get("event")) and sender in (None, each.get("from"))
     ]
 
 
@@ -165,7 +154,7 @@ def times(result: RunResult, kind: str, affordance: str, sender: str | None = No
 def test_an_agent_is_found_on_another_node(folder: Path, world: str) -> None:
     """The look-up takes a round trip, and what has been found is kept."""
     result = ran(folder, world, TOTAL, ask(), ask())
-    assert answers(result) == [2, "rome", "rome"]
+    assert answered(result) == [2, "rome", "rome"]
     assert times(result, "sent", "searchJSONPath") == [LATENCY]
     assert times(result, "answered", "ask") == pytest.approx([4 * LATENCY, 6 * LATENCY])
 
@@ -177,20 +166,20 @@ def test_near_ones_come_first(folder: Path, world: str) -> None:
         "oslo": {"from": "agent", "use": "weather_office.py:Weather", "args": {"place": "oslo"}},
     }
     result = ran(folder, world, ask(), agents=near, nodes={"north": ["clerk", "oslo"]})
-    assert (answers(result), times(result, "sent", "searchJSONPath")) == (["oslo"], [])
+    assert (answered(result), times(result, "sent", "searchJSONPath")) == (["oslo"], [])
 
 
 @both
 def test_the_directory_asks_itself_near(folder: Path, world: str) -> None:
     result = ran(folder, world, ask(), nodes={"south": ["clerk", "directory"]})
-    assert (answers(result), times(result, "sent", "searchJSONPath")) == (["rome"], [0.0])
+    assert (answered(result), times(result, "sent", "searchJSONPath")) == (["rome"], [0.0])
 
 
 @both
 def test_by_name_and_by_capability(folder: Path, world: str) -> None:
     steps = (ask(name="weather"), ask(name="whether"), ask("ask_able", capability="forecast"))
     result = ran(folder, world, *steps, ask("ask_able", capability="hindsight"))
-    assert answers(result) == ["rome", "NotFound", "rome", "NotFound"]
+    assert answered(result) == ["rome", "NotFound", "rome", "NotFound"]
 
 
 @both
@@ -201,30 +190,30 @@ def test_requests_are_spread_over_all_nodes(folder: Path, world: str) -> None:
     }
     more["bonn"] = {"from": "agent", "use": "weather_office.py:Weather", "args": {"place": "bonn"}}
     result = ran(folder, world, ask("ask_all", times=6), agents=more, nodes={"here": ["clerk", "bonn"]})
-    assert answers(result) == [["bonn", "bonn", "oslo", "oslo", "rome", "rome"]]
+    assert answered(result) == [["bonn", "bonn", "oslo", "oslo", "rome", "rome"]]
 
 
 @both
 def test_pools_and_children_are_found(folder: Path, world: str) -> None:
     """A pool is registered as one; a child is on the node of the agent that has started it."""
     pool = {**AGENTS, "weather": {"from": "pool", "use": "weather_office.py:Weather", "size": 3}}
-    assert answers(ran(folder, world, TOTAL, ask(), agents=pool)) == [2, "rome"]
+    assert answered(ran(folder, world, TOTAL, ask(), agents=pool)) == [2, "rome"]
     two = {"clerk": AGENTS["clerk"], "boss": AGENTS["clerk"]}
     result = ran(folder, world, ask(), ask("hire", "boss"), wait(1), TOTAL, ask(), agents=two)
-    assert answers(result) == ["NotFound", 3, "attic"]
+    assert answered(result) == ["NotFound", 3, "attic"]
 
 
 @both
 def test_private_agents_are_not_registered(folder: Path, world: str) -> None:
     private = {**AGENTS, "archive": {"from": "agent", "use": "weather_office.py:Archive"}}
     crash = inject("crash", target="archive")
-    assert answers(ran(folder, world, TOTAL, crash, wait(1), TOTAL, agents=private)) == [2, 2]
+    assert answered(ran(folder, world, TOTAL, crash, wait(1), TOTAL, agents=private)) == [2, 2]
 
 
 @both
 def test_without_a_directory_what_is_looked_for_ends_at_the_node(folder: Path, world: str) -> None:
     weather = inject("crash", target="weather")
-    assert answers(ran(folder, world, ask(), weather, network={})) == ["NotFound"]
+    assert answered(ran(folder, world, ask(), weather, network={})) == ["NotFound"]
 
 
 # ---- registrations, and the loss of them
@@ -237,7 +226,7 @@ def test_a_cut_longer_than_they_live_loses_registrations(
 ) -> None:
     """They come back by themselves after it; a connection that was lost is made again first."""
     result = ran(folder, world, wait(1), CUT, wait(seconds), TOTAL, HEAL, wait(TTL + 30), TOTAL, ask())
-    assert answers(result) == [left, 2, "rome"]
+    assert answered(result) == [left, 2, "rome"]
     gone = times(result, "event", "thingDeleted")
     assert len(gone) == 2 - left
     assert all(2 / 3 * TTL < instant <= 1 + TTL for instant in gone)
@@ -246,7 +235,7 @@ def test_a_cut_longer_than_they_live_loses_registrations(
 @both
 def test_what_was_found_is_kept_while_the_directory_is_away(folder: Path, world: str) -> None:
     result = ran(folder, world, ask(), CUT, wait(TTL + 15), ask(), TOTAL)
-    assert answers(result) == ["rome", "rome", 0]
+    assert answered(result) == ["rome", "rome", 0]
 
 
 @both
@@ -254,10 +243,10 @@ def test_what_is_not_found_yet_cannot_be_found_while_it_is_away(folder: Path, wo
     """Until the cut is noticed a look-up waits, ten seconds at most; from then on it fails at once."""
     patient = {**AGENTS, "clerk": {**AGENTS["clerk"], "args": {"patience": 30.0}}}
     result = ran(folder, world, CUT, ask(), wait(70), ask(), HEAL, ask("wait"), agents=patient)
-    assert answers(result) == ["AgentUnavailable", "AgentUnavailable", "rome"]
+    assert answered(result) == ["AgentUnavailable", "AgentUnavailable", "rome"]
     assert times(result, "answered", "ask")[:2] == [10.01, 80.01]  # deadlines come in hundredths
     hasty = {**AGENTS, "clerk": {**AGENTS["clerk"], "args": {"patience": 5.0}}}
-    assert answers(ran(folder, world, CUT, ask(), agents=hasty)) == ["DeadlineExceeded"]
+    assert answered(ran(folder, world, CUT, ask(), agents=hasty)) == ["DeadlineExceeded"]
 
 
 @both
@@ -270,9 +259,9 @@ def test_a_partition_in_a_renewal(
     """Cut when it is sent, under way, there, or when it is answered; the agent is registered in the end."""
     usual = ran(folder, world, wait(TTL))
     renewed = times(usual, "sent", "partiallyUpdateThing", "weather")[0] - LATENCY
-    cut = inject("partition", sides=[["directory"], ["weather"]], one_way=one_way)
+    cut = inject("partition", id="cut", sides=[["directory"], ["weather"]], one_way=one_way)
     result = ran(folder, world, wait(renewed + after), cut, wait(lasts), TOTAL, HEAL, wait(2 * TTL), TOTAL)
-    assert answers(result) == [1 if lasts > TTL else 2, 2]
+    assert answered(result) == [1 if lasts > TTL else 2, 2]
     if lasts < TTL / 3:
         assert times(result, "event", "thingDeleted") == []
 
@@ -283,7 +272,7 @@ def test_crashes_and_stops(folder: Path, world: str) -> None:
     steps = (inject("crash", target="weather"), TOTAL, ask(), inject("crash", target="directory"), TOTAL)
     stop, start = ({"do": do, "target": "weather"} for do in ("stop", "start"))
     result = ran(folder, world, *steps, stop, ask(), wait(1), TOTAL, start, ask())
-    assert answers(result) == [2, "rome", 2, "AgentUnavailable", 2, "rome"]
+    assert answered(result) == [2, "rome", 2, "AgentUnavailable", 2, "rome"]
 
 
 @both
@@ -291,12 +280,12 @@ def test_what_is_gone_for_good_is_registered_no_more(folder: Path, world: str) -
     """Until the directory has heard of it, it is found and asked; then it is not found."""
     gone = {**AGENTS, "weather": {**AGENTS["weather"], "restart": "temporary"}}
     crash = inject("crash", target="weather")
-    assert answers(ran(folder, world, ask(), crash, ask(), ask(), TOTAL, agents=gone)) == [
+    assert answered(ran(folder, world, ask(), crash, ask(), ask(), TOTAL, agents=gone)) == [
         "rome", "NotFound", "NotFound", 1,
     ]  # fmt: skip
-    cut = inject("partition", sides=[["directory"], ["weather"]])
+    cut = inject("partition", id="cut", sides=[["directory"], ["weather"]])
     result = ran(folder, world, cut, crash, ask(), TOTAL, agents=gone)
-    assert answers(result) == ["NotFound", 2]
+    assert answered(result) == ["NotFound", 2]
     assert times(result, "answered", "ask") == pytest.approx([4 * LATENCY])
 
 
@@ -304,19 +293,19 @@ def test_what_is_gone_for_good_is_registered_no_more(folder: Path, world: str) -
 def test_a_directory_that_is_stopped(folder: Path, world: str) -> None:
     stop, start = ({"do": do, "target": "directory"} for do in ("stop", "start"))
     result = ran(folder, world, stop, wait(TTL), ask(), start, wait(TTL), TOTAL, ask())
-    assert answers(result) == ["AgentUnavailable", 2, "rome"]
+    assert answered(result) == ["AgentUnavailable", 2, "rome"]
 
 
 @both
 def test_a_restart_of_all_registers_all_again(folder: Path, world: str) -> None:
     result = ran(folder, world, ask(), inject("restart"), wait(1), TOTAL, ask())
-    assert answers(result) == ["rome", 2, "rome"]
+    assert answered(result) == ["rome", 2, "rome"]
 
 
 def test_datagrams_of_a_directory_may_get_lost(folder: Path) -> None:
     lossy = {"directory": {"ttl": f"{TTL}s"}, "delivery": "datagram", "default": {"loss": 0.3}}
     result = ran(folder, "memory", wait(10 * TTL), TOTAL, network=lossy)
-    assert answers(result) == [2]
+    assert answered(result) == [2]
     assert any(json.loads(line).get("what") == "lost" for line in result.log[1:])
 
 
@@ -336,15 +325,15 @@ def story(random: Random) -> list[Any]:
                 [["clerk"], "rest"],
             ])  # fmt: skip
             cuts.append(f"cut-{number}")
-            steps.append({**inject("partition", sides=sides), "id": cuts[-1]})
+            steps.append(inject("partition", id=cuts[-1], sides=sides))
         elif kind == "heal" and cuts:
             healed = cuts.pop(random.randrange(len(cuts)))
             steps += [{"do": "heal", "of": healed}, wait(random.choice([1, 40]))]
         elif kind == "crash":
             target = random.choice(["weather", "directory"])
-            steps += [{**inject("crash", target=target), "id": f"crash-{number}"}, wait(6)]
+            steps += [inject("crash", target=target), wait(6)]
         elif kind == "reset":
-            steps += [{**inject("disconnect"), "id": f"reset-{number}"}, wait(random.choice([2, 5]))]
+            steps += [inject("disconnect"), wait(random.choice([2, 5]))]
     return [*steps, TOTAL]
 
 
@@ -352,7 +341,7 @@ def story(random: Random) -> list[Any]:
 def test_random_stories_come_to_the_same_in_both_worlds(folder: Path, seed: int) -> None:
     agents = {**AGENTS, "boss": {**AGENTS["clerk"], "args": {"patience": 30.0}}}
     steps = story(Random(seed))
-    memory, wire = (answers(ran(folder, world, *steps, agents=agents)) for world in ("memory", "wire"))
+    memory, wire = (answered(ran(folder, world, *steps, agents=agents)) for world in ("memory", "wire"))
     assert memory == wire
 
 
@@ -482,25 +471,21 @@ def test_agents_that_are_registered_are_used(folder: Path) -> None:
 @both
 def test_a_node_that_ends_takes_nothing_back_and_registers_again(folder: Path, world: str) -> None:
     """Its registration expires, as nobody has removed it."""
-    away = {"kind": "restart", "of": "weather"}
     result = ran(
         folder,
         world,
-        {"do": "inject", "id": "short", "fault": {**away, "down": "2s"}},
+        inject("restart", of="weather", down="2s"),
         TOTAL,
         ask("wait"),
-        {
-            "do": "parallel",
-            "branches": [
-                [{"do": "inject", "id": "long", "fault": {**away, "down": f"{TTL + 20}s"}}],
-                [wait(2), TOTAL, ask(), wait(TTL + 10), TOTAL, ask()],
-            ],
-        },
+        at_once(
+            [inject("restart", of="weather", down=f"{TTL + 20}s")],
+            [wait(2), TOTAL, ask(), wait(TTL + 10), TOTAL, ask()],
+        ),
         wait(10),
         TOTAL,
         ask("wait"),
     )
-    assert answers(result, "ask", "total", "wait") == [
+    assert answered(result, "ask", "total", "wait") == [
         2,
         "rome",
         2,
@@ -514,7 +499,7 @@ def test_a_node_that_ends_takes_nothing_back_and_registers_again(folder: Path, w
 
 @both
 def test_a_node_has_one_registrar_however_often_it_ends(folder: Path, world: str) -> None:
-    ends = ({"do": "inject", "id": f"r{n}", "fault": {"kind": "restart", "of": "weather"}} for n in range(3))
+    ends = (inject("restart", id=f"r{n}", of="weather") for n in range(3))
     result = ran(folder, world, *ends, wait(10), TOTAL, wait(TTL), TOTAL)
     renewals = times(result, "sent", "partiallyUpdateThing", "weather")
     assert len(renewals) == len({round(instant, 1) for instant in renewals}) <= 4
@@ -523,4 +508,4 @@ def test_a_node_has_one_registrar_however_often_it_ends(folder: Path, world: str
 @both
 def test_a_directory_that_ends_has_forgotten_all_and_hears_of_them_again(folder: Path, world: str) -> None:
     result = ran(folder, world, TOTAL, inject("restart", of="directory"), TOTAL, wait(2 * TTL), TOTAL, ask())
-    assert answers(result) == [2, 0, 2, "rome"]
+    assert answered(result) == [2, 0, 2, "rome"]

@@ -19,6 +19,7 @@ from lmos_actors.scenario import load_scenario, run_cell, scenario_schema
 from lmos_actors.security import BearerToken, Credentials
 from tests.commands import called
 from tests.scenario.project import Project
+from tests.scenario.steps import passed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,11 +163,6 @@ def written(project: Project, **file: Any) -> Path:
 def ran(project: Project, **file: Any) -> RunResult:
     resolved = load_scenario(written(project, **file))
     return run_cell(resolved, resolved.cells[0], 1, real_limit=30)
-
-
-def passed(result: RunResult) -> None:
-    assert result.failures == ()
-    assert result.ended == "passed"
 
 
 # ---- who is on it, and what they say

@@ -10,6 +10,7 @@ import pytest
 from lmos_actors.files import FileError
 from lmos_actors.scenario import load_scenario, run_cell
 from tests.scenario.project import Project
+from tests.scenario.steps import at_once, heal, inject, records, wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,31 +124,18 @@ def ran(folder: Path, world: str, *steps: Any, **more: Any) -> RunResult:
     return result
 
 
-def wait(seconds: float) -> dict[str, Any]:
-    return {"do": "wait", "for": f"{round(seconds * 1000)}ms"}
+CUT = inject("partition", id="cut", sides=[["home"], "rest"])
+HEAL = heal("cut")
 
 
-def inject(kind: str, **more: Any) -> dict[str, Any]:
-    return {"do": "inject", "id": kind, "fault": {"kind": kind, **more}}
-
-
-CUT = inject("partition", sides=[["home"], "rest"])
-HEAL = {"do": "heal", "of": "partition"}
-
-
-def records(result: RunResult, kind: str) -> list[dict[str, Any]]:
-    found = [each for each in map(json.loads, result.log) if "kind" in each]
-    return [each for each in found if each["kind"] == kind]
-
-
-def answers(result: RunResult) -> list[Any]:
+def answered(result: RunResult) -> list[Any]:
     return [each["value"] for each in records(result, "answered") if each["agent"] == "voter"]
 
 
 @both
 def test_a_question_crosses_two_links_and_its_answer_too(folder: Path, world: str) -> None:
     result = ran(folder, world, ASK, ASK_BEN)
-    assert answers(result) == ["fine", "I am ben"]
+    assert answered(result) == ["fine", "I am ben"]
     first, second = (each["t"] for each in records(result, "answered") if each["agent"] == "voter")
     assert (first, second - first) == pytest.approx((4 * LATENCY, 4 * LATENCY))
 
@@ -166,10 +154,10 @@ def test_those_on_the_node_of_the_hub_are_near_it(folder: Path, world: str) -> N
 @both
 def test_user_is_near_unless_it_is_named(folder: Path, world: str) -> None:
     result = ran(folder, world, SAY, wait(1), HEARD)
-    assert (answers(result), len(records(result, "network"))) == ([1], 0)
+    assert (answered(result), len(records(result, "network"))) == ([1], 0)
     late = {"links": [{"between": ["user", "relay"], "latency": "5s"}]}
-    assert answers(ran(folder, world, {**SAY, "wait": False}, wait(4), HEARD, network=late)) == [0]
-    assert answers(ran(folder, world, {**SAY, "wait": False}, wait(6), HEARD, network=late)) == [1]
+    assert answered(ran(folder, world, {**SAY, "wait": False}, wait(4), HEARD, network=late)) == [0]
+    assert answered(ran(folder, world, {**SAY, "wait": False}, wait(6), HEARD, network=late)) == [1]
 
 
 @both
@@ -180,7 +168,7 @@ def test_what_is_said_in_a_cut_comes_after_a_short_one(
     """A long one ends the connection, and what was under way with it; the agent comes back by itself."""
     steps = (CUT, SAY, ASK, wait(lasts), HEAL, wait(60), HEARD, ASK, SAY, wait(1), HEARD)
     result = ran(folder, world, *steps)
-    assert answers(result) == ["DeadlineExceeded", heard, "fine", heard + 1]
+    assert answered(result) == ["DeadlineExceeded", heard, "fine", heard + 1]
     happened = [each["what"] for each in records(result, "network")]
     assert happened == ([] if heard else ["disconnected", "connected"])
 
@@ -201,7 +189,7 @@ def test_what_is_said_in_a_cut_comes_after_a_short_one(
 )
 def test_agents_come_back_after_a_fault(folder: Path, world: str, fault: Any) -> None:
     result = ran(folder, world, ASK, fault, wait(10), ASK, SAY, wait(1), HEARD)
-    assert answers(result) == ["fine", "fine", 1]
+    assert answered(result) == ["fine", "fine", 1]
     assert "connected" in {each["what"] for each in records(result, "network")}
 
 
@@ -214,17 +202,14 @@ def test_a_bridge_that_comes_back_without_its_hub_holds_up_nobody(folder: Path, 
         folder,
         world,
         *([cut] if of == "ben" else []),
-        {
-            "do": "parallel",
-            "branches": [
-                [{**inject("restart", of=of, down="15s"), "id": "other"}],
-                [wait(1), {**inject("restart", of="weather"), "id": "bridge"}],
-            ],
-        },
+        at_once(
+            [inject("restart", id="other", of=of, down="15s")],
+            [wait(1), inject("restart", of="weather")],
+        ),
         wait(100),
         ASK,
     )
-    assert answers(result) == ["fine"]
+    assert answered(result) == ["fine"]
     (back,) = [each.end for each in result.faults if each.id == "other"]
     assert back == pytest.approx(15, abs=0.2)  # a mock connects first
 
@@ -246,7 +231,7 @@ def test_the_end_of_a_run_is_no_loss_of_connections(folder: Path, world: str) ->
 def test_both_worlds_come_to_the_same(folder: Path) -> None:
     steps = (ASK, CUT, SAY, ASK, wait(70), HEAL, wait(40), ASK, inject("disconnect"), wait(5), ASK_BEN, HEARD)
     memory, wire = (ran(folder, world, *steps) for world in ("memory", "wire"))
-    assert answers(memory) == answers(wire)
+    assert answered(memory) == answered(wire)
     assert [each["t"] for each in records(memory, "network")] == [
         each["t"] for each in records(wire, "network")
     ]
@@ -258,7 +243,7 @@ def test_changed_bytes_end_a_connection(folder: Path) -> None:
     result = ran(folder, "wire", *steps, network=corrupt)
     happened = {each["what"] for each in records(result, "network")}
     assert happened == {"corrupted", "disconnected", "connected"}
-    assert answers(result).count("fine") > 20
+    assert answered(result).count("fine") > 20
 
 
 MISTAKES = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from lmos_actors.scenario import load_scenario, run_cell
 from tests.scenario.project import Project
+from tests.scenario.steps import answers, heal, inject, invoke, passed, reads, records, wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -277,17 +278,6 @@ def ran_file(project: Project, data: dict[str, Any], seed: int = 1) -> RunResult
     return run_cell(resolved, resolved.cells[0], 1, real_limit=30)
 
 
-def passed(result: RunResult) -> RunResult:
-    assert result.failures == ()
-    assert result.ended == "passed"
-    return result
-
-
-def records(result: RunResult, kind: str) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in result.log[1:]]
-    return [record for record in found if record.get("kind") == kind]
-
-
 def instants_of(result: RunResult, action: str) -> list[float]:
     """Return when messages for an action came to their agent."""
     return [record["t"] for record in records(result, "delivered") if record["affordance"] == action]
@@ -301,49 +291,22 @@ def network_records(result: RunResult) -> list[str]:
 
 
 def do(action: str, target: str = "customer", **more: Any) -> dict[str, Any]:
-    known = {"id", "wait", "as", "error", "save", "within"}
-    given = {key: value for key, value in more.items() if key not in known}
-    made = {"do": "invoke", "target": target, "action": action, "input": given}
-    return made | {key: value for key, value in more.items() if key in known}
-
-
-def wait(seconds: float) -> dict[str, Any]:
-    return {"do": "wait", "for": f"{seconds}s"}
-
-
-def inject(id: str, **fault: Any) -> dict[str, Any]:
-    return {"do": "inject", "id": id, "fault": fault}
+    return invoke(action, target, **more)
 
 
 def cut(id: str = "split", **more: Any) -> dict[str, Any]:
-    return inject(id, kind="partition", **{"sides": [["customer"], ["shop"]], **more})
-
-
-def heal(of: str = "split") -> dict[str, Any]:
-    return {"do": "heal", "of": of}
-
-
-def answers(of: str, equals: Any) -> dict[str, Any]:
-    return {"do": "expect", "that": "output", "of": of, "equals": equals}
-
-
-READS = count()
-
-
-def value(target: str, name: str, equals: Any) -> tuple[dict[str, Any], ...]:
-    id = f"read-{next(READS)}"
-    return {"do": "read", "id": id, "target": target, "property": name}, answers(id, equals)
+    return inject("partition", id=id, **{"sides": [["customer"], ["shop"]], **more})
 
 
 # ---- links
 
 
 def test_a_request_takes_two_ways_and_a_step_none(project: Project) -> None:
-    passed(ran(project, do("buy", id="buy"), answers("buy", "done"), *value("customer", "took", TRIP)))
+    passed(ran(project, do("buy", id="buy"), answers("buy", "done"), *reads("customer", "took", TRIP)))
 
 
 def test_without_a_network_nothing_takes_time(project: Project) -> None:
-    passed(ran(project, do("buy"), *value("customer", "took", 0), network=UNSET))
+    passed(ran(project, do("buy"), *reads("customer", "took", 0), network=UNSET))
 
 
 @pytest.mark.parametrize(
@@ -362,7 +325,7 @@ def test_the_links_of_two_nodes(
     project: Project, nodes: dict[str, Any], links: Sequence[Any], took: float
 ) -> None:
     network = {"default": {"latency": "50ms"}, "links": links}
-    passed(ran(project, do("buy"), *value("customer", "took", took), network=network, nodes=nodes))
+    passed(ran(project, do("buy"), *reads("customer", "took", took), network=network, nodes=nodes))
 
 
 def test_links_of_the_user(project: Project) -> None:
@@ -390,8 +353,8 @@ PATIENT = {**AGENTS["customer"], "args": {"shop": "$(agents.shop)", "patience": 
 
 @pytest.mark.parametrize("lasts", [1, 10])
 def test_a_short_partition_is_a_delay(project: Project, lasts: float) -> None:
-    story = (cut(), do("buy", wait=False), wait(lasts), heal(), wait(2 * lasts))
-    result = passed(ran(project, *story, *value("shop", "sold", 1), agents={**AGENTS, "customer": PATIENT}))
+    story = (cut(), do("buy", wait=False), wait(lasts), heal("split"), wait(2 * lasts))
+    result = passed(ran(project, *story, *reads("shop", "sold", 1), agents={**AGENTS, "customer": PATIENT}))
     (came,) = instants_of(result, "sell")
     assert lasts < came < 3 * lasts
     assert "disconnected" not in network_records(result)
@@ -407,12 +370,12 @@ def test_a_long_partition_ends_what_is_open(project: Project) -> None:
         wait(70),
         do("buy", id="later"),
         answers("later", "AgentUnavailable"),
-        *value("shop", "sold", 0),
-        heal(),
+        *reads("shop", "sold", 0),
+        heal("split"),
         do("insist", id="again"),
         answers("again", "done"),
-        *value("shop", "sold", 1),
-        *value("customer", "notes", ["OutcomeUnknown", "OutcomeUnknown", "AgentUnavailable", "done"]),
+        *reads("shop", "sold", 1),
+        *reads("customer", "notes", ["OutcomeUnknown", "OutcomeUnknown", "AgentUnavailable", "done"]),
     )
     result = passed(ran(project, *story, agents={**AGENTS, "customer": PATIENT}))
     assert network_records(result) == ["disconnected", "connected"]
@@ -424,25 +387,25 @@ def test_one_way_the_first_side_is_heard_by_nobody(
     project: Project, sides: list[list[str]], sold: int
 ) -> None:
     """A question gets no answer either way: it does not get there, or its answer does not come back."""
-    fault = inject("split", kind="partition", sides=sides, one_way=True)
-    story = (fault, do("buy", id="buy"), answers("buy", "DeadlineExceeded"), *value("shop", "sold", sold))
-    result = passed(ran(project, *story, heal()))
+    fault = inject("partition", id="split", sides=sides, one_way=True)
+    story = (fault, do("buy", id="buy"), answers("buy", "DeadlineExceeded"), *reads("shop", "sold", sold))
+    result = passed(ran(project, *story, heal("split")))
     (split,) = result.faults
     assert (split.sides, split.one_way) == (tuple(map(tuple, sides)), True)
     assert split.end == result.step_results[-1].end
 
 
 def test_a_fault_of_latency_adds_up_and_ends(project: Project) -> None:
-    slow = inject("slow", kind="latency", delay="1s", duration="4s")
-    slower = inject("slower", kind="latency", delay="200ms", between=["customer", "shop"], duration="4s")
-    story = (slow, slower, do("buy"), *value("customer", "took", 2.5), wait(2), do("buy"))
-    result = passed(ran(project, *story, *value("customer", "took", TRIP)))
+    slow = inject("latency", id="slow", delay="1s", duration="4s")
+    slower = inject("latency", id="slower", delay="200ms", between=["customer", "shop"], duration="4s")
+    story = (slow, slower, do("buy"), *reads("customer", "took", 2.5), wait(2), do("buy"))
+    result = passed(ran(project, *story, *reads("customer", "took", TRIP)))
     assert [(fault.kind, fault.end) for fault in result.faults] == [("latency", 4), ("latency", 4)]
 
 
 def test_a_loss_on_a_stream_is_a_delay(project: Project) -> None:
-    lossy = inject("lossy", kind="loss", share=0.5, duration="100s")
-    result = passed(ran(project, lossy, do("tell", times=100), wait(200), *value("shop", "sold", 100)))
+    lossy = inject("loss", id="lossy", share=0.5, duration="100s")
+    result = passed(ran(project, lossy, do("tell", times=100), wait(200), *reads("shop", "sold", 100)))
     late = [record for record in records(result, "network") if record["what"] == "late"]
     assert 25 < len(late) < 75
     assert instants_of(result, "sell") == sorted(instants_of(result, "sell"))
@@ -453,21 +416,21 @@ def test_a_loss_on_a_stream_is_a_delay(project: Project) -> None:
 def test_a_connection_does_not_wait_for_what_the_one_before_it_has_lost(
     project: Project, world: str, seed: int
 ) -> None:
-    lossy = inject("lossy", kind="loss", share=0.9, duration="200s")
+    lossy = inject("loss", id="lossy", share=0.9, duration="200s")
     story = (lossy, do("buy", wait=False), wait(200 + 60), do("buy", id="buy"), answers("buy", "done"))
     passed(ran(project, *story, world=world, seed=seed))
 
 
 def test_a_reset_ends_what_is_open_and_is_over_at_once(project: Project) -> None:
-    story = (do("order", seconds=1.0, wait=False), wait(0.5), inject("reset", kind="disconnect"), wait(5))
+    story = (do("order", seconds=1.0, wait=False), wait(0.5), inject("disconnect", id="reset"), wait(5))
     again = (do("buy", id="buy"), answers("buy", "done"))
-    result = passed(ran(project, *story, *again, *value("customer", "notes", ["OutcomeUnknown", "done"])))
+    result = passed(ran(project, *story, *again, *reads("customer", "notes", ["OutcomeUnknown", "done"])))
     assert [(fault.begin, fault.end) for fault in result.faults] == [(0.5, 0.5)]
     assert network_records(result) == ["disconnected", "connected"]
 
 
 def test_a_connection_that_hangs_is_noticed_as_a_cut_is(project: Project) -> None:
-    hang = inject("hang", kind="disconnect", how="hang", between=["shop", "customer"], duration="50s")
+    hang = inject("disconnect", id="hang", how="hang", between=["shop", "customer"], duration="50s")
     story = (hang, do("order", seconds=1.0, id="order"), answers("order", "OutcomeUnknown"))
     result = passed(ran(project, *story, agents={**AGENTS, "customer": PATIENT}))
     noticed = [record["t"] for record in records(result, "network")][:1]
@@ -602,11 +565,11 @@ def test_at_the_instant_of_a_crash(project: Project) -> None:
         do("order", seconds=100.0, wait=False, id="order"),
         wait(1),
         cut(),
-        inject("boom", kind="crash", target="shop"),
+        inject("crash", id="boom", target="shop"),
         wait(1),
-        *value("shop", "sold", 0),
-        *value("customer", "notes", []),
-        heal(),
+        *reads("shop", "sold", 0),
+        *reads("customer", "notes", []),
+        heal("split"),
         {"do": "expect", "that": "output", "of": "order", "equals": "AgentDied", "within": "5s"},
         do("buy", id="buy"),
         answers("buy", "done"),
@@ -618,10 +581,10 @@ def test_at_the_instant_of_a_restart_of_the_node(project: Project) -> None:
     """A partition outlasts the node that it is in: the new one has the same network."""
     story = (
         cut(),
-        inject("power", kind="restart", down="1s"),
+        inject("restart", id="power", down="1s"),
         do("buy", id="buy"),
         answers("buy", "DeadlineExceeded"),
-        heal(),
+        heal("split"),
         do("insist", id="again"),
         answers("again", "done"),
     )
@@ -640,7 +603,7 @@ def test_at_the_instant_of_a_drain(project: Project) -> None:
         wait(1),
         cut(),
         {"do": "stop", "target": "shop"},
-        heal(),
+        heal("split"),
         {"do": "expect", "that": "output", "of": "order", "equals": "done", "within": "10s"},
         do("buy", id="buy"),
         answers("buy", "AgentUnavailable"),
@@ -659,7 +622,7 @@ def test_in_a_stream_with_credit(project: Project, lasts: float, outcome: str) -
         wait(5),
         cut(),
         wait(lasts),
-        heal(),
+        heal("split"),
         {"do": "expect", "that": "output", "of": "read", "equals": outcome, "within": "5m"},
         {"do": "read", "target": "customer", "property": "notes"},
     )
@@ -677,7 +640,7 @@ def test_in_a_stream_of_input_with_credit(project: Project, lasts: float, outcom
         wait(5),
         cut(),
         wait(lasts),
-        heal(),
+        heal("split"),
         {"do": "expect", "that": "output", "of": "deliver", "equals": outcome, "within": "5m"},
     )
     result = passed(ran(project, *story, agents={**AGENTS, "customer": PATIENT}))
@@ -692,13 +655,13 @@ def test_in_a_commit_of_a_durable_agent(project: Project) -> None:
         wait(0.5),  # the commit takes a second
         cut(),
         wait(100),
-        *value("customer", "notes", ["OutcomeUnknown"]),
-        *value("shop", "sold", 1),
-        inject("boom", kind="crash", target="shop"),
-        heal(),
+        *reads("customer", "notes", ["OutcomeUnknown"]),
+        *reads("shop", "sold", 1),
+        inject("crash", id="boom", target="shop"),
+        heal("split"),
         do("insist", id="again"),
         answers("again", "done"),
-        *value("shop", "sold", 2),
+        *reads("shop", "sold", 2),
     )
     checks = [{"check": "restarts", "of": "shop", "equals": 1}]
     passed(ran(project, *story, agents=agents, store={"latency": "1s"}, checks=checks))
@@ -725,7 +688,7 @@ def test_datagrams_overtake_one_another(project: Project) -> None:
     uneven = {"latency": {"dist": "uniform", "min": "10ms", "max": "90ms"}}
     even: dict[str, Any] = {"latency": "50ms", "reorder": 0.3}
     for rules in (uneven, even):
-        story = (do("count_up", to=50), wait(1), *value("shop", "sold", sum(range(50))))
+        story = (do("count_up", to=50), wait(1), *reads("shop", "sold", sum(range(50))))
         result = passed(ran(project, *story, network={**UDP, "default": rules}))
         came = [
             record["input"]["count"]
@@ -739,12 +702,12 @@ def test_datagrams_overtake_one_another(project: Project) -> None:
 def test_a_doubled_request_is_carried_out_once(project: Project) -> None:
     network = {**UDP, "default": {"latency": "50ms", "duplicate": 0.9}}
     story = [do("buy") for _ in range(5)]
-    result = passed(ran(project, *story, wait(1), *value("shop", "sold", 5), network=network))
+    result = passed(ran(project, *story, wait(1), *reads("shop", "sold", 5), network=network))
     assert "doubled" in network_records(result)
 
 
 def test_what_a_partition_stops_of_datagrams_is_gone(project: Project) -> None:
-    story = (cut(), do("tell", times=3), wait(1), heal(), wait(10), *value("shop", "sold", 0))
+    story = (cut(), do("tell", times=3), wait(1), heal("split"), wait(10), *reads("shop", "sold", 0))
     assert network_records(passed(ran(project, *story, network=UDP))) == ["lost"] * 3
 
 
@@ -758,7 +721,7 @@ def test_datagrams_carry_no_streams(project: Project) -> None:
 
 def test_children_are_on_the_node_of_their_agent(project: Project) -> None:
     agents = {**AGENTS, "family": {"from": "agent", "use": "town.py:Family"}}
-    passed(ran(project, do("send_child", "family"), *value("family", "took", 0), agents=agents))
+    passed(ran(project, do("send_child", "family"), *reads("family", "took", 0), agents=agents))
 
 
 def test_a_pool_is_on_one_node(project: Project) -> None:
@@ -771,7 +734,7 @@ def test_a_pool_is_on_one_node(project: Project) -> None:
         agents = {"customer": AGENTS["customer"], "shop": pool}
         result = passed(
             ran(
-                project, *story, *value("customer", "took", took), agents=agents, nodes=nodes, network=network
+                project, *story, *reads("customer", "took", took), agents=agents, nodes=nodes, network=network
             )
         )
         asked = [record["agent"] for record in records(result, "delivered") if record["affordance"] == "sell"]
@@ -808,16 +771,16 @@ STREET: dict[str, Any] = {
 def test_topics_and_groups_end_at_the_node(project: Project) -> None:
     story = [
         do("publish", "anna"),
-        *value("anna", "heard", 1),
-        *value("ben", "heard", 1),
-        *value("cleo", "heard", 0),
+        *reads("anna", "heard", 1),
+        *reads("ben", "heard", 1),
+        *reads("cleo", "heard", 0),
         do("members", "anna", id="west"),
         answers("west", ["anna", "ben"]),
         do("members", "cleo", id="east"),
         answers("east", ["cleo"]),
     ]  # fmt: skip
     passed(ran(project, *story, **STREET))
-    passed(ran(project, *story[:1], *value("cleo", "heard", 1), agents=STREET["agents"], network=UNSET))
+    passed(ran(project, *story[:1], *reads("cleo", "heard", 1), agents=STREET["agents"], network=UNSET))
 
 
 def test_agents_find_those_of_their_node(project: Project) -> None:
@@ -828,8 +791,8 @@ def test_agents_find_those_of_their_node(project: Project) -> None:
         answers("far", "no agent 'far' on the node 'west' that is a Till"),
         do("look", "cleo", name="far"),
         *(do("look_around", "anna") for _ in range(4)),
-        *value("near", "sold", 5),
-        *value("far", "sold", 1),
+        *reads("near", "sold", 5),
+        *reads("far", "sold", 1),
     ]
     passed(ran(project, *story, **STREET))
 
@@ -844,13 +807,13 @@ def test_a_ref_that_was_kept_crosses_the_network(project: Project, restart: str)
     split = cut(sides=[["notebook"], ["till"]])
     story = [
         do("keep", "notebook"),
-        inject("again", kind=restart, **target),
+        inject(restart, id="again", **target),
         do("use", "notebook", id="before"),
         answers("before", "done"),
         split,
         do("use", "notebook", id="after"),
         answers("after", "DeadlineExceeded"),
-        *value("till", "sold", 1),
+        *reads("till", "sold", 1),
     ]
     checks = [{"check": "restarts", "of": "notebook", "ge": 0}]
     passed(ran(project, *story, agents=agents, checks=checks))

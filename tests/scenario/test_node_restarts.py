@@ -12,6 +12,7 @@ from lmos_actors.reports import FileResult, NodeRestart, html_page
 from lmos_actors.scenario import load_scenario, run_cell
 from tests.reports.test_html import report
 from tests.scenario.project import Project
+from tests.scenario.steps import answers, at_once, heal, inject, invoke, passed, reads, records, wait
 
 if TYPE_CHECKING:
     from lmos_actors.reports import RunResult
@@ -206,41 +207,12 @@ def ran(project: Project, *steps: Any, seed: int = 1, **more: Any) -> RunResult:
     return run_cell(resolved, resolved.cells[0], 1, real_limit=30)
 
 
-def passed(result: RunResult) -> RunResult:
-    assert result.failures == ()
-    assert result.ended == "passed"
-    return result
-
-
-def records(result: RunResult, kind: str) -> list[dict[str, Any]]:
-    return [each for each in map(json.loads, result.log[1:]) if each.get("kind") == kind]
-
-
 def do(action: str, target: str = "customer", **more: Any) -> dict[str, Any]:
-    return {"do": "invoke", "target": target, "action": action, **more}
-
-
-def wait(seconds: float) -> dict[str, Any]:
-    return {"do": "wait", "for": f"{seconds}s"}
+    return invoke(action, target, **more)
 
 
 def restart(of: Any = "shop", id: str = "away", **more: Any) -> dict[str, Any]:
-    return {"do": "inject", "id": id, "fault": {"kind": "restart", "of": of, **more}}
-
-
-def answers(of: str, equals: Any) -> dict[str, Any]:
-    return {"do": "expect", "that": "output", "of": of, "equals": equals}
-
-
-def reads(name: str, equals: Any, target: str = "customer") -> list[dict[str, Any]]:
-    return [
-        {"do": "read", "target": target, "property": name, "id": f"{target}_{name}".replace("/", "_")},
-        answers(f"{target}_{name}".replace("/", "_"), equals),
-    ]
-
-
-def at_once(*branches: list[Any]) -> dict[str, Any]:
-    return {"do": "parallel", "branches": [list(branch) for branch in branches]}
+    return inject("restart", id=id, of=of, **more)
 
 
 # ---- what others see
@@ -264,7 +236,7 @@ def test_callers_see_what_callers_of_a_dead_process_see(project: Project, world:
             answers("alone", 1),
             do("insist", id="insist"),
             answers("insist", "2"),
-            *reads("notes", ["OutcomeUnknown", "AgentUnavailable", "2"]),
+            *reads("customer", "notes", ["OutcomeUnknown", "AgentUnavailable", "2"]),
             world=world,
             checks=[
                 {"check": "restarts", "of": "shop", "equals": 0},
@@ -291,13 +263,13 @@ def test_nothing_of_what_it_does_while_it_unwinds_reaches_anybody(project: Proje
                 [do("wrap", "shop", error={"is": "OutcomeUnknown"})],
                 [
                     wait(1),
-                    {"do": "inject", "fault": {"kind": "pause", "target": "shop", "duration": "9s"}},
+                    inject("pause", target="shop", duration="9s"),
                     *({"do": "tell", "target": "shop", "action": "sell"} for _ in range(3)),
                     restart(),
                     wait(100),
                 ],
             ),
-            *reads("notes", ["gap"]),
+            *reads("customer", "notes", ["gap"]),
             world=world,
         )
     )
@@ -341,14 +313,14 @@ def test_a_node_that_takes_long_to_unwind_is_away_until_then(
     project: Project, world: str, strategy: str
 ) -> None:
     """Nothing of it reaches anybody, and no supervisor waits for it."""
-    crash = {"do": "inject", "id": "crash", "fault": {"kind": "crash", "target": "customer"}}
+    crash = inject("crash", id="crash", target="customer")
     result = passed(
         ran(
             project,
             at_once([restart(down="2s")], [wait(5), crash]),
             wait(10),
-            *reads("notes", []),
-            *reads("sold", 0, "shop"),
+            *reads("customer", "notes", []),
+            *reads("shop", "sold", 0),
             agents=DINER,
             world=world,
             tree={"root": {"strategy": strategy, "children": ["customer", "shop"]}},
@@ -391,7 +363,7 @@ def test_subscriptions_and_monitors_go_on_with_the_next_one(project: Project, wo
             wait(1),
             {"do": "read", "target": "customer", "property": "notes", "id": "notes"},
             {"do": "expect", "that": "output", "of": "notes", "contains": "sale 1"},
-            *reads("notes", ["sale 1", "gap", "Down", "sale 1"]),
+            *reads("customer", "notes", ["sale 1", "gap", "Down", "sale 1"]),
             world=world,
         )
     )
@@ -406,7 +378,7 @@ def test_it_connects_anew_whatever_attempt_it_had_under_way(
         ran(
             project,
             do("buy"),
-            {"do": "inject", "fault": {"kind": "disconnect"}},
+            inject("disconnect"),
             wait(seconds),  # an attempt takes two round trips
             restart("customer", down="500ms"),
             do("buy", id="next"),
@@ -428,7 +400,7 @@ def test_a_node_that_ends_in_a_handshake_is_not_connected_to(
         ran(
             project,
             do("buy"),
-            {"do": "inject", "fault": {"kind": "disconnect"}},
+            inject("disconnect"),
             wait(seconds),
             at_once(
                 [restart(down="20s")],
@@ -450,7 +422,7 @@ def test_waits_for_connections_are_drawn_anew_in_each_life(project: Project) -> 
     """They are the same in both worlds."""
     steps: list[Any] = []
     for number in range(3):
-        steps += [do("buy"), {"do": "inject", "fault": {"kind": "disconnect"}}, wait(10)]
+        steps += [do("buy"), inject("disconnect"), wait(10)]
         steps.append(restart("customer", id=f"away{number}", down="500ms"))
     memory, wire = (
         [
@@ -471,14 +443,14 @@ def test_waits_for_connections_are_drawn_anew_in_each_life(project: Project) -> 
 @WORLDS
 def test_what_is_sent_while_it_unwinds_makes_no_connection(project: Project, world: str) -> None:
     """Heartbeats are counted from the comeback, though what unwinds has used that way before."""
-    cut = {"kind": "partition", "sides": [["customer"], ["shop"]]}
+    cut = inject("partition", id="cut", sides=[["customer"], ["shop"]])
     result = passed(
         ran(
             project,
             at_once(
                 [do("wrap", "shop", error={"is": "OutcomeUnknown"})],  # sends once it is cut short
                 [wait(1), restart(down="50s")],
-                [wait(2), {"do": "inject", "id": "cut", "fault": cut}],
+                [wait(2), cut],
             ),
             wait(70),
             world=world,
@@ -491,19 +463,19 @@ def test_what_is_sent_while_it_unwinds_makes_no_connection(project: Project, wor
 @WORLDS
 def test_what_it_has_answered_is_forgotten_with_it(project: Project, world: str) -> None:
     """A request that is made again is carried out again."""
-    cut = {"kind": "partition", "sides": [["shop"], ["customer"]], "one_way": True}
+    cut = inject("partition", id="cut", sides=[["shop"], ["customer"]], one_way=True)
     passed(
         ran(
             project,
-            {"do": "inject", "id": "cut", "fault": cut},
+            cut,
             at_once(
                 [do("retry")],
                 [
                     wait(1),
-                    {"do": "inject", "fault": {"kind": "disconnect"}},  # what was answered is lost
-                    *reads("sold", 1, "shop"),
+                    inject("disconnect"),  # what was answered is lost
+                    *reads("shop", "sold", 1),
                     restart(),
-                    {"do": "heal", "of": "cut"},
+                    heal("cut"),
                 ],
             ),
             {"do": "read", "target": "shop", "property": "sold", "id": "again"},
@@ -516,12 +488,12 @@ def test_what_it_has_answered_is_forgotten_with_it(project: Project, world: str)
 @WORLDS
 def test_behind_a_cut_the_end_of_a_node_is_noticed_by_heartbeats(project: Project, world: str) -> None:
     """What says that it has ended does not come through."""
-    cut = {"kind": "partition", "sides": [["customer"], ["shop"]]}
+    cut = inject("partition", id="cut", sides=[["customer"], ["shop"]])
     result = passed(
         ran(
             project,
             do("buy"),
-            {"do": "inject", "id": "cut", "fault": cut},
+            cut,
             at_once([do("order", id="order")], [wait(1), restart(down="2s")]),
             answers("order", "OutcomeUnknown"),
             world=world,
@@ -534,17 +506,17 @@ def test_behind_a_cut_the_end_of_a_node_is_noticed_by_heartbeats(project: Projec
 
 @WORLDS
 def test_a_step_behind_a_cut_goes_on_with_the_connection_that_it_has(project: Project, world: str) -> None:
-    cut = {"kind": "partition", "sides": [["user"], ["shop"]]}
+    cut = inject("partition", id="cut", sides=[["user"], ["shop"]])
     result = passed(
         ran(
             project,
             do("sell", "shop"),
-            {"do": "inject", "id": "cut", "fault": cut},
+            cut,
             restart(),
             do("sell", "shop", error={"is": "OutcomeUnknown"}),
-            {"do": "heal", "of": "cut"},
+            heal("cut"),
             wait(1),
-            *reads("sold", 0, "shop"),
+            *reads("shop", "sold", 0),
             world=world,
         )
     )
@@ -573,7 +545,7 @@ def test_what_waits_in_its_mailboxes_is_gone_without_a_word(project: Project) ->
     passed(
         ran(
             project,
-            {"do": "inject", "fault": {"kind": "pause", "target": "shop", "duration": "9s"}},
+            inject("pause", target="shop", duration="9s"),
             *({"do": "tell", "target": "shop", "action": "sell"} for _ in range(3)),
             restart(),
             do("buy", id="next"),
@@ -590,7 +562,7 @@ def test_datagrams_of_what_unwinds_go_nowhere(project: Project) -> None:
             project,
             at_once([do("wrap", "shop", error={"is": "AgentDied"})], [wait(1), restart()]),
             wait(1),
-            *reads("notes", []),
+            *reads("customer", "notes", []),
             network={"delivery": "datagram"},
         )
     )
@@ -613,7 +585,7 @@ def test_no_supervisor_counts_it_or_takes_others_along(project: Project, world: 
             do("note", input={"what": "before"}),
             *(step for number in range(5) for step in (restart(id=f"away{number}", down="100ms"), wait(1))),
             do("note", input={"what": "after"}),
-            *reads("notes", ["before", "after"]),
+            *reads("customer", "notes", ["before", "after"]),
             world=world,
             tree=tree("customer", "shop"),
             checks=[{"check": "restarts", "of": "root", "equals": 0}],
@@ -624,7 +596,7 @@ def test_no_supervisor_counts_it_or_takes_others_along(project: Project, world: 
 @WORLDS
 def test_what_befalls_others_starts_none_of_it(project: Project, world: str) -> None:
     """A sibling's crash restarts all the others, and none that is on a node that is away."""
-    crash = {"do": "inject", "fault": {"kind": "crash", "target": "customer"}}
+    crash = inject("crash", target="customer")
     result = passed(
         ran(
             project,
@@ -673,7 +645,7 @@ def test_all_that_is_on_the_node_goes_and_comes_back(project: Project, world: st
             do("sell", "tills"),
             {"do": "stop", "target": "till"},
             restart("city", down="1s"),
-            *reads("sold", 0, "till"),
+            *reads("till", "sold", 0),
             do("sell", "tills", id="first"),
             answers("first", 1),
             do("note", input={"what": "mine goes on"}),
@@ -869,7 +841,7 @@ def test_a_node_loses_commits_of_its_own_alone(project: Project, world: str, wri
             {"do": "expect", "that": "output", "of": "near", "match": {"$.value": {"le": 111}}},
             *sold(1000, of="near"),
             *sold(1000, of="far"),
-            *reads("sold", 1111, "far"),
+            *reads("far", "sold", 1111),
             {"do": "read", "target": "near", "property": "sold", "id": "last"},
             seed=seed,
             world=world,
@@ -895,7 +867,7 @@ def test_what_is_under_way_to_the_store_is_there_as_a_whole_or_not_at_all(projec
                     [wait(0.25), do("sell", "near", error={"is": "OutcomeUnknown"})],
                     [wait(0.5), restart("near", down="2s")],
                 ),
-                *reads("sold", 1, "far"),
+                *reads("far", "sold", 1),
                 {"do": "read", "target": "near", "property": "sold", "id": "near"},
                 seed=seed,
                 agents=SAFES,

@@ -13,6 +13,7 @@ from lmos_actors.scenario import load_scenario, run_cell
 from lmos_actors.scenario.model import Linearizable
 from tests.scenario.judged import Agent, Run, peers
 from tests.scenario.project import Project
+from tests.scenario.steps import invoke, wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,10 +246,6 @@ def written(project: Project, *steps: Any, check: dict[str, Any], **more: Any) -
     return str(project.root / project.write("story.yaml", json.dumps(whole, indent=1)))
 
 
-def invoke(action: str, **more: Any) -> dict[str, Any]:
-    return {"do": "invoke", "target": "cell", "action": action, **more}
-
-
 LOSSES = {
     "OutcomeUnknown": {"kind": "restart", "writes": "lost", "down": "1s"},
     "AgentDied": {"kind": "full_disk", "duration": "1s"},
@@ -259,10 +256,10 @@ LOSSES = {
 def test_an_answer_that_never_left_a_durable_agent_is_none(project: Project, error: str) -> None:
     """Its turn has ended, and the log says so, but the caller hears that nobody knows."""
     lost = {"do": "parallel", "branches": [
-        [invoke("put", input={"value": 5}, error={"is": error})],
+        [invoke("put", "cell", input={"value": 5}, error={"is": error})],
         [{"do": "wait", "for": "20ms"}, {"do": "inject", "fault": LOSSES[error]}],
     ]}  # fmt: skip
-    steps = [lost, {"do": "wait", "for": "5s"}, invoke("get", id="later"), invoke("put", input={"value": 6})]
+    steps = [lost, wait(5), invoke("get", "cell", id="later"), invoke("put", "cell", input={"value": 6})]
     resolved = load_scenario(written(project, *steps, check={}, store={"latency": "100ms"}))
     result = run_cell(resolved, resolved.cells[0], 1, real_limit=20)
     (judged,) = [check for check in result.judged if check.kind == "linearizable"]
@@ -291,5 +288,5 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("check", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
 def test_mistakes(project: Project, check: dict[str, Any], message: str) -> None:
     with pytest.raises(FileError) as caught:
-        load_scenario(written(project, invoke("get"), check=check))
+        load_scenario(written(project, invoke("get", "cell"), check=check))
     assert any(mistake.message.startswith(message) for mistake in caught.value.mistakes)

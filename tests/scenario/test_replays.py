@@ -14,6 +14,7 @@ from lmos_actors.files import FileError
 from lmos_actors.scenario import load_scenario, run_cell
 from lmos_actors.scenario.doubles._recordings import Exchange, fits, most_similar, read_recording
 from tests.scenario.project import Project, story
+from tests.scenario.steps import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,11 +156,6 @@ def record(
     assert result.failures == ()
     project.write(name, "".join(line + "\n" for line in result.log))
     return result
-
-
-def records(result: RunResult) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in result.log]
-    return [record for record in found if "n" in record]
 
 
 def passes(project: Project, *steps: Any, llm: dict[str, Any] = REPLAY) -> RunResult:

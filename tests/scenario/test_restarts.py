@@ -14,6 +14,7 @@ from lmos_actors.files import FileError
 from lmos_actors.scenario import load_scenario, run_cell
 from tests.matrix import few_or_all
 from tests.scenario.project import Project
+from tests.scenario.steps import inject
 from tests.source import ROOT
 
 if TYPE_CHECKING:
@@ -118,11 +119,6 @@ def mistakes(project: Project, *steps: Any, **more: Any) -> list[str]:
 
 def add(**more: Any) -> dict[str, Any]:
     return {"do": "invoke", "target": "book", "action": "add", **more}
-
-
-def inject(kind: str, **more: Any) -> dict[str, Any]:
-    step = {key: more.pop(key) for key in ("wait", "id") if key in more}
-    return {"do": "inject", "fault": {"kind": kind, **more}, **step}
 
 
 def total(number: int, **more: Any) -> list[dict[str, Any]]:
