@@ -233,17 +233,20 @@ def path_of(thing_id: str) -> str:
 
 
 class RemoteThing:
-    """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path."""
+    """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path.
+
+    `path` is that of the agent, where it is known; else it is made of the id.
+    """
 
     __slots__ = (
         "__weakref__", "description", "listenings", "number", "path", "peer", "rt", "thing_id", "unwell",
     )  # fmt: skip
 
-    def __init__(self, peer: RemotePeer, thing_id: str) -> None:
+    def __init__(self, peer: RemotePeer, thing_id: str, path: str | None = None) -> None:
         self.peer = peer
         self.rt: Runtime = peer.rt
         self.thing_id = thing_id
-        self.path = path_of(thing_id)
+        self.path = path_of(thing_id) if path is None else path
         self.description: Description | None = None
         self.listenings: dict[tuple[str, str], SharedListening] = {}
         self.unwell = False

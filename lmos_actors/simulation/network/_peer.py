@@ -25,6 +25,7 @@ from lmos_actors.protocol.lmos import written
 from ._requests import KINDS, NodeLimits, Served, StreamIn
 
 if TYPE_CHECKING:
+    from lmos_actors._core import RandomStream
     from lmos_actors.actors import (
         Runtime,
         Slot,
@@ -86,13 +87,14 @@ class NodePeer:
     tried = True
     ended = False
 
-    __slots__ = ("_random", "_things", "network", "source", "target_node")
+    __slots__ = ("_chance", "_random", "_things", "network", "source", "target_node")
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         self.network = network
         self.source = source
         self.target_node = target
-        self._random = network.rt.entropy.stream(network.chance(source, target))
+        self._chance = network.chance(source, target)
+        self._random: RandomStream | None = None  # made when there is something to draw: few pairs break
         self._things: dict[str, tuple[RemoteThing, Any]] = {}  # and the slot or the pool that each is
 
     @property
@@ -125,7 +127,7 @@ class NodePeer:
         found = self._things.get(link.path)
         if found is None:
             peer: Any = self
-            found = self._things[link.path] = RemoteThing(peer, link.path), link
+            found = self._things[link.path] = RemoteThing(peer, link.path, link.path), link
         return found[0]
 
     def thing(self, thing_id: str) -> RemoteThing:
@@ -159,6 +161,8 @@ class NodePeer:
 
     def new_backoff(self) -> Backoff:
         """Return a new backoff that draws from this pair's random stream."""
+        if self._random is None:
+            self._random = self.rt.entropy.stream(self._chance)
         return Backoff(self._random)
 
 

@@ -125,7 +125,7 @@ class StreamPeer(NodePeer):
         if self.is_connected:
             return
         self._stop_connecting()
-        self._random = self.rt.entropy.stream(self.network.chance(self.source, self.target_node))
+        self._chance, self._random = self.network.chance(self.source, self.target_node), None
         if self.target_node in self.network.away:
             self._refused_first()
         else:
