@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,7 @@ _AT_ONCE: Final = 64  # connections accepted before other tasks have their turn
 _BREATHER: Final = 0.1  # seconds until descriptors or memory may be free again
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _IDLE: Final = (BlockingIOError, InterruptedError)
+_NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # a close that resets
 
 
 class DirectStream(trio.abc.HalfCloseableStream):
@@ -128,10 +130,22 @@ class DirectStream(trio.abc.HalfCloseableStream):
 
     async def aclose(self) -> None:
         """Close the socket."""
+        self._close()
+        await checkpoint()
+
+    def _close(self) -> None:
         if self._socket.fileno() >= 0:
             notify_closing(self._socket)
             self._socket.close()
-        await checkpoint()
+
+    def break_now(self) -> None:
+        """Reset the connection and close the socket, at once: the peer sees no end, but a broken stream.
+
+        What has not been sent by the kernel is lost.
+        """
+        with suppress(OSError):  # it is closed already, or reset by the peer
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self._close()
 
 
 class TcpListener:

@@ -17,7 +17,13 @@ from ._network import (
     Delivery as Delivery,
     SimulatedNetwork as SimulatedNetwork,
 )
-from ._streams import LineNetwork as LineNetwork
+from ._streams import (
+    LONGEST as LONGEST,
+    SEGMENT as SEGMENT,
+    WINDOW as WINDOW,
+    LineNetwork as LineNetwork,
+    corrupted as corrupted,
+)
 from ._wire import (
     Place as Place,
     WireNetwork as WireNetwork,

@@ -1,0 +1,472 @@
+"""A TCP proxy that does to real connections what a simulated network does to its own.
+
+Between its clients and the server behind it there are two lines of a simulated network (`Links`), one for
+each way: *in*, from a client to the server, and *out*, back. They decide when what is said arrives, by the
+same functions and the same chance; here it is held until then, in real time.
+
+What is kept true:
+
+- **Each connection keeps its order.** What was lost, or is late, holds up what is behind it, and nothing of
+  another connection.
+- **A message is what one read of a socket finds**, at most 64 KiB; on a line with a bandwidth, each segment
+  of it. A connection is made by a round trip of two more, and each end of what a side says is one.
+- **What is said during a cut is held**, and sent again after it, as TCP does. What is under way when a cut
+  begins arrives. A connection that is made during a cut is accepted, as the kernel does that, and nothing
+  comes of it until the cut is over. So with a cut of both ways connections are half open: nothing comes
+  through, and nothing says so.
+- **Ends are passed on as what they are**: the end of what one side says, with the other way still open, or
+  a reset. Both take the time of the line.
+- **Memory is bounded.** Each way of a connection holds `WINDOW` bytes at most, and one read; then nothing
+  more is read, so that the kernel holds the sender back. At most `MOST` connections are open; more wait to
+  be accepted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import attrs
+import trio
+
+from lmos_actors._core import Entropy, SeededBytes
+from lmos_actors.errors import ConnectFailed
+from lmos_actors.simulation.network import LONGEST, SEGMENT, WINDOW, LinkFault, LinkRules, Links, corrupted
+from lmos_actors.transport import DirectStream, MemoryStream, default_network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from lmos_actors.transport import Endpoint, Listener, Network
+
+Way: TypeAlias = Literal["in", "out"]
+"""A direction: in, from clients to the server, or out, back."""
+
+MOST: Final = 4_096
+"""Connections at once."""
+
+CHUNK: Final = 65_536
+"""Bytes of one read, at most."""
+
+CONNECT_SECONDS: Final = 10.0
+"""For a connection to the server."""
+
+GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
+
+CLIENT: Final = "client"
+SERVER: Final = "server"
+
+
+def links_with(rules: LinkRules, seed: int | None = None) -> Links:
+    """Return the links of a network whose lines all have the same rules; chance follows from the seed."""
+    entropy = Entropy() if seed is None else Entropy(seed=seed, key_bytes=SeededBytes(seed).of_stream)
+    return Links(lambda source, target: rules, entropy.stream)
+
+
+@attrs.frozen
+class FaultProxyStatistics:
+    """The numbers of a proxy: connections, and the bytes that have come through."""
+
+    connections: int = 0
+    """Accepted."""
+    open: int = 0
+    unreachable: int = 0
+    """Connections that the server has refused."""
+    reset: int = 0
+    """Connections that a fault has ended."""
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class FaultProxy:
+    """A proxy that listens at one address and passes on to another, with faults; see the module docstring.
+
+    Used as an async context manager: at its end all connections are closed. `links` has the lines between
+    `source`, the clients, and `target`, the server; those that other proxies use too may be changed by
+    anybody who calls `look_at_lines` of each then. `on_unreachable` is called with each failure to connect to
+    the server.
+    """
+
+    def __init__(
+        self,
+        listen: Endpoint,
+        to: Endpoint,
+        links: Links,
+        *,
+        source: str = CLIENT,
+        target: str = SERVER,
+        network: Network | None = None,
+        on_unreachable: Callable[[ConnectFailed], object] | None = None,
+    ) -> None:
+        self.listens_at = listen
+        self.target_address = to
+        self.links = links
+        self.ends = (source, target)
+        self.network = default_network() if network is None else network
+        self._on_unreachable = on_unreachable
+        self._connections: dict[_Connection, None] = {}
+        self._places = trio.Semaphore(MOST)
+        self._begun: dict[int, None] = {}  # the numbers of the faults that this proxy has begun
+        self._accepted = self._unreachable = self._reset = 0
+        self._bytes: dict[Way, int] = {"in": 0, "out": 0}
+        self._listener: Listener | None = None
+        self._opened = trio.open_nursery()
+        self._end = trio.CancelScope()  # of that nursery, once it is there
+
+    async def __aenter__(self) -> Self:
+        """Listen. Raises ConfigError where that is not possible."""
+        self._listener = await self.network.listen(self.listens_at)
+        nursery = await self._opened.__aenter__()
+        nursery.start_soon(self._accept, self._listener, nursery)
+        self._end = nursery.cancel_scope
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the listener and all connections."""
+        assert self._listener is not None
+        self._end.cancel("the proxy has ended")
+        try:
+            # without the error of the body, which the nursery would wrap in a group
+            await self._opened.__aexit__(None, None, None)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._listener.aclose()
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each address at which clients connect."""
+        return () if self._listener is None else self._listener.addresses
+
+    def statistics(self) -> FaultProxyStatistics:
+        """Return the numbers of now."""
+        return FaultProxyStatistics(
+            connections=self._accepted,
+            open=len(self._connections),
+            unreachable=self._unreachable,
+            reset=self._reset,
+            bytes_in=self._bytes["in"],
+            bytes_out=self._bytes["out"],
+        )
+
+    # ---- faults
+
+    def cut(self, way: Way | None = None) -> int:
+        """Let nothing through, one way or both ways; return the number to heal it by."""
+        source, target = self.ends
+        ways = {"in": (source, target), "out": (target, source)}
+        cut = tuple(ways.values()) if way is None else (ways[way],)
+
+        def selects(source: str, target: str) -> bool:
+            return (source, target) in cut
+
+        return self.begin(LinkFault(selects=selects, cuts=True))
+
+    def begin(self, fault: LinkFault) -> int:
+        """Put a fault of the links into force; return the number to heal it by."""
+        number = self.links.begin(fault, trio.current_time())
+        self._begun[number] = None
+        self.look_at_lines()
+        return number
+
+    def heal(self, number: int | None = None) -> None:
+        """End a fault that was begun here, or all of them. One that has ended already is passed over."""
+        for each in tuple(self._begun) if number is None else (number,):
+            if each in self._begun:
+                del self._begun[each]
+                self.links.heal(each)
+        self.look_at_lines()
+
+    def look_at_lines(self) -> None:
+        """Send again what was held, where its line is up again: the links have changed."""
+        for connection in self._connections:
+            connection.look_at_lines()
+
+    def reset(self) -> int:
+        """Reset all connections, at both ends and at once. Return how many there were."""
+        found = tuple(self._connections)
+        for connection in found:
+            connection.break_now()
+        self._reset += len(found)
+        return len(found)
+
+    # ---- connections
+
+    async def _accept(self, listener: Listener, nursery: trio.Nursery) -> None:
+        while True:
+            await self._places.acquire()
+            stream, _ = await listener.accept()
+            self._accepted += 1
+            connection = _Connection(self, stream)
+            self._connections[connection] = None
+            nursery.start_soon(self._host, connection)
+
+    async def _host(self, connection: _Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            del self._connections[connection]
+            self._places.release()
+
+    def count(self, way: Way, size: int) -> None:
+        """Count bytes that have come through."""
+        self._bytes[way] += size
+
+    def note_unreachable(self, failure: ConnectFailed) -> None:
+        """Count a connection that the server has refused."""
+        self._unreachable += 1
+        if self._on_unreachable is not None:
+            self._on_unreachable(failure)
+
+
+class _Connection:
+    """A connection of a client, and the one to the server that belongs to it."""
+
+    def __init__(self, proxy: FaultProxy, client: trio.abc.Stream) -> None:
+        source, target = proxy.ends
+        self._proxy = proxy
+        self._client = client
+        self._server: trio.abc.Stream | None = None
+        self._scope = trio.CancelScope()
+        self._in = _Passage(proxy.links, source, target, lambda size: proxy.count("in", size))
+        self._out = _Passage(proxy.links, target, source, lambda size: proxy.count("out", size))
+
+    async def run(self) -> None:
+        """Connect to the server, and pass on what both say until both have ended."""
+        try:
+            with self._scope:
+                self._server = await self._connected()
+                if self._server is not None:
+                    await self._pass(self._client, self._server)
+        finally:
+            with trio.CancelScope(shield=True):
+                for stream in self._streams:
+                    await trio.aclose_forcefully(stream)
+
+    @property
+    def _streams(self) -> tuple[trio.abc.Stream, ...]:
+        return (self._client,) if self._server is None else (self._client, self._server)
+
+    async def _connected(self) -> trio.abc.Stream | None:
+        """Make a round trip, and connect at the far end of it; None if that fails."""
+        proxy = self._proxy
+        await self._in.carry()
+        stream = failure = None
+        try:
+            with trio.fail_after(CONNECT_SECONDS):
+                stream = await proxy.network.connect(proxy.target_address, None)
+        except ConnectFailed as error:
+            failure = error
+        except trio.TooSlowError:
+            failure = ConnectFailed(proxy.target_address.url, f"not within {CONNECT_SECONDS:g} s")
+        try:
+            await self._out.carry()
+        except BaseException:
+            if stream is not None:
+                await trio.aclose_forcefully(stream)
+            raise
+        if failure is not None:
+            proxy.note_unreachable(failure)
+            _break(self._client)
+        return stream
+
+    async def _pass(self, client: trio.abc.Stream, server: trio.abc.Stream) -> None:
+        """Pass on what both sides say."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._in.read, client)
+            nursery.start_soon(self._out.read, server)
+            nursery.start_soon(self._write, self._in, self._out, server)
+            nursery.start_soon(self._write, self._out, self._in, client)
+
+    async def _write(self, passage: _Passage, back: _Passage, sink: trio.abc.Stream) -> None:
+        """Write what arrives, until the connection is over."""
+        while True:
+            for each in await passage.arrived():
+                if each is RESET:
+                    self.break_now()
+                    return
+                try:
+                    await _pass_on(each, sink)
+                except GONE:
+                    passage.drop()
+                    back.source_is_broken()
+                    break
+                passage.has_passed(each)
+            if passage.has_ended and back.has_ended:
+                self._scope.cancel("both sides have said their last")
+                return
+
+    def look_at_lines(self) -> None:
+        """Take note of a change of the lines."""
+        self._in.look_at_line()
+        self._out.look_at_line()
+
+    def break_now(self) -> None:
+        """Reset both ends, at once."""
+        for stream in self._streams:
+            _break(stream)
+        self._scope.cancel("the connection was reset")
+
+
+class _Mark(bytes):
+    """What is no data, and takes its turn between data: told apart by what it is, not by its content."""
+
+    __slots__ = ()
+
+
+END: Final = _Mark()
+"""The end of what a side says."""
+
+RESET: Final = _Mark()
+"""The news that a side has reset the connection."""
+
+TURN: Final = _Mark()
+"""One half of the round trip that makes a connection."""
+
+
+@attrs.define(eq=False)
+class _Piece:
+    """A message under way. `arrives` is None while it is held, as its line is cut."""
+
+    data: bytes
+    sent_at: float
+    arrives: float | None
+
+
+class _Passage:
+    """One way of a connection: what one side has said and the other one has not got yet, in order."""
+
+    def __init__(self, links: Links, source: str, target: str, count: Callable[[int], object]) -> None:
+        self.has_ended = False
+        """Whether the end of what the source says has been passed on."""
+        self._links = links
+        self._source, self._target = source, target
+        self._count = count
+        self._under_way: deque[_Piece] = deque()
+        self._size = 0  # bytes under way, or with a side that does not take them
+        self._last_at = 0.0  # when the last message arrives
+        self._is_dropped = False
+        self._is_last_read = False
+        self._is_broken = False  # its source is, whatever reading says
+        self._news = trio.Event()
+        self._room = trio.Event()
+
+    # ---- from the source
+
+    async def read(self, source: trio.abc.Stream) -> None:
+        """Read what a side says, as there is room, until its end."""
+        last = RESET
+        with suppress(*GONE):
+            while data := bytes(await source.receive_some(CHUNK)):
+                self._put(data)
+                while self._size >= WINDOW:
+                    self._room = trio.Event()
+                    await self._room.wait()
+            last = END
+        self._is_last_read = True
+        self._send(RESET if self._is_broken else last)
+
+    def source_is_broken(self) -> None:
+        """Pass on, after what the source has said before, that it has reset the connection."""
+        self._is_broken = True
+        if self._is_last_read:
+            self._send(RESET)
+
+    def _put(self, data: bytes) -> None:
+        """Send data; over a line with a bandwidth in segments, of which one comes after the other."""
+        if self._is_dropped:
+            return
+        line = self._links.line(self._source, self._target)
+        size = len(data) if line.rules.bandwidth is None else LONGEST
+        for start in range(0, len(data), size):
+            piece = data[start : start + size]
+            if line.rules.corrupt and line.random.random() < line.rules.corrupt:
+                piece = corrupted(piece, line.random.randrange(len(piece)))
+            self._size += len(piece)
+            self._send(piece)
+
+    def _send(self, data: bytes) -> None:
+        links, now = self._links, trio.current_time()
+        line = links.line(self._source, self._target)
+        arrives = None
+        if not line.is_cut:
+            arrives = links.send_in_order(line, SEGMENT + len(data), now, after=self._last_at)
+            self._last_at = arrives
+        self._under_way.append(_Piece(data, now, arrives))
+        self._news.set()
+
+    def look_at_line(self) -> None:
+        """Send again what was held, if the line is up again."""
+        links, now = self._links, trio.current_time()
+        line = links.line(self._source, self._target)
+        if line.is_cut:
+            return
+        for piece in self._under_way:
+            if piece.arrives is None:
+                size = SEGMENT + len(piece.data)
+                piece.arrives = links.send_again(line, size, piece.sent_at, now, after=self._last_at)
+                self._last_at = piece.arrives
+        self._news.set()
+
+    # ---- to the other side
+
+    async def carry(self) -> None:
+        """Send a message without data, and wait until it has arrived."""
+        self._send(TURN)
+        await self.arrived()
+
+    async def arrived(self) -> list[bytes]:
+        """Wait until something arrives; return all that has, with data in one piece."""
+        while (arrives := self._arrival()) is None:
+            self._news = trio.Event()
+            await self._news.wait()
+        if arrives > trio.current_time():
+            await trio.sleep_until(arrives)
+        now = trio.current_time()
+        data, found = list[bytes](), list[bytes]()
+        while (arrives := self._arrival()) is not None and arrives <= now:
+            each = self._under_way.popleft().data
+            if not isinstance(each, _Mark):
+                data.append(each)
+                continue
+            found += [b"".join(data), each] if data else [each]
+            data = []
+        return [*found, b"".join(data)] if data else found
+
+    def _arrival(self) -> float | None:
+        """Return when the next piece arrives, None where there is none, or it is held."""
+        return self._under_way[0].arrives if self._under_way else None
+
+    def has_passed(self, data: bytes) -> None:
+        """Take note that the other side has taken data, so that there is room for more, or the end."""
+        if data is END:
+            self.has_ended = True
+            return
+        self._size -= len(data)
+        self._count(len(data))
+        self._room.set()
+
+    def drop(self) -> None:
+        """Let go of what is under way, and of what is still to come: the other side takes no more."""
+        self._is_dropped = True
+        self._size = 0
+        self._under_way.clear()
+        self._room.set()
+
+
+async def _pass_on(data: bytes, sink: trio.abc.Stream) -> None:
+    """Write data, or the end of it."""
+    if data is not END:
+        await sink.send_all(data)
+    elif isinstance(sink, trio.abc.HalfCloseableStream):
+        await sink.send_eof()
+
+
+def _break(stream: trio.abc.Stream) -> None:
+    """Reset a stream of a network: all are of these."""
+    assert isinstance(stream, DirectStream | MemoryStream)
+    stream.break_now()
