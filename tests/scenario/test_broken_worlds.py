@@ -272,7 +272,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 
     def run(file: str) -> tuple[int, str]:
         with pytest.raises(SystemExit) as ended:
-            main(("run", file, "--check-determinism", "off", "--seed", "1"))
+            main(("run", file, "--check-determinism", "off", "--fail-fast"))
         assert isinstance(ended.value.code, int)
         return ended.value.code, capfd.readouterr().out
 
