@@ -194,8 +194,11 @@ def test_a_field_that_counts_says_nothing() -> None:
     search = Search([SPACE], [1], 1)
     search.take([Outcome(states=(1,))])
     assert search.states_with([Outcome(states=(1, 1 << 16)), Outcome(states=(3 << 16,), void=True)]) == 2
-    search.take([Outcome(states=(1, (1 << 16) + n)) for n in range(BATCH)])
-    assert search.states == 1
+    outcomes = [Outcome(states=(1, (1 << 16) + n)) for n in range(BATCH)]
+    shown = [search.states_with(outcomes[:n]) for n in range(BATCH)]
+    search.take(outcomes)
+    shown.append(search.states)
+    assert shown == [1 + min(n, 40) for n in range(BATCH + 1)], "the number that is shown never falls"
 
 
 def shares_a_fault(one: Schedule, other: Schedule) -> bool:

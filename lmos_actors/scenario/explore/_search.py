@@ -115,7 +115,10 @@ class Search:
 
     @property
     def states(self) -> int:
-        """The number of different states that have been reached, without mere counters."""
+        """The number of different states that have been reached, which never falls.
+
+        Of a field that is a mere counter, `MOST_VALUES` values count: it shows that it is one by its next.
+        """
         return self.states_with(())
 
     def states_with(self, outcomes: Sequence[Outcome]) -> int:
@@ -123,7 +126,7 @@ class Search:
         reached = (state for outcome in outcomes if not outcome.void for state in outcome.states)
         new = dict.fromkeys(state for state in reached if state not in self._hits)
         values = self._values + Counter(state >> 16 for state in new)
-        return sum(number for number in values.values() if number <= MOST_VALUES)
+        return sum(min(number, MOST_VALUES) for number in values.values())
 
     @property
     def runs(self) -> int:
