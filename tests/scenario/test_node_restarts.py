@@ -710,6 +710,29 @@ def test_some_of_a_population_are_picked(project: Project, world: str) -> None:
     assert {record["agent"] for record in ticks}.isdisjoint(fault.targets)
 
 
+@WORLDS
+@pytest.mark.parametrize("unwinds", [0, 5])
+def test_nodes_that_begin_again_in_one_instant_are_connected(
+    project: Project, world: str, unwinds: int
+) -> None:
+    """Neither is refused by the other, whichever is the first."""
+    (peer,) = SIMULATION["population"]
+    result = passed(
+        simulated(
+            project,
+            [entry(5.5, kind="restart", of=["peer/1", "peer/2"], down="2s")],
+            population=[{**peer, "args": {**peer["args"], "unwinds": unwinds}}],
+            world=world,
+        )
+    )
+    ends = {"peer/1", "peer/2"}
+    assert [each for each in records(result, "network") if {each["from"], each["to"]} == ends] == []
+    heard = [each["t"] for each in records(result, "delivered") if each["agent"] == "peer/2"]
+    back = result.faults[0].end
+    assert back is not None
+    assert sum(back < t <= back + 1.1 for t in heard) >= 1
+
+
 def test_results_say_when_each_node_was_back(project: Project) -> None:
     """A population that is on it as a whole is named as one, also on the page of results."""
     (peer,) = SIMULATION["population"]

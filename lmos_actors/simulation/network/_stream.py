@@ -127,6 +127,15 @@ class StreamPeer(NodePeer):
         self._stop_connecting()
         self._chance, self._random = self.network.chance(self.source, self.target_node), None
         if self.target_node in self.network.away:
+            # it may begin again in the same instant; whichever of two nodes is the first, they connect
+            self.rt.timers.call_at(trio.current_time(), self._begin_first)
+        else:
+            self._stand(self._new_life())
+
+    def _begin_first(self) -> None:
+        if self.is_connected or self._connecting is not None or self.source in self.network.away:
+            return
+        if self.target_node in self.network.away:
             self._refused_first()
         else:
             self._stand(self._new_life())

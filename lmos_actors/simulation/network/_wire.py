@@ -251,6 +251,12 @@ class NodePairPeer(Peer):
         self._random = self.environment.rt.entropy.stream(self.lines.chance)
         self._backoff = self.new_backoff()
         self.lines.begin_again()
+        if self.lines.is_refused:  # the other node may begin again in the same instant, and then they connect
+            self.environment.rt.timers.call_at(trio.current_time(), self._try_at_once)
+        else:
+            self._try_at_once()
+
+    def _try_at_once(self) -> None:
         if self._pause is not None:
             self._pause.cancel("the node has begun again")
 
