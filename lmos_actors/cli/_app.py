@@ -149,13 +149,13 @@ def at_least(value: int | None, least: int, option: str) -> int | None:
     return value
 
 
-def settings_of(pairs: list[str] | None) -> dict[str, str]:
-    """Return the values of `--set` by name. Raises ConfigError."""
+def settings_of(pairs: list[str] | None, option: str = "--set") -> dict[str, str]:
+    """Return the values of `--set`, or of another option, by name. Raises ConfigError."""
     found: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise ConfigError(f'"{pair}" is not NAME=VALUE', "--set")
+            raise ConfigError(f'"{pair}" is not NAME=VALUE', option)
         found[key] = value
     return found
 

@@ -396,7 +396,7 @@ class Connections:
 
     def _unready(self) -> str | None:
         """Return why no requests are taken now, None if they are."""
-        if self._server is not None and self._server.context.draining:
+        if self._server is not None and (self._server.context.leaving or self._server.context.draining):
             return "draining"
         keeping = self._rt.keeping
         if keeping is not None:
@@ -492,10 +492,20 @@ class Connections:
 
     # ---- the end
 
+    async def leave(self, seconds: float) -> None:
+        """Take no more connections; close those that stand over some seconds. `stop_accepting` is next."""
+        self._withdraw()
+        if self._server is not None:
+            await self._server.leave(seconds)
+
+    def _withdraw(self) -> None:
+        callbacks, self.at_stop_accepting = self.at_stop_accepting, []
+        for callback in callbacks:
+            callback()
+
     def stop_accepting(self) -> None:
         """Take no more connections and requests; open requests are still answered."""
-        for callback in self.at_stop_accepting:
-            callback()
+        self._withdraw()
         for door in self._doors:
             door.stop_accepting()
         if self._server is not None:

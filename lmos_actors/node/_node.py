@@ -308,11 +308,15 @@ class Node:
         return tuple(self._connections.failures)
 
     @awaited("node.")
-    async def drain(self) -> None:
+    async def drain(self, *, spread: float = 0.0) -> None:
         """Take no more requests over the network; wait until open ones are answered and no peer is left.
 
-        Near callers are not affected. Leaving the node's block does the same and also stops the agents.
+        Near callers are not affected. Leaving the node's block does the same and also stops the agents. New
+        connections are refused at once; with `spread` those that stand are closed one after another over so
+        many seconds, so that not all clients connect elsewhere in one instant.
         """
+        if spread:
+            await self._connections.leave(spread)
         self._connections.stop_accepting()
         await self._connections.wait_drained()
 

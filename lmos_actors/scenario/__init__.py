@@ -39,6 +39,7 @@ from .format import (
     load_scenario as load_scenario,
     orders_of as orders_of,
     project_root as project_root,
+    relay_options as relay_options,
     resolve as resolve,
     use_tree as use_tree,
     with_end_at as with_end_at,

@@ -123,7 +123,7 @@ class LmosServer:
         place = upgrade.path in PLACES or self._is_agent(upgrade.path, admission)
         if upgrade.path == RELAY or not (offered or place):
             return Refuse(404, self._nothing_at(upgrade.path, admission))
-        if self.context.draining:
+        if self.context.leaving or self.context.draining:
             return Refuse(503, "the node is shutting down")
         serve = self.serve if admission is None else partial(self.serve, admission=admission)
         return Accept(SUBPROTOCOL if offered else None, serve, self._headers)
@@ -180,6 +180,17 @@ class LmosServer:
                 if not self._served:
                     self._empty.set()
 
+    async def leave(self, seconds: float) -> None:
+        """Refuse new connections, and drain those that stand one after another over some seconds.
+
+        So that their peers do not all connect elsewhere in one instant. `drain` comes after it.
+        """
+        self.context.leaving = True
+        standing = tuple(self._served)
+        for served in standing:
+            served.drain()
+            await trio.sleep(seconds / len(standing))
+
     def drain(self) -> None:
         """Take no new requests; close each connection with 1012 once nothing is open on it.
 
@@ -187,6 +198,8 @@ class LmosServer:
         how agents stop: their connections stay until what they listen to is gone, or `finish`.
         """
         self.context.draining = True
+        for served in tuple(self._served):
+            served.drain()
         self._check_ends()
 
     def finish(self) -> None:

@@ -77,6 +77,8 @@ class ServerContext:
         self.generation = rt.entropy.new_id()
         self.is_guarded = False
         """Whether not every client may do everything, so that clients without a name are strangers."""
+        self.leaving = False
+        """Whether connections are closed one after another, and no new ones are taken."""
         self.draining = False
         self.finishing = False
         self.open: dict[IncomingRequest, Far] = {}
@@ -130,7 +132,7 @@ class ServerContext:
 
     def settled(self) -> None:
         """Check other connections for their end: a shared answer has just gone out over several."""
-        if self.draining:
+        if self.draining or self.leaving:
             self._on_settled()
 
     def post_keyed(self, far: Far, key: str, principal: str | None, peer: Peer) -> None:

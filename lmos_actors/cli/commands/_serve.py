@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 import attrs
-from cyclopts import App, Parameter
+from cyclopts import App, Group, Parameter
 
-from .._app import ELSEWHERE, File, Texts, Time, app
+from .._app import ELSEWHERE, File, Settings, Switch, Texts, Time, app, settings_of
 from ..options._connection import PresentOptions
 from ..options._serving import BridgeOptions, ChatOptions, DiscoveryOptions, ListenOptions
 
+DEPLOYED = Group("Deployments", sort_key=0.9)
 _USUAL = ListenOptions()
 _NOTHING = PresentOptions()
 _ALONE = DiscoveryOptions()
@@ -25,6 +26,11 @@ def serve(
     *,
     tree: Annotated[str | None, Parameter(metavar="TREE")] = None,
     arg: Annotated[Texts, Parameter(metavar="NAME=VALUE")] = None,
+    group: Annotated[str | None, Parameter(metavar="GROUP", group=DEPLOYED)] = None,
+    replica: Annotated[int, Parameter(metavar="N", group=DEPLOYED)] = 1,
+    at: Annotated[Texts, Parameter(metavar="GROUP=URL", group=DEPLOYED)] = None,
+    set_: Settings = None,
+    launched: Annotated[Switch, Parameter(group=DEPLOYED)] = False,
     store: Annotated[str | None, Parameter(metavar="STORE")] = None,
     listening: ListenOptions = _USUAL,
     presented: PresentOptions = _NOTHING,
@@ -57,6 +63,8 @@ def serve(
 
     lmos-actors serve --relay-peers ws://relay.example:8080/arc --relay-peers-bearer file:gateway.token
 
+    lmos-actors serve desk.yaml --group weather
+
     Then, elsewhere: lmos-actors read http://127.0.0.1:8080/agents/weather units, or: \
 curl http://127.0.0.1:8080/agents/weather/properties/units
 
@@ -76,10 +84,33 @@ Targets are further children of its root.
     arg
         An argument of an agent, as JSON or as text; a ref by the name of another target, or by a URL. \
 With several targets as AGENT.NAME=VALUE. May be given several times.
+    group
+        Run one process of this group of a deployment file, as `up` does; all else stands in the file.
+    replica
+        The number of the process, from 1 on: $(replica) in the file.
+    at
+        The URL of another group of the file that hosts a directory, if it listens at a free port. \
+May be given several times.
+    launched
+        End when standard input does: a launcher has the other end.
     store
         Where durable agents and the sessions of chat agents are kept: sqlite:PATH, a database that is made \
 if there is none, or memory: until the end.
     """
+    if group is not None:
+        from ..serve._group import GroupRequest, file_of, serve_group
+
+        return serve_group(
+            GroupRequest(
+                file=file_of(targets, listening),
+                group=group,
+                replica=replica,
+                at=settings_of(at, "--at"),
+                settings=settings_of(set_),
+                launched=launched,
+                json=listening.json,
+            )
+        )
     from ..serve._serve import ServeRequest, serve_targets
 
     return serve_targets(

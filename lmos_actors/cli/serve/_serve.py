@@ -28,11 +28,12 @@ from ..options._connection import PresentOptions, in_shell
 from ..options._serving import BridgeOptions, ChatOptions, ListenOptions, misfits
 from ..run._load import complain
 from ._announcer import Announcer, busy_in
+from ._ending import SIGNALS_ALONE, Ending
 from ._targets import planned_of, tree_at
 from ._tracing import spans_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 
     from lmos_actors.actors import Agent, PoolLink, Ref, Slot
     from lmos_actors.discovery import DirectoryOptions
@@ -99,18 +100,33 @@ class ServeRequest:
     relay: RelayOptions | None = None
     bridges: BridgeOptions = attrs.Factory(BridgeOptions)
     store: str | None = None
+    registers_here: bool = False
+    """Whether its agents are registered in the directory that it hosts itself."""
 
 
 def serve_targets(request: ServeRequest) -> int:
     """Serve until a signal comes. Returns the exit code. Raises ConfigError."""
-    listening = request.listening
-    addresses = listening.addresses()
-    options = _node_options(request, addresses)
-    members = request.bridges.members(insecure=listening.security.insecure)
     planned = _planned(request)
     if isinstance(planned, int):
         return planned
     tree, later = planned
+    return serve_tree(request, tree, partial(_start_later, later))
+
+
+def serve_tree(
+    request: ServeRequest,
+    tree: SupervisorSpec,
+    start: Callable[[Node], Awaitable[None]],
+    ending: Ending = SIGNALS_ALONE,
+) -> int:
+    """Serve a tree, and what `start` starts once it runs, until a signal comes. Returns the exit code.
+
+    Raises ConfigError.
+    """
+    listening = request.listening
+    addresses = listening.addresses()
+    options = _node_options(request, addresses)
+    members = request.bridges.members(insecure=listening.security.insecure)
     door = door_options(raise_descriptor_limit(DESCRIPTORS), len(addresses))
     opened = partial(
         open_node,
@@ -127,7 +143,9 @@ def serve_targets(request: ServeRequest) -> int:
     access, chat = tuple(options["security"].access), request.chat if "omnia" in options else None
     announcer = Announcer(json=listening.json)
     has_relay = request.relay is not None
-    serving = Serving(announcer, listening.public_url, later, access, chat, members, has_relay=has_relay)
+    serving = Serving(
+        announcer, listening.public_url, start, access, chat, members, ending, has_relay=has_relay
+    )
     try:
         with spans_to(listening.tracing) as provider:
             trio.run(serving.run, partial(opened, tracing=provider))
@@ -150,6 +168,8 @@ def _node_options(request: ServeRequest, addresses: Sequence[str]) -> dict[str, 
     options = guarded.options(addresses)
     options |= request.presented.options(insecure=guarded.insecure)
     options |= request.discovery.options() if request.discovery is not None else {}
+    if request.registers_here:
+        options["register"] = True
     options |= request.bridges.options(insecure=guarded.insecure)
     return options | request.chat.options()
 
@@ -207,10 +227,11 @@ class Serving:
         self,
         announcer: Announcer,
         public_url: str | None,
-        later: Sequence[Planned] = (),
+        start: Callable[[Node], Awaitable[None]],
         access: Sequence[str] = (),
         chat: ChatOptions | None = None,
         members: Sequence[Mapping[str, Any]] = (),
+        ending: Ending = SIGNALS_ALONE,
         *,
         has_relay: bool = False,
     ) -> None:
@@ -219,7 +240,8 @@ class Serving:
         self._has_relay = has_relay
         self._members = members  # the arguments of `node.join` for each relay whose agents are served
         self._access = access  # the patterns of the access rules
-        self._later = later  # those with refs, which start after the agents that these lead to
+        self._start = start
+        self._ending = ending
         self._announcer = announcer
         self._public_url = public_url
         self._asked = trio.Event()
@@ -235,6 +257,7 @@ class Serving:
         failure: BaseException | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report_waiting)
+            nursery.start_soon(self._watch_launcher)
             try:
                 with _handling(self._signalled):
                     await self._open(opened)
@@ -252,14 +275,13 @@ class Serving:
         with self._opening:
             async with opened() as node:
                 self._node = node
-                for planned in self._later:
-                    refs = {name: await _ref(node, *there) for name, there in planned.refs.items()}
-                    await node.start_child(planned.spec(refs))
+                await self._start(node)
                 for member in self._members:
                     await node.join(**member, peers=True)
                 self._ready = True
                 self._announce(node)
                 await self._asked.wait()
+                await self._ending.drained(node)
 
     def _announce(self, node: Node) -> None:
         base = self._public_url or node.urls[0]
@@ -304,6 +326,15 @@ class Serving:
             if self._node is not None:
                 self._announcer.waiting(busy_in(self._node), self._node.connections)
 
+    async def _watch_launcher(self) -> None:
+        """End as by a signal once the launcher has gone, and at once when the time for that is over."""
+        await self._ending.wait_left_alone()
+        if not self._asked.is_set():
+            self.signals = max(self.signals, 1)
+            self._drain("the launcher has gone")
+        await trio.sleep(self._ending.limit)
+        self._force_stop()
+
     # ---- signals: the handler runs between any two steps of any code
 
     def _signalled(self, number: int, _: object) -> None:
@@ -330,6 +361,13 @@ class Serving:
     def _force_stop(self) -> None:
         if self._node is not None:
             self._node.force_stop()
+
+
+async def _start_later(later: Sequence[Planned], node: Node) -> None:
+    """Start the agents with refs, after those that these lead to."""
+    for planned in later:
+        refs = {name: await _ref(node, *there) for name, there in planned.refs.items()}
+        await node.start_child(planned.spec(refs))
 
 
 async def _ref(node: Node, cls: type[Agent], where: str) -> Ref[Any]:

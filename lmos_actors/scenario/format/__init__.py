@@ -14,6 +14,7 @@ from ._fields import (
 )
 from ._key_order import orders_of as orders_of
 from ._load import load_scenario as load_scenario
+from ._relay_options import relay_options as relay_options
 from ._remote_access import RemoteAccess as RemoteAccess, remedy_for as remedy_for
 from ._resolve import Cell as Cell, Resolved as Resolved, resolve as resolve
 from ._system import System as System

@@ -8,7 +8,6 @@ on the hub, as its requests elsewhere are those of no agent: what it says is in 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
@@ -18,7 +17,7 @@ from msgspec import UNSET
 from lmos_actors._core import plain
 from lmos_actors.actors import RUNTIME, outgoing_trace, trace_context
 from lmos_actors.errors import ActionFailed, AgentUnavailable, ConnectFailed, OutcomeUnknown, StartFailed
-from lmos_actors.facades import RelayAnswer, RelayFault, RelayMessage, RelayOptions, Voting, open_relay
+from lmos_actors.facades import RelayAnswer, RelayFault, RelayMessage, open_relay
 from lmos_actors.facades.relay import relay_url
 from lmos_actors.persistence import NewIdentity
 
@@ -30,7 +29,6 @@ from ..model import (
     Bridge,
     Expect,
     Mock,
-    RateText,
     Replay,
     Say,
     SayAt,
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Listener, Network
 
     from ..format import Cell
-    from ..model import Relay as HubEntry, Saying
+    from ..model import Saying
 
     Fail: TypeAlias = Callable[[DataPath | None, str, str, str], None]
 
@@ -60,21 +58,6 @@ LOOK_AGAIN: Final = 0.01
 """Seconds until it is looked at again whether an agent is on the hub."""
 
 MILLISECONDS: Final = 1_000
-
-
-def relay_options(entry: HubEntry) -> RelayOptions:
-    """Return the options of a hub of a file."""
-    given: dict[str, Any] = {}
-    if entry.rate == "unlimited":
-        given["rates"] = ()
-    elif entry.rate is not UNSET:
-        rates = (entry.rate,) if isinstance(entry.rate, RateText) else entry.rate
-        given["rates"] = tuple(rate.limit for rate in rates)
-    if entry.max_message is not UNSET:
-        given["max_message"] = int(entry.max_message)
-    voting = partial(Voting, dict(entry.weights))
-    extensions: list[Any] = [voting if each == "voting" else each for each in entry.extensions]
-    return RelayOptions(extensions=extensions, broadcasts=entry.broadcasts, **given)
 
 
 def names_on_hub(cell: Cell) -> list[str]:

@@ -20,7 +20,7 @@ from lmos_actors.node import open_node
 from lmos_actors.persistence import SimulatedStore
 
 from .._worlds import LISTEN_ADDRESSES, begin_time, change_environment, is_real, wait_until_idle
-from ..format import Places, TreeBuilder, root_spec, start_spec
+from ..format import Places, TreeBuilder, relay_options, root_spec, start_spec
 from ..judge import AgentDirectory, Judges
 from ..model import (
     HUB,
@@ -104,7 +104,7 @@ class RunEnvironment:
         if any(entry.speaks == "omnia" and entry.to is not None for entry in bridges):
             self._options = {"listen": ADDRESS, **self._options, "omnia": True}
         if cell.scenario.relay is not None:
-            from ._hub import RunHub, relay_options  # few files need it
+            from ._hub import RunHub  # few files need it
             from ._node_client import node_network
 
             network = network or node_network(cell.scenario.world)

@@ -1,0 +1,202 @@
+"""Execution of `serve FILE --group NAME`: one process of a group of a deployment.
+
+What the launcher starts is this command, so that what a group does can be tried by hand. Everything that the
+file says of the group is applied here: folder, environment, limits, and the options of its node.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+from msgspec import UNSET
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import did_you_mean
+from lmos_actors.scenario import GroupAgents, filled_for, load_deployment, relay_options, texts_of
+from lmos_actors.transport import endpoint_of
+
+from ..options._connection import options_in
+from ..options._serving import ChatOptions, DiscoveryOptions, ListenOptions, SecurityOptions
+from ..run._load import importing
+from ._ending import Ending
+from ._serve import ServeRequest, serve_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lmos_actors.scenario import Deployment, DeploymentFile, Group
+
+MOST_REPLICAS: Final = 1_000_000
+"""Largest number of a process."""
+
+
+@attrs.frozen(kw_only=True)
+class GroupRequest:
+    """A request to serve one process of a group.
+
+    `at` has the URLs of groups with directories, by name; `launched` says that standard input is a pipe whose
+    other end the launcher has.
+    """
+
+    file: str
+    group: str
+    replica: int = 1
+    settings: Mapping[str, str] = attrs.Factory(dict[str, str])
+    at: Mapping[str, str] = attrs.Factory(dict[str, str])
+    launched: bool = False
+    json: bool = False
+
+
+def serve_group(request: GroupRequest) -> int:
+    """Serve until a signal comes, or the launcher has gone. Returns the exit code. Raises ConfigError."""
+    if not 1 <= request.replica <= MOST_REPLICAS:
+        raise ConfigError(f"must be a number from 1 to {MOST_REPLICAS}", "--replica")
+    file = os.path.abspath(request.file)
+    first = importing(request.file, partial(load_deployment, file, settings=request.settings, classes=False))
+    if isinstance(first, int):
+        return first
+    group = _group_of(first.deployment, request)
+    _prepare(group, Path(file).parent, request.replica)  # before the modules of the agents are imported
+    loaded = importing(request.file, partial(load_deployment, file, settings=request.settings))
+    if isinstance(loaded, int):
+        return loaded
+    agents = GroupAgents(loaded, request.group)
+    ending = Ending(float(group.drain.timeout), float(group.drain.spread), launched=request.launched)
+    return serve_tree(_request_of(loaded, group, request), agents.root, agents.start, ending)
+
+
+def _group_of(deployment: Deployment, request: GroupRequest) -> Group:
+    group = deployment.groups.get(request.group)
+    if group is None:
+        near = did_you_mean(request.group, list(deployment.groups))
+        raise ConfigError(f'{request.file} has no group "{request.group}"{near}', "--group")
+    found: Group = _filled(group, request.replica)
+    return found
+
+
+def _filled(part: Any, replica: int) -> Any:
+    """Return a part of a group with the number of the process in its texts."""
+    if isinstance(part, str) and type(part) is str:
+        return filled_for(part, replica)
+    if isinstance(part, tuple):
+        return tuple(_filled(each, replica) for each in part)
+    if isinstance(part, dict):
+        return {key: _filled(value, replica) for key, value in part.items()}
+    if isinstance(part, msgspec.Struct):
+        names = part.__struct_fields__
+        return msgspec.structs.replace(
+            part, **{name: _filled(getattr(part, name), replica) for name in names}
+        )
+    return part
+
+
+def _prepare(group: Group, folder: Path, replica: int) -> None:
+    """Enter the folder of the group, and set its environment and limits. Raises ConfigError."""
+    try:
+        os.chdir(folder / (group.cwd or "."))
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}", "cwd") from None
+    os.environ.update(group.env)
+    limits = group.limits
+    try:
+        if limits.descriptors is not UNSET:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limits.descriptors, limits.descriptors))
+        if limits.memory is not UNSET:
+            resource.setrlimit(resource.RLIMIT_AS, (int(limits.memory), int(limits.memory)))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"this machine does not allow it: {error}", "limits") from None
+    if limits.processors is not UNSET and hasattr(os, "sched_setaffinity"):
+        there = sorted(os.sched_getaffinity(0))
+        begin = (replica - 1) * limits.processors  # several processes are spread over the machine
+        chosen = {there[(begin + number) % len(there)] for number in range(limits.processors)}
+        os.sched_setaffinity(0, chosen)
+
+
+def _request_of(file: DeploymentFile, group: Group, request: GroupRequest) -> ServeRequest:
+    """Return what the file says of the group as the options of `serve`. Raises ConfigError."""
+    security = SecurityOptions(
+        cert=group.cert,
+        key=group.key,
+        client_ca=group.client_ca,
+        security=group.security,
+        origin=list(group.origins),
+        insecure=group.insecure,
+    )
+    listening = ListenOptions(
+        listen=list(texts_of(group.listen)),
+        public_url=group.public_url,
+        security=security,
+        metrics=group.metrics,
+        tracing=group.tracing,
+        json=request.json,
+    )
+    relay = None
+    if group.relay:
+        relay = relay_options(None if group.relay is True else group.relay)
+    directory: Any = None
+    if group.directory:
+        from lmos_actors.discovery import DirectoryOptions
+
+        directory = DirectoryOptions.of(group.directory)
+    return ServeRequest(
+        listening=listening,
+        discovery=_discovery(file.deployment, group, request),
+        chat=_chat(group),
+        directory=directory,
+        relay=relay,
+        store=group.store,
+        registers_here=request.group in texts_of(group.register),
+    )
+
+
+def _chat(group: Group) -> ChatOptions:
+    if not group.omnia or group.omnia is True:
+        return ChatOptions(omnia=bool(group.omnia))
+    given = group.omnia
+    return ChatOptions(
+        omnia=not given.only,
+        omnia_only=given.only,
+        strict_sessions=given.strict_sessions,
+        uploads=given.uploads,
+    )
+
+
+def _discovery(deployment: Deployment, group: Group, request: GroupRequest) -> DiscoveryOptions:
+    others = [text for text in texts_of(group.register) if text != request.group]
+    register = [_url_of(deployment, text, request) for text in others]
+    lookup = [_url_of(deployment, text, request) for text in texts_of(group.lookup)]
+    return DiscoveryOptions(register=register or None, lookup=lookup or None)
+
+
+def _url_of(deployment: Deployment, text: str, request: GroupRequest) -> str:
+    """Return the URL of a directory: as it is, or that of the group that hosts it. Raises ConfigError."""
+    if "://" in text:
+        return text
+    if text in request.at:
+        return request.at[text]
+    host = deployment.groups[text]
+    url = filled_for(host.public_url or texts_of(host.listen)[0], 1)
+    endpoint = endpoint_of(url)
+    if not endpoint.port:
+        raise ConfigError(
+            f'where is the group "{text}"? It listens at a free port: say it by --at {text}=http://HOST:PORT',
+            "--at",
+        )
+    return f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
+
+
+def file_of(targets: Sequence[str] | None, options: ListenOptions) -> str:
+    """Return the file of the words of the command line. Raises ConfigError for what the file has itself."""
+    words = list(targets or ())
+    if len(words) != 1:
+        raise ConfigError("goes with one deployment file, as in serve desk.yaml --group weather", "--group")
+    for option, value in options_in(options).items():
+        if value and option != "--json":
+            raise ConfigError("the file says this of a group: leave it out, or change the file", option)
+    return words[0]
