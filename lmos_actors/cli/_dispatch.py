@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 
 VERBS: Final = (
     "init", "validate", "run", "sim", "explore", "replay", "diff", "fmt", "schema",
+    "up", "status", "logs", "restart", "scale", "drain", "down",
     "serve", "call", "read", "write", "observe", "listen", "monitor", "chat", "relay", "record", "discover",
     "directory", "describe", "conform", "doctor", "state", "completion",
 )  # fmt: skip
 LATER: Final = (
-    "up", "down", "ps", "logs", "restart",
-    "scale", "drain", "status", "top", "tree", "inspect", "trace", "deadletters", "attach",
-    "export",
+    "top", "tree", "inspect", "trace", "deadletters", "attach", "export",
 )  # fmt: skip
 
 _GROUPS: Final = {

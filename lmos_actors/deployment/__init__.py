@@ -1,8 +1,35 @@
-"""Systems of agents as processes: the faults of real connections between them."""
+"""Groups of agents as processes, started, watched and replaced; faults of real connections between them."""
 
+from ._control import (
+    AlreadyRunning as AlreadyRunning,
+    Controls as Controls,
+    UnixNetwork as UnixNetwork,
+    controls_of as controls_of,
+    running_controls as running_controls,
+)
 from ._fault_proxy import (
     FaultProxy as FaultProxy,
     FaultProxyStatistics as FaultProxyStatistics,
     Way as Way,
     links_with as links_with,
+)
+from ._launcher import (
+    Launcher as Launcher,
+    LauncherAgent as LauncherAgent,
+    launcher_url as launcher_url,
+    open_launcher as open_launcher,
+)
+from ._local_place import LocalPlace as LocalPlace
+from ._log_files import Follower as Follower, LogFiles as LogFiles, LogLine as LogLine
+from ._place import Order as Order, Place as Place, Process as Process
+from ._plan import (
+    GroupPlan as GroupPlan,
+    LaunchPlan as LaunchPlan,
+    circle_of as circle_of,
+    in_order as in_order,
+)
+from ._status import (
+    GroupStatus as GroupStatus,
+    LauncherStatus as LauncherStatus,
+    ReplicaStatus as ReplicaStatus,
 )

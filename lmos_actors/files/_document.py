@@ -109,17 +109,17 @@ class Document:
         return f"{self.name}:{line}:{column}"
 
 
-def read(path: str | os.PathLike[str], *, limit: int | None = None) -> Document:
+def read(path: str | os.PathLike[str], *, limit: int | None = None, copy: Path | None = None) -> Document:
     """Return a YAML, JSON or TOML file of at most `limit` bytes, by its suffix. Blocks on the disk.
 
-    The default limit is the environment variable LMOS_ACTORS_MAX_FILE, else 1 MiB. Raises ConfigError if
-    that is not a size; FileError if the file is missing, unreadable, not a regular file, too large, not
+    With `copy` the text is that of a copy of it, made earlier. The default limit is the environment variable
+    LMOS_ACTORS_MAX_FILE, else 1 MiB. Raises ConfigError if that is not a size; FileError if the file is missing, unreadable, not a regular file, too large, not
     UTF-8 (a byte order mark is skipped), or not in its format.
     """
     file = Path(path)
     name = os.fspath(path)
     known = _SUFFIXES.get(file.suffix.lower())
-    raw = _bytes(file, name, limit)
+    raw = _bytes(copy or file, name, limit)
     if known is None:
         raise _failed(
             name, f"the name ends in {file.suffix or 'nothing'!r}, expected .yaml, .yml, .json or .toml"

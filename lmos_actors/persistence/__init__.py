@@ -9,6 +9,7 @@ from ._identities import (
     NewIdentity as NewIdentity,
     Refused as Refused,
 )
+from ._lock_file import LockFile as LockFile
 from ._memory import MemoryStore as MemoryStore
 from ._sessions import (
     KeptMessage as KeptMessage,

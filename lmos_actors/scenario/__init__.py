@@ -35,6 +35,7 @@ from .format import (
     import_function as import_function,
     import_target as import_target,
     is_deployment as is_deployment,
+    launch_plan as launch_plan,
     load_deployment as load_deployment,
     load_scenario as load_scenario,
     orders_of as orders_of,

@@ -2,6 +2,15 @@
 
 from .._app import app as app
 from ._conform import conform as conform
+from ._deploy import (
+    down as down,
+    drain as drain,
+    logs as logs,
+    restart as restart,
+    scale as scale,
+    status as status,
+    up as up,
+)
 from ._describe import describe as describe
 from ._explore import explore as explore
 from ._logs import diff as diff, replay as replay

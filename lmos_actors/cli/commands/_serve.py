@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path  # noqa: TC003 - the application reads the types
 from typing import Annotated
 
 import attrs
@@ -31,6 +32,7 @@ def serve(
     at: Annotated[Texts, Parameter(metavar="GROUP=URL", group=DEPLOYED)] = None,
     set_: Settings = None,
     launched: Annotated[Switch, Parameter(group=DEPLOYED)] = False,
+    snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=DEPLOYED)] = None,
     store: Annotated[str | None, Parameter(metavar="STORE")] = None,
     listening: ListenOptions = _USUAL,
     presented: PresentOptions = _NOTHING,
@@ -93,6 +95,8 @@ With several targets as AGENT.NAME=VALUE. May be given several times.
 May be given several times.
     launched
         End when standard input does: a launcher has the other end.
+    snapshot
+        A copy of the file, which is read in its place: the file as it was when the launcher began.
     store
         Where durable agents and the sessions of chat agents are kept: sqlite:PATH, a database that is made \
 if there is none, or memory: until the end.
@@ -108,6 +112,7 @@ if there is none, or memory: until the end.
                 at=settings_of(at, "--at"),
                 settings=settings_of(set_),
                 launched=launched,
+                snapshot=snapshot,
                 json=listening.json,
             )
         )

@@ -40,7 +40,8 @@ MOST_REPLICAS: Final = 1_000_000
 class GroupRequest:
     """A request to serve one process of a group.
 
-    `at` has the URLs of groups with directories, by name; `launched` says that standard input is a pipe whose
+    `at` has the URLs of groups with directories, by name; `snapshot` is the file as it was when its launcher
+    began; `launched` says that standard input is a pipe whose
     other end the launcher has.
     """
 
@@ -50,6 +51,7 @@ class GroupRequest:
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
     at: Mapping[str, str] = attrs.Factory(dict[str, str])
     launched: bool = False
+    snapshot: Path | None = None
     json: bool = False
 
 
@@ -58,12 +60,13 @@ def serve_group(request: GroupRequest) -> int:
     if not 1 <= request.replica <= MOST_REPLICAS:
         raise ConfigError(f"must be a number from 1 to {MOST_REPLICAS}", "--replica")
     file = os.path.abspath(request.file)
-    first = importing(request.file, partial(load_deployment, file, settings=request.settings, classes=False))
+    load = partial(load_deployment, file, settings=request.settings, snapshot=request.snapshot)
+    first = importing(request.file, partial(load, classes=False))
     if isinstance(first, int):
         return first
     group = _group_of(first.deployment, request)
     _prepare(group, Path(file).parent, request.replica)  # before the modules of the agents are imported
-    loaded = importing(request.file, partial(load_deployment, file, settings=request.settings))
+    loaded = importing(request.file, load)
     if isinstance(loaded, int):
         return loaded
     agents = GroupAgents(loaded, request.group)

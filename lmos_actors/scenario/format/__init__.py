@@ -13,6 +13,7 @@ from ._fields import (
     fields_of_agent as fields_of_agent,
 )
 from ._key_order import orders_of as orders_of
+from ._launch_plan import launch_plan as launch_plan
 from ._load import load_scenario as load_scenario
 from ._relay_options import relay_options as relay_options
 from ._remote_access import RemoteAccess as RemoteAccess, remedy_for as remedy_for

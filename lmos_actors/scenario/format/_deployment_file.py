@@ -45,15 +45,20 @@ def is_deployment(path: str | os.PathLike[str]) -> bool:
 
 
 def load_deployment(
-    path: str | os.PathLike[str], *, settings: Mapping[str, str] | None = None, classes: bool = True
+    path: str | os.PathLike[str],
+    *,
+    settings: Mapping[str, str] | None = None,
+    classes: bool = True,
+    snapshot: Path | None = None,
 ) -> DeploymentFile:
     """Read a deployment file, and check it; without `classes`, which imports them, not against its agents.
 
-    `settings` set variables to text from the command line. Blocks on the disk and runs the code of the
+    `settings` set variables to text from the command line. `snapshot` is a copy of the file, which is read in
+    its place: the file may have been changed since. Blocks on the disk and runs the code of the
     modules named. Raises FileError with every mistake found; ConfigError for a setting that the file does
     not know.
     """
-    document = read(path)
+    document = read(path, copy=snapshot)
     if mapped(document.data).get("lmos") != DEPLOYMENT:
         raise FileError(_of_other_kind(document))
     cells = Cells(document, settings or {})

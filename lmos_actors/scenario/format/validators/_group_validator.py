@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lmos_actors.deployment import circle_of
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.persistence import store_of
@@ -14,11 +15,10 @@ from lmos_actors.security import is_loopback
 from lmos_actors.transport import endpoint_of
 
 from ...model import Group, filled_for, needs_of, texts_of
+from .._launch_plan import owned_by
 from ._node_validator import GROUPS, NodeValidator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lmos_actors.files import DataPath
 
     from .._cell_names import CellNames
@@ -124,15 +124,14 @@ class GroupValidator:
 
     def _check_circles(self) -> None:
         """Refuse groups each of which waits for another of them."""
-        needs = {name: [need for need in needs_of(group) if need in self._groups and need != name]
-                 for name, group in self._groups.items()}  # fmt: skip
-        done: set[str] = set()
-        for name in needs:
-            circle = _circle(name, needs, done, [])
-            if circle:
-                shown = " needs ".join(f'"{each}"' for each in circle)
-                where = ("groups", circle[0])
-                self._report(where, f"these groups wait for each other: {shown}", key=True)
+        needs = {
+            name: [need for need in needs_of(group) if need in self._groups and need != name]
+            for name, group in self._groups.items()
+        }
+        circle = circle_of(needs)
+        if circle:
+            shown = " needs ".join(f'"{each}"' for each in circle)
+            self._report(("groups", circle[0]), f"these groups wait for each other: {shown}", key=True)
 
     # ---- addresses, stores, updates
 
@@ -187,7 +186,7 @@ class GroupValidator:
         """Refuse what two processes would have: a port, or the file of a store."""
         first: dict[tuple[str, str], tuple[str, int]] = {}
         for name, group in self._groups.items():
-            for key, text in _owned(group):
+            for key, text in owned_by(group):
                 for replica in range(1, max(group.replicas, 1) + 1):
                     own = (key, filled_for(text, replica))
                     other = first.setdefault(own, (name, replica))
@@ -207,27 +206,3 @@ def _port(url: str) -> int:
         return endpoint_of(filled_for(url, 1)).port
     except ConfigError:
         return 0
-
-
-def _owned(group: Group) -> Iterator[tuple[str, str]]:
-    """Yield what a process has to itself: the key, and the text before `$(replica)` is filled in."""
-    for url in texts_of(group.listen):
-        if _port(url):
-            yield "listen", url
-    if group.store is not None and group.store.startswith(DATABASE):
-        yield "store", group.store
-    if isinstance(group.directory, str):
-        yield "directory", group.directory
-
-
-def _circle(name: str, needs: dict[str, list[str]], done: set[str], above: list[str]) -> list[str]:
-    if name in above:
-        return [*above[above.index(name) :], name]
-    if name in done:
-        return []
-    done.add(name)
-    for need in needs[name]:
-        found = _circle(need, needs, done, [*above, name])
-        if found:
-            return found
-    return []

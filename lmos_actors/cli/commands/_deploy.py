@@ -1,0 +1,232 @@
+"""`up`, `status`, `logs`, `restart`, `scale`, `drain` and `down`. The docstrings are the help."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from cyclopts import Group, Parameter
+
+from lmos_actors.errors import ConfigError
+
+from .._app import Json, JsonLines, Settings, Switch, app, settings_of
+
+DEPLOYED = Group("Deployments", sort_key=1.5)
+
+DeploymentOrNone: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name=["--file", "-f"],
+        metavar="FILE",
+        help="The deployment file; not needed where one deployment alone runs.",
+    ),
+]
+State: TypeAlias = Annotated[
+    str | None,
+    Parameter(metavar="FOLDER", help="Where logs and records are kept; .lmos beside the file unless given."),
+]
+Groups: TypeAlias = Annotated[list[str] | None, Parameter(name="GROUP", negative=())]
+
+
+@app.command(sort_key=0, group=DEPLOYED)
+def up(
+    file: Annotated[str, Parameter(name="FILE")],
+    /,
+    *,
+    detach: Annotated[Switch, Parameter(name=["--detach", "-d"])] = False,
+    dry_run: Switch = False,
+    set_: Settings = None,
+    state: State = None,
+    json: JsonLines = False,
+) -> int:
+    """Run the groups of a deployment file as processes, and keep them running.
+
+    lmos-actors up desk.yaml
+
+    lmos-actors up desk.yaml --detach
+
+    Then, elsewhere: lmos-actors status; lmos-actors restart --rolling weather; lmos-actors down
+
+    Groups start in the order in which they need each other. A process that ends is started again, until \
+it has ended too often; then what the file says of its supervisor happens. If the launcher dies, however it \
+dies, the processes drain and end by themselves.
+
+    Ctrl-C or SIGTERM stops in order: groups drain in reverse order. A second one ends all at once.
+
+    Exit codes: 0 stopped in order; 2 the file or the usage is wrong; 3 an import failed, groups failed too \
+often, or it runs already; 130 ended at once.
+
+    Parameters
+    ----------
+    file
+        A deployment file, `lmos: deployment/v1`.
+    detach
+        Run in the background: return once all groups are ready.
+    dry_run
+        Print what would be started, and in which order, and start nothing.
+    """
+    from ..deploy._up import UpRequest, run_up
+
+    return run_up(
+        UpRequest(
+            file=file, settings=settings_of(set_), state=state, detach=detach, dry_run=dry_run, json=json
+        )
+    )
+
+
+@app.command(sort_key=1, group=DEPLOYED)
+def status(
+    file: Annotated[str | None, Parameter(name="FILE")] = None,
+    /,
+    *,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Show the processes of a deployment that runs, or which deployments run.
+
+    lmos-actors status
+
+    lmos-actors status desk.yaml --json
+
+    Exit codes: 0; 2 the usage is wrong; 3 it does not run.
+
+    Parameters
+    ----------
+    file
+        The deployment file; not needed where one deployment alone runs.
+    """
+    from ..deploy._control import show_status
+
+    return show_status(file, state, json=json)
+
+
+@app.command(sort_key=2, group=DEPLOYED)
+def logs(
+    groups: Groups = None,
+    /,
+    *,
+    follow: Annotated[Switch, Parameter(name=["--follow"])] = False,
+    last: Annotated[int, Parameter(name=["--last", "-n"], metavar="N")] = 20,
+    file: DeploymentOrNone = None,
+    state: State = None,
+) -> int:
+    """Print what the processes of a deployment have printed.
+
+    lmos-actors logs --follow
+
+    lmos-actors logs weather -n 100
+
+    Exit codes: 0; 1 no such group; 2 the usage is wrong; 3 it does not run; 130 interrupted.
+
+    Parameters
+    ----------
+    groups
+        The groups; all if none is given.
+    follow
+        Go on with the lines that come.
+    last
+        So many lines of each process from before.
+    """
+    from ..deploy._control import show_logs
+
+    return show_logs(file, state, groups or [], last=last, follow=follow)
+
+
+@app.command(sort_key=3, group=DEPLOYED)
+def restart(
+    groups: Groups = None,
+    /,
+    *,
+    rolling: Switch = False,
+    file: DeploymentOrNone = None,
+    state: State = None,
+) -> int:
+    """Restart groups of a deployment, all at once or one process after another.
+
+    lmos-actors restart --rolling weather
+
+    With --rolling a process takes no new requests, ends those that it has, and is replaced; the next one \
+follows once the new one is ready. If it does not become ready, the others stay as they are.
+
+    Exit codes: 0; 1 no such group, or a process did not become ready; 2 the usage is wrong; \
+3 it does not run.
+
+    Parameters
+    ----------
+    groups
+        The groups; all if none is given.
+    rolling
+        Replace one process after another, as `update` of the group says.
+    """
+    from ..deploy._control import restart as run
+
+    return run(file, state, groups or [], rolling=rolling)
+
+
+@app.command(sort_key=4, group=DEPLOYED)
+def scale(
+    counts: Annotated[list[str], Parameter(name="GROUP=N", negative=())],
+    /,
+    *,
+    file: DeploymentOrNone = None,
+    state: State = None,
+) -> int:
+    """Run more or fewer processes of a group.
+
+    lmos-actors scale weather=4
+
+    Surplus processes, those with the highest numbers, drain and end.
+
+    Exit codes: 0; 1 no such group, or a process did not become ready; 2 the usage is wrong; \
+3 it does not run.
+    """
+    from ..deploy._control import scale as run
+
+    found: dict[str, int] = {}
+    for text in counts:
+        group, equals, number = text.partition("=")
+        if not equals or not group or not number.isdecimal() or len(number) > len("1000"):
+            raise ConfigError(f'"{text}" is not GROUP=N, as in weather=4', "GROUP=N")
+        found[group] = int(number)
+    return run(file, state, found)
+
+
+@app.command(sort_key=5, group=DEPLOYED)
+def drain(
+    groups: Annotated[list[str], Parameter(name="GROUP", negative=())],
+    /,
+    *,
+    file: DeploymentOrNone = None,
+    state: State = None,
+) -> int:
+    """Stop the processes of groups in order; `restart` starts them again.
+
+    lmos-actors drain weather
+
+    Exit codes: 0; 1 no such group; 2 the usage is wrong; 3 it does not run.
+    """
+    from ..deploy._control import drain as run
+
+    return run(file, state, groups)
+
+
+@app.command(sort_key=6, group=DEPLOYED)
+def down(
+    file: Annotated[str | None, Parameter(name="FILE")] = None,
+    /,
+    *,
+    state: State = None,
+) -> int:
+    """End a deployment in order: all its groups, and its launcher.
+
+    lmos-actors down
+
+    Exit codes: 0 it has ended, or did not run; 2 the usage is wrong; 3 its launcher does not answer.
+
+    Parameters
+    ----------
+    file
+        The deployment file; not needed where one deployment alone runs.
+    """
+    from ..deploy._control import down as run
+
+    return run(file, state)

@@ -1,0 +1,113 @@
+"""What `up` prints: the states of processes and their output, for people on a terminal, JSON lines elsewhere.
+
+The output of processes is printed in a thread: a terminal that stands still holds a process back for as long
+as the follower of the logs is patient, and the launcher never.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from .._describe import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lmos_actors.deployment import Follower, LauncherStatus, ReplicaStatus
+
+COLOURS: Final = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
+"""The codes of the colours of groups, one after another."""
+
+QUIET: Final = '{"event"'
+"""The beginning of lines that `serve` prints for its launcher, which people need not read twice."""
+
+
+class Console:
+    """Output of one launcher."""
+
+    def __init__(self, *, json: bool) -> None:
+        self.json = json or not sys.stdout.isatty()
+        self._coloured = not self.json and "NO_COLOR" not in os.environ
+        self._colours: dict[str, int] = {}
+        self._lines: list[str] = []
+
+    # ---- states
+
+    def replica(self, group: str, replica: ReplicaStatus) -> None:
+        """Print a new state of a process."""
+        name = f"{group}/{replica.number}"
+        why = f": it {replica.why}" if replica.state == "restarting" and replica.why else ""
+        pid = f", process {replica.pid}" if replica.pid is not None and replica.state == "starting" else ""
+        urls = f"  {' '.join(replica.urls)}" if replica.state == "ready" else ""
+        self._say(
+            f"{self._prefix(name, group)}{replica.state}{pid}{urls}{why}",
+            "process",
+            name=name,
+            state=replica.state,
+            pid=replica.pid,
+            generation=replica.generation,
+            urls=list(replica.urls),
+            why=replica.why,
+        )
+
+    def waits_for(self, left: Sequence[int]) -> None:
+        """Print that processes of an earlier launcher are still ending."""
+        count = f"{len(left)} process" + ("es" if len(left) != 1 else "")
+        self._say(f"waiting for {count} of an earlier launcher to end", "waiting", processes=list(left))
+
+    def ready(self, status: LauncherStatus) -> None:
+        """Print that all groups are ready."""
+        processes = sum(len(group.replicas) for group in status.groups)
+        counts = f"{len(status.groups)} groups, {processes} processes"
+        text = f"ready: {counts}, launcher {status.launcher_pid}, Ctrl-C stops"
+        self._say(text, "ready", launcher_pid=status.launcher_pid)
+
+    def draining(self) -> None:
+        """Print that the end has begun."""
+        self._say("draining; again ends at once", "draining")
+
+    def stopped(self) -> None:
+        """Print that all has ended in order."""
+        self._say("stopped", "stopped")
+
+    def failed(self, why: str) -> None:
+        """Print why the launcher has ended."""
+        print(f"lmos-actors: {why}", file=sys.stderr, flush=True)
+
+    # ---- output of processes
+
+    async def show(self, follower: Follower) -> None:
+        """Print the output of the processes, until cancelled."""
+        while True:
+            lines = await follower.lines()
+            texts = [text for line in lines for text in self._shown(line.process, line.text, line.left_out)]
+            if texts:
+                await trio.to_thread.run_sync(self._print, texts)
+
+    def _shown(self, process: str, text: str, left_out: int) -> list[str]:
+        if self.json:
+            return [json.dumps({"event": "log", "process": process, "text": text, "left_out": left_out})]
+        prefix = self._prefix(process, process.partition("/")[0], "|")
+        found = [f"{prefix}… {left_out} lines left out, `logs` has them"] if left_out else []
+        return found if text.startswith(QUIET) else [*found, prefix + visible(text)]
+
+    def _prefix(self, name: str, group: str, mark: str = " ") -> str:
+        if not self._coloured:
+            return f"{name:16} {mark} "
+        colour = self._colours.setdefault(group, COLOURS[len(self._colours) % len(COLOURS)])
+        return f"\x1b[{colour}m{name:16} {mark}\x1b[0m "
+
+    def _say(self, text: str, event: str, **members: Any) -> None:
+        self._print([json.dumps({"event": event, **members}) if self.json else text])
+
+    @staticmethod
+    def _print(lines: Sequence[str]) -> None:
+        try:
+            print("\n".join(lines), flush=True)
+        except OSError:  # the reader is gone: that is no reason to end
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - left with the process

@@ -1,0 +1,243 @@
+"""Execution of `status`, `logs`, `restart`, `scale`, `drain` and `down`: requests to a launcher that runs.
+
+The launcher is an agent, and these are its consumers, over a socket of this machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+
+from lmos_actors.deployment import (
+    LauncherAgent,
+    UnixNetwork,
+    controls_of,
+    launcher_url,
+    running_controls,
+)
+from lmos_actors.errors import ActionFailed, AgentError, ConfigError, TransportError
+from lmos_actors.node import open_node
+
+from .._app import json_text
+from .._describe import visible
+from .._signals import signals
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from lmos_actors.actors import Ref
+    from lmos_actors.deployment import Controls, LauncherStatus
+
+OK: Final = 0
+FAILED: Final = 1
+NOT_REACHED: Final = 3
+
+LOOK: Final = 0.05
+"""Seconds between two looks at a process that is ending or starting."""
+
+CONNECT: Final = 10.0
+"""Seconds in which a launcher that is there answers."""
+
+
+def controls_for(file: str | None, state: str | None) -> Controls:
+    """Return the places of a deployment: of a file, or of the only one that runs. Raises ConfigError."""
+    if file is not None:
+        return controls_of(file, state)
+    running = running_controls()
+    if len(running) == 1:
+        return running[0]
+    if not running:
+        raise ConfigError("nothing runs: name a deployment file, and `up` runs it", "FILE")
+    known = ", ".join(each.file for each in running)
+    raise ConfigError(f"several deployments run, name one of them: {known}", "FILE")
+
+
+def asked(controls: Controls, use: Callable[[Ref[LauncherAgent]], Awaitable[int]]) -> int:
+    """Have a request to a launcher made. Returns the exit code."""
+    if not controls.is_running():
+        print(f"lmos-actors: {controls.file} does not run: `up` runs it", file=sys.stderr)
+        return NOT_REACHED
+
+    async def main() -> int:
+        async with _launcher(controls) as ref:
+            return await use(ref)
+
+    try:
+        with signals.in_order():
+            return trio.run(main)
+    except ActionFailed as error:
+        print(f"lmos-actors: {error.output}", file=sys.stderr)
+        return FAILED
+    except (AgentError, TransportError, trio.TooSlowError) as error:
+        print(f"lmos-actors: the launcher of {controls.file}: {error}", file=sys.stderr)
+        return NOT_REACHED
+
+
+@asynccontextmanager
+async def _launcher(controls: Controls) -> AsyncGenerator[Ref[LauncherAgent]]:
+    async with open_node(network=UnixNetwork(controls.socket)) as node:
+        with trio.fail_after(CONNECT):
+            ref = await node.consume(LauncherAgent, launcher_url())
+        yield ref
+
+
+# ---- status
+
+
+def show_status(file: str | None, state: str | None, *, json: bool) -> int:
+    """Print the state of one deployment, or that of all that run. Returns the exit code."""
+    if file is None and len(running_controls()) != 1:
+        running = running_controls()
+        if json:
+            print(json_text([{"file": each.file} for each in running]))
+        else:
+            print("\n".join(each.file for each in running) or "nothing runs")
+        return OK if running else NOT_REACHED
+
+    async def use(ref: Ref[LauncherAgent]) -> int:
+        print_status(await ref.invoke(LauncherAgent.status), json=json)
+        return OK
+
+    return asked(controls_for(file, state), use)
+
+
+def print_status(status: LauncherStatus, *, json: bool) -> None:
+    """Print the state of a deployment, as a table or as JSON."""
+    if json:
+        groups = {
+            group.name: {
+                "wanted": group.wanted,
+                "replicas": [msgspec.to_builtins(replica) for replica in group.replicas],
+            }
+            for group in status.groups
+        }
+        head: dict[str, Any] = msgspec.to_builtins(status)
+        print(json_text({**head, "groups": groups}))
+        return
+    doing = f", {status.doing}" if status.doing else ""
+    print(f"{status.name}: launcher {status.launcher_pid}, since {status.since}{doing}")
+    rows = [("PROCESS", "STATE", "PID", "STARTS", "RESTARTS", "SINCE", "")]
+    for group in status.groups:
+        if not group.replicas:
+            rows.append((group.name, "none wanted", "", "", "", "", ""))
+        for replica in group.replicas:
+            more = " ".join(replica.urls) or (f"it {replica.why}" if replica.why else "")
+            pid = "" if replica.pid is None else str(replica.pid)
+            counts = (str(replica.generation), str(replica.restarts))
+            rows.append((f"{group.name}/{replica.number}", replica.state, pid, *counts, replica.since, more))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        print(visible("  ".join(cells).rstrip()))
+
+
+def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bool) -> int | None:
+    """Wait until a launcher in the background is ready, and print its state; None if it ends before."""
+
+    async def main() -> int | None:
+        result: int | None = None
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                while process.poll() is None:  # noqa: ASYNC110 -- nothing says that it ends
+                    await trio.sleep(LOOK)
+                nursery.cancel_scope.cancel("the launcher has ended")
+
+            nursery.start_soon(watch)
+            try:
+                async with _launcher(controls) as ref:
+                    print_status(await ref.invoke(LauncherAgent.ready), json=json)
+                result = OK
+            except (AgentError, TransportError):  # it ends: `watch` sees that
+                await trio.sleep_forever()
+            nursery.cancel_scope.cancel("it is ready")
+        return result
+
+    return trio.run(main)
+
+
+# ---- requests that take a while
+
+
+async def _printed(texts: Any) -> int:
+    async with texts as steps:
+        async for text in steps:
+            print(visible(text), flush=True)
+    return OK
+
+
+def restart(file: str | None, state: str | None, groups: list[str], *, rolling: bool) -> int:
+    """Restart groups. Returns the exit code."""
+    return asked(
+        controls_for(file, state),
+        lambda ref: _printed(ref.stream(LauncherAgent.restart, groups, rolling)),
+    )
+
+
+def scale(file: str | None, state: str | None, counts: dict[str, int]) -> int:
+    """Have groups of so many processes. Returns the exit code."""
+
+    async def use(ref: Ref[LauncherAgent]) -> int:
+        for group, count in counts.items():
+            await _printed(ref.stream(LauncherAgent.scale, group, count))
+        return OK
+
+    return asked(controls_for(file, state), use)
+
+
+def drain(file: str | None, state: str | None, groups: list[str]) -> int:
+    """Stop the processes of groups in order. Returns the exit code."""
+
+    async def use(ref: Ref[LauncherAgent]) -> int:
+        for group in groups:
+            await _printed(ref.stream(LauncherAgent.drain, group))
+        return OK
+
+    return asked(controls_for(file, state), use)
+
+
+def show_logs(file: str | None, state: str | None, groups: list[str], *, last: int, follow: bool) -> int:
+    """Print the output of groups. Returns the exit code."""
+
+    async def use(ref: Ref[LauncherAgent]) -> int:
+        async with ref.stream(LauncherAgent.logs, groups, last, follow) as lines:
+            async for line in lines:
+                if line.left_out:
+                    print(f"{line.process:16} | … {line.left_out} lines left out")
+                print(f"{line.process:16} | {visible(line.text)}", flush=True)
+        return OK
+
+    return asked(controls_for(file, state), use)
+
+
+def down(file: str | None, state: str | None) -> int:
+    """End a deployment in order, and wait until all of it has ended. Returns the exit code."""
+    if file is None and not running_controls():
+        print("nothing runs")
+        return OK
+    controls = controls_for(file, state)
+    if not controls.is_running():
+        print(f"{controls.file} does not run")
+        return OK
+
+    async def use(ref: Ref[LauncherAgent]) -> int:
+        await ref.invoke(LauncherAgent.down)
+        return OK
+
+    code = asked(controls, use)
+    if code != OK:
+        return code
+
+    async def gone() -> None:
+        while controls.is_running():  # noqa: ASYNC110 -- nothing says that it has ended
+            await trio.sleep(LOOK)
+
+    with signals.in_order():
+        trio.run(gone)
+    print(f"{controls.file}: stopped")
+    return OK

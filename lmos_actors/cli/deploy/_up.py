@@ -1,0 +1,243 @@
+"""Execution of `up`: the launcher of a deployment file, in the foreground or detached."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+import trio.lowlevel
+
+from lmos_actors.deployment import (
+    AlreadyRunning,
+    Launcher,
+    LocalPlace,
+    LogFiles,
+    controls_of,
+    in_order,
+    open_launcher,
+)
+from lmos_actors.errors import ConfigError, StartFailed, SupervisionError, TransportError, group_of
+from lmos_actors.scenario import launch_plan, load_deployment
+
+from .._signals import signals
+from ..run._load import complain, importing
+from ._console import Console
+from ._control import wait_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lmos_actors.deployment import Controls, LaunchPlan
+    from lmos_actors.node import Node
+
+OK: Final = 0
+COULD_NOT_RUN: Final = 3
+INTERRUPTED: Final = 130
+
+LOOK: Final = 0.05
+"""Seconds between two looks at a launcher that is starting in the background."""
+
+REASONS: Final = 20
+"""Most lines of what a launcher in the background said before it ended."""
+
+
+@attrs.frozen(kw_only=True)
+class UpRequest:
+    """The request to run a deployment. `state` is the folder for its logs and records, unless beside it."""
+
+    file: str
+    settings: Mapping[str, str] = attrs.Factory(dict[str, str])
+    state: str | None = None
+    detach: bool = False
+    dry_run: bool = False
+    json: bool = False
+
+
+def run_up(request: UpRequest) -> int:
+    """Run the groups of a deployment until a signal comes, or `down`. Returns the exit code.
+
+    Raises ConfigError.
+    """
+    loaded = importing(request.file, partial(load_deployment, request.file, settings=request.settings))
+    if isinstance(loaded, int):
+        return loaded
+    for note in loaded.notes:
+        print(f"{note.file}:{note.line}:{note.column}: note: {note.message}", file=sys.stderr)
+    controls = controls_of(request.file, request.state)
+    plan = launch_plan(loaded.deployment, controls.file, _words(request, controls))
+    if request.dry_run:
+        print("\n".join(_shown(plan)))
+        return OK
+    if request.detach:
+        return _detached(request, controls)
+    try:
+        lock = controls.prepare()
+    except AlreadyRunning as error:
+        print(f"lmos-actors: {error}", file=sys.stderr)
+        return COULD_NOT_RUN
+    try:
+        return _run(plan, controls, Console(json=request.json))
+    finally:
+        controls.remove()
+        lock.release()
+
+
+def _words(request: UpRequest, controls: Controls) -> tuple[str, ...]:
+    """Return further arguments of each process: the file as it is now, and the settings."""
+    settings = (word for key, value in request.settings.items() for word in ("--set", f"{key}={value}"))
+    return ("--snapshot", str(_snapshot(controls)), *settings)
+
+
+def _snapshot(controls: Controls) -> Path:
+    return controls.folder / f"deployment{Path(controls.file).suffix}"
+
+
+def _shown(plan: LaunchPlan) -> list[str]:
+    """Return what would be started, line by line, in its order."""
+    lines = [f"{plan.name}: {len(plan.groups)} groups, in this order"]
+    for group in in_order(plan.groups):
+        needs = ", ".join(f"{name} {what}" for name, what in group.needs.items())
+        count = f"{group.replicas} process" + ("es" if group.replicas != 1 else "")
+        lines.append(f"  {group.name}: {count}{f', once {needs}' if needs else ''}")
+    return lines
+
+
+# ---- in the foreground
+
+
+def _run(plan: LaunchPlan, controls: Controls, console: Console) -> int:
+    shutil.copyfile(controls.file, _snapshot(controls))
+    running = _Up(plan, controls, console)
+    try:
+        trio.run(running.run)
+    except ConfigError as error:
+        return complain(error)
+    except (SupervisionError, TransportError, StartFailed) as error:
+        console.failed(_why(error))
+        return COULD_NOT_RUN
+    return INTERRUPTED if running.signals > 1 else OK
+
+
+def _why(error: BaseException) -> str:
+    """Return what ended the launcher: of groups that failed too often, what the last of them said."""
+    lines, cause = [str(error)], error.__cause__
+    while cause is not None:
+        group = group_of(cause)
+        causes = [cause] if group is None else list(group.exceptions)
+        lines += [f"  {each}" for each in causes]
+        cause = causes[-1].__cause__ if causes else None
+    return "\n".join(dict.fromkeys(lines))
+
+
+class _Up:
+    """One run of `up`."""
+
+    def __init__(self, plan: LaunchPlan, controls: Controls, console: Console) -> None:
+        self.signals = 0
+        self._plan = plan
+        self._controls = controls
+        self._console = console
+        self._logs = LogFiles(controls.logs)
+        self._place = LocalPlace(controls.records)
+        self._launcher = Launcher(plan, self._place, self._logs, console.replica)
+        self._node: Node | None = None
+
+    async def run(self) -> None:
+        """Run until a signal comes, or `down`. Raises RestartIntensityExceeded, ConfigError."""
+        failure: BaseException | None = None
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._take_signals)
+            with self._logs.follow(patience=1.0) as follower:
+                nursery.start_soon(self._console.show, follower)
+                try:
+                    await self._live()
+                except BaseException as error:  # noqa: ASYNC103 -- raised below, and not as a group of one
+                    failure = error
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel("the launcher has ended")
+        if failure is not None:
+            raise failure
+        self._console.stopped()
+
+    async def _live(self) -> None:
+        left = self._place.left()
+        if left:
+            self._console.waits_for(left)
+            await self._place.wait_left(max(group.shutdown for group in self._plan.groups))
+        async with open_launcher(self._launcher, self._controls) as node:
+            self._node = node
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._say_ready)
+                await self._launcher.ending.wait()
+                nursery.cancel_scope.cancel("the launcher ends")
+            self._console.draining()
+
+    async def _say_ready(self) -> None:
+        await self._launcher.wait_ready()
+        self._console.ready(self._launcher.status())
+
+    async def _take_signals(self, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as coming:
+            task_status.started()
+            async for _ in coming:
+                self.signals += 1
+                if self.signals == 1:
+                    self._launcher.ending.set()
+                elif self._node is not None:
+                    self._node.force_stop()
+                else:
+                    os._exit(INTERRUPTED)
+
+
+# ---- detached
+
+
+def _detached(request: UpRequest, controls: Controls) -> int:
+    """Start the launcher in the background, and wait until its groups are ready; Ctrl-C ends it again."""
+    if controls.is_running():
+        print(f"lmos-actors: {AlreadyRunning(controls.file, 'a launcher')}", file=sys.stderr)
+        return COULD_NOT_RUN
+    process = _in_background(request, controls)
+    said = controls.folder / "launcher.log"
+    with signals.in_order():
+        try:
+            while not (controls.socket.exists() and controls.is_running()):
+                if process.poll() is not None:
+                    return _ended(process.returncode, said)
+                sleep(LOOK)
+            code = wait_ready(controls, process, json=request.json)
+            return _ended(process.wait(), said) if code is None else code
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            raise
+
+
+def _in_background(request: UpRequest, controls: Controls) -> subprocess.Popen[bytes]:
+    words = ["up", controls.file, "--json"]
+    words += [word for key, value in request.settings.items() for word in ("--set", f"{key}={value}")]
+    words += ["--state", str(controls.folder)] if request.state is not None else []
+    controls.folder.mkdir(parents=True, exist_ok=True)
+    with (controls.folder / "launcher.log").open("wb") as said:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "lmos_actors", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _ended(code: int, said: Path) -> int:
+    lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
+    print("\n".join(lines[-REASONS:]), file=sys.stderr)
+    return code or COULD_NOT_RUN

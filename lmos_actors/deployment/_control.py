@@ -1,0 +1,186 @@
+"""How the commands find a launcher: a socket and a lock for each deployment file, for its owner alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+import trio
+
+from lmos_actors.errors import ConfigError, ConnectFailed, LmosActorsError
+from lmos_actors.persistence import LockFile
+from lmos_actors.transport import DirectStream
+
+if TYPE_CHECKING:
+    import ssl
+
+    from lmos_actors.transport import Endpoint
+
+PRIVATE: Final = 0o700
+
+
+class AlreadyRunning(LmosActorsError):
+    """There is a launcher for the file already: `process` says which."""
+
+    def __init__(self, file: str, process: str) -> None:
+        self.process = process
+        super().__init__(f"{file}: {process} runs it already: `status` shows it, `down` ends it")
+
+
+@attrs.frozen
+class Controls:
+    """The places of one deployment: its file, the folder for its state, and its socket."""
+
+    file: str
+    folder: Path
+    socket: Path
+
+    @property
+    def logs(self) -> Path:
+        """The folder of its logs."""
+        return self.folder / "logs"
+
+    @property
+    def records(self) -> Path:
+        """The file that lists its processes."""
+        return self.folder / "processes"
+
+    def prepare(self) -> LockFile:
+        """Make the folders and take the lock. Raises AlreadyRunning; ConfigError where it cannot write."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _private_folder(self.socket.parent)
+            lock = LockFile(str(self.folder / "launcher"))
+            if not lock.acquire():
+                raise AlreadyRunning(self.file, lock.owner())
+        except OSError as error:
+            raise ConfigError(
+                f"{error.filename}: {error.strerror}: --state FOLDER names another", self.file
+            ) from None
+        with suppress(FileNotFoundError):
+            self.socket.unlink()  # of one that was killed
+        self.socket.with_suffix(".json").write_bytes(
+            msgspec.json.encode({"file": self.file, "folder": str(self.folder)})
+        )
+        return lock
+
+    def is_running(self) -> bool:
+        """Return whether there is a launcher. Blocks on the disk."""
+        lock = LockFile(str(self.folder / "launcher"))
+        if not self.folder.is_dir() or not lock.acquire():
+            return self.folder.is_dir()
+        lock.release()
+        return False
+
+    def remove(self) -> None:
+        """Remove the socket."""
+        for path in (self.socket, self.socket.with_suffix(".json")):
+            with suppress(OSError):
+                path.unlink()
+
+
+def controls_of(file: str, state: str | None = None) -> Controls:
+    """Return the places of a deployment file; `state` is the folder for its state, unless beside the file."""
+    path = Path(file).resolve()
+    folder = path.parent / ".lmos" / path.stem if state is None else Path(state).resolve()
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return Controls(str(path), folder, _sockets() / f"{digest}.sock")
+
+
+def running_controls() -> list[Controls]:
+    """Return the places of all deployments of this user that run. Blocks on the disk."""
+    found: list[Controls] = []
+    for path in sorted(_sockets().glob("*.json")):
+        with suppress(OSError, msgspec.DecodeError, KeyError, TypeError):
+            data: Any = msgspec.json.decode(path.read_bytes())
+            each = Controls(data["file"], Path(data["folder"]), path.with_suffix(".sock"))
+            if each.is_running():
+                found.append(each)
+    return found
+
+
+def _sockets() -> Path:
+    """Return the folder of the sockets of this user."""
+    own = os.environ.get("XDG_RUNTIME_DIR")
+    if own and os.path.isdir(own):
+        return Path(own) / "lmos-actors"
+    return Path(tempfile.gettempdir()) / f"lmos-actors-{os.getuid()}"
+
+
+def _private_folder(folder: Path) -> None:
+    """Make a folder that is its owner's alone. Raises ConfigError if it is somebody else's."""
+    folder.mkdir(mode=PRIVATE, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise ConfigError("is to be a folder of your own that nobody else can enter", str(folder))
+
+
+class UnixNetwork:
+    """The `Network` of one socket of this machine, whatever the address: the way to a launcher."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+        """Connect. Raises ConnectFailed."""
+        sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            await sock.connect(str(self._path))
+        except OSError as error:
+            sock.close()
+            raise ConnectFailed(endpoint.url, f"no launcher is there: {error.strerror}") from error
+        except BaseException:
+            sock.close()
+            raise
+        return DirectStream(socket.socket(fileno=sock.detach()))
+
+    async def listen(self, endpoint: Endpoint) -> UnixListener:
+        """Listen at the socket, which its owner alone may use. Raises ConfigError."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.bind(str(self._path))
+            os.chmod(self._path, 0o600)
+            sock.listen(64)
+        except OSError as error:
+            sock.close()
+            raise ConfigError(f"{self._path}: {error.strerror or error}", "socket") from None
+        sock.setblocking(False)
+        return UnixListener(sock, (endpoint.host, endpoint.port))
+
+
+class UnixListener:
+    """A socket of this machine that listens."""
+
+    def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        self._socket = sock
+        self.addresses = (address,)
+
+    async def accept(self) -> tuple[trio.abc.Stream, str]:
+        """Wait for the next connection. Raises trio.ClosedResourceError once it is closed."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            if self._socket.fileno() < 0:
+                raise trio.ClosedResourceError("the listener is closed")
+            try:
+                accepted, _ = self._socket.accept()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket)
+            except OSError:
+                await trio.sleep(0.1)  # no descriptor is free, or the peer has gone again
+            else:
+                return DirectStream(accepted), "launcher:1"
+
+    async def aclose(self) -> None:
+        """Listen no longer."""
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+        await trio.lowlevel.checkpoint()

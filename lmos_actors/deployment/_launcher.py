@@ -1,0 +1,354 @@
+"""The launcher: a supervisor tree whose agents are processes, and the agent by which it is controlled.
+
+    root
+      control/launcher      the agent of `status`, `restart`, `scale`, `drain`, `down`, `logs`
+      groups                the strategy and limits of the file
+        registry            a supervisor for each group, in the order in which they need each other
+          1                 an agent for each process (`_replica.py`)
+        weather
+          1
+          2
+
+What commands ask for is done one thing at a time; each step of it is finished once begun, so that a command
+that is cut off leaves no group half replaced. At its end the launcher has the groups drain in reverse order,
+all processes of a group at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator  # noqa: TC003 - the contract of the agent has it
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from lmos_actors.actors import Agent, action
+from lmos_actors.errors import ActionFailed, nearest
+from lmos_actors.node import open_node
+from lmos_actors.supervision import ChildSpec, SupervisorSpec
+
+from ._control import UnixNetwork
+from ._group import Group
+from ._log_files import LogLine
+from ._plan import in_order
+from ._status import LauncherStatus, ReplicaStatus
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from lmos_actors.node import Node
+    from lmos_actors.supervision import Supervisor
+
+    from ._control import Controls
+    from ._log_files import LogFiles
+    from ._place import Place
+    from ._plan import GroupPlan, LaunchPlan
+
+ADDRESS: Final = "ws://127.0.0.1:1"
+"""The address of the launcher on its socket, which has no other."""
+
+GROUPS: Final = "groups"
+
+MORE: Final = 2.0
+"""Seconds beyond the time to be ready until a replacement counts as failed: it has to be started, too."""
+
+
+class Launcher:
+    """The groups of one deployment, and what is done with them."""
+
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        place: Place,
+        logs: LogFiles,
+        notice: Callable[[str, ReplicaStatus], None] = lambda name, replica: None,
+    ) -> None:
+        self.plan = plan
+        self.logs = logs
+        self.groups: dict[str, Group] = {}
+        self.ending = trio.Event()
+        """Set once somebody has asked it to end."""
+        self.doing = ""
+        self._place = place
+        self._notice = notice
+        self._since = _now()
+        self._lock = trio.Lock()
+        self._node: Node | None = None
+        for each in in_order(plan.groups):
+            self._add(each)
+
+    def _add(self, plan: GroupPlan) -> Group:
+        group = Group(plan, self._place, self.logs, self.groups, self._changed, _now)
+        self.groups[plan.name] = group
+        return group
+
+    def _changed(self, group: Group, number: int) -> None:
+        found = next((each for each in group.status().replicas if each.number == number), None)
+        if found is not None:
+            self._notice(group.plan.name, found)
+
+    def tree(self) -> SupervisorSpec:
+        """Return the tree of the launcher's node."""
+        plan = self.plan
+        control = SupervisorSpec("control", (ChildSpec("launcher", partial(LauncherAgent, launcher=self)),))
+        groups = SupervisorSpec(
+            GROUPS,
+            tuple(group.spec() for group in self.groups.values()),
+            strategy=plan.strategy,
+            max_restarts=plan.max_restarts,
+            max_seconds=plan.max_seconds,
+        )
+        return SupervisorSpec("root", (control, groups), max_restarts=0)
+
+    def opened(self, node: Node) -> None:
+        """Take note of the node on which it runs."""
+        self._node = node
+
+    def status(self) -> LauncherStatus:
+        """Return the state of everything as plain data."""
+        return LauncherStatus(
+            name=self.plan.name,
+            file=self.plan.file,
+            launcher_pid=os.getpid(),
+            since=self._since,
+            doing=self.doing,
+            groups=tuple(group.status() for group in self.groups.values()),
+        )
+
+    async def wait_ready(self) -> None:
+        """Wait until all groups are ready."""
+        for group in tuple(self.groups.values()):
+            await group.wait_until(group.is_ready)
+
+    # ---- what commands ask for
+
+    def group(self, name: str) -> Group:
+        """Return a group. Raises ActionFailed, with the nearest name."""
+        found = self.groups.get(name)
+        if found is None:
+            near = nearest(name, self.groups)
+            hint = f', did you mean "{near}"?' if near else f" (there are: {', '.join(self.groups)})"
+            raise ActionFailed(f'no group "{name}"{hint}')
+        return found
+
+    @asynccontextmanager
+    async def at_work(self, doing: str) -> AsyncGenerator[None]:
+        """Be about something, once all before it is done. Raises ActionFailed where the launcher ends."""
+        async with self._lock:
+            if self.ending.is_set():
+                raise ActionFailed("the launcher is ending")
+            self.doing = doing
+            try:
+                yield
+            finally:
+                self.doing = ""
+
+    def _supervisor(self, group: Group) -> Supervisor:
+        assert self._node is not None
+        return self._node.root.supervisor(GROUPS).supervisor(group.plan.name)
+
+    async def stop_all(self, group: Group, numbers: Sequence[int] | None = None) -> None:
+        """Have processes of a group drain, all at once, and wait until they have ended."""
+        chosen = list(group.members) if numbers is None else numbers
+        for number in chosen:
+            replica = group.members[number].replica
+            if replica is not None:
+                replica.ask_to_end()
+        with trio.CancelScope(shield=True):
+            for number in chosen:
+                await self._supervisor(group).terminate_child(str(number))
+
+    async def start_all(self, group: Group) -> None:
+        """Start the processes of a group that are stopped."""
+        with trio.CancelScope(shield=True):
+            for info in self._supervisor(group).which_children():
+                if info.status == "stopped":
+                    await self._supervisor(group).restart_child(info.name)
+
+    async def restart(self, group: Group) -> AsyncIterator[str]:
+        """Stop all processes of a group and start them anew. Yields what has been done."""
+        await self.stop_all(group)
+        yield f"{group.plan.name}: stopped"
+        await self.start_all(group)
+        await self._wait_ready(group, list(group.members))
+        yield f"{group.plan.name}: ready"
+
+    async def restart_rolling(self, group: Group) -> AsyncIterator[str]:
+        """Replace the processes of a group, batch after batch. Yields what was done. Raises ActionFailed."""
+        plan, numbers = group.plan, sorted(group.members)
+        for begin in range(0, len(numbers), plan.batch):
+            if begin and plan.pause:
+                await trio.sleep(plan.pause)
+            if self.ending.is_set():
+                raise ActionFailed("the launcher is ending")
+            batch = numbers[begin : begin + plan.batch]
+            with trio.CancelScope(shield=True):
+                replace = self._start_first if plan.order == "start_first" else self._stop_first
+                news = await replace(group, batch)
+            yield f"{plan.name}: {', '.join(map(str, batch))} replaced by {', '.join(map(str, news))}"
+
+    async def _stop_first(self, group: Group, batch: Sequence[int]) -> Sequence[int]:
+        await self.stop_all(group, batch)
+        for number in batch:
+            await self._supervisor(group).restart_child(str(number))
+        await self._wait_ready(group, batch)
+        return batch
+
+    async def _start_first(self, group: Group, batch: Sequence[int]) -> Sequence[int]:
+        free = [number for number in range(1, 2 * len(group.members) + 2) if number not in group.members]
+        news = free[: len(batch)]
+        for number in news:
+            await self._supervisor(group).start_child(group.child_spec(number))
+        try:
+            await self._wait_ready(group, news)
+        except ActionFailed:
+            await self.remove(group, news)
+            raise
+        await self.remove(group, batch)
+        return news
+
+    async def remove(self, group: Group, numbers: Sequence[int]) -> None:
+        """Stop processes of a group for good."""
+        await self.stop_all(group, numbers)
+        with trio.CancelScope(shield=True):
+            for number in numbers:
+                await self._supervisor(group).delete_child(str(number))
+                group.forget(number)
+
+    async def _wait_ready(self, group: Group, numbers: Sequence[int]) -> None:
+        """Wait until new processes are ready. Raises ActionFailed if one of them ends, or is late."""
+        restarts = {number: group.members[number].restarts for number in numbers if number in group.members}
+
+        def settled() -> bool:
+            there = [(number, group.members.get(number)) for number in numbers]
+            return all(
+                member is not None and (member.state == "ready" or member.restarts > restarts.get(number, 0))
+                for number, member in there
+            )
+
+        with trio.move_on_after(group.plan.ready + MORE):
+            await group.wait_until(settled)
+        for number in numbers:
+            member = group.members.get(number)
+            if member is None or member.state != "ready":
+                why = f": it {member.why}" if member is not None and member.why else ""
+                raise ActionFailed(f"{group.plan.name}/{number} did not become ready{why}")
+
+    async def scale(self, group: Group, count: int) -> AsyncIterator[str]:
+        """Have a group of so many processes. Yields what has been done. Raises ActionFailed."""
+        name, most = group.plan.name, group.plan.most
+        if not 0 <= count <= most:
+            why = "they would have one port or one file" if most == 1 else "that is the most"
+            raise ActionFailed(f'"{name}" can have 0 to {most} processes, not {count}: {why}')
+        group.plan = attrs.evolve(group.plan, replicas=count)
+        surplus = sorted(group.members)[count:]
+        if surplus:
+            await self.remove(group, surplus)
+            yield f"{name}: {', '.join(map(str, surplus))} stopped"
+        news = [number for number in range(1, count + len(group.members) + 1) if number not in group.members]
+        news = news[: max(count - len(group.members), 0)]
+        for number in news:
+            with trio.CancelScope(shield=True):
+                await self._supervisor(group).start_child(group.child_spec(number))
+        if news:
+            await group.wait_until(lambda: all(number in group.members for number in news))
+            await self._wait_ready(group, news)
+            yield f"{name}: {', '.join(map(str, news))} ready"
+
+    async def stop(self) -> None:
+        """Have all groups drain, in reverse order."""
+        self.ending.set()
+        self.doing = "down"
+        for group in reversed(tuple(self.groups.values())):
+            await self.stop_all(group)
+
+
+class LauncherAgent(Agent):
+    """The launcher of a deployment, as its commands see it."""
+
+    launcher: Launcher
+
+    @action
+    def status(self) -> LauncherStatus:
+        """Return the state of all groups and processes."""
+        return self.launcher.status()
+
+    @action(concurrency=64)
+    async def ready(self) -> LauncherStatus:
+        """Wait until all groups are ready; return their state."""
+        await self.launcher.wait_ready()
+        return self.launcher.status()
+
+    @action(concurrency=16)
+    async def restart(self, groups: list[str], rolling: bool) -> AsyncIterator[str]:
+        """Restart groups, all if none is named; one process after another if it is to be rolling."""
+        launcher = self.launcher
+        chosen = [launcher.group(name) for name in groups] or list(launcher.groups.values())
+        for group in chosen:
+            words = "restart --rolling" if rolling else "restart"
+            async with launcher.at_work(f"{words} {group.plan.name}"):
+                async for text in launcher.restart_rolling(group) if rolling else launcher.restart(group):
+                    yield text
+
+    @action(concurrency=16)
+    async def scale(self, group: str, count: int) -> AsyncIterator[str]:
+        """Have a group of so many processes."""
+        found = self.launcher.group(group)
+        async with self.launcher.at_work(f"scale {group}={count}"):
+            async for text in self.launcher.scale(found, count):
+                yield text
+
+    @action(concurrency=16)
+    async def drain(self, group: str) -> AsyncIterator[str]:
+        """Stop the processes of a group in order; `restart` starts them again."""
+        found = self.launcher.group(group)
+        async with self.launcher.at_work(f"drain {group}"):
+            await self.launcher.stop_all(found)
+            yield f"{group}: stopped"
+
+    @action
+    def down(self) -> None:
+        """End the launcher, and with it all groups, in order."""
+        self.launcher.ending.set()
+
+    @action(concurrency=16)
+    async def logs(self, groups: list[str], last: int, follow: bool) -> AsyncIterator[LogLine]:
+        """Return the last lines of groups, all if none is named; those that come, too, with `follow`."""
+        launcher = self.launcher
+        chosen = {launcher.group(name).plan.name for name in groups} or set(launcher.groups)
+        with launcher.logs.follow() as follower:
+            for name in [name for name in launcher.groups if name in chosen]:
+                for number in sorted(launcher.groups[name].members):
+                    process = f"{name}/{number}"
+                    for text in await trio.to_thread.run_sync(launcher.logs.last, process, last):
+                        yield LogLine(process, text)
+            while follow:
+                for line in await follower.lines():
+                    if line.process.partition("/")[0] in chosen:
+                        yield line
+
+
+def launcher_url() -> str:
+    """Return the address of the launcher on its socket."""
+    return f"{ADDRESS}/agents/control.launcher"
+
+
+@asynccontextmanager
+async def open_launcher(launcher: Launcher, controls: Controls) -> AsyncGenerator[Node]:
+    """Start the groups of a launcher, and stop them in order at the end of the block.
+
+    Raises RestartIntensityExceeded when groups fail too often, ConfigError where it cannot be controlled.
+    """
+    network = UnixNetwork(controls.socket)
+    async with open_node(launcher.tree(), listen=ADDRESS, network=network) as node:
+        launcher.opened(node)
+        yield node
+        await launcher.stop()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,178 @@
+"""The output of processes: kept in files that are rotated, and shown to those who follow.
+
+Each process has files of its own. The one who reads its output waits until the line is written and taken, so
+that a flood of one process slows that process, and neither the launcher nor the others.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
+
+MOST_LINE: Final = 1 << 14
+"""Longest line in bytes; the rest of a longer one is a line of its own."""
+
+MOST_FILE: Final = 4 << 20
+"""Bytes after which a file is put aside."""
+
+KEPT: Final = 3
+"""Files that are kept of one process, the one that is written to among them."""
+
+WAITING: Final = 256
+"""Lines that wait for one who follows; then lines are left out, and counted."""
+
+
+@attrs.frozen
+class LogLine:
+    """One line of a process. `left_out` are lines before it that one who follows did not take in time."""
+
+    process: str
+    text: str
+    left_out: int = 0
+
+
+class LogFiles:
+    """The logs of all processes of a launcher, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._sizes: dict[str, int] = {}
+        self._followers: dict[Follower, None] = {}
+        self._full = trio.Event()
+
+    def file(self, process: str, age: int = 0) -> Path:
+        """Return the file of a process; `age` 1 is the one before it."""
+        name = process.replace("/", "-")
+        return self.folder / (f"{name}.log" if not age else f"{name}.{age}.log")
+
+    async def write(self, process: str, lines: list[str]) -> None:
+        """Keep some lines, and hand them to those who follow. A full disk loses them, and nothing else."""
+        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+        with suppress(OSError):
+            await trio.to_thread.run_sync(self._append, process, data)
+        for follower in tuple(self._followers):
+            for line in lines:
+                follower.take(process, line)
+        await self._yielding()
+
+    async def _yielding(self) -> None:
+        """Let those who show the lines take them, as long as they are patient."""
+        for follower in tuple(self._followers):
+            if follower.is_full:
+                with trio.move_on_after(follower.patience):
+                    await follower.wait_room()
+
+    def _append(self, process: str, data: bytes) -> None:
+        file = self.file(process)
+        size = self._sizes.get(process)
+        if size is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            size = file.stat().st_size if file.exists() else 0
+        if size + len(data) > MOST_FILE and size:
+            for age in range(KEPT - 1, 0, -1):
+                with suppress(FileNotFoundError):
+                    os.replace(self.file(process, age - 1), self.file(process, age))
+            size = 0
+        with file.open("ab") as out:
+            out.write(data)
+        self._sizes[process] = size + len(data)
+
+    @contextmanager
+    def follow(self, patience: float = 0.0) -> Generator[Follower]:
+        """Return a context manager for one who follows all lines from now on.
+
+        Processes wait up to `patience` seconds for one who is behind; then lines are left out, and counted.
+        """
+        follower = Follower(patience)
+        self._followers[follower] = None
+        try:
+            yield follower
+        finally:
+            del self._followers[follower]
+
+    def last(self, process: str, count: int) -> list[str]:
+        """Return the last lines of a process. Blocks on the disk."""
+        found: list[str] = []
+        for age in range(KEPT):
+            with suppress(OSError):
+                text = self.file(process, age).read_text(encoding="utf-8", errors="replace")
+                found = [*text.splitlines(), *found]
+            if len(found) >= count:
+                break
+        return found[-count:] if count else []
+
+
+class Follower:
+    """One who follows: lines that wait, at most so many."""
+
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
+        self._lines: list[LogLine] = []
+        self._left_out = 0
+        self._there = trio.Event()
+        self._room = trio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no line more would be taken."""
+        return len(self._lines) >= WAITING
+
+    def take(self, process: str, text: str) -> None:
+        """Take one line, or leave it out."""
+        if self.is_full:
+            self._left_out += 1
+            return
+        self._lines.append(LogLine(process, text, self._left_out))
+        self._left_out = 0
+        self._there.set()
+
+    async def wait_room(self) -> None:
+        """Wait until all lines are taken."""
+        await self._room.wait()
+
+    async def lines(self) -> list[LogLine]:
+        """Return the lines that wait; waits for the first."""
+        await self._there.wait()
+        self._there = trio.Event()
+        found, self._lines = self._lines, []
+        self._room.set()
+        self._room = trio.Event()
+        return found
+
+
+class LineSplitter:
+    """Cuts output into lines; what is no whole line yet is kept, up to the longest line."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def lines(self, piece: bytes) -> Iterator[str]:
+        """Yield the lines that are whole with a piece."""
+        *whole, self._rest = (self._rest + piece).split(b"\n")
+        for line in whole:
+            yield from self._cut(line)
+        while len(self._rest) > MOST_LINE:
+            yield _text(self._rest[:MOST_LINE])
+            self._rest = self._rest[MOST_LINE:]
+
+    def rest(self) -> Iterator[str]:
+        """Yield what is left at the end."""
+        if self._rest:
+            yield _text(self._rest)
+            self._rest = b""
+
+    def _cut(self, line: bytes) -> Iterator[str]:
+        for start in range(0, max(len(line), 1), MOST_LINE):
+            yield _text(line[start : start + MOST_LINE])
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "backslashreplace").rstrip("\r")

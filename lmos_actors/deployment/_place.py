@@ -1,0 +1,59 @@
+"""Placement: where processes run. Nothing above this file knows of machines, disks or addresses.
+
+The embedded place is this machine (`_local_place.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """One process to run: `arguments` are those of the command `lmos-actors`, `name` is for people."""
+
+    name: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str] = attrs.Factory(dict[str, str])
+
+
+class Process(Protocol):
+    """A process that was started at a place."""
+
+    @property
+    def id(self) -> str:
+        """What it is known by at its place: the number of the process."""
+        ...
+
+    def output(self) -> AsyncIterator[bytes]:
+        """Return its standard output, in pieces as they come. What is not read holds the process back."""
+        ...
+
+    def errors(self) -> AsyncIterator[bytes]:
+        """Return its standard error, in the same way."""
+        ...
+
+    async def wait(self) -> int:
+        """Wait for its end; return its exit code, or the negative number of the signal that ended it."""
+        ...
+
+    def stop(self) -> None:
+        """Ask it to end in order. Does nothing once it has ended."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once. Does nothing once it has ended."""
+        ...
+
+
+class Place(Protocol):
+    """Where processes run. What it has started ends in order once the launcher is gone, however that came."""
+
+    async def start(self, order: Order) -> Process:
+        """Start a process. Raises StartFailed."""
+        ...

@@ -1,0 +1,82 @@
+"""The plan of a launcher from a deployment file."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from lmos_actors.deployment import GroupPlan, LaunchPlan
+from lmos_actors.errors import ConfigError
+from lmos_actors.transport import endpoint_of
+
+from ..model import Deployment, Group, filled_for, needs_of, texts_of
+from ._tree_builder import backoff_of
+
+MOST: Final = 1_000
+"""Most processes of a group that can have several."""
+
+
+def launch_plan(deployment: Deployment, file: str, words: tuple[str, ...] = ()) -> LaunchPlan:
+    """Return the plan of a deployment; `words` are further arguments of the command for each process."""
+    launcher = deployment.launcher
+    return LaunchPlan(
+        name=deployment.name,
+        file=file,
+        groups=tuple(_group_plan(deployment, name, file, words) for name in deployment.groups),
+        strategy=launcher.strategy,
+        max_restarts=launcher.max_restarts,
+        max_seconds=float(launcher.max_seconds),
+    )
+
+
+def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, ...]) -> GroupPlan:
+    group = deployment.groups[name]
+    used = (*texts_of(group.register), *texts_of(group.lookup))
+    return GroupPlan(
+        name=name,
+        replicas=group.replicas,
+        arguments=("serve", file, "--group", name, "--json", *words),
+        environment=group.env,
+        needs={need: what for need, what in needs_of(group).items() if need != name},
+        hosts=tuple(dict.fromkeys(text for text in used if "://" not in text and text != name)),
+        hosts_directory=bool(group.directory),
+        ready=float(group.ready),
+        drain=float(group.drain.timeout + group.drain.spread),
+        order=group.update.order,
+        batch=group.update.batch,
+        pause=float(group.update.pause),
+        max_restarts=group.max_restarts,
+        max_seconds=float(group.max_seconds),
+        backoff=backoff_of(group.backoff),
+        most=1 if is_alone(group) else MOST,
+        content=_digest(deployment, group),
+    )
+
+
+def is_alone(group: Group) -> bool:
+    """Return whether a second process of a group would have a port or a file of the first."""
+    return any(filled_for(text, 1) == filled_for(text, 2) for _, text in owned_by(group))
+
+
+def owned_by(group: Group) -> list[tuple[str, str]]:
+    """Return what a process has to itself: the key, and the text before `$(replica)` is filled in."""
+    found: list[tuple[str, str]] = []
+    for url in texts_of(group.listen):
+        try:
+            if endpoint_of(filled_for(url, 1)).port:
+                found.append(("listen", url))
+        except ConfigError:
+            continue  # which is a mistake of its own
+    if group.store is not None and group.store.startswith("sqlite:"):
+        found.append(("store", group.store))
+    if isinstance(group.directory, str):
+        found.append(("directory", group.directory))
+    return found
+
+
+def _digest(deployment: Deployment, group: Group) -> str:
+    """Return a digest of all that a process of a group is made of; how many there are does not count."""
+    same = msgspec.structs.replace(group, replicas=1, max_restarts=0, needs={})
+    return hashlib.sha256(repr((same, deployment.agents, deployment.tree)).encode()).hexdigest()[:16]
