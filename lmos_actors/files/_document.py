@@ -113,8 +113,9 @@ def read(path: str | os.PathLike[str], *, limit: int | None = None, copy: Path |
     """Return a YAML, JSON or TOML file of at most `limit` bytes, by its suffix. Blocks on the disk.
 
     With `copy` the text is that of a copy of it, made earlier. The default limit is the environment variable
-    LMOS_ACTORS_MAX_FILE, else 1 MiB. Raises ConfigError if that is not a size; FileError if the file is missing, unreadable, not a regular file, too large, not
-    UTF-8 (a byte order mark is skipped), or not in its format.
+    LMOS_ACTORS_MAX_FILE, else 1 MiB. Raises ConfigError if that is not a size; FileError if the file is
+    missing, unreadable, not a regular file, too large, not UTF-8 (a byte order mark is skipped), or not in
+    its format.
     """
     file = Path(path)
     name = os.fspath(path)

@@ -188,7 +188,8 @@ class LmosServer:
         self.context.leaving = True
         standing = tuple(self._served)
         for served in standing:
-            served.drain()
+            served.draining = True
+            served.check_end()
             await trio.sleep(seconds / len(standing))
 
     def drain(self) -> None:
@@ -199,7 +200,7 @@ class LmosServer:
         """
         self.context.draining = True
         for served in tuple(self._served):
-            served.drain()
+            served.draining = True
         self._check_ends()
 
     def finish(self) -> None:

@@ -126,7 +126,7 @@ class ServerConnection:
         self._tells: IncomingTells | None = None  # made by the first
         self._runs_without_room: dict[Far, None] = {}  # the peer's credit, or the connection's
         self._over = self._giving_up = self._is_spent = False
-        self._draining = context.draining
+        self.draining = context.draining  # no new requests; an end once nothing is open
         self._is_alone = False  # the request that is taken, on its connection
         self._is_due = False  # something to be sent, once it has been taken
         self._charged = 0  # to the account of the connection
@@ -215,7 +215,7 @@ class ServerConnection:
 
     def _ask(self, asked: lmos.IncomingRequest) -> None:
         try:
-            if self._draining:
+            if self.draining:
                 raise AgentUnavailable(asked.thing_id, "the node is shutting down")
             link = self._context.exposure.find(asked.message.thing_id)
             if self._admission is not None:
@@ -398,7 +398,7 @@ class ServerConnection:
 
     def _tell_settled(self) -> None:
         """Take note that a one-way message has begun: a draining connection may end now."""
-        if self._draining:
+        if self.draining:
             self.check_end()
 
     # ---- answers: see `Asker` of the actors
@@ -558,11 +558,6 @@ class ServerConnection:
             far.go_on()
         self._runs_without_room.clear()
 
-    def drain(self) -> None:
-        """Take no new requests, and close with 1012 once nothing is open."""
-        self._draining = True
-        self.check_end()
-
     def check_end(self) -> None:
         """See whether the peer is too slow, or the connection is to end now that nothing is open."""
         if self._over or self._giving_up:
@@ -574,7 +569,7 @@ class ServerConnection:
             # not at once: a turn of an agent may be running, whose other messages are to be withdrawn
             self._giving_up = True
             self._rt.timers.call_at(trio.current_time(), self._give_up)
-        elif self._draining and not self._is_needed():
+        elif self.draining and not self._is_needed():
             self.session.give_credit()  # what comes back neither so nor by an error was not taken
             self.connection.close(RESTARTING, "the node is shutting down")
 

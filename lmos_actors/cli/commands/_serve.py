@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - the application reads the types
 from typing import Annotated
 
 import attrs
-from cyclopts import App, Group, Parameter
+from cyclopts import App, Parameter
 
-from .._app import ELSEWHERE, File, Settings, Switch, Texts, Time, app, settings_of
+from .._app import ELSEWHERE, File, Texts, Time, app
 from ..options._connection import PresentOptions
-from ..options._serving import BridgeOptions, ChatOptions, DiscoveryOptions, ListenOptions
+from ..options._serving import BridgeOptions, ChatOptions, DiscoveryOptions, GroupOptions, ListenOptions
 
-DEPLOYED = Group("Deployments", sort_key=0.9)
 _USUAL = ListenOptions()
 _NOTHING = PresentOptions()
 _ALONE = DiscoveryOptions()
 _NO_CHAT = ChatOptions()
 _NO_BRIDGE = BridgeOptions()
+_NO_GROUP = GroupOptions()
 
 
 @app.command(sort_key=0, group=ELSEWHERE, usage="Usage: lmos-actors serve [OPTIONS] [TARGET...]")
@@ -27,12 +26,7 @@ def serve(
     *,
     tree: Annotated[str | None, Parameter(metavar="TREE")] = None,
     arg: Annotated[Texts, Parameter(metavar="NAME=VALUE")] = None,
-    group: Annotated[str | None, Parameter(metavar="GROUP", group=DEPLOYED)] = None,
-    replica: Annotated[int, Parameter(metavar="N", group=DEPLOYED)] = 1,
-    at: Annotated[Texts, Parameter(metavar="GROUP=URL", group=DEPLOYED)] = None,
-    set_: Settings = None,
-    launched: Annotated[Switch, Parameter(group=DEPLOYED)] = False,
-    snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=DEPLOYED)] = None,
+    deployed: GroupOptions = _NO_GROUP,
     store: Annotated[str | None, Parameter(metavar="STORE")] = None,
     listening: ListenOptions = _USUAL,
     presented: PresentOptions = _NOTHING,
@@ -86,36 +80,15 @@ Targets are further children of its root.
     arg
         An argument of an agent, as JSON or as text; a ref by the name of another target, or by a URL. \
 With several targets as AGENT.NAME=VALUE. May be given several times.
-    group
-        Run one process of this group of a deployment file, as `up` does; all else stands in the file.
-    replica
-        The number of the process, from 1 on: $(replica) in the file.
-    at
-        The URL of another group of the file that hosts a directory, if it listens at a free port. \
-May be given several times.
-    launched
-        End when standard input does: a launcher has the other end.
-    snapshot
-        A copy of the file, which is read in its place: the file as it was when the launcher began.
     store
         Where durable agents and the sessions of chat agents are kept: sqlite:PATH, a database that is made \
 if there is none, or memory: until the end.
     """
-    if group is not None:
+    if deployed.group is not None:
         from ..serve._group import GroupRequest, file_of, serve_group
 
-        return serve_group(
-            GroupRequest(
-                file=file_of(targets, listening),
-                group=group,
-                replica=replica,
-                at=settings_of(at, "--at"),
-                settings=settings_of(set_),
-                launched=launched,
-                snapshot=snapshot,
-                json=listening.json,
-            )
-        )
+        file = file_of(targets, listening)
+        return serve_group(GroupRequest(file=file, json=listening.json, **deployed.request()))
     from ..serve._serve import ServeRequest, serve_targets
 
     return serve_targets(

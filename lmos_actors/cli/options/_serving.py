@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path  # noqa: TC003 - the application reads the types
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
 from lmos_actors.errors import ConfigError, nearest
 
-from .._app import File, JsonLines, Switch, Texts  # noqa: TC001 - the application reads the types
+from .._app import File, JsonLines, Settings, Switch, Texts, settings_of
 
 if TYPE_CHECKING:
     import ssl
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lmos_actors.security import Credentials, Security
 
 WHERE = Group("Addresses", sort_key=1)
+DEPLOYED = Group("Deployments", sort_key=0.9)
 FOUND = Group("Discovery", sort_key=1.2)
 GUARDED = Group("Security", sort_key=1.2)
 TALKED = Group("Chat agents", sort_key=1.1)
@@ -124,6 +126,36 @@ They look for others there too. May be given several times."""
     def options(self) -> dict[str, Any]:
         """Return the arguments of `open_node`."""
         return {"register": self.register, "lookup": self.lookup, "announce": self.announce}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class GroupOptions:
+    """The options for one process of a group of a deployment file."""
+
+    group: Annotated[str | None, Parameter(metavar="GROUP", group=DEPLOYED)] = None
+    """Run one process of this group of a deployment file, as `up` does; all else stands in the file."""
+    replica: Annotated[int, Parameter(metavar="N", group=DEPLOYED)] = 1
+    """The number of the process, from 1 on: $(replica) in the file."""
+    at: Annotated[Texts, Parameter(metavar="GROUP=URL", group=DEPLOYED)] = None
+    """The URL of another group of the file that hosts a directory, if it listens at a free port. \
+May be given several times."""
+    set_: Annotated[Settings, Parameter(group=DEPLOYED)] = None
+    launched: Annotated[Switch, Parameter(group=DEPLOYED)] = False
+    """End when standard input does: a launcher has the other end."""
+    snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=DEPLOYED)] = None
+    """A copy of the file, which is read in its place: the file as it was when the launcher began."""
+
+    def request(self) -> dict[str, Any]:
+        """Return the arguments of `GroupRequest`. Raises ConfigError."""
+        return {
+            "group": self.group,
+            "replica": self.replica,
+            "at": settings_of(self.at, "--at"),
+            "settings": settings_of(self.set_),
+            "launched": self.launched,
+            "snapshot": self.snapshot,
+        }
 
 
 @Parameter(name="*")

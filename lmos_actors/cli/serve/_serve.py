@@ -140,12 +140,21 @@ def serve_tree(
         relay=request.relay or False,
         **options,
     )
-    access, chat = tuple(options["security"].access), request.chat if "omnia" in options else None
-    announcer = Announcer(json=listening.json)
-    has_relay = request.relay is not None
     serving = Serving(
-        announcer, listening.public_url, start, access, chat, members, ending, has_relay=has_relay
+        Announcer(json=listening.json),
+        listening.public_url,
+        start,
+        tuple(options["security"].access),
+        request.chat if "omnia" in options else None,
+        members,
+        ending,
+        has_relay=request.relay is not None,
     )
+    return _ran(serving, opened, listening)
+
+
+def _ran(serving: Serving, opened: Callable[..., Any], listening: ListenOptions) -> int:
+    """Serve until the end. Returns the exit code. Raises ConfigError."""
     try:
         with spans_to(listening.tracing) as provider:
             trio.run(serving.run, partial(opened, tracing=provider))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lmos_actors.deployment import GroupPlan, LaunchPlan
 from lmos_actors.errors import ConfigError
-from lmos_actors.transport import endpoint_of
 
 from ..model import Deployment, Group, filled_for, needs_of, texts_of
 from ._tree_builder import backoff_of
+
+if TYPE_CHECKING:
+    from lmos_actors.deployment import GroupPlan, LaunchPlan
 
 MOST: Final = 1_000
 """Most processes of a group that can have several."""
@@ -20,6 +21,8 @@ MOST: Final = 1_000
 
 def launch_plan(deployment: Deployment, file: str, words: tuple[str, ...] = ()) -> LaunchPlan:
     """Return the plan of a deployment; `words` are further arguments of the command for each process."""
+    from lmos_actors.deployment import LaunchPlan  # few files need it
+
     launcher = deployment.launcher
     return LaunchPlan(
         name=deployment.name,
@@ -32,6 +35,8 @@ def launch_plan(deployment: Deployment, file: str, words: tuple[str, ...] = ()) 
 
 
 def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, ...]) -> GroupPlan:
+    from lmos_actors.deployment import GroupPlan
+
     group = deployment.groups[name]
     used = (*texts_of(group.register), *texts_of(group.lookup))
     return GroupPlan(
@@ -62,6 +67,8 @@ def is_alone(group: Group) -> bool:
 
 def owned_by(group: Group) -> list[tuple[str, str]]:
     """Return what a process has to itself: the key, and the text before `$(replica)` is filled in."""
+    from lmos_actors.transport import endpoint_of
+
     found: list[tuple[str, str]] = []
     for url in texts_of(group.listen):
         try:

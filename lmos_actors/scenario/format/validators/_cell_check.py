@@ -15,7 +15,6 @@ from ._check_validator import CheckValidator
 from ._double_validator import DoubleValidator
 from ._explore_validator import ExploreValidator
 from ._fault_validator import FaultValidator
-from ._group_validator import GroupValidator
 from ._link_fault_validator import LinkFaultValidator
 from ._network_validator import NetworkValidator
 from ._store_validator import StoreValidator
@@ -71,6 +70,8 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
 
 def check_system(names: CellNames, folder: Path) -> None:
     """Check the agents of a deployment and its groups; mistakes go to `names`. `folder` is the file's."""
+    from ._group_validator import GroupValidator  # few files need it
+
     ValueValidator(names).agents()
     IdentityValidator(names, folder).check()
     GroupValidator(names).check()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lmos_actors.deployment import circle_of
 from lmos_actors.errors import ConfigError
 from lmos_actors.files import did_you_mean
 from lmos_actors.persistence import store_of
@@ -124,6 +123,8 @@ class GroupValidator:
 
     def _check_circles(self) -> None:
         """Refuse groups each of which waits for another of them."""
+        from lmos_actors.deployment import circle_of  # few files need it
+
         needs = {
             name: [need for need in needs_of(group) if need in self._groups and need != name]
             for name, group in self._groups.items()
