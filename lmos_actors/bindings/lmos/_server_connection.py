@@ -127,8 +127,7 @@ class ServerConnection:
         self._runs_without_room: dict[Far, None] = {}  # the peer's credit, or the connection's
         self._over = self._giving_up = self._is_spent = False
         self.draining = context.draining  # no new requests; an end once nothing is open
-        self._is_alone = False  # the request that is taken, on its connection
-        self._is_due = False  # something to be sent, once it has been taken
+        self._is_alone = self._is_due = False  # the request that is taken; something to be sent after it
         self._charged = 0  # to the account of the connection
         self._near = UNCHARGED  # to that: what is held more or less is not worth counting
         self._counted: BaseException | None = None  # what a mailbox has just refused

@@ -87,8 +87,7 @@ if there is none, or memory: until the end.
     if deployed.group is not None:
         from ..serve._group import GroupRequest, file_of, serve_group
 
-        file = file_of(targets, listening)
-        return serve_group(GroupRequest(file=file, json=listening.json, **deployed.request()))
+        return serve_group(GroupRequest(file=file_of(targets, listening), **deployed.request()))
     from ..serve._serve import ServeRequest, serve_targets
 
     return serve_targets(

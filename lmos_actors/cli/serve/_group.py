@@ -52,7 +52,6 @@ class GroupRequest:
     at: Mapping[str, str] = attrs.Factory(dict[str, str])
     launched: bool = False
     snapshot: Path | None = None
-    json: bool = False
 
 
 def serve_group(request: GroupRequest) -> int:
@@ -137,7 +136,6 @@ def _request_of(file: DeploymentFile, group: Group, request: GroupRequest) -> Se
         security=security,
         metrics=group.metrics,
         tracing=group.tracing,
-        json=request.json,
     )
     relay = None
     if group.relay:
@@ -200,6 +198,6 @@ def file_of(targets: Sequence[str] | None, options: ListenOptions) -> str:
     if len(words) != 1:
         raise ConfigError("goes with one deployment file, as in serve desk.yaml --group weather", "--group")
     for option, value in options_in(options).items():
-        if value and option != "--json":
+        if value:
             raise ConfigError("the file says this of a group: leave it out, or change the file", option)
     return words[0]

@@ -229,6 +229,17 @@ def _why(error: SupervisionError | TransportError | StoreFailed) -> str:
     return "\n".join([explained(error, PRESENTED), *dict.fromkeys(causes_text)])
 
 
+async def _nothing_more(node: Node) -> None:
+    """Start nothing beside the tree."""
+
+
+async def _start_later(later: Sequence[Planned], node: Node) -> None:
+    """Start the agents with refs, after those that these lead to."""
+    for planned in later:
+        refs = {name: await _ref(node, *there) for name, there in planned.refs.items()}
+        await node.start_child(planned.spec(refs))
+
+
 class Serving:
     """One run of `serve`: from the start of the agents to the end by signals."""
 
@@ -236,7 +247,7 @@ class Serving:
         self,
         announcer: Announcer,
         public_url: str | None,
-        start: Callable[[Node], Awaitable[None]],
+        start: Callable[[Node], Awaitable[None]] = _nothing_more,
         access: Sequence[str] = (),
         chat: ChatOptions | None = None,
         members: Sequence[Mapping[str, Any]] = (),
@@ -370,13 +381,6 @@ class Serving:
     def _force_stop(self) -> None:
         if self._node is not None:
             self._node.force_stop()
-
-
-async def _start_later(later: Sequence[Planned], node: Node) -> None:
-    """Start the agents with refs, after those that these lead to."""
-    for planned in later:
-        refs = {name: await _ref(node, *there) for name, there in planned.refs.items()}
-        await node.start_child(planned.spec(refs))
 
 
 async def _ref(node: Node, cls: type[Agent], where: str) -> Ref[Any]:

@@ -42,7 +42,7 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
     return GroupPlan(
         name=name,
         replicas=group.replicas,
-        arguments=("serve", file, "--group", name, "--json", *words),
+        arguments=("serve", file, "--group", name, *words),
         environment=group.env,
         needs={need: what for need, what in needs_of(group).items() if need != name},
         hosts=tuple(dict.fromkeys(text for text in used if "://" not in text and text != name)),
