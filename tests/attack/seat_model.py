@@ -9,6 +9,7 @@ changes, and walks through the rest.
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import contextmanager
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -20,7 +21,7 @@ from lmos_actors import Agent, AgentError, ChildSpec, MailboxFull, MailboxOption
 from lmos_actors.actors import CircleSearch, slot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
     from lmos_actors import Node
 
@@ -59,7 +60,18 @@ class Records:
         self.runs: dict[Key, set[Key]] = {}  # open runs, and the messages that each waits for
         self.refused: dict[int, MailboxFull] = {}
         self.begun: set[int] = set()
+        self.waits: dict[trio.CancelScope, None] = {}  # of the tasks that send or ask now
         self.judged = False
+
+    @contextmanager
+    def wait(self) -> Generator[None]:
+        """Let the wait in a block be one that can be cancelled."""
+        with trio.CancelScope() as scope:
+            self.waits[scope] = None
+            try:
+                yield
+            finally:
+                del self.waits[scope]
 
     def take(self, message: Message) -> Message:
         """Number a message and all that come of it."""
@@ -148,16 +160,17 @@ class Player(Agent, behaviours=("shut", "open")):
         RECORDS.runs[run] |= keys
         ref, handle = self.ref_to(first), getattr(Player, first.action)
         try:
-            if verb == "tell":
-                await ref.tell(handle, first.number)
-            elif verb == "ask":
-                await ref.invoke(handle, first.number)
-            elif verb == "begin":
-                async with ref.begin(handle, first.number) as call:
-                    await trio.sleep(0.5)
-                    await call.result()
-            else:  # the same number for all: what it does is done once for each
-                await invoke_all([self.ref_to(each) for each in messages], handle, first.number)
+            with RECORDS.wait():
+                if verb == "tell":
+                    await ref.tell(handle, first.number)
+                elif verb == "ask":
+                    await ref.invoke(handle, first.number)
+                elif verb == "begin":
+                    async with ref.begin(handle, first.number) as call:
+                        await trio.sleep(0.5)
+                        await call.result()
+                else:  # the same number for all: what it does is done once for each
+                    await invoke_all([self.ref_to(each) for each in messages], handle, first.number)
         except MailboxFull as error:
             RECORDS.refused[first.number] = error
         except AgentError:
