@@ -68,7 +68,7 @@ def format_(
     from .._fmt import format_files
     from ..run._folders import files_in
 
-    return format_files(files_in(files), check=check, diff=diff)
+    return format_files(files_in(files, deployments=True), check=check, diff=diff)
 
 
 @app.command(sort_key=50, group=STORIES)

@@ -214,4 +214,4 @@ def validate(
     from ..run._folders import files_in
     from ..run._run import read_files
 
-    return read_files(files_in(files), settings_of(set_), json=json)
+    return read_files(files_in(files, deployments=True), settings_of(set_), json=json)

@@ -29,7 +29,7 @@ from lmos_actors.errors import ConfigError, StartFailed, SupervisionError, Trans
 from lmos_actors.scenario import launch_plan, load_deployment
 
 from .._signals import signals
-from ..run._load import complain, importing
+from ..run._load import complain, importing, print_notes
 from ._console import Console
 from ._control import wait_ready
 
@@ -70,8 +70,7 @@ def run_up(request: UpRequest) -> int:
     loaded = importing(request.file, partial(load_deployment, request.file, settings=request.settings))
     if isinstance(loaded, int):
         return loaded
-    for note in loaded.notes:
-        print(f"{note.file}:{note.line}:{note.column}: note: {note.message}", file=sys.stderr)
+    print_notes(loaded.notes)
     controls = controls_of(request.file, request.state)
     plan = launch_plan(loaded.deployment, controls.file, _words(request, controls))
     if request.dry_run:

@@ -22,16 +22,17 @@ HEAD: Final = 1 << 16
 SHOWN: Final = 10
 """Files left out that are named at most."""
 
+_DEPLOYMENT: Final = re.compile(rb"""["']?lmos["']?\s*[:=]\s*["']?deployment/""")
 _KEY: Final = re.compile(rb"""(?:^|[\n\r{,]|^\xef\xbb\xbf)\s*["']?lmos["']?\s*[:=]""")
 
 
-def files_in(words: Iterable[Path]) -> list[str]:
+def files_in(words: Iterable[Path], *, deployments: bool = False) -> list[str]:
     """Return the files, with folders replaced by their files.
 
     A folder stands for the scenario files directly in it: those that have a key `lmos`, whether they are
-    otherwise right or not. Other files with the same endings are named on standard error, as the key may be
-    misspelt. A file that is named, or is in two folders, is not taken from a folder once more. Raises
-    ConfigError for a folder without scenario files.
+    otherwise right or not; with `deployments`, for deployment files too. Other files with the same endings
+    are named on standard error, as the key may be misspelt. A file that is named, or is in two folders, is
+    not taken from a folder once more. Raises ConfigError for a folder without scenario files.
     """
     paths = list(words)
     named = {os.path.normpath(path) for path in paths if not path.is_dir()}
@@ -40,14 +41,14 @@ def files_in(words: Iterable[Path]) -> list[str]:
         if not path.is_dir():
             found.append(str(path))
             continue
-        for file in _scenario_files(path):
+        for file in _scenario_files(path, deployments=deployments):
             if (place := os.path.normpath(file)) not in named:
                 named.add(place)
                 found.append(file)
     return found
 
 
-def _scenario_files(folder: Path) -> list[str]:
+def _scenario_files(folder: Path, *, deployments: bool) -> list[str]:
     try:
         inside = sorted(
             (file for file in folder.iterdir() if _is_candidate(file)), key=lambda file: file.name
@@ -65,11 +66,16 @@ def _scenario_files(folder: Path) -> list[str]:
     if len(chosen) < len(inside):
         left = [file for file in inside if file not in chosen]
         print(f'{folder}: note: left out, without the key "lmos": {_listed(left)}', file=sys.stderr)
-    return [str(file) for file in chosen]
+    return [str(file) for file in chosen if deployments or not _is_deployment(file)]
 
 
 def _is_candidate(file: Path) -> bool:
     return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+
+
+def _is_deployment(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return _DEPLOYMENT.search(stream.read(HEAD)) is not None
 
 
 def _has_key(file: Path) -> bool:

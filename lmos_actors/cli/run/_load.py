@@ -16,8 +16,9 @@ from lmos_actors.scenario import REAL_LIMIT, Guard, load_scenario, refusing_exit
 from ._display import mistakes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from lmos_actors.files import Note
     from lmos_actors.scenario import RemoteAccess, Resolved
 
 T = TypeVar("T")
@@ -49,11 +50,16 @@ def load_files(
         if isinstance(loaded, int):
             codes.add(loaded)
             continue
-        for note in loaded.notes:
-            print(f"{note.file}:{note.line}:{note.column}: note: {note.message}", file=sys.stderr)
+        print_notes(loaded.notes)
         found.append((file, loaded))
     collector.settle()
     return found, worst(codes)
+
+
+def print_notes(notes: Iterable[Note]) -> None:
+    """Print the warnings about a file."""
+    for note in notes:
+        print(f"{note.file}:{note.line}:{note.column}: note: {note.message}", file=sys.stderr)
 
 
 def importing(

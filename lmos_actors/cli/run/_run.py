@@ -13,14 +13,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from lmos_actors.files import Duration, mapped
+from lmos_actors.files import Duration, FileError, mapped
 from lmos_actors.reports import Cut, FileResult, Missing, worst
-from lmos_actors.scenario import REAL_LIMIT, Compare, RemoteAccess, is_real, judge_compared, with_end_at
+from lmos_actors.scenario import (
+    REAL_LIMIT,
+    Compare,
+    RemoteAccess,
+    is_deployment,
+    is_real,
+    judge_compared,
+    load_deployment,
+    with_end_at,
+)
 
 from .._signals import signals
 from ._display import Show, print_wrong
 from ._jobs import FileJobs, Jobs, Progress
-from ._load import load_files
+from ._load import importing, load_files, print_notes
 from ._pool import Pool
 from ._report_files import Written
 from ._select import Selection, selection
@@ -28,6 +37,7 @@ from ._select import Selection, selection
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from lmos_actors.files import Note
     from lmos_actors.reports import RunResult
     from lmos_actors.scenario import Cell, Resolved, RunProgress
 
@@ -61,20 +71,49 @@ class RunOptions:
 def read_files(files: Sequence[str], settings: Mapping[str, str], *, json: bool = False) -> int:
     """Check files and print the result. Returns the exit code."""
     wrong: Wrong = []
-    found, code = load_files(files, settings, wrong=wrong)
+    read: list[dict[str, Any]] = []
+    codes: set[int] = set()
+    for file in files:
+        found, code = _validated(file, settings, wrong)
+        read += found
+        codes.add(code)
+    code = worst(codes)
     if json:
-        print_wrong(wrong, code, [_read(file, resolved) for file, resolved in found])
+        print_wrong(wrong, code, read)
         return code
-    for file, resolved in found:
-        runs = len(resolved.cells)
-        print(f"{file}: {resolved.name}, {runs} run{'s' * (runs != 1)}, ok")
+    for each in read:
+        count, word = (each["runs"], "run") if "runs" in each else (each["groups"], "group")
+        print(f"{each['file']}: {each['name']}, {count} {word}{'s' * (count != 1)}, ok")
     return code
+
+
+def _validated(file: str, settings: Mapping[str, str], wrong: Wrong) -> tuple[list[dict[str, Any]], int]:
+    """Read one file of any kind. Return it as plain data, if it is right, and the exit code."""
+    if not _is_deployment(file):
+        found, code = load_files([file], settings, wrong=wrong)
+        return [{**_read(file, each), "runs": len(each.cells)} for _, each in found], code
+    loaded = importing(file, partial(load_deployment, file, settings=settings), wrong=wrong)
+    if isinstance(loaded, int):
+        return [], loaded
+    print_notes(loaded.notes)
+    name, groups = loaded.deployment.name, len(loaded.deployment.groups)
+    return [{"file": file, "name": name, "notes": _notes(loaded.notes), "groups": groups}], 0
+
+
+def _is_deployment(file: str) -> bool:
+    try:
+        return is_deployment(file)
+    except FileError:
+        return False  # which is said where it is read
 
 
 def _read(file: str, resolved: Resolved) -> dict[str, Any]:
     """Return a valid file as plain data."""
-    notes = [{"line": note.line, "column": note.column, "message": note.message} for note in resolved.notes]
-    return {"file": file, "name": resolved.name, "runs": len(resolved.cells), "notes": notes}
+    return {"file": file, "name": resolved.name, "notes": _notes(resolved.notes)}
+
+
+def _notes(notes: Sequence[Note]) -> list[dict[str, Any]]:
+    return [{"line": note.line, "column": note.column, "message": note.message} for note in notes]
 
 
 def run_files(files: Sequence[str], options: RunOptions) -> int:
